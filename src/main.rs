@@ -1,0 +1,5 @@
+//! The process: hands itself to the command line.
+
+fn main() -> std::process::ExitCode {
+    mqkv::cli::main()
+}

@@ -1,0 +1,1 @@
+//! Output and errors to bytes.

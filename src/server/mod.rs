@@ -1,0 +1,1 @@
+//! The store behind an embedded broker.
