@@ -10,10 +10,10 @@ pub mod request;
 pub mod timestamp;
 pub mod topic;
 
-//pub use key::{Key, Value};
-//pub use message::Message;
-//pub use notification::Notification;
-//pub use refusal::Refusal;
-//pub use reply::Reply;
-//pub use request::{Condition, Request};
-//pub use timestamp::Timestamp;
+pub use key::{Key, Value};
+pub use message::Message;
+pub use notification::Notification;
+pub use refusal::Refusal;
+pub use reply::Reply;
+pub use request::{Condition, Request};
+pub use timestamp::Timestamp;

@@ -1,1 +1,321 @@
-//! x
+//! Requests to the store and their frames (protocol §1).
+
+use std::fmt;
+use std::num::NonZeroU64;
+
+use bytes::{Bytes, BytesMut};
+
+use super::frame::{BULK_OVERHEAD_MAX, Frame, FrameError, put_array, put_bulk};
+use super::key::{Key, KeyError, Value};
+use super::refusal::Refusal;
+
+/// What a SET asks of the key before it writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Condition {
+    /// `NX`: only if the key does not exist.
+    Absent,
+    /// `NEX`: only if the key does not exist or holds the same value.
+    AbsentOrEqual,
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// `SET key value [NX|NEX] [PX ms]`
+    Set {
+        /// The key to write.
+        key: Key,
+        /// Its new value.
+        value: Value,
+        /// What must hold, if anything.
+        condition: Option<Condition>,
+        /// Milliseconds until the key expires; none: never.
+        ttl_ms: Option<NonZeroU64>,
+    },
+    /// `GET key`
+    Get {
+        /// The key to read.
+        key: Key,
+    },
+    /// `DEL key`
+    Del {
+        /// The key to remove.
+        key: Key,
+    },
+    /// `VDEL key value`
+    VDel {
+        /// The key to remove.
+        key: Key,
+        /// The value that it must hold.
+        value: Value,
+    },
+    /// `KEYNOTIFY key [STOP]`
+    KeyNotify {
+        /// The key to watch.
+        key: Key,
+        /// Whether to end the watch.
+        stop: bool,
+    },
+    /// `SCAN pattern [token]`
+    Scan {
+        /// What the keys must match, as Rust's `glob` crate reads it (protocol §7).
+        pattern: Bytes,
+        /// Where the last page ended, opaque.
+        token: Option<Bytes>,
+    },
+}
+
+/// Whether words in lower case are taken for commands (protocol §0 row 7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Case {
+    /// Upper case only.
+    #[default]
+    Strict,
+    /// Any case, as on the published page's samples.
+    Lenient,
+}
+
+/// Why a payload is no request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestError {
+    /// The payload is not one frame.
+    Frame(FrameError),
+    /// The payload is a frame, but no array of bulk strings with at least one word.
+    NotWords,
+    /// The first word is no command.
+    UnknownCommand,
+    /// There are too few or too many words for the command.
+    WrongNumberOfArguments,
+    /// A word stands where another must.
+    Syntax,
+    /// The key is none.
+    Key(KeyError),
+}
+
+impl RequestError {
+    /// What the store answers to such a payload.
+    #[must_use]
+    pub fn refusal(&self) -> Refusal {
+        match self {
+            Self::Frame(_) | Self::NotWords | Self::Syntax => Refusal::SyntaxError,
+            Self::UnknownCommand => Refusal::UnknownCommand,
+            Self::WrongNumberOfArguments => Refusal::WrongNumberOfArguments,
+            Self::Key(KeyError::Empty) => Refusal::EmptyKey,
+            Self::Key(KeyError::TooLong(_)) => Refusal::KeyTooLong,
+        }
+    }
+}
+
+impl From<FrameError> for RequestError {
+    fn from(error: FrameError) -> Self {
+        Self::Frame(error)
+    }
+}
+
+impl From<KeyError> for RequestError {
+    fn from(error: KeyError) -> Self {
+        Self::Key(error)
+    }
+}
+
+impl Request {
+    /// The command's word, upper case.
+    #[must_use]
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Set { .. } => "SET",
+            Self::Get { .. } => "GET",
+            Self::Del { .. } => "DEL",
+            Self::VDel { .. } => "VDEL",
+            Self::KeyNotify { .. } => "KEYNOTIFY",
+            Self::Scan { .. } => "SCAN",
+        }
+    }
+
+    /// The key that the request is about; SCAN has none.
+    #[must_use]
+    pub fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Set { key, .. }
+            | Self::Get { key }
+            | Self::Del { key }
+            | Self::VDel { key, .. }
+            | Self::KeyNotify { key, .. } => Some(key),
+            Self::Scan { .. } => None,
+        }
+    }
+
+    /// The request's payload.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let ttl;
+        let mut words: Vec<&[u8]> = vec![self.verb().as_bytes()];
+        match self {
+            Self::Set {
+                key,
+                value,
+                condition,
+                ttl_ms,
+            } => {
+                words.extend([key.as_bytes(), value]);
+                words.extend(condition.map(|condition| match condition {
+                    Condition::Absent => b"NX".as_slice(),
+                    Condition::AbsentOrEqual => b"NEX",
+                }));
+                if let Some(ttl_ms) = ttl_ms {
+                    ttl = ttl_ms.to_string();
+                    words.extend([b"PX".as_slice(), ttl.as_bytes()]);
+                }
+            }
+            Self::Get { key } | Self::Del { key } => words.push(key.as_bytes()),
+            Self::VDel { key, value } => words.extend([key.as_bytes(), value]),
+            Self::KeyNotify { key, stop } => {
+                words.push(key.as_bytes());
+                words.extend(stop.then_some(b"STOP".as_slice()));
+            }
+            Self::Scan { pattern, token } => {
+                words.push(pattern);
+                words.extend(token.as_deref());
+            }
+        }
+        encode_words(&words)
+    }
+
+    /// Decodes a payload; keys and values share its memory.
+    ///
+    /// # Errors
+    /// [`RequestError`], which knows the refusal that the store answers with.
+    pub fn decode(payload: &Bytes, case: Case) -> Result<Self, RequestError> {
+        let words = decode_words(payload)?;
+        let (verb, arguments) = words.split_first().ok_or(RequestError::NotWords)?;
+        let lenient;
+        let verb: &[u8] = match case {
+            Case::Strict => verb,
+            Case::Lenient => {
+                lenient = verb.to_ascii_uppercase();
+                &lenient
+            }
+        };
+        match (verb, arguments) {
+            (b"SET", [key, value, options @ ..]) => {
+                let (condition, ttl_ms) = decode_set_options(options, case)?;
+                Ok(Self::Set {
+                    key: Key::new(key.clone())?,
+                    value: value.clone(),
+                    condition,
+                    ttl_ms,
+                })
+            }
+            (b"GET", [key]) => Ok(Self::Get {
+                key: Key::new(key.clone())?,
+            }),
+            (b"DEL", [key]) => Ok(Self::Del {
+                key: Key::new(key.clone())?,
+            }),
+            (b"VDEL", [key, value]) => Ok(Self::VDel {
+                key: Key::new(key.clone())?,
+                value: value.clone(),
+            }),
+            (b"KEYNOTIFY", [key]) => Ok(Self::KeyNotify {
+                key: Key::new(key.clone())?,
+                stop: false,
+            }),
+            (b"KEYNOTIFY", [key, word]) if is_word(word, b"STOP", case) => Ok(Self::KeyNotify {
+                key: Key::new(key.clone())?,
+                stop: true,
+            }),
+            (b"KEYNOTIFY", [_, _]) => Err(RequestError::Syntax),
+            (b"SCAN", [pattern]) => Ok(Self::Scan {
+                pattern: pattern.clone(),
+                token: None,
+            }),
+            (b"SCAN", [pattern, token]) => Ok(Self::Scan {
+                pattern: pattern.clone(),
+                token: Some(token.clone()),
+            }),
+            (b"SET" | b"GET" | b"DEL" | b"VDEL" | b"KEYNOTIFY" | b"SCAN", _) => {
+                Err(RequestError::WrongNumberOfArguments)
+            }
+            _ => Err(RequestError::UnknownCommand),
+        }
+    }
+}
+
+/// Any array of bulk strings, also one that is no request we know.
+#[must_use]
+pub fn encode_words(words: &[impl AsRef<[u8]>]) -> Bytes {
+    let size = words.iter().fold(BULK_OVERHEAD_MAX, |size, word| {
+        size.saturating_add(word.as_ref().len())
+            .saturating_add(BULK_OVERHEAD_MAX)
+    });
+    let mut out = BytesMut::with_capacity(size);
+    put_array(&mut out, words.len());
+    for word in words {
+        put_bulk(&mut out, word.as_ref());
+    }
+    out.freeze()
+}
+
+fn decode_words(payload: &Bytes) -> Result<Vec<Bytes>, RequestError> {
+    let Frame::Array(frames) = Frame::decode(payload)? else {
+        return Err(RequestError::NotWords);
+    };
+    let word = |frame| match frame {
+        Frame::Bulk(word) => Ok(word),
+        _ => Err(RequestError::NotWords),
+    };
+    frames.into_iter().map(word).collect()
+}
+
+/// `[NX|NEX] [PX ms]`, in this order and nothing else.
+fn decode_set_options(
+    options: &[Bytes],
+    case: Case,
+) -> Result<(Option<Condition>, Option<NonZeroU64>), RequestError> {
+    let (condition, rest) = match options {
+        [word, rest @ ..] if is_word(word, b"NX", case) => (Some(Condition::Absent), rest),
+        [word, rest @ ..] if is_word(word, b"NEX", case) => (Some(Condition::AbsentOrEqual), rest),
+        rest => (None, rest),
+    };
+    match rest {
+        [] => Ok((condition, None)),
+        [word, ttl] if is_word(word, b"PX", case) => {
+            Ok((condition, Some(parse_ttl(ttl).ok_or(RequestError::Syntax)?)))
+        }
+        _ => Err(RequestError::Syntax),
+    }
+}
+
+/// Milliseconds, with a fraction cut off: .NET can send one (protocol §1).
+fn parse_ttl(text: &[u8]) -> Option<NonZeroU64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (whole, fraction) = text
+        .split_once('.')
+        .map_or((text, "0"), |(whole, fraction)| (whole, fraction));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (digits(whole) && digits(fraction))
+        .then(|| whole.parse().ok())
+        .flatten()
+}
+
+fn is_word(word: &[u8], expected: &[u8], case: Case) -> bool {
+    match case {
+        Case::Strict => word == expected,
+        Case::Lenient => word.eq_ignore_ascii_case(expected),
+    }
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Frame(error) => error.fmt(out),
+            Self::NotWords => out.write_str("a request is an array of one or more bulk strings"),
+            Self::UnknownCommand => out.write_str("unknown command"),
+            Self::WrongNumberOfArguments => out.write_str("wrong number of arguments"),
+            Self::Syntax => out.write_str("unexpected argument"),
+            Self::Key(error) => error.fmt(out),
+        }
+    }
+}
+
+impl std::error::Error for RequestError {}
