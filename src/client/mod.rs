@@ -1,1 +1,277 @@
-//! A session with a broker.
+//! A session with a broker, any broker, and the store's requests as functions.
+
+mod driver;
+pub mod error;
+pub mod session;
+pub mod settings;
+mod transport;
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+
+pub use error::{Error, Outcome, ReasonCode};
+pub use session::{Access, Ask, Response, Stamps};
+pub use settings::{Reconnect, Settings, Target};
+
+use crate::clock;
+use crate::protocol::request::encode_words;
+use crate::protocol::{Condition, Key, Reply, Request, Timestamp, Value};
+
+/// A connected client. Clones share one MQTT session; requests of all of them go out side by side.
+#[derive(Clone, Debug)]
+pub struct Client {
+    commands: mpsc::Sender<driver::Command>,
+    about: Arc<About>,
+}
+
+/// What is known of the connection.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// Where the broker is, as asked for.
+    pub target: String,
+    /// The client id of this session.
+    pub client_id: String,
+    /// From the first packet to the broker's CONNACK.
+    pub connect_elapsed: Duration,
+}
+
+/// A value and its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The value.
+    pub value: Value,
+    /// Its version, where the store names it.
+    pub version: Option<Timestamp>,
+}
+
+/// How a value is to be set.
+#[derive(Clone, Debug, Default)]
+pub struct SetOptions {
+    /// What must hold, if anything.
+    pub condition: Option<Condition>,
+    /// Milliseconds until the key expires.
+    pub ttl_ms: Option<NonZeroU64>,
+    /// The fencing token.
+    pub fence: Option<Timestamp>,
+    /// Whether the store shall keep the value on disk.
+    pub persist: bool,
+}
+
+/// What became of a SET.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetOutcome {
+    /// Whether the value was set; if not, the condition does not hold.
+    pub applied: bool,
+    /// The new version, or the version of the value that stands.
+    pub version: Option<Timestamp>,
+}
+
+/// What became of a DEL or VDEL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeleteOutcome {
+    /// The key is gone.
+    Deleted {
+        /// The version that was removed.
+        version: Option<Timestamp>,
+    },
+    /// There was no such key.
+    Missing,
+    /// The key holds another value (VDEL only).
+    ValueDiffers {
+        /// The version that stands.
+        version: Option<Timestamp>,
+    },
+}
+
+impl Client {
+    /// Connects; resolves when the broker has let the client in.
+    ///
+    /// # Errors
+    /// [`Error`] of the connection: there is no second try here.
+    pub async fn connect(settings: Settings) -> Result<Self, Error> {
+        let begun = clock::monotonic();
+        let target = settings.target.to_string();
+        let client_id = settings.client_id.clone();
+        let commands = driver::start(settings).await?;
+        let connect_elapsed = clock::monotonic().saturating_duration_since(begun);
+        Ok(Self {
+            commands,
+            about: Arc::new(About {
+                target,
+                client_id,
+                connect_elapsed,
+            }),
+        })
+    }
+
+    /// What is known of the connection.
+    #[must_use]
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// Reads a key.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request.
+    pub async fn get(&self, key: &Key) -> Result<Option<Found>, Error> {
+        let request = Request::Get { key: key.clone() };
+        match self.request(&request, Stamps::default()).await? {
+            (Reply::Value(value), version) => Ok(Some(Found { value, version })),
+            (Reply::Absent, _) => Ok(None),
+            (other, _) => Err(unexpected(&request, &other)),
+        }
+    }
+
+    /// Sets a key.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request.
+    pub async fn set(&self, key: &Key, value: &Value, options: SetOptions) -> Result<SetOutcome, Error> {
+        let SetOptions {
+            condition,
+            ttl_ms,
+            fence,
+            persist,
+        } = options;
+        let request = Request::Set {
+            key: key.clone(),
+            value: value.clone(),
+            condition,
+            ttl_ms,
+        };
+        let (reply, version) = self.request(&request, Stamps { fence, persist }).await?;
+        match reply {
+            Reply::Done => Ok(SetOutcome {
+                applied: true,
+                version,
+            }),
+            // Three spellings of the same no (protocol §0 row 1); a no without a condition would be a lie.
+            Reply::NotApplied | Reply::Absent | Reply::Count(0) if condition.is_some() => Ok(SetOutcome {
+                applied: false,
+                version,
+            }),
+            other => Err(unexpected(&request, &other)),
+        }
+    }
+
+    /// Deletes a key.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request.
+    pub async fn del(&self, key: &Key, fence: Option<Timestamp>) -> Result<DeleteOutcome, Error> {
+        self.delete(&Request::Del { key: key.clone() }, fence).await
+    }
+
+    /// Deletes a key if it holds this value.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request.
+    pub async fn vdel(
+        &self,
+        key: &Key,
+        value: &Value,
+        fence: Option<Timestamp>,
+    ) -> Result<DeleteOutcome, Error> {
+        self.delete(
+            &Request::VDel {
+                key: key.clone(),
+                value: value.clone(),
+            },
+            fence,
+        )
+        .await
+    }
+
+    async fn delete(&self, request: &Request, fence: Option<Timestamp>) -> Result<DeleteOutcome, Error> {
+        let (reply, version) = self
+            .request(
+                request,
+                Stamps {
+                    fence,
+                    persist: false,
+                },
+            )
+            .await?;
+        match (reply, request) {
+            (Reply::Count(0), _) => Ok(DeleteOutcome::Missing),
+            (Reply::Count(1), _) => Ok(DeleteOutcome::Deleted { version }),
+            (Reply::NotApplied, Request::VDel { .. }) => Ok(DeleteOutcome::ValueDiffers { version }),
+            (other, _) => Err(unexpected(request, &other)),
+        }
+    }
+
+    /// Sends a request and decodes its reply; a refusal is an error.
+    async fn request(&self, request: &Request, stamps: Stamps) -> Result<(Reply, Option<Timestamp>), Error> {
+        let ask = Ask {
+            payload: request.encode(),
+            access: Access::of(request.verb().as_bytes()),
+            stamps,
+        };
+        let outcome = ask.access.outcome_when_unanswered();
+        let response = self.ask(ask).await?;
+        match Reply::decode(&response.payload) {
+            Ok(Reply::Refused(refusal)) => Err(Error::Refused(refusal)),
+            Ok(reply) => Ok((reply, response.version)),
+            Err(error) => Err(Error::MalformedReply {
+                cause: error.to_string(),
+                outcome,
+            }),
+        }
+    }
+
+    /// Sends any words, also such that are no request we know, and returns the payload of the response as sent.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request except [`Error::Refused`]: a refusal is a payload like any other here.
+    pub async fn raw(&self, words: &[Bytes], stamps: Stamps) -> Result<Response, Error> {
+        let access = Access::of(words.first().map_or(b"", |verb| verb));
+        self.ask(Ask {
+            payload: encode_words(words),
+            access,
+            stamps,
+        })
+        .await
+    }
+
+    /// Sends a payload to the store and waits for the response to it.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request that is not about the response's payload.
+    pub async fn ask(&self, ask: Ask) -> Result<Response, Error> {
+        let (answer, response) = oneshot::channel();
+        let command = driver::Command::Ask { ask, answer };
+        self.commands.send(command).await.map_err(|_| Error::Closed)?;
+        response.await.map_err(|_| Error::Closed)?
+    }
+
+    /// Says goodbye to the broker, which then keeps nothing of this session. Unanswered requests fail.
+    pub async fn close(self) {
+        let (done, closed) = oneshot::channel();
+        if self.commands.send(driver::Command::Close { done }).await.is_ok() {
+            let _ = closed.await;
+        }
+    }
+}
+
+/// A reply that is none to this request.
+fn unexpected(request: &Request, reply: &Reply) -> Error {
+    let what = match reply {
+        Reply::Done => "+OK",
+        Reply::Value(_) => "a value",
+        Reply::Count(_) => "a count",
+        Reply::NotApplied => "-1",
+        Reply::Absent => "nothing",
+        Reply::Keys { .. } => "a page of keys",
+        Reply::Refused(refusal) => return Error::Refused(refusal.clone()),
+    };
+    let outcome = Access::of(request.verb().as_bytes()).outcome_when_unanswered();
+    Error::MalformedReply {
+        cause: format!("{what} is no answer to {}", request.verb()),
+        outcome,
+    }
+}

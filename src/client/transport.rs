@@ -1,0 +1,1 @@
+//! The only file that names the MQTT crate on this side.
