@@ -1,5 +1,6 @@
 //! A session with a broker, any broker, and the store's requests as functions.
 
+pub mod ask;
 mod driver;
 pub mod error;
 pub mod session;
@@ -13,8 +14,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
+pub use ask::{Access, Ask, Response, Stamps};
 pub use error::{Error, Outcome, ReasonCode};
-pub use session::{Access, Ask, Response, Stamps};
+
 pub use settings::{Reconnect, Settings, Target};
 
 use crate::clock;
@@ -98,14 +100,7 @@ impl Client {
         let client_id = settings.client_id.clone();
         let commands = driver::start(settings).await?;
         let connect_elapsed = clock::monotonic().saturating_duration_since(begun);
-        Ok(Self {
-            commands,
-            about: Arc::new(About {
-                target,
-                client_id,
-                connect_elapsed,
-            }),
-        })
+        Ok(Self { commands, about: Arc::new(About { target, client_id, connect_elapsed }) })
     }
 
     /// What is known of the connection.
@@ -132,29 +127,15 @@ impl Client {
     /// # Errors
     /// Any [`Error`] of a request.
     pub async fn set(&self, key: &Key, value: &Value, options: SetOptions) -> Result<SetOutcome, Error> {
-        let SetOptions {
-            condition,
-            ttl_ms,
-            fence,
-            persist,
-        } = options;
-        let request = Request::Set {
-            key: key.clone(),
-            value: value.clone(),
-            condition,
-            ttl_ms,
-        };
+        let SetOptions { condition, ttl_ms, fence, persist } = options;
+        let request = Request::Set { key: key.clone(), value: value.clone(), condition, ttl_ms };
         let (reply, version) = self.request(&request, Stamps { fence, persist }).await?;
         match reply {
-            Reply::Done => Ok(SetOutcome {
-                applied: true,
-                version,
-            }),
+            Reply::Done => Ok(SetOutcome { applied: true, version }),
             // Three spellings of the same no (protocol §0 row 1); a no without a condition would be a lie.
-            Reply::NotApplied | Reply::Absent | Reply::Count(0) if condition.is_some() => Ok(SetOutcome {
-                applied: false,
-                version,
-            }),
+            Reply::NotApplied | Reply::Absent | Reply::Count(0) if condition.is_some() => {
+                Ok(SetOutcome { applied: false, version })
+            }
             other => Err(unexpected(&request, &other)),
         }
     }
@@ -177,26 +158,11 @@ impl Client {
         value: &Value,
         fence: Option<Timestamp>,
     ) -> Result<DeleteOutcome, Error> {
-        self.delete(
-            &Request::VDel {
-                key: key.clone(),
-                value: value.clone(),
-            },
-            fence,
-        )
-        .await
+        self.delete(&Request::VDel { key: key.clone(), value: value.clone() }, fence).await
     }
 
     async fn delete(&self, request: &Request, fence: Option<Timestamp>) -> Result<DeleteOutcome, Error> {
-        let (reply, version) = self
-            .request(
-                request,
-                Stamps {
-                    fence,
-                    persist: false,
-                },
-            )
-            .await?;
+        let (reply, version) = self.request(request, Stamps { fence, persist: false }).await?;
         match (reply, request) {
             (Reply::Count(0), _) => Ok(DeleteOutcome::Missing),
             (Reply::Count(1), _) => Ok(DeleteOutcome::Deleted { version }),
@@ -207,20 +173,13 @@ impl Client {
 
     /// Sends a request and decodes its reply; a refusal is an error.
     async fn request(&self, request: &Request, stamps: Stamps) -> Result<(Reply, Option<Timestamp>), Error> {
-        let ask = Ask {
-            payload: request.encode(),
-            access: Access::of(request.verb().as_bytes()),
-            stamps,
-        };
+        let ask = Ask { payload: request.encode(), access: Access::of(request.verb().as_bytes()), stamps };
         let outcome = ask.access.outcome_when_unanswered();
         let response = self.ask(ask).await?;
         match Reply::decode(&response.payload) {
             Ok(Reply::Refused(refusal)) => Err(Error::Refused(refusal)),
             Ok(reply) => Ok((reply, response.version)),
-            Err(error) => Err(Error::MalformedReply {
-                cause: error.to_string(),
-                outcome,
-            }),
+            Err(error) => Err(Error::MalformedReply { cause: error.to_string(), outcome }),
         }
     }
 
@@ -230,12 +189,7 @@ impl Client {
     /// Any [`Error`] of a request except [`Error::Refused`]: a refusal is a payload like any other here.
     pub async fn raw(&self, words: &[Bytes], stamps: Stamps) -> Result<Response, Error> {
         let access = Access::of(words.first().map_or(b"", |verb| verb));
-        self.ask(Ask {
-            payload: encode_words(words),
-            access,
-            stamps,
-        })
-        .await
+        self.ask(Ask { payload: encode_words(words), access, stamps }).await
     }
 
     /// Sends a payload to the store and waits for the response to it.
@@ -270,8 +224,5 @@ fn unexpected(request: &Request, reply: &Reply) -> Error {
         Reply::Refused(refusal) => return Error::Refused(refusal.clone()),
     };
     let outcome = Access::of(request.verb().as_bytes()).outcome_when_unanswered();
-    Error::MalformedReply {
-        cause: format!("{what} is no answer to {}", request.verb()),
-        outcome,
-    }
+    Error::MalformedReply { cause: format!("{what} is no answer to {}", request.verb()), outcome }
 }
