@@ -1,4 +1,4 @@
-//! Drives a session over its connection: the one task in which socket, clock and state machine meet.
+//! Drives a session over its connection: the one task in which socket, clock and state machines meet.
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -6,19 +6,25 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep_until;
 
-use super::ask::{Ask, Response};
+use super::ask::{Ask, Response, Stamps};
 use super::error::{Error, Outcome};
 use super::session::{Config, Event, Granted, Session};
 use super::settings::{Reconnect, Settings};
 use super::transport::{Connection, explain};
-use crate::clock;
-use crate::protocol::Timestamp;
+use super::watch::Watch;
+use super::watchers::{Events, StepTicket, WatchId, Watchers, Work};
+use crate::clock::{self, Reading};
+use crate::protocol::{Key, Request, Timestamp, topic};
 
 /// What a [`super::Client`] asks of the task.
 #[derive(Debug)]
 pub(super) enum Command {
     /// Ask the store.
     Ask { ask: Ask, answer: Answer },
+    /// Begin a watch.
+    Watch { watch: Watch, events: Events, begun: oneshot::Sender<WatchId> },
+    /// End a watch.
+    Unwatch { id: WatchId, done: oneshot::Sender<()> },
     /// Say goodbye.
     Close { done: oneshot::Sender<()> },
 }
@@ -26,14 +32,31 @@ pub(super) enum Command {
 type Answer = oneshot::Sender<Result<Response, Error>>;
 type Dialing = Pin<Box<dyn Future<Output = Result<(Connection, Granted), Error>> + Send>>;
 
+/// Who waits for an answer of the session's.
+#[derive(Debug)]
+enum Ticket {
+    Asked(Answer),
+    Watch(StepTicket),
+    /// The end of a watch; the last of its keys carries who waits for it.
+    Stopped(#[expect(dead_code, reason = "dropping it tells")] Option<oneshot::Sender<()>>),
+}
+
 /// Connects, and starts the task that serves the session until the last sender is gone.
 pub(super) async fn start(settings: Settings) -> Result<mpsc::Sender<Command>, Error> {
     let (connection, granted) = Connection::open(&settings).await?;
     let mut session = Session::new(config(&settings)?);
     session.handle_connected(granted, clock::now());
     let (sender, commands) = mpsc::channel(settings.inflight_max.max(1));
-    let link = Link::Up(connection);
-    tokio::spawn(Driver { settings, session, link, failures: 0, commands }.run());
+    let driver = Driver {
+        settings,
+        session,
+        watchers: Watchers::default(),
+        watches_begun: 0,
+        link: Link::Up(connection),
+        failures: 0,
+        commands,
+    };
+    tokio::spawn(driver.run());
     Ok(sender)
 }
 
@@ -57,7 +80,9 @@ fn config(settings: &Settings) -> Result<Config, Error> {
 
 struct Driver {
     settings: Settings,
-    session: Session<Answer>,
+    session: Session<Ticket>,
+    watchers: Watchers,
+    watches_begun: WatchId,
     link: Link,
     /// Failed attempts since the connection was last up.
     failures: u32,
@@ -73,76 +98,97 @@ enum Link {
 
 enum Turn {
     Moved,
-    Lost(String),
     Due,
     Dialed(Result<(Connection, Granted), Error>),
 }
 
+/// The connection is gone.
+struct Loss {
+    cause: String,
+    /// Wall clock, milliseconds: until then it was surely there.
+    since_ms: u64,
+    /// There is no use in another try.
+    fatal: Option<Error>,
+}
+
+impl Loss {
+    fn now(cause: String) -> Self {
+        Self { cause, since_ms: clock::wall_ms(), fatal: None }
+    }
+}
+
+/// Who wants to know when the goodbye has been said.
+type Goodbye = Option<oneshot::Sender<()>>;
+
 impl Link {
     /// Waits until something happens. May be dropped at any time.
-    async fn turn(&mut self) -> Turn {
+    async fn turn(&mut self, read: bool) -> Result<Turn, Loss> {
         match self {
-            Self::Up(connection) => match connection.turn().await {
-                Ok(()) => Turn::Moved,
-                Err(error) => Turn::Lost(explain(&error)),
+            Self::Up(connection) => match connection.turn(read).await {
+                Ok(()) => Ok(Turn::Moved),
+                Err(error) => Err(Loss::now(explain(&error))),
             },
             Self::Waiting(at) => {
                 sleep_until((*at).into()).await;
-                Turn::Due
+                Ok(Turn::Due)
             }
-            Self::Dialing(dialing) => Turn::Dialed(dialing.await),
+            Self::Dialing(dialing) => Ok(Turn::Dialed(dialing.await)),
         }
     }
 }
 
 impl Driver {
     async fn run(mut self) {
+        loop {
+            let (goodbye, loss) = match self.run_until_lost().await {
+                Ok(goodbye) => (Some(goodbye), None),
+                Err(loss) => (None, Some(loss)),
+            };
+            if let Some(goodbye) = goodbye {
+                self.close().await;
+                let _ = goodbye.map(|done| done.send(()));
+                return;
+            }
+            if let Some(error) = loss.and_then(|loss| self.handle_lost(loss)) {
+                return self.refuse_all(&error).await;
+            }
+        }
+    }
+
+    async fn run_until_lost(&mut self) -> Result<Goodbye, Loss> {
         // Armed for the earliest time at which the session may want to be called: early is harmless, and a timer
         // that need not move with every request is cheaper.
         let mut armed: Option<Instant> = None;
         let alarm = sleep_until(clock::monotonic().into());
         tokio::pin!(alarm);
         loop {
-            if let Err(cause) = self.serve() {
-                match self.handle_lost(&cause) {
-                    Reconnect::Never => return self.drain(&cause).await,
-                    Reconnect::WithBackoff => continue,
-                }
-            }
+            let congested = self.serve()?;
             let due = self.session.poll_timeout();
             if let Some(due) = due.filter(|due| armed.is_none_or(|armed| *due < armed)) {
                 alarm.as_mut().reset(due.into());
                 armed = Some(due);
             }
             tokio::select! {
-                turn = self.link.turn() => {
-                    if let Err(cause) = self.handle_turn(turn)
-                        && self.handle_lost(&cause) == Reconnect::Never
-                    {
-                        return self.drain(&cause).await;
-                    }
-                }
+                turn = self.link.turn(congested.is_none()) => self.handle_turn(turn?)?,
                 command = self.commands.recv(), if self.session.has_room() => {
                     if let Some(goodbye) = self.accept(command) {
-                        self.close().await;
-                        let _ = goodbye.map(|done| done.send(()));
-                        return;
+                        return Ok(goodbye);
                     }
                 }
+                () = room_in(congested.as_ref()), if congested.is_some() => {}
                 () = &mut alarm, if armed.is_some() => armed = None,
             }
         }
     }
 
     /// Takes a command, and whatever else has been asked meanwhile: it all goes out in one write.
-    ///
-    /// Returns who wants to know of the end, if the end is asked for.
-    fn accept(&mut self, command: Option<Command>) -> Option<Option<oneshot::Sender<()>>> {
+    fn accept(&mut self, mut command: Option<Command>) -> Option<Goodbye> {
         let now = clock::now();
-        let mut command = command;
         loop {
             match command {
-                Some(Command::Ask { ask, answer }) => self.session.ask(ask, answer, now),
+                Some(Command::Ask { ask, answer }) => self.session.ask(ask, Ticket::Asked(answer), now),
+                Some(Command::Watch { watch, events, begun }) => self.watch(watch, events, begun),
+                Some(Command::Unwatch { id, done }) => self.unwatch(id, done, now),
                 Some(Command::Close { done }) => return Some(Some(done)),
                 None => return Some(None),
             }
@@ -157,10 +203,54 @@ impl Driver {
         }
     }
 
-    /// Lets the session do what is due: send, and answer.
-    fn serve(&mut self) -> Result<(), String> {
+    fn watch(&mut self, watch: Watch, events: Events, begun: oneshot::Sender<WatchId>) {
+        self.watches_begun = self.watches_begun.wrapping_add(1);
+        let id = self.watches_begun;
+        self.watchers.begin(id, watch, events, matches!(self.link, Link::Up(_)));
+        let _ = begun.send(id);
+    }
+
+    fn unwatch(&mut self, id: WatchId, done: oneshot::Sender<()>, now: Reading) {
+        let keys = self.watchers.end(id);
+        // Without a connection the store has forgotten us already.
+        if matches!(self.link, Link::Up(_)) {
+            self.stop(keys, done, now);
+        }
+    }
+
+    fn stop(&mut self, keys: Vec<Key>, done: oneshot::Sender<()>, now: Reading) {
+        let mut done = Some(done);
+        let last = keys.len().saturating_sub(1);
+        for (at, key) in keys.into_iter().enumerate() {
+            let payload = Request::KeyNotify { key, stop: true }.encode();
+            let ask = Ask { payload, access: super::Access::Read, stamps: Stamps::default() };
+            // Answers come in the order of the requests, so the last one stands for all.
+            let waits = if at == last { done.take() } else { None };
+            self.session.ask(ask, Ticket::Stopped(waits), now);
+        }
+    }
+
+    /// Lets session and watches do what is due. Returns the channel that must have room before more is read.
+    fn serve(&mut self) -> Result<Option<Events>, Loss> {
         let now = clock::now();
-        self.session.handle_timeout(now).map_err(str::to_owned)?;
+        self.session.handle_timeout(now).map_err(|silent| {
+            let silence = now.monotonic.saturating_duration_since(silent.since);
+            let silence_ms = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX);
+            let cause = format!("the broker has been silent for {} s", silence.as_secs());
+            Loss { cause, since_ms: now.wall_ms.saturating_sub(silence_ms), fatal: None }
+        })?;
+        self.deliver(now);
+        while self.session.has_room()
+            && let Some(work) = self.watchers.poll_work()
+        {
+            match work {
+                Work::Ask(ask, ticket) => self.session.ask(ask, Ticket::Watch(ticket), now),
+                Work::Subscribe(ticket) => {
+                    let filter = topic::notify_filter(&self.settings.client_id);
+                    self.session.subscribe(filter, Ticket::Watch(ticket), now);
+                }
+            }
+        }
         if let Link::Up(connection) = &mut self.link {
             while let Some(outgoing) = self.session.poll_outgoing(now) {
                 if let Err(large) = connection.queue(outgoing) {
@@ -168,83 +258,113 @@ impl Driver {
                 }
             }
         }
-        self.deliver();
-        Ok(())
+        self.deliver(now);
+        let congested = self.watchers.deliver();
+        if congested.is_some() {
+            self.session.excuse_silence(now);
+        }
+        Ok(congested)
     }
 
-    fn deliver(&mut self) {
+    fn deliver(&mut self, now: Reading) {
         while let Some(event) = self.session.poll_event() {
             match event {
                 // Whoever asked may have gone; the answer is then nobody's.
-                Event::Answer { ticket, result } => drop(ticket.send(result)),
-                Event::Message(_) => {}
+                Event::Answer { ticket: Ticket::Asked(answer), result } => drop(answer.send(result)),
+                Event::Answer { ticket: Ticket::Watch(ticket), result } => {
+                    self.watchers.handle_answer(ticket, result, now);
+                }
+                Event::Subscribed { ticket: Ticket::Watch(ticket), result } => {
+                    self.watchers.handle_subscribed(ticket, result);
+                }
+                Event::Answer { ticket: Ticket::Stopped(_), .. } | Event::Subscribed { .. } => {}
+                Event::Message(message) => self.watchers.handle_message(&message),
             }
         }
     }
 
-    fn handle_turn(&mut self, turn: Turn) -> Result<(), String> {
+    fn handle_turn(&mut self, turn: Turn) -> Result<(), Loss> {
         match turn {
             Turn::Moved => {
-                let Link::Up(connection) = &mut self.link else {
-                    return Ok(());
-                };
+                let Link::Up(connection) = &mut self.link else { return Ok(()) };
                 let now = clock::now();
-                while let Some(incoming) = connection.next_packet()? {
+                while let Some(incoming) = connection.next_packet().map_err(Loss::now)? {
                     self.session.handle_incoming(incoming, now);
                 }
-                Ok(())
             }
-            Turn::Lost(cause) => Err(cause),
             Turn::Due => {
                 let settings = self.settings.clone();
                 self.link = Link::Dialing(Box::pin(async move { Connection::open(&settings).await }));
-                Ok(())
             }
             Turn::Dialed(Ok((connection, granted))) => {
                 self.failures = 0;
                 self.link = Link::Up(connection);
                 self.session.handle_connected(granted, clock::now());
-                Ok(())
+                self.watchers.handle_connected();
             }
-            Turn::Dialed(Err(error)) => Err(error.to_string()),
+            Turn::Dialed(Err(error)) => {
+                let cause = error.to_string();
+                let fatal = matches!(&error, Error::Rejected { reason, .. } if reason.is_authorization());
+                return Err(Loss { fatal: fatal.then_some(error), ..Loss::now(cause) });
+            }
         }
+        Ok(())
     }
 
-    fn handle_lost(&mut self, cause: &str) -> Reconnect {
-        self.session.handle_lost(cause);
-        if self.settings.reconnect == Reconnect::Never {
-            let target = self.settings.target.to_string();
-            let cause = cause.to_owned();
-            let lost = |outcome| Error::Lost { target: target.clone(), cause: cause.clone(), outcome };
-            self.session.handle_closed(lost);
+    /// Returns the error with which everything ends, if there is to be no other connection.
+    fn handle_lost(&mut self, loss: Loss) -> Option<Error> {
+        let Loss { cause, since_ms, fatal } = loss;
+        self.session.handle_lost(&cause);
+        let end = fatal.or_else(|| {
+            let never = self.settings.reconnect == Reconnect::Never;
+            never.then(|| self.session.lost(&cause, Outcome::Unchanged))
+        });
+        match &end {
+            None => {
+                self.watchers.handle_lost(since_ms);
+                let delay = backoff(self.failures, getrandom::u32().unwrap_or(0));
+                self.failures = self.failures.saturating_add(1);
+                let now = clock::monotonic();
+                self.link = Link::Waiting(now.checked_add(delay).unwrap_or(now));
+            }
+            Some(error) => {
+                self.session.handle_closed(|_| error.clone());
+                self.watchers.handle_closed(error);
+            }
         }
-        self.deliver();
-        let delay = backoff(self.failures, getrandom::u32().unwrap_or(0));
-        self.failures = self.failures.saturating_add(1);
-        let now = clock::monotonic();
-        self.link = Link::Waiting(now.checked_add(delay).unwrap_or(now));
-        self.settings.reconnect
+        self.deliver(clock::now());
+        end
     }
 
     /// The connection is gone for good: whoever asks learns it.
-    async fn drain(mut self, cause: &str) {
+    async fn refuse_all(mut self, error: &Error) {
         self.commands.close();
         while let Some(command) = self.commands.recv().await {
             match command {
-                Command::Ask { answer, .. } => {
-                    let _ = answer.send(Err(self.session.lost(cause, Outcome::Unchanged)));
-                }
-                Command::Close { done } => drop(done.send(())),
+                Command::Ask { answer, .. } => drop(answer.send(Err(error.clone()))),
+                Command::Watch { events, .. } => drop(events.try_send(Err(error.clone()))),
+                Command::Unwatch { done, .. } | Command::Close { done } => drop(done.send(())),
             }
         }
     }
 
-    async fn close(mut self) {
+    async fn close(&mut self) {
         self.session.handle_closed(|_| Error::Closed);
+        self.watchers.handle_closed(&Error::Closed);
         let _ = self.serve();
-        if let Link::Up(connection) = self.link {
+        // The link that is left in its place is never used.
+        let link = std::mem::replace(&mut self.link, Link::Waiting(clock::monotonic()));
+        if let Link::Up(connection) = link {
             connection.close().await;
         }
+    }
+}
+
+/// Resolves when the channel has room, or nobody takes from it any more.
+async fn room_in(events: Option<&Events>) {
+    match events {
+        Some(events) => drop(events.reserve().await),
+        None => std::future::pending().await,
     }
 }
 

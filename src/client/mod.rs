@@ -6,6 +6,8 @@ pub mod error;
 pub mod session;
 pub mod settings;
 mod transport;
+pub mod watch;
+mod watchers;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ pub use ask::{Access, Ask, Response, Stamps};
 pub use error::{Error, Outcome, ReasonCode};
 
 pub use settings::{Reconnect, Settings, Target};
+pub use watch::{Watch, WatchEvent};
 
 use crate::clock;
 use crate::protocol::request::encode_words;
@@ -174,13 +177,20 @@ impl Client {
     /// Sends a request and decodes its reply; a refusal is an error.
     async fn request(&self, request: &Request, stamps: Stamps) -> Result<(Reply, Option<Timestamp>), Error> {
         let ask = Ask { payload: request.encode(), access: Access::of(request.verb().as_bytes()), stamps };
-        let outcome = ask.access.outcome_when_unanswered();
-        let response = self.ask(ask).await?;
-        match Reply::decode(&response.payload) {
-            Ok(Reply::Refused(refusal)) => Err(Error::Refused(refusal)),
-            Ok(reply) => Ok((reply, response.version)),
-            Err(error) => Err(Error::MalformedReply { cause: error.to_string(), outcome }),
-        }
+        interpret(request, self.ask(ask).await?)
+    }
+
+    /// Watches keys, until [`Watcher::stop`] or the session's end.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]; whatever else goes wrong comes as the watch's last event.
+    pub async fn watch(&self, keys: impl IntoIterator<Item = Key>) -> Result<Watcher, Error> {
+        let (sender, events) = mpsc::channel(WATCH_EVENTS_MAX);
+        let (begun, id) = oneshot::channel();
+        let command = driver::Command::Watch { watch: Watch::new(keys), events: sender, begun };
+        self.commands.send(command).await.map_err(|_| Error::Closed)?;
+        let id = id.await.map_err(|_| Error::Closed)?;
+        Ok(Watcher { id, events, commands: self.commands.clone() })
     }
 
     /// Sends any words, also such that are no request we know, and returns the payload of the response as sent.
@@ -208,6 +218,48 @@ impl Client {
         let (done, closed) = oneshot::channel();
         if self.commands.send(driver::Command::Close { done }).await.is_ok() {
             let _ = closed.await;
+        }
+    }
+}
+
+/// A watch that runs in the session's background.
+#[derive(Debug)]
+pub struct Watcher {
+    id: u64,
+    events: mpsc::Receiver<Result<WatchEvent, Error>>,
+    commands: mpsc::Sender<driver::Command>,
+}
+
+/// How many events may wait for who watches; behind that the connection is no longer read.
+const WATCH_EVENTS_MAX: usize = 1024;
+
+impl Watcher {
+    /// The next event, or why the watch has ended. May be dropped at any time.
+    ///
+    /// # Errors
+    /// Any [`Error`] that ended the watch.
+    pub async fn next(&mut self) -> Result<WatchEvent, Error> {
+        self.events.recv().await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Ends the watch, at the store too.
+    pub async fn stop(self) {
+        drop(self.events);
+        let (done, stopped) = oneshot::channel();
+        if self.commands.send(driver::Command::Unwatch { id: self.id, done }).await.is_ok() {
+            let _ = stopped.await;
+        }
+    }
+}
+
+/// What a response says; a refusal is an error.
+fn interpret(request: &Request, response: Response) -> Result<(Reply, Option<Timestamp>), Error> {
+    match Reply::decode(&response.payload) {
+        Ok(Reply::Refused(refusal)) => Err(Error::Refused(refusal)),
+        Ok(reply) => Ok((reply, response.version)),
+        Err(error) => {
+            let outcome = Access::of(request.verb().as_bytes()).outcome_when_unanswered();
+            Err(Error::MalformedReply { cause: error.to_string(), outcome })
         }
     }
 }

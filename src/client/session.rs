@@ -95,8 +95,22 @@ pub enum Event<T> {
         /// The answer.
         result: Result<Response, Error>,
     },
+    /// A subscription is in force, or is not.
+    Subscribed {
+        /// What came with the subscription.
+        ticket: T,
+        /// Why it is not.
+        result: Result<(), Error>,
+    },
     /// A message came that is no response.
     Message(Message),
+}
+
+/// The broker has been silent for one and a half keep-alives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Silent {
+    /// When its last packet came.
+    pub since: Instant,
 }
 
 /// What a session is made of.
@@ -134,6 +148,8 @@ pub struct Session<T> {
     requests: HashMap<u64, Pending<T>>,
     /// Requests not yet sent, in order.
     waiting: VecDeque<u64>,
+    /// Subscriptions of the owner's that the broker has not answered, by packet id.
+    subscribing: HashMap<u16, (String, T)>,
     /// Unacknowledged publishes by packet id.
     unacknowledged: HashMap<u16, u64>,
     timers: BTreeSet<(Instant, u64, Timer)>,
@@ -162,6 +178,8 @@ enum Timer {
     AskAgain,
     NoStore,
     Deadline,
+    /// Of a subscription; its number is a packet id.
+    Subscription,
 }
 
 #[derive(Debug)]
@@ -189,6 +207,7 @@ impl<T> Session<T> {
             next_packet_id: 0,
             requests: HashMap::new(),
             waiting: VecDeque::new(),
+            subscribing: HashMap::new(),
             unacknowledged: HashMap::new(),
             timers: BTreeSet::new(),
             outgoing: VecDeque::new(),
@@ -207,6 +226,14 @@ impl<T> Session<T> {
         self.waiting.push_back(id);
     }
 
+    /// Subscribes, in this connection; the answer comes as an [`Event::Subscribed`], or never if the connection is lost.
+    pub fn subscribe(&mut self, filter: String, ticket: T, now: Reading) {
+        let packet_id = self.next_packet_id();
+        self.outgoing.push_back(Outgoing::Subscribe { packet_id, filter: filter.clone() });
+        self.subscribing.insert(packet_id, (filter, ticket));
+        self.start_timer(packet_id.into(), Timer::Subscription, self.config.request_timeout, now);
+    }
+
     /// Whether another request would not only wait: the owner's back-pressure.
     #[must_use]
     pub fn has_room(&self) -> bool {
@@ -223,6 +250,7 @@ impl<T> Session<T> {
     pub fn handle_lost(&mut self, cause: &str) {
         self.link = None;
         self.subscription = Subscription::None;
+        self.subscribing.clear();
         self.unacknowledged.clear();
         self.outgoing.clear();
         let mut sent: Vec<u64> =
@@ -338,6 +366,12 @@ impl<T> Session<T> {
     }
 
     fn handle_suback(&mut self, packet_id: u16, reason: ReasonCode, now: Reading) {
+        if let Some((filter, ticket)) = self.subscribing.remove(&packet_id) {
+            let refused = reason.code >= FAILURE_MIN;
+            let result = if refused { Err(Error::SubscribeRefused { filter, reason }) } else { Ok(()) };
+            self.events.push_back(Event::Subscribed { ticket, result });
+            return;
+        }
         if self.subscription != Subscription::Sent(packet_id) {
             return;
         }
@@ -358,11 +392,11 @@ impl<T> Session<T> {
         }
     }
 
-    /// Time has passed: deadlines fall, the broker is probed. An error says why the connection is given up.
+    /// Time has passed: deadlines fall, the broker is probed.
     ///
     /// # Errors
-    /// The cause, if the broker has been silent for one and a half keep-alives.
-    pub fn handle_timeout(&mut self, now: Reading) -> Result<(), &'static str> {
+    /// [`Silent`] if the connection is to be given up.
+    pub fn handle_timeout(&mut self, now: Reading) -> Result<(), Silent> {
         while let Some((_, id, timer)) = self.timers.first().copied().filter(|(at, ..)| *at <= now.monotonic)
         {
             self.timers.pop_first();
@@ -374,6 +408,14 @@ impl<T> Session<T> {
                 }
                 Timer::NoStore => self.fail(id, |_, _| Error::NoStore { target }),
                 Timer::AskAgain => self.send_again(id),
+                Timer::Subscription => {
+                    let late = u16::try_from(id).ok().and_then(|id| self.subscribing.remove(&id));
+                    let (after, outcome) = (self.config.request_timeout, Outcome::Unchanged);
+                    self.events.extend(late.map(|(_, ticket)| Event::Subscribed {
+                        ticket,
+                        result: Err(Error::Timeout { target, after, outcome }),
+                    }));
+                }
             }
         }
         let Some(link) = &mut self.link else {
@@ -386,7 +428,7 @@ impl<T> Session<T> {
         let silent = now.monotonic.saturating_duration_since(link.last_received);
         let idle = now.monotonic.saturating_duration_since(link.last_sent);
         if silent >= one_and_a_half(keep_alive) {
-            return Err("the broker has been silent for one and a half keep-alives");
+            return Err(Silent { since: link.last_received });
         }
         if (silent >= keep_alive && !link.pinged) || idle >= keep_alive {
             link.pinged = true;
@@ -409,9 +451,18 @@ impl<T> Session<T> {
         timer.into_iter().chain(probe).min()
     }
 
+    /// The owner does not read for now, so the broker's silence means nothing.
+    pub fn excuse_silence(&mut self, now: Reading) {
+        if let Some(link) = &mut self.link {
+            link.last_received = now.monotonic;
+            link.pinged = false;
+        }
+    }
+
     /// What to send next, if anything.
     pub fn poll_outgoing(&mut self, now: Reading) -> Option<Outgoing> {
         self.link.as_ref()?;
+        // Subscriptions and acknowledgements go before the requests that rely on them.
         let outgoing = self.outgoing.pop_front();
         let outgoing = outgoing.or_else(|| self.next_subscription());
         let outgoing = outgoing.or_else(|| self.next_request(now))?;
@@ -507,10 +558,10 @@ impl<T> Session<T> {
         loop {
             self.next_packet_id = self.next_packet_id.wrapping_add(1);
             let id = self.next_packet_id;
-            if id != 0
-                && !self.unacknowledged.contains_key(&id)
-                && self.subscription != Subscription::Sent(id)
-            {
+            let used = self.unacknowledged.contains_key(&id)
+                || self.subscribing.contains_key(&id)
+                || self.subscription == Subscription::Sent(id);
+            if id != 0 && !used {
                 return id;
             }
         }

@@ -100,7 +100,7 @@ impl Connection {
                     other => Err(not_mqtt(format!("it answered CONNECT with {:?}", other.packet_type()))),
                 };
             }
-            self.turn().await.map_err(failed)?;
+            self.turn(true).await.map_err(failed)?;
         }
     }
 
@@ -117,19 +117,20 @@ impl Connection {
         Ok(Granted { receive_max, keep_alive: Duration::from_secs(keep_alive.into()) })
     }
 
-    /// Reads or writes some bytes, whichever comes first. May be dropped at any time.
+    /// Writes or, if asked to, reads some bytes, whichever comes first. May be dropped at any time.
     ///
     /// # Errors
     /// Whatever ended the connection; its end is an `UnexpectedEof`.
-    pub(super) async fn turn(&mut self) -> io::Result<()> {
+    pub(super) async fn turn(&mut self, read: bool) -> io::Result<()> {
         self.input.reserve(READ_BYTES_MIN);
         tokio::select! {
             written = self.writer.write_buf(&mut self.output), if self.output.has_remaining() => {
                 if written? == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(()) }
             }
-            read = self.reader.read_buf(&mut self.input) => {
+            read = self.reader.read_buf(&mut self.input), if read => {
                 if read? == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
             }
+            else => std::future::pending().await,
         }
     }
 

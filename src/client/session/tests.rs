@@ -49,7 +49,7 @@ impl Bench {
         self.session.ask(ask, ticket, now);
     }
 
-    fn pass(&mut self, ms: u64) -> Result<(), &'static str> {
+    fn pass(&mut self, ms: u64) -> Result<(), Silent> {
         self.now_ms += ms;
         let now = self.now();
         self.session.handle_timeout(now)
@@ -92,7 +92,7 @@ impl Bench {
     fn answers(&mut self) -> Vec<(&'static str, Result<Response, Error>)> {
         let answer = |event| match event {
             Event::Answer { ticket, result } => (ticket, result),
-            Event::Message(message) => panic!("not an answer: {message:?}"),
+            other => panic!("not an answer: {other:?}"),
         };
         std::iter::from_fn(|| self.session.poll_event()).map(answer).collect()
     }
@@ -388,7 +388,47 @@ fn a_silent_broker_is_probed_and_given_up_after_one_and_a_half_keep_alives() {
     bench.pass(1).unwrap();
     assert_eq!(shapes(&bench.sent()), "PINGREQ");
     bench.pass(14_999).unwrap();
-    assert!(bench.pass(1).is_err());
+    assert_eq!(bench.pass(1), Err(Silent { since: bench.begun }));
+}
+
+#[test]
+fn a_broker_that_is_not_read_from_cannot_be_silent() {
+    let mut bench = Bench::new();
+    bench.pass(44_999).unwrap();
+    let now = bench.now();
+    bench.session.excuse_silence(now);
+    bench.pass(44_999).unwrap();
+}
+
+#[test]
+fn a_subscription_of_the_owner_s_is_answered_once() {
+    let mut bench = Bench::new();
+    let now = bench.now();
+    bench.session.subscribe("a/#".to_owned(), "ok", now);
+    bench.session.subscribe("b/#".to_owned(), "refused", now);
+    bench.session.subscribe("c/#".to_owned(), "late", now);
+    let ids: Vec<u16> = bench
+        .sent()
+        .iter()
+        .map(|packet| match packet {
+            Outgoing::Subscribe { packet_id, .. } => *packet_id,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let denied = ReasonCode { code: ReasonCode::NOT_AUTHORIZED, text: None };
+    bench.hear(Incoming::SubAck { packet_id: ids[0], reason: SUCCESS });
+    bench.hear(Incoming::SubAck { packet_id: ids[1], reason: denied });
+    bench.pass(10_000).unwrap();
+    let results: Vec<_> = std::iter::from_fn(|| bench.session.poll_event())
+        .map(|event| match event {
+            Event::Subscribed { ticket, result } => (ticket, result.map_err(|error| error.to_string())),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(results.len(), 3);
+    assert_eq!(results[0], ("ok", Ok(())));
+    assert!(results[1].1.as_ref().is_err_and(|error| error.contains("b/#")), "{results:?}");
+    assert!(results[2].1.is_err(), "{results:?}");
 }
 
 #[test]
