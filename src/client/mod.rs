@@ -3,6 +3,7 @@
 pub mod ask;
 mod driver;
 pub mod error;
+pub mod lock;
 pub mod session;
 pub mod settings;
 mod transport;
