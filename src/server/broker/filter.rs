@@ -114,7 +114,7 @@ mod tests {
             ("a/#", "a"),
             ("#", ""),
             ("+", ""),
-            ("a/+/#", "a/"),
+            ("a/+/#", "a"),
         ] {
             assert_eq!(literal_prefix(filter), prefix, "{filter}");
         }

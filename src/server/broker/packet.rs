@@ -6,10 +6,6 @@ use crate::protocol::message::Message;
 
 /// A packet from a client.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "PUBLISH is the common one and must not cost an allocation"
-)]
 pub enum Incoming {
     /// CONNECT.
     Connect(Box<Connect>),
