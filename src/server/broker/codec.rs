@@ -577,3 +577,107 @@ pub mod wire {
     pub use rumqttc::mqttbytes::QoS;
     pub use rumqttc::mqttbytes::v5::*;
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// One packet of each kind with a body, to be damaged.
+    fn samples() -> Vec<BytesMut> {
+        let connect: &[u8] = &[
+            0x10, 0x29, 0, 4, b'M', b'Q', b'T', b'T', 5, 0xEE, 0, 60, 11, 17, 0, 0, 0, 9, 33, 0, 5, 34, 0, 3,
+            0, 1, b'a', 5, 24, 0, 0, 0, 1, 0, 1, b'w', 0, 1, b'm', 0, 1, b'u', 0,
+        ];
+        let publish: &[u8] = &[
+            0x33, 0x12, 0, 1, b'a', 0, 1, 11, 1, 1, 8, 0, 1, b'r', 9, 0, 2, 1, 2, b'p',
+        ];
+        let subscribe: &[u8] = &[0x82, 0x0A, 0, 1, 2, 11, 5, 0, 2, b'a', b'/', 0x2D];
+        let unsubscribe: &[u8] = &[0xA2, 0x06, 0, 1, 0, 0, 1, b'a'];
+        let puback: &[u8] = &[0x40, 0x04, 0, 1, 0x10, 0];
+        let pubrel: &[u8] = &[0x62, 0x04, 0, 1, 0x92, 0];
+        let disconnect: &[u8] = &[0xE0, 0x07, 4, 5, 17, 0, 0, 0, 0];
+        let auth: &[u8] = &[0xF0, 0x06, 0x19, 4, 21, 0, 1, b'x'];
+        [
+            connect,
+            publish,
+            subscribe,
+            unsubscribe,
+            puback,
+            pubrel,
+            disconnect,
+            auth,
+        ]
+        .map(BytesMut::from)
+        .to_vec()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn damaged_bytes_are_a_fault_or_a_packet_and_never_a_panic(
+            sample in 0usize..8,
+            damage in proptest::collection::vec((0usize..48, any::<u8>()), 0..4),
+            keep in 0usize..48,
+        ) {
+            let mut input = samples()[sample].clone();
+            for (at, byte) in damage {
+                if at != 1 && at < input.len() {
+                    input[at] = byte;
+                }
+            }
+            if keep > 2 && keep < input.len() {
+                input.truncate(keep);
+                input[1] = u8::try_from(keep - 2).unwrap();
+            }
+            let before = input.len();
+            match decode(&mut input, 1000) {
+                Ok(Decoded::Packet(_)) => prop_assert!(input.len() < before),
+                Ok(Decoded::Missing(missing)) => prop_assert!(missing > 0 && input.len() == before),
+                Err(fault) => prop_assert!(fault.reason.code() >= 0x80),
+            }
+        }
+    }
+
+    #[test]
+    fn the_undamaged_samples_are_packets() {
+        for sample in samples() {
+            let decoded = decode(&mut sample.clone(), 1000);
+            assert!(
+                matches!(decoded, Ok(Decoded::Packet(_))),
+                "{sample:?}: {decoded:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_sent_leaves_no_trace() {
+        use super::super::publication::Publication;
+        let message = Message {
+            topic: "x".repeat(70_000),
+            ..Message::default()
+        };
+        let publication = std::sync::Arc::new(Publication::new(message, crate::clock::monotonic()));
+        let delivery = Delivery {
+            publication,
+            qos: Qos::AtMostOnce,
+            retain: false,
+            subscription_ids: Vec::new(),
+        };
+        let mut output = BytesMut::from(&b"before"[..]);
+        assert_eq!(
+            encode_publish(&delivery, None, false, None, None, &mut output),
+            Err(Unsendable)
+        );
+        assert_eq!(&output[..], b"before");
+    }
+
+    #[test]
+    fn a_disconnect_too_long_for_the_client_goes_without_words() {
+        let mut output = BytesMut::new();
+        encode_disconnect(Reason::QuotaExceeded, &"long ".repeat(100), Some(50), &mut output);
+        assert_eq!(&output[..], [0xE0, 0x02, 0x97, 0x00]);
+    }
+}

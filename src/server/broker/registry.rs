@@ -394,3 +394,161 @@ impl Registry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registry() -> Registry {
+        Registry::new(&Settings {
+            sessions_max: 2,
+            ..Settings::default()
+        })
+    }
+
+    fn arrival(connection: u64, client_id: &str, expiry_s: u32, will_delay_s: Option<u32>) -> Arrival {
+        let message = Message {
+            topic: "will".to_owned(),
+            ..Message::default()
+        };
+        Arrival {
+            connection: ConnectionId(connection),
+            client_id: client_id.into(),
+            clean_start: false,
+            receive_maximum: 10,
+            will: will_delay_s.map(|delay_s| Will { message, delay_s }),
+            expiry_s,
+        }
+    }
+
+    fn detach(registry: &mut Registry, connection: u64, now: Instant) -> Option<Message> {
+        registry.detach(ConnectionId(connection), true, None, now)
+    }
+
+    #[test]
+    fn a_session_ends_at_its_deadline_and_not_before() {
+        let start = crate::clock::monotonic();
+        let mut registry = registry();
+        registry.attach(arrival(1, "a", 10, None)).unwrap();
+        assert_eq!(registry.next_deadline(), None);
+        detach(&mut registry, 1, start);
+        assert_eq!(registry.next_deadline(), Some(start + Duration::from_secs(10)));
+        registry.handle_deadlines(start + Duration::from_secs(9));
+        assert_eq!(registry.seats.len(), 1);
+        registry.handle_deadlines(start + Duration::from_secs(10));
+        assert_eq!((registry.seats.len(), registry.next_deadline()), (0, None));
+    }
+
+    #[test]
+    fn a_client_that_comes_back_stops_the_clocks() {
+        let start = crate::clock::monotonic();
+        let mut registry = registry();
+        registry.attach(arrival(1, "a", 10, Some(5))).unwrap();
+        assert_eq!(detach(&mut registry, 1, start), None);
+        let attached = registry.attach(arrival(2, "a", 10, None)).unwrap();
+        assert!(attached.session_present && attached.will.is_none());
+        assert_eq!(registry.next_deadline(), None);
+        assert!(
+            registry
+                .handle_deadlines(start + Duration::from_secs(60))
+                .is_empty()
+        );
+        assert_eq!(registry.seats.len(), 1);
+    }
+
+    #[test]
+    fn a_delayed_will_is_due_at_its_delay_or_at_the_sessions_end() {
+        for (expiry_s, delay_s, due_s) in [(10, 5, 5), (5, 10, 5), (u32::MAX, 7, 7)] {
+            let start = crate::clock::monotonic();
+            let mut registry = registry();
+            registry.attach(arrival(1, "a", expiry_s, Some(delay_s))).unwrap();
+            assert_eq!(detach(&mut registry, 1, start), None);
+            assert!(
+                registry
+                    .handle_deadlines(start + Duration::from_secs(due_s - 1))
+                    .is_empty()
+            );
+            assert_eq!(
+                registry
+                    .handle_deadlines(start + Duration::from_secs(due_s))
+                    .len(),
+                1
+            );
+        }
+    }
+
+    #[test]
+    fn a_will_is_due_at_once_when_the_session_ends_with_the_connection() {
+        let start = crate::clock::monotonic();
+        let mut registry = registry();
+        registry.attach(arrival(1, "a", 0, Some(60))).unwrap();
+        assert!(detach(&mut registry, 1, start).is_some());
+        assert!(registry.seats.is_empty());
+    }
+
+    #[test]
+    fn a_session_not_to_outlive_its_connection_is_not_taken_over() {
+        let mut registry = registry();
+        registry.attach(arrival(1, "a", 0, Some(60))).unwrap();
+        let attached = registry.attach(arrival(2, "a", 0, None)).unwrap();
+        assert!(!attached.session_present && attached.will.is_some());
+    }
+
+    #[test]
+    fn a_connection_that_lost_its_seat_changes_nothing_any_more() {
+        let start = crate::clock::monotonic();
+        let mut registry = registry();
+        registry.attach(arrival(1, "a", 10, None)).unwrap();
+        registry
+            .attach(Arrival {
+                clean_start: true,
+                ..arrival(2, "a", 10, None)
+            })
+            .unwrap();
+        assert_eq!(detach(&mut registry, 1, start), None);
+        let options = Options {
+            qos: Qos::AtLeastOnce,
+            no_local: false,
+            retain_as_published: false,
+            identifier: None,
+        };
+        let request = SubscriptionRequest {
+            filter: "#".to_owned(),
+            options,
+            retain_handling: RetainHandling::Always,
+        };
+        let results = registry.subscribe(ConnectionId(1), vec![request], start, &mut Vec::new());
+        assert_eq!(results, [Err(Reason::UnspecifiedError)]);
+        let publication = Arc::new(Publication::new(Message::default(), start));
+        assert_eq!(registry.route(None, None, &publication, &mut Vec::new()), 0);
+        assert!(
+            registry
+                .link(ConnectionId(2))
+                .is_some_and(|link| link.ending().is_none())
+        );
+    }
+
+    #[test]
+    fn sessions_are_bounded() {
+        let mut registry = registry();
+        registry.attach(arrival(1, "a", 10, None)).unwrap();
+        registry.attach(arrival(2, "b", 10, None)).unwrap();
+        assert_eq!(
+            registry.attach(arrival(3, "c", 10, None)).unwrap_err(),
+            Reason::QuotaExceeded
+        );
+        registry.attach(arrival(4, "a", 10, None)).unwrap();
+    }
+
+    #[test]
+    fn a_closed_registry_lets_nobody_in() {
+        let mut registry = registry();
+        let attached = registry.attach(arrival(1, "a", 10, None)).unwrap();
+        registry.close();
+        assert!(attached.link.ending().is_some());
+        assert_eq!(
+            registry.attach(arrival(2, "b", 10, None)).unwrap_err(),
+            Reason::ServerShuttingDown
+        );
+    }
+}

@@ -61,6 +61,7 @@ impl Application for Echo {
                 text: "go".to_owned(),
             };
         }
+        assert_ne!(message.topic, "fail", "as the test wants it");
         if message.topic.starts_with("answer/") {
             broker.push(from.connection, message);
             return Verdict::Consumed;
@@ -794,6 +795,24 @@ async fn the_application_may_throw_a_client_out() {
         client.hear_disconnect().await,
         DisconnectReasonCode::AdministrativeAction
     );
+}
+
+#[tokio::test]
+async fn a_panic_in_the_application_costs_only_its_connection() {
+    let (server, echo) = start_echo().await;
+    let mut watcher = Client::connect(&server, "watcher").await;
+    watcher.subscribe(filter("will")).await;
+    let hello = Hello {
+        will: Some(will("will", 0)),
+        ..Hello::lasting("a")
+    };
+    let (mut client, _) = Client::connect_with(&server, hello).await;
+    client.publish(qos_1("fail", 1)).await;
+    assert_eq!(client.hear_any().await, None);
+    assert_eq!(echo.gone.lock().unwrap().len(), 1);
+    assert_eq!(watcher.hear_topics(1).await, ["will"]);
+    let (_, connack) = Client::connect_with(&server, Hello::lasting("a")).await;
+    assert!(connack.session_present);
 }
 
 #[tokio::test]
