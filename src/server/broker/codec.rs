@@ -587,8 +587,8 @@ mod tests {
     /// One packet of each kind with a body, to be damaged.
     fn samples() -> Vec<BytesMut> {
         let connect: &[u8] = &[
-            0x10, 0x29, 0, 4, b'M', b'Q', b'T', b'T', 5, 0xEE, 0, 60, 11, 17, 0, 0, 0, 9, 33, 0, 5, 34, 0, 3,
-            0, 1, b'a', 5, 24, 0, 0, 0, 1, 0, 1, b'w', 0, 1, b'm', 0, 1, b'u', 0,
+            0x10, 0x2A, 0, 4, b'M', b'Q', b'T', b'T', 5, 0xEE, 0, 60, 11, 17, 0, 0, 0, 9, 33, 0, 5, 34, 0, 3,
+            0, 1, b'a', 5, 24, 0, 0, 0, 1, 0, 1, b'w', 0, 1, b'm', 0, 1, b'u', 0, 0,
         ];
         let publish: &[u8] = &[
             0x33, 0x12, 0, 1, b'a', 0, 1, 11, 1, 1, 8, 0, 1, b'r', 9, 0, 2, 1, 2, b'p',
