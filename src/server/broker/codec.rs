@@ -158,7 +158,7 @@ fn connect(packet: v5::Connect, will: Option<v5::LastWill>) -> Result<Connect, F
 fn last_will(packet: v5::LastWill) -> Result<Will, Fault> {
     let mut message = Message {
         topic: text(&packet.topic)?,
-        payload: packet.message,
+        payload: detached(packet.message),
         qos: qos_in(packet.qos),
         retain: packet.retain,
         ..Message::default()
@@ -167,7 +167,7 @@ fn last_will(packet: v5::LastWill) -> Result<Will, Fault> {
     if let Some(properties) = packet.properties {
         delay_s = properties.delay_interval.unwrap_or(0);
         message.response_topic = properties.response_topic;
-        message.correlation = properties.correlation_data;
+        message.correlation = properties.correlation_data.map(detached);
         message.content_type = properties.content_type;
         message.expiry_s = properties.message_expiry_interval;
         message.payload_format = properties.payload_format_indicator;

@@ -142,11 +142,13 @@ impl Seat {
     }
 
     /// Gives the client a message; cuts its connection off if it does not read, drops the message if it is away.
-    pub fn offer(&self, delivery: Delivery, events: &mut Vec<Event>) {
+    ///
+    /// False if there is no room for it.
+    pub fn offer(&self, delivery: Delivery, events: &mut Vec<Event>) -> bool {
         let mut desk = self.desk();
         let is_needed = delivery.qos > Qos::AtMostOnce;
         if desk.link.is_none() && !is_needed {
-            return;
+            return true;
         }
         let publication = Arc::clone(&delivery.publication);
         if desk.session.enqueue(delivery).is_ok() {
@@ -156,7 +158,7 @@ impl Seat {
                 link.wake.notify_one();
                 desk.is_idle = false;
             }
-            return;
+            return true;
         }
         if is_needed && let Some(link) = &desk.link {
             link.end(Reason::QuotaExceeded, "too many messages wait for this client");
@@ -169,6 +171,7 @@ impl Seat {
                 reason: "too many messages wait for this client; not reported again until it catches up",
             });
         }
+        false
     }
 }
 
