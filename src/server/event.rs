@@ -60,47 +60,22 @@ pub enum Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Connected {
-                client_id,
-                remote,
-                session_present,
-            } => {
-                let session = if *session_present {
-                    "its session goes on"
-                } else {
-                    "new session"
-                };
-                write!(
-                    f,
-                    "{} connected from {remote}, {session}",
-                    client_id.escape_debug()
-                )
+            Self::Connected { client_id, remote, session_present } => {
+                let session = if *session_present { "its session goes on" } else { "new session" };
+                write!(f, "{} connected from {remote}, {session}", client_id.escape_debug())
             }
             Self::Gone { client_id, reason } => {
-                write!(
-                    f,
-                    "{} is gone: {}",
-                    client_id.escape_debug(),
-                    reason.escape_debug()
-                )
+                write!(f, "{} is gone: {}", client_id.escape_debug(), reason.escape_debug())
             }
             Self::Refused { remote, reason } => {
                 write!(f, "connection from {remote} refused: {}", reason.escape_debug())
             }
-            Self::Dropped {
-                client_id,
-                topic,
-                reason,
-            } => {
+            Self::Dropped { client_id, topic, reason } => {
                 let (client_id, topic) = (client_id.escape_debug(), topic.escape_debug());
                 write!(f, "message on {topic} for {client_id} dropped: {reason}")
             }
             Self::NotRetained { topic } => {
-                write!(
-                    f,
-                    "message on {} not retained: too many retained messages",
-                    topic.escape_debug()
-                )
+                write!(f, "message on {} not retained: too many retained messages", topic.escape_debug())
             }
             Self::Unanswerable { client_id, reason } => {
                 let (client_id, reason) = (client_id.escape_debug(), reason.escape_debug());
@@ -117,10 +92,7 @@ mod tests {
 
     #[test]
     fn what_came_from_the_network_is_escaped() {
-        let event = Event::Gone {
-            client_id: "a\x1b[31m\n".into(),
-            reason: "x\ry".to_owned(),
-        };
+        let event = Event::Gone { client_id: "a\x1b[31m\n".into(), reason: "x\ry".to_owned() };
         assert_eq!(event.to_string(), "a\\u{1b}[31m\\n is gone: x\\ry");
     }
 }

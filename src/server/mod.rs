@@ -56,31 +56,13 @@ impl Server {
         }
         let (closing, is_closing) = watch::channel(false);
         let connections_max = settings.connections_max;
-        let room = Arc::new(Semaphore::new(
-            usize::try_from(connections_max).unwrap_or(Semaphore::MAX_PERMITS),
-        ));
+        let room =
+            Arc::new(Semaphore::new(usize::try_from(connections_max).unwrap_or(Semaphore::MAX_PERMITS)));
         let broker = Broker::new(settings, application);
-        let door = Door::new(
-            broker.clone(),
-            is_closing.clone(),
-            Arc::clone(&room),
-            Handle::current(),
-        );
+        let door = Door::new(broker.clone(), is_closing.clone(), Arc::clone(&room), Handle::current());
         let mut tasks = vec![tokio::spawn(sweeper::sweep(broker.clone(), is_closing))];
-        tasks.extend(
-            listeners
-                .into_iter()
-                .map(|listener| tokio::spawn(door.clone().listen(listener))),
-        );
-        Ok(Self {
-            broker,
-            door,
-            addresses,
-            closing,
-            room,
-            connections_max,
-            tasks,
-        })
+        tasks.extend(listeners.into_iter().map(|listener| tokio::spawn(door.clone().listen(listener))));
+        Ok(Self { broker, door, addresses, closing, room, connections_max, tasks })
     }
 
     /// The addresses listened on, in the order of the settings, with the ports that port 0 became.

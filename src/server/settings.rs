@@ -108,11 +108,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_cannot_hold_the_largest_packet_is_refused() {
-        let settings = Settings {
-            session_queue_bytes_max: 10,
-            packet_bytes_max: 10,
-            ..Settings::default()
-        };
+        let settings = Settings { session_queue_bytes_max: 10, packet_bytes_max: 10, ..Settings::default() };
         assert!(settings.check().is_err());
     }
 }

@@ -63,10 +63,7 @@ pub fn decode(input: &mut BytesMut, bytes_max: u32) -> Result<Decoded, Fault> {
     if let [0xE0, 0x01, reason, ..] = **input {
         drop(input.split_to(3));
         DisconnectReasonCode::try_from(reason).map_err(|error| fault(&error))?;
-        return Ok(Decoded::Packet(Incoming::Disconnect {
-            is_normal: reason == 0,
-            session_expiry_s: None,
-        }));
+        return Ok(Decoded::Packet(Incoming::Disconnect { is_normal: reason == 0, session_expiry_s: None }));
     }
     let packet = Packet::read(input, Some(bytes_max)).map_err(|error| fault(&error))?;
     incoming(packet).map(Decoded::Packet)
@@ -86,11 +83,7 @@ fn fault(error: &mqttbytes::Error) -> Fault {
         _ => Reason::MalformedPacket,
     };
     let is_mqtt_3 = matches!(error, E::InvalidProtocolLevel(3 | 4) | E::InvalidProtocol);
-    Fault {
-        reason,
-        text: error.to_string(),
-        is_mqtt_3,
-    }
+    Fault { reason, text: error.to_string(), is_mqtt_3 }
 }
 
 fn incoming(packet: Packet) -> Result<Incoming, Fault> {
@@ -99,36 +92,23 @@ fn incoming(packet: Packet) -> Result<Incoming, Fault> {
         Packet::Publish(packet) => Incoming::Publish(publish(packet)?),
         Packet::PubAck(packet) => Incoming::PubAck(packet.pkid),
         Packet::PubRec(packet) => {
-            let is_accepted = matches!(
-                packet.reason,
-                PubRecReason::Success | PubRecReason::NoMatchingSubscribers
-            );
-            Incoming::PubRec {
-                packet_id: packet.pkid,
-                is_accepted,
-            }
+            let is_accepted =
+                matches!(packet.reason, PubRecReason::Success | PubRecReason::NoMatchingSubscribers);
+            Incoming::PubRec { packet_id: packet.pkid, is_accepted }
         }
         Packet::PubRel(packet) => Incoming::PubRel(packet.pkid),
         Packet::PubComp(packet) => Incoming::PubComp(packet.pkid),
         Packet::Subscribe(packet) => subscribe(packet),
         Packet::Unsubscribe(packet) => {
             if packet.filters.is_empty() {
-                return Err(Fault::new(
-                    Reason::ProtocolError,
-                    "an UNSUBSCRIBE without a filter",
-                ));
+                return Err(Fault::new(Reason::ProtocolError, "an UNSUBSCRIBE without a filter"));
             }
-            Incoming::Unsubscribe {
-                packet_id: packet.pkid,
-                filters: packet.filters,
-            }
+            Incoming::Unsubscribe { packet_id: packet.pkid, filters: packet.filters }
         }
         Packet::PingReq => Incoming::PingReq,
         Packet::Disconnect(packet) => Incoming::Disconnect {
             is_normal: packet.reason_code == DisconnectReasonCode::NormalDisconnection,
-            session_expiry_s: packet
-                .properties
-                .and_then(|properties| properties.session_expiry_interval),
+            session_expiry_s: packet.properties.and_then(|properties| properties.session_expiry_interval),
         },
         Packet::Auth(_) => Incoming::Unexpected("AUTH"),
         Packet::ConnAck(_) => Incoming::Unexpected("CONNACK"),
@@ -175,10 +155,7 @@ fn last_will(packet: v5::LastWill) -> Result<Will, Fault> {
     }
     check(&message)?;
     if message.topic.is_empty() || filter::has_wildcard(&message.topic) {
-        return Err(Fault::new(
-            Reason::TopicNameInvalid,
-            "a will's topic that is empty or has a wildcard",
-        ));
+        return Err(Fault::new(Reason::TopicNameInvalid, "a will's topic that is empty or has a wildcard"));
     }
     Ok(Will { message, delay_s })
 }
@@ -195,10 +172,7 @@ fn publish(packet: v5::Publish) -> Result<Publish, Fault> {
     let mut topic_alias = None;
     if let Some(properties) = packet.properties {
         if !properties.subscription_identifiers.is_empty() {
-            return Err(Fault::new(
-                Reason::ProtocolError,
-                "a subscription identifier from a client",
-            ));
+            return Err(Fault::new(Reason::ProtocolError, "a subscription identifier from a client"));
         }
         topic_alias = properties.topic_alias;
         message.response_topic = properties.response_topic;
@@ -209,11 +183,7 @@ fn publish(packet: v5::Publish) -> Result<Publish, Fault> {
         message.user_properties = properties.user_properties;
     }
     check(&message)?;
-    Ok(Publish {
-        packet_id: packet.pkid,
-        topic_alias,
-        message,
-    })
+    Ok(Publish { packet_id: packet.pkid, topic_alias, message })
 }
 
 /// Refuses what the crate lets through.
@@ -221,15 +191,8 @@ fn check(message: &Message) -> Result<(), Fault> {
     if message.payload_format.is_some_and(|format| format > 1) {
         return Err(Fault::new(Reason::ProtocolError, "a payload format above 1"));
     }
-    if message
-        .response_topic
-        .as_ref()
-        .is_some_and(|topic| topic.is_empty() || filter::has_wildcard(topic))
-    {
-        return Err(Fault::new(
-            Reason::ProtocolError,
-            "a response topic that is empty or has a wildcard",
-        ));
+    if message.response_topic.as_ref().is_some_and(|topic| topic.is_empty() || filter::has_wildcard(topic)) {
+        return Err(Fault::new(Reason::ProtocolError, "a response topic that is empty or has a wildcard"));
     }
     Ok(())
 }
@@ -253,10 +216,7 @@ fn subscribe(packet: v5::Subscribe) -> Incoming {
             RetainForwardRule::Never => RetainHandling::Never,
         },
     });
-    Incoming::Subscribe {
-        packet_id: packet.pkid,
-        requests: requests.collect(),
-    }
+    Incoming::Subscribe { packet_id: packet.pkid, requests: requests.collect() }
 }
 
 fn text(bytes: &[u8]) -> Result<String, Fault> {
@@ -266,11 +226,7 @@ fn text(bytes: &[u8]) -> Result<String, Fault> {
 }
 
 fn detached(bytes: Bytes) -> Bytes {
-    if bytes.len() <= COPIED_BYTES_MAX {
-        Bytes::copy_from_slice(&bytes)
-    } else {
-        bytes
-    }
+    if bytes.len() <= COPIED_BYTES_MAX { Bytes::copy_from_slice(&bytes) } else { bytes }
 }
 
 fn qos_in(qos: QoS) -> Qos {
@@ -321,14 +277,7 @@ pub fn encode_connack(accepted: Accepted, output: &mut BytesMut) {
         ..no_properties()
     };
     let (session_present, code) = (accepted.session_present, ConnectReturnCode::Success);
-    put_control(
-        &Packet::ConnAck(ConnAck {
-            session_present,
-            code,
-            properties: Some(properties),
-        }),
-        output,
-    );
+    put_control(&Packet::ConnAck(ConnAck { session_present, code, properties: Some(properties) }), output);
 }
 
 /// Writes the CONNACK of a refusal, with its reason in words.
@@ -348,16 +297,9 @@ pub fn encode_refusal(reason: Reason, text: &str, output: &mut BytesMut) {
         Reason::QuotaExceeded => ConnectReturnCode::QuotaExceeded,
         _ => ConnectReturnCode::UnspecifiedError,
     };
-    let properties = ConnAckProperties {
-        reason_string: Some(text.to_owned()),
-        ..no_properties()
-    };
+    let properties = ConnAckProperties { reason_string: Some(text.to_owned()), ..no_properties() };
     put_control(
-        &Packet::ConnAck(ConnAck {
-            session_present: false,
-            code,
-            properties: Some(properties),
-        }),
+        &Packet::ConnAck(ConnAck { session_present: false, code, properties: Some(properties) }),
         output,
     );
 }
@@ -424,14 +366,7 @@ pub fn encode_puback(packet_id: u16, reason: Reason, output: &mut BytesMut) {
         Reason::QuotaExceeded => PubAckReason::QuotaExceeded,
         _ => PubAckReason::UnspecifiedError,
     };
-    put_control(
-        &Packet::PubAck(PubAck {
-            pkid: packet_id,
-            reason,
-            properties: None,
-        }),
-        output,
-    );
+    put_control(&Packet::PubAck(PubAck { pkid: packet_id, reason, properties: None }), output);
 }
 
 /// Writes a PUBREC.
@@ -443,48 +378,19 @@ pub fn encode_pubrec(packet_id: u16, reason: Reason, output: &mut BytesMut) {
         Reason::QuotaExceeded => PubRecReason::QuotaExceeded,
         _ => PubRecReason::UnspecifiedError,
     };
-    put_control(
-        &Packet::PubRec(PubRec {
-            pkid: packet_id,
-            reason,
-            properties: None,
-        }),
-        output,
-    );
+    put_control(&Packet::PubRec(PubRec { pkid: packet_id, reason, properties: None }), output);
 }
 
 /// Writes a PUBREL; `is_known` is whether the packet id is under way.
 pub fn encode_pubrel(packet_id: u16, is_known: bool, output: &mut BytesMut) {
-    let reason = if is_known {
-        PubRelReason::Success
-    } else {
-        PubRelReason::PacketIdentifierNotFound
-    };
-    put_control(
-        &Packet::PubRel(PubRel {
-            pkid: packet_id,
-            reason,
-            properties: None,
-        }),
-        output,
-    );
+    let reason = if is_known { PubRelReason::Success } else { PubRelReason::PacketIdentifierNotFound };
+    put_control(&Packet::PubRel(PubRel { pkid: packet_id, reason, properties: None }), output);
 }
 
 /// Writes a PUBCOMP; `is_known` is whether such a message had come in.
 pub fn encode_pubcomp(packet_id: u16, is_known: bool, output: &mut BytesMut) {
-    let reason = if is_known {
-        PubCompReason::Success
-    } else {
-        PubCompReason::PacketIdentifierNotFound
-    };
-    put_control(
-        &Packet::PubComp(PubComp {
-            pkid: packet_id,
-            reason,
-            properties: None,
-        }),
-        output,
-    );
+    let reason = if is_known { PubCompReason::Success } else { PubCompReason::PacketIdentifierNotFound };
+    put_control(&Packet::PubComp(PubComp { pkid: packet_id, reason, properties: None }), output);
 }
 
 /// Writes a SUBACK: per filter the granted QoS or why not.
@@ -496,34 +402,16 @@ pub fn encode_suback(packet_id: u16, results: &[Result<Qos, Reason>], output: &m
         }
     };
     let return_codes = results.iter().map(code).collect();
-    put_control(
-        &Packet::SubAck(SubAck {
-            pkid: packet_id,
-            return_codes,
-            properties: None,
-        }),
-        output,
-    );
+    put_control(&Packet::SubAck(SubAck { pkid: packet_id, return_codes, properties: None }), output);
 }
 
 /// Writes an UNSUBACK: per filter whether there was such a subscription.
 pub fn encode_unsuback(packet_id: u16, existed: &[bool], output: &mut BytesMut) {
     let reason = |existed: &bool| {
-        if *existed {
-            UnsubAckReason::Success
-        } else {
-            UnsubAckReason::NoSubscriptionExisted
-        }
+        if *existed { UnsubAckReason::Success } else { UnsubAckReason::NoSubscriptionExisted }
     };
     let reasons = existed.iter().map(reason).collect();
-    put_control(
-        &Packet::UnsubAck(UnsubAck {
-            pkid: packet_id,
-            reasons,
-            properties: None,
-        }),
-        output,
-    );
+    put_control(&Packet::UnsubAck(UnsubAck { pkid: packet_id, reasons, properties: None }), output);
 }
 
 /// Writes a PINGRESP.
@@ -590,27 +478,16 @@ mod tests {
             0x10, 0x2A, 0, 4, b'M', b'Q', b'T', b'T', 5, 0xEE, 0, 60, 11, 17, 0, 0, 0, 9, 33, 0, 5, 34, 0, 3,
             0, 1, b'a', 5, 24, 0, 0, 0, 1, 0, 1, b'w', 0, 1, b'm', 0, 1, b'u', 0, 0,
         ];
-        let publish: &[u8] = &[
-            0x33, 0x12, 0, 1, b'a', 0, 1, 11, 1, 1, 8, 0, 1, b'r', 9, 0, 2, 1, 2, b'p',
-        ];
+        let publish: &[u8] = &[0x33, 0x12, 0, 1, b'a', 0, 1, 11, 1, 1, 8, 0, 1, b'r', 9, 0, 2, 1, 2, b'p'];
         let subscribe: &[u8] = &[0x82, 0x0A, 0, 1, 2, 11, 5, 0, 2, b'a', b'/', 0x2D];
         let unsubscribe: &[u8] = &[0xA2, 0x06, 0, 1, 0, 0, 1, b'a'];
         let puback: &[u8] = &[0x40, 0x04, 0, 1, 0x10, 0];
         let pubrel: &[u8] = &[0x62, 0x04, 0, 1, 0x92, 0];
         let disconnect: &[u8] = &[0xE0, 0x07, 4, 5, 17, 0, 0, 0, 0];
         let auth: &[u8] = &[0xF0, 0x06, 0x19, 4, 21, 0, 1, b'x'];
-        [
-            connect,
-            publish,
-            subscribe,
-            unsubscribe,
-            puback,
-            pubrel,
-            disconnect,
-            auth,
-        ]
-        .map(BytesMut::from)
-        .to_vec()
+        [connect, publish, subscribe, unsubscribe, puback, pubrel, disconnect, auth]
+            .map(BytesMut::from)
+            .to_vec()
     }
 
     proptest! {
@@ -645,32 +522,19 @@ mod tests {
     fn the_undamaged_samples_are_packets() {
         for sample in samples() {
             let decoded = decode(&mut sample.clone(), 1000);
-            assert!(
-                matches!(decoded, Ok(Decoded::Packet(_))),
-                "{sample:?}: {decoded:?}"
-            );
+            assert!(matches!(decoded, Ok(Decoded::Packet(_))), "{sample:?}: {decoded:?}");
         }
     }
 
     #[test]
     fn what_cannot_be_sent_leaves_no_trace() {
         use super::super::publication::Publication;
-        let message = Message {
-            topic: "x".repeat(70_000),
-            ..Message::default()
-        };
+        let message = Message { topic: "x".repeat(70_000), ..Message::default() };
         let publication = std::sync::Arc::new(Publication::new(message, crate::clock::monotonic()));
-        let delivery = Delivery {
-            publication,
-            qos: Qos::AtMostOnce,
-            retain: false,
-            subscription_ids: Vec::new(),
-        };
+        let delivery =
+            Delivery { publication, qos: Qos::AtMostOnce, retain: false, subscription_ids: Vec::new() };
         let mut output = BytesMut::from(&b"before"[..]);
-        assert_eq!(
-            encode_publish(&delivery, None, false, None, None, &mut output),
-            Err(Unsendable)
-        );
+        assert_eq!(encode_publish(&delivery, None, false, None, None, &mut output), Err(Unsendable));
         assert_eq!(&output[..], b"before");
     }
 

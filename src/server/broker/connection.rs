@@ -72,11 +72,7 @@ impl Refusal {
         let mut output = BytesMut::new();
         match self {
             Self::Silent(text) => (text, output),
-            Self::Answered(Fault {
-                text,
-                is_mqtt_3: true,
-                ..
-            }) => {
+            Self::Answered(Fault { text, is_mqtt_3: true, .. }) => {
                 output.extend_from_slice(&CONNACK_OF_MQTT_3);
                 (text, output)
             }
@@ -97,11 +93,7 @@ struct Wire<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
     fn new(stream: S) -> Self {
         let (reader, writer) = tokio::io::split(stream);
-        Self {
-            reader,
-            writer,
-            input: BytesMut::new(),
-        }
+        Self { reader, writer, input: BytesMut::new() }
     }
 
     async fn read_connect(&mut self, broker: &Broker) -> Result<Connect, Refusal> {
@@ -172,8 +164,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
 
     /// Grows step by step with what really comes, however much a packet announces.
     fn make_room(&mut self, missing: usize) {
-        self.input
-            .reserve(missing.min(self.input.len()).max(READ_BYTES_MIN));
+        self.input.reserve(missing.min(self.input.len()).max(READ_BYTES_MIN));
     }
 
     async fn say_farewell(mut self, mut output: BytesMut, mut closing: watch::Receiver<bool>) {
@@ -188,12 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
             loop {
                 self.input.clear();
                 self.input.reserve(READ_BYTES_MIN);
-                if !self
-                    .reader
-                    .read_buf(&mut self.input)
-                    .await
-                    .is_ok_and(|read| read > 0)
-                {
+                if !self.reader.read_buf(&mut self.input).await.is_ok_and(|read| read > 0) {
                     return;
                 }
             }

@@ -57,21 +57,14 @@ impl Conversation {
             ));
         }
         let assigned_client_id = connect.client_id.is_empty().then(new_client_id);
-        let client_id: Arc<str> = assigned_client_id
-            .as_ref()
-            .unwrap_or(&connect.client_id)
-            .as_str()
-            .into();
+        let client_id: Arc<str> = assigned_client_id.as_ref().unwrap_or(&connect.client_id).as_str().into();
         let session_expiry_s = connect.session_expiry_s.min(settings.session_expiry_s_max);
         let keep_alive_s = match (connect.keep_alive_s, settings.keep_alive_s_max) {
             (wanted, 0) => wanted,
             (0, max) => max,
             (wanted, max) => wanted.min(max),
         };
-        let peer = Peer {
-            connection: ConnectionId::next(),
-            client_id,
-        };
+        let peer = Peer { connection: ConnectionId::next(), client_id };
         let arrival = Arrival {
             connection: peer.connection,
             client_id: Arc::clone(&peer.client_id),
@@ -80,14 +73,8 @@ impl Conversation {
             will: connect.will,
             expiry_s: session_expiry_s,
         };
-        let Attached {
-            seat,
-            link,
-            session_present,
-            ..
-        } = broker
-            .attach(arrival)
-            .map_err(|reason| Fault::new(reason, reason.to_string()))?;
+        let Attached { seat, link, session_present, .. } =
+            broker.attach(arrival).map_err(|reason| Fault::new(reason, reason.to_string()))?;
         let accepted = Accepted {
             session_present,
             assigned_client_id,
@@ -212,11 +199,7 @@ impl Conversation {
                 codec::encode_pubrel(packet_id, true, &mut self.output);
                 return;
             }
-            Outgoing::Publish {
-                packet_id,
-                dup,
-                delivery,
-            } => (packet_id, dup, delivery),
+            Outgoing::Publish { packet_id, dup, delivery } => (packet_id, dup, delivery),
         };
         let expiry_s = delivery.publication.remaining_s(now);
         let output = &mut self.output;
@@ -225,8 +208,7 @@ impl Conversation {
         }
         // As if it had been delivered (MQTT 5, 3.1.2.11.4).
         if let Some(packet_id) = packet_id {
-            self.seat
-                .with_session(self.peer.connection, |session| session.abandon(packet_id));
+            self.seat.with_session(self.peer.connection, |session| session.abandon(packet_id));
         }
         self.broker.tell([Event::Dropped {
             client_id: Arc::clone(&self.peer.client_id),
@@ -240,18 +222,12 @@ impl Conversation {
         match packet {
             Incoming::Publish(publish) => self.handle_publish(publish)?,
             Incoming::PubAck(packet_id) => {
-                self.seat
-                    .with_session(connection, |session| session.handle_puback(packet_id));
+                self.seat.with_session(connection, |session| session.handle_puback(packet_id));
             }
-            Incoming::PubRec {
-                packet_id,
-                is_accepted,
-            } => {
+            Incoming::PubRec { packet_id, is_accepted } => {
                 let is_known = self
                     .seat
-                    .with_session(connection, |session| {
-                        session.handle_pubrec(packet_id, is_accepted)
-                    })
+                    .with_session(connection, |session| session.handle_pubrec(packet_id, is_accepted))
                     .unwrap_or(false);
                 // A refusal ends the exchange, there is nothing to release (MQTT 5, 4.3.3).
                 if is_accepted {
@@ -259,14 +235,11 @@ impl Conversation {
                 }
             }
             Incoming::PubRel(packet_id) => {
-                let released = self
-                    .seat
-                    .with_session(connection, |session| session.handle_pubrel(packet_id));
+                let released = self.seat.with_session(connection, |session| session.handle_pubrel(packet_id));
                 codec::encode_pubcomp(packet_id, released.unwrap_or(false), &mut self.output);
             }
             Incoming::PubComp(packet_id) => {
-                self.seat
-                    .with_session(connection, |session| session.handle_pubcomp(packet_id));
+                self.seat.with_session(connection, |session| session.handle_pubcomp(packet_id));
             }
             Incoming::Subscribe { packet_id, requests } => {
                 let results = self.broker.subscribe(connection, requests);
@@ -277,17 +250,11 @@ impl Conversation {
                 codec::encode_unsuback(packet_id, &existed, &mut self.output);
             }
             Incoming::PingReq => codec::encode_pingresp(&mut self.output),
-            Incoming::Disconnect {
-                is_normal,
-                session_expiry_s,
-            } => {
+            Incoming::Disconnect { is_normal, session_expiry_s } => {
                 if self.session_expiry_s == 0 && session_expiry_s.is_some_and(|seconds| seconds > 0) {
                     return Err(protocol_error("a session expiry that CONNECT did not ask for"));
                 }
-                return Err(Ending::Left {
-                    keeps_will: !is_normal,
-                    session_expiry_s,
-                });
+                return Err(Ending::Left { keeps_will: !is_normal, session_expiry_s });
             }
             Incoming::Connect(_) => return Err(protocol_error("a second CONNECT")),
             Incoming::Unexpected(name) => return Err(protocol_error(&format!("an unexpected {name}"))),
@@ -296,11 +263,7 @@ impl Conversation {
     }
 
     fn handle_publish(&mut self, publish: Publish) -> Result<(), Ending> {
-        let Publish {
-            packet_id,
-            topic_alias,
-            mut message,
-        } = publish;
+        let Publish { packet_id, topic_alias, mut message } = publish;
         self.resolve_alias(topic_alias, &mut message)?;
         match message.qos {
             Qos::AtMostOnce => {
@@ -308,9 +271,7 @@ impl Conversation {
             }
             Qos::AtLeastOnce => {
                 self.unwritten_acknowledgements = self.unwritten_acknowledgements.saturating_add(1);
-                let incoming = self
-                    .seat
-                    .with_session(self.peer.connection, |session| session.incoming());
+                let incoming = self.seat.with_session(self.peer.connection, |session| session.incoming());
                 self.check_receive_maximum(incoming.unwrap_or(0))?;
                 let reason = self.publish(message)?;
                 codec::encode_puback(packet_id, reason, &mut self.output);
@@ -321,11 +282,7 @@ impl Conversation {
                 });
                 let (is_new, incoming) = arrived.unwrap_or((false, 0));
                 self.check_receive_maximum(incoming)?;
-                let reason = if is_new {
-                    self.publish(message)?
-                } else {
-                    Reason::Success
-                };
+                let reason = if is_new { self.publish(message)? } else { Reason::Success };
                 codec::encode_pubrec(packet_id, reason, &mut self.output);
             }
         }
@@ -342,16 +299,10 @@ impl Conversation {
         };
         if alias > self.broker.settings().topic_alias_max {
             let text = "a topic alias above the maximum".to_owned();
-            return Err(Ending::Cut {
-                reason: Reason::TopicAliasInvalid,
-                text,
-            });
+            return Err(Ending::Cut { reason: Reason::TopicAliasInvalid, text });
         }
         if message.topic.is_empty() {
-            let topic = self
-                .aliases
-                .get(&alias)
-                .ok_or_else(|| protocol_error("an unknown topic alias"))?;
+            let topic = self.aliases.get(&alias).ok_or_else(|| protocol_error("an unknown topic alias"))?;
             message.topic.clone_from(topic);
         } else {
             self.aliases.insert(alias, message.topic.clone());
@@ -364,21 +315,13 @@ impl Conversation {
         let unacknowledged = self.unwritten_acknowledgements.saturating_add(incoming);
         if unacknowledged > usize::from(self.broker.settings().receive_maximum) {
             let text = "more unacknowledged messages than the Receive Maximum".to_owned();
-            return Err(Ending::Cut {
-                reason: Reason::ReceiveMaximumExceeded,
-                text,
-            });
+            return Err(Ending::Cut { reason: Reason::ReceiveMaximumExceeded, text });
         }
         Ok(())
     }
 
     fn publish(&self, message: Message) -> Result<Reason, Ending> {
-        match self
-            .broker
-            .inner
-            .application
-            .handle_publish(&self.broker, &self.peer, message)
-        {
+        match self.broker.inner.application.handle_publish(&self.broker, &self.peer, message) {
             Verdict::Route(message) => match self.broker.publish(Some(self.peer.connection), message) {
                 0 => Ok(Reason::NoMatchingSubscribers),
                 _ => Ok(Reason::Success),
@@ -391,24 +334,15 @@ impl Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        self.broker
-            .inner
-            .application
-            .handle_disconnect(&self.broker, &self.peer);
+        self.broker.inner.application.handle_disconnect(&self.broker, &self.peer);
         self.broker.detach(self.peer.connection, &self.ending);
         let client_id = Arc::clone(&self.peer.client_id);
-        self.broker.tell([Event::Gone {
-            client_id,
-            reason: self.ending.to_string(),
-        }]);
+        self.broker.tell([Event::Gone { client_id, reason: self.ending.to_string() }]);
     }
 }
 
 fn protocol_error(text: &str) -> Ending {
-    Ending::Cut {
-        reason: Reason::ProtocolError,
-        text: text.to_owned(),
-    }
+    Ending::Cut { reason: Reason::ProtocolError, text: text.to_owned() }
 }
 
 /// A client id that nobody guesses, and that no other client has.

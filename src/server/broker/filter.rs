@@ -33,11 +33,7 @@ pub fn has_wildcard(topic: &str) -> bool {
 pub fn literal_prefix(filter: &str) -> &str {
     let literal = filter.split(['+', '#']).next().unwrap_or_default();
     // `a/#` also matches `a`, which does not begin with `a/`.
-    if filter.ends_with('#') {
-        literal.strip_suffix('/').unwrap_or(literal)
-    } else {
-        literal
-    }
+    if filter.ends_with('#') { literal.strip_suffix('/').unwrap_or(literal) } else { literal }
 }
 
 /// Whether a valid filter matches a topic. Wildcards at the start do not match a leading `$` (4.7.2).
@@ -108,14 +104,9 @@ mod tests {
 
     #[test]
     fn what_matches_begins_with_the_literal_prefix() {
-        for (filter, prefix) in [
-            ("a/b", "a/b"),
-            ("a/+/c", "a/"),
-            ("a/#", "a"),
-            ("#", ""),
-            ("+", ""),
-            ("a/+/#", "a"),
-        ] {
+        for (filter, prefix) in
+            [("a/b", "a/b"), ("a/+/c", "a/"), ("a/#", "a"), ("#", ""), ("+", ""), ("a/+/#", "a")]
+        {
             assert_eq!(literal_prefix(filter), prefix, "{filter}");
         }
     }

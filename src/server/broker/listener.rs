@@ -34,12 +34,7 @@ impl Door {
         room: Arc<Semaphore>,
         runtime: Handle,
     ) -> Self {
-        Self {
-            broker,
-            closing,
-            room,
-            runtime,
-        }
+        Self { broker, closing, room, runtime }
     }
 
     /// Gives a connection its task, or drops it if there are too many.
@@ -48,10 +43,7 @@ impl Door {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
-            self.broker.tell([Event::Refused {
-                remote,
-                reason: "too many connections".to_owned(),
-            }]);
+            self.broker.tell([Event::Refused { remote, reason: "too many connections".to_owned() }]);
             return;
         };
         let (broker, closing) = (self.broker.clone(), self.closing.clone());
@@ -70,16 +62,12 @@ impl Door {
                     Ok((stream, remote)) => {
                         // A request would wait about 45 ms for an answer without it (protocol §8).
                         if let Err(error) = stream.set_nodelay(true) {
-                            self.broker.tell([Event::AcceptFailed {
-                                reason: error.to_string(),
-                            }]);
+                            self.broker.tell([Event::AcceptFailed { reason: error.to_string() }]);
                         }
                         self.admit(stream, remote.to_string());
                     }
                     Err(error) => {
-                        self.broker.tell([Event::AcceptFailed {
-                            reason: error.to_string(),
-                        }]);
+                        self.broker.tell([Event::AcceptFailed { reason: error.to_string() }]);
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 }

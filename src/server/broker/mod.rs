@@ -154,14 +154,7 @@ struct Inner {
 impl Broker {
     pub(super) fn new(settings: Settings, application: Arc<dyn Application>) -> Self {
         let registry = RwLock::new(Registry::new(&settings));
-        Self {
-            inner: Arc::new(Inner {
-                settings,
-                application,
-                registry,
-                deadline: Notify::new(),
-            }),
-        }
+        Self { inner: Arc::new(Inner { settings, application, registry, deadline: Notify::new() }) }
     }
 
     /// Publishes a message to whoever subscribes to it; says how many sessions that are.
@@ -216,9 +209,7 @@ impl Broker {
             Ending::Cut { .. } | Ending::Lost(_) => None,
         };
         let expiry_s = session_expiry_s.map(|seconds| seconds.min(self.inner.settings.session_expiry_s_max));
-        let will = self
-            .write()
-            .detach(connection, ending.keeps_will(), expiry_s, clock::monotonic());
+        let will = self.write().detach(connection, ending.keeps_will(), expiry_s, clock::monotonic());
         self.inner.deadline.notify_one();
         if let Some(will) = will {
             self.publish(None, will);
@@ -231,9 +222,7 @@ impl Broker {
         requests: Vec<SubscriptionRequest>,
     ) -> Vec<Result<Qos, Reason>> {
         let mut events = Vec::new();
-        let results = self
-            .write()
-            .subscribe(connection, requests, clock::monotonic(), &mut events);
+        let results = self.write().subscribe(connection, requests, clock::monotonic(), &mut events);
         self.tell(events);
         results
     }
@@ -274,17 +263,12 @@ impl Broker {
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Registry> {
-        self.inner
-            .registry
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.inner.registry.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Broker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Broker")
-            .field("settings", &self.inner.settings)
-            .finish_non_exhaustive()
+        f.debug_struct("Broker").field("settings", &self.inner.settings).finish_non_exhaustive()
     }
 }

@@ -129,10 +129,6 @@ impl Fault {
     /// A fault of an MQTT 5 client.
     #[must_use]
     pub fn new(reason: Reason, text: impl Into<String>) -> Self {
-        Self {
-            reason,
-            text: text.into(),
-            is_mqtt_3: false,
-        }
+        Self { reason, text: text.into(), is_mqtt_3: false }
     }
 }

@@ -23,15 +23,10 @@ impl Publication {
     /// Wraps a message that arrived `now`.
     #[must_use]
     pub fn new(message: Message, now: Instant) -> Self {
-        let expires_at = message
-            .expiry_s
-            .and_then(|seconds| now.checked_add(Duration::from_secs(u64::from(seconds))));
+        let expires_at =
+            message.expiry_s.and_then(|seconds| now.checked_add(Duration::from_secs(u64::from(seconds))));
         let bytes = bytes_of(&message);
-        Self {
-            message,
-            bytes,
-            expires_at,
-        }
+        Self { message, bytes, expires_at }
     }
 
     /// Whether the message is too old to be delivered.
@@ -53,10 +48,8 @@ impl Publication {
 
 fn bytes_of(message: &Message) -> usize {
     let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-    let properties = message
-        .user_properties
-        .iter()
-        .map(|(name, value)| name.len().saturating_add(value.len()));
+    let properties =
+        message.user_properties.iter().map(|(name, value)| name.len().saturating_add(value.len()));
     [
         OVERHEAD_BYTES,
         message.topic.len(),
@@ -90,16 +83,10 @@ mod tests {
     #[test]
     fn the_expiry_counts_down_and_ends() {
         let start = crate::clock::monotonic();
-        let message = Message {
-            expiry_s: Some(10),
-            ..Message::default()
-        };
+        let message = Message { expiry_s: Some(10), ..Message::default() };
         let publication = Publication::new(message, start);
         assert_eq!(publication.remaining_s(start), Some(10));
-        assert_eq!(
-            publication.remaining_s(start + Duration::from_millis(3_500)),
-            Some(7)
-        );
+        assert_eq!(publication.remaining_s(start + Duration::from_millis(3_500)), Some(7));
         assert!(!publication.is_expired(start + Duration::from_millis(9_999)));
         assert!(publication.is_expired(start + Duration::from_secs(10)));
     }

@@ -104,20 +104,9 @@ impl Registry {
             None => self.new_seat(&arrival.client_id),
         };
         let link = Arc::new(Link::new(arrival.connection));
-        seat.desk().sit_down(
-            Arc::clone(&link),
-            arrival.receive_maximum,
-            arrival.will,
-            arrival.expiry_s,
-        );
-        self.links
-            .insert(arrival.connection, (Arc::clone(&seat), Arc::clone(&link)));
-        Ok(Attached {
-            seat,
-            link,
-            session_present,
-            will,
-        })
+        seat.desk().sit_down(Arc::clone(&link), arrival.receive_maximum, arrival.will, arrival.expiry_s);
+        self.links.insert(arrival.connection, (Arc::clone(&seat), Arc::clone(&link)));
+        Ok(Attached { seat, link, session_present, will })
     }
 
     /// Ends what the client's earlier connection left: its seat, if that can be taken over, and a will that is due.
@@ -134,10 +123,7 @@ impl Registry {
         self.forget_deadlines(&seat, [desk.will_at, desk.ends_at]);
         // A session that was not to outlive its connection ends with it, also when that was just cut.
         let goes_on = !arrival.clean_start && (last.is_none() || desk.expiry_s > 0);
-        let will = desk
-            .will
-            .take()
-            .filter(|will| !goes_on || (last.is_some() && will.delay_s == 0));
+        let will = desk.will.take().filter(|will| !goes_on || (last.is_some() && will.delay_s == 0));
         drop(desk);
         if !goes_on {
             self.remove_seat(&seat);
@@ -171,10 +157,7 @@ impl Registry {
         }
         let after = |seconds: u32| now.checked_add(Duration::from_secs(u64::from(seconds)));
         desk.ends_at = after(expiry_s).filter(|_| expiry_s != u32::MAX);
-        desk.will_at = desk
-            .will
-            .as_ref()
-            .and_then(|will| after(will.delay_s.min(expiry_s)));
+        desk.will_at = desk.will.as_ref().and_then(|will| after(will.delay_s.min(expiry_s)));
         for at in [desk.will_at, desk.ends_at].into_iter().flatten() {
             self.deadlines.insert((at, seat.id), Arc::clone(&seat));
         }
@@ -221,10 +204,7 @@ impl Registry {
         let Some((seat, _)) = self.links.get(&connection).cloned() else {
             return requests.iter().map(|_| Err(Reason::UnspecifiedError)).collect();
         };
-        requests
-            .into_iter()
-            .map(|request| self.subscribe_one(&seat, request, now, events))
-            .collect()
+        requests.into_iter().map(|request| self.subscribe_one(&seat, request, now, events)).collect()
     }
 
     fn subscribe_one(
@@ -234,11 +214,7 @@ impl Registry {
         now: Instant,
         events: &mut Vec<Event>,
     ) -> Result<Qos, Reason> {
-        let SubscriptionRequest {
-            filter,
-            options,
-            retain_handling,
-        } = request;
+        let SubscriptionRequest { filter, options, retain_handling } = request;
         if filter.starts_with(SHARED) {
             return Err(Reason::SharedSubscriptionsNotSupported);
         }
@@ -252,9 +228,7 @@ impl Registry {
             }
             desk.filters.insert(filter.clone());
         }
-        let is_new = self
-            .subscriptions
-            .insert(&filter, seat.id, Arc::clone(seat), options);
+        let is_new = self.subscriptions.insert(&filter, seat.id, Arc::clone(seat), options);
         let wants_retained = match retain_handling {
             RetainHandling::Always => true,
             RetainHandling::IfNew => is_new,
@@ -265,15 +239,7 @@ impl Registry {
                 let publication = Arc::clone(publication);
                 let qos = publication.message.qos.min(options.qos);
                 let subscription_ids = options.identifier.into_iter().collect();
-                seat.offer(
-                    Delivery {
-                        publication,
-                        qos,
-                        retain: true,
-                        subscription_ids,
-                    },
-                    events,
-                );
+                seat.offer(Delivery { publication, qos, retain: true, subscription_ids }, events);
             }
         }
         Ok(options.qos)
@@ -294,9 +260,7 @@ impl Registry {
     /// Keeps a retained message, or removes its topic's.
     pub fn retain(&mut self, publication: &Arc<Publication>, now: Instant, events: &mut Vec<Event>) {
         if self.retained.handle_publish(publication, now).is_err() {
-            events.push(Event::NotRetained {
-                topic: publication.message.topic.clone(),
-            });
+            events.push(Event::NotRetained { topic: publication.message.topic.clone() });
         }
     }
 
@@ -315,23 +279,17 @@ impl Registry {
         if let Some(seat) = to {
             let publication = Arc::clone(publication);
             seat.offer(
-                Delivery {
-                    publication,
-                    qos: message.qos,
-                    retain: false,
-                    subscription_ids: Vec::new(),
-                },
+                Delivery { publication, qos: message.qos, retain: false, subscription_ids: Vec::new() },
                 events,
             );
         }
         let mut matches: Vec<(SessionId, &Arc<Seat>, Options)> = Vec::new();
-        self.subscriptions
-            .for_each_match(&message.topic, |session, seat, options| {
-                let is_own = options.no_local && from.is_some_and(|from| from.id == session);
-                if !is_own && to.is_none_or(|to| to.id != session) {
-                    matches.push((session, seat, options));
-                }
-            });
+        self.subscriptions.for_each_match(&message.topic, |session, seat, options| {
+            let is_own = options.no_local && from.is_some_and(|from| from.id == session);
+            if !is_own && to.is_none_or(|to| to.id != session) {
+                matches.push((session, seat, options));
+            }
+        });
         matches.sort_by_key(|(session, ..)| *session);
         for same in matches.chunk_by(|(one, ..), (other, ..)| one == other) {
             let Some((_, seat, _)) = same.first() else {
@@ -341,11 +299,7 @@ impl Registry {
             let options = || same.iter().map(|(_, _, options)| options);
             let delivery = Delivery {
                 publication: Arc::clone(publication),
-                qos: options()
-                    .map(|options| options.qos)
-                    .max()
-                    .unwrap_or_default()
-                    .min(message.qos),
+                qos: options().map(|options| options.qos).max().unwrap_or_default().min(message.qos),
                 retain: message.retain && options().any(|options| options.retain_as_published),
                 subscription_ids: options().filter_map(|options| options.identifier).collect(),
             };
@@ -400,17 +354,11 @@ mod tests {
     use super::*;
 
     fn registry() -> Registry {
-        Registry::new(&Settings {
-            sessions_max: 2,
-            ..Settings::default()
-        })
+        Registry::new(&Settings { sessions_max: 2, ..Settings::default() })
     }
 
     fn arrival(connection: u64, client_id: &str, expiry_s: u32, will_delay_s: Option<u32>) -> Arrival {
-        let message = Message {
-            topic: "will".to_owned(),
-            ..Message::default()
-        };
+        let message = Message { topic: "will".to_owned(), ..Message::default() };
         Arrival {
             connection: ConnectionId(connection),
             client_id: client_id.into(),
@@ -448,11 +396,7 @@ mod tests {
         let attached = registry.attach(arrival(2, "a", 10, None)).unwrap();
         assert!(attached.session_present && attached.will.is_none());
         assert_eq!(registry.next_deadline(), None);
-        assert!(
-            registry
-                .handle_deadlines(start + Duration::from_secs(60))
-                .is_empty()
-        );
+        assert!(registry.handle_deadlines(start + Duration::from_secs(60)).is_empty());
         assert_eq!(registry.seats.len(), 1);
     }
 
@@ -463,17 +407,8 @@ mod tests {
             let mut registry = registry();
             registry.attach(arrival(1, "a", expiry_s, Some(delay_s))).unwrap();
             assert_eq!(detach(&mut registry, 1, start), None);
-            assert!(
-                registry
-                    .handle_deadlines(start + Duration::from_secs(due_s - 1))
-                    .is_empty()
-            );
-            assert_eq!(
-                registry
-                    .handle_deadlines(start + Duration::from_secs(due_s))
-                    .len(),
-                1
-            );
+            assert!(registry.handle_deadlines(start + Duration::from_secs(due_s - 1)).is_empty());
+            assert_eq!(registry.handle_deadlines(start + Duration::from_secs(due_s)).len(), 1);
         }
     }
 
@@ -499,33 +434,17 @@ mod tests {
         let start = crate::clock::monotonic();
         let mut registry = registry();
         registry.attach(arrival(1, "a", 10, None)).unwrap();
-        registry
-            .attach(Arrival {
-                clean_start: true,
-                ..arrival(2, "a", 10, None)
-            })
-            .unwrap();
+        registry.attach(Arrival { clean_start: true, ..arrival(2, "a", 10, None) }).unwrap();
         assert_eq!(detach(&mut registry, 1, start), None);
-        let options = Options {
-            qos: Qos::AtLeastOnce,
-            no_local: false,
-            retain_as_published: false,
-            identifier: None,
-        };
-        let request = SubscriptionRequest {
-            filter: "#".to_owned(),
-            options,
-            retain_handling: RetainHandling::Always,
-        };
+        let options =
+            Options { qos: Qos::AtLeastOnce, no_local: false, retain_as_published: false, identifier: None };
+        let request =
+            SubscriptionRequest { filter: "#".to_owned(), options, retain_handling: RetainHandling::Always };
         let results = registry.subscribe(ConnectionId(1), vec![request], start, &mut Vec::new());
         assert_eq!(results, [Err(Reason::UnspecifiedError)]);
         let publication = Arc::new(Publication::new(Message::default(), start));
         assert_eq!(registry.route(None, None, &publication, &mut Vec::new()), 0);
-        assert!(
-            registry
-                .link(ConnectionId(2))
-                .is_some_and(|link| link.ending().is_none())
-        );
+        assert!(registry.link(ConnectionId(2)).is_some_and(|link| link.ending().is_none()));
     }
 
     #[test]
@@ -533,10 +452,7 @@ mod tests {
         let mut registry = registry();
         registry.attach(arrival(1, "a", 10, None)).unwrap();
         registry.attach(arrival(2, "b", 10, None)).unwrap();
-        assert_eq!(
-            registry.attach(arrival(3, "c", 10, None)).unwrap_err(),
-            Reason::QuotaExceeded
-        );
+        assert_eq!(registry.attach(arrival(3, "c", 10, None)).unwrap_err(), Reason::QuotaExceeded);
         registry.attach(arrival(4, "a", 10, None)).unwrap();
     }
 
@@ -546,9 +462,6 @@ mod tests {
         let attached = registry.attach(arrival(1, "a", 10, None)).unwrap();
         registry.close();
         assert!(attached.link.ending().is_some());
-        assert_eq!(
-            registry.attach(arrival(2, "b", 10, None)).unwrap_err(),
-            Reason::ServerShuttingDown
-        );
+        assert_eq!(registry.attach(arrival(2, "b", 10, None)).unwrap_err(), Reason::ServerShuttingDown);
     }
 }

@@ -25,12 +25,7 @@ impl Retained {
     /// Begins with no message, and with room for so many and so much.
     #[must_use]
     pub fn new(messages_max: usize, bytes_max: usize) -> Self {
-        Self {
-            messages: BTreeMap::new(),
-            messages_max,
-            bytes: 0,
-            bytes_max,
-        }
+        Self { messages: BTreeMap::new(), messages_max, bytes: 0, bytes_max }
     }
 
     /// Keeps a message instead of its topic's last one; an empty payload only removes that.
@@ -53,8 +48,7 @@ impl Retained {
             }
         }
         self.bytes = self.bytes.saturating_add(publication.bytes);
-        self.messages
-            .insert(message.topic.clone(), Arc::clone(publication));
+        self.messages.insert(message.topic.clone(), Arc::clone(publication));
         Ok(())
     }
 
@@ -79,12 +73,8 @@ impl Retained {
     }
 
     fn forget_expired(&mut self, now: Instant) {
-        self.messages
-            .retain(|_, publication| !publication.is_expired(now));
-        self.bytes = self
-            .messages
-            .values()
-            .fold(0, |sum, publication| sum.saturating_add(publication.bytes));
+        self.messages.retain(|_, publication| !publication.is_expired(now));
+        self.bytes = self.messages.values().fold(0, |sum, publication| sum.saturating_add(publication.bytes));
     }
 }
 
@@ -103,21 +93,13 @@ mod tests {
     ) -> Arc<Publication> {
         let payload = payload.into();
         Arc::new(Publication::new(
-            Message {
-                topic: topic.to_owned(),
-                payload,
-                expiry_s,
-                ..Message::default()
-            },
+            Message { topic: topic.to_owned(), payload, expiry_s, ..Message::default() },
             now,
         ))
     }
 
     fn topics(retained: &Retained, filter: &str, now: Instant) -> Vec<String> {
-        retained
-            .matching(filter, now)
-            .map(|found| found.message.topic.clone())
-            .collect()
+        retained.matching(filter, now).map(|found| found.message.topic.clone()).collect()
     }
 
     #[test]
@@ -125,16 +107,12 @@ mod tests {
         let now = crate::clock::monotonic();
         let mut retained = Retained::new(10, 10_000);
         for topic in ["a", "a/b", "a/c", "b"] {
-            retained
-                .handle_publish(&publication(topic, "1", None, now), now)
-                .unwrap();
+            retained.handle_publish(&publication(topic, "1", None, now), now).unwrap();
         }
         assert_eq!(topics(&retained, "a/#", now), ["a", "a/b", "a/c"]);
         assert_eq!(topics(&retained, "+", now), ["a", "b"]);
         assert_eq!(topics(&retained, "a/c", now), ["a/c"]);
-        retained
-            .handle_publish(&publication("a/b", "", None, now), now)
-            .unwrap();
+        retained.handle_publish(&publication("a/b", "", None, now), now).unwrap();
         assert_eq!(topics(&retained, "a/+", now), ["a/c"]);
     }
 
@@ -143,17 +121,10 @@ mod tests {
         let start = crate::clock::monotonic();
         let later = start + Duration::from_secs(2);
         let mut retained = Retained::new(1, 10_000);
-        retained
-            .handle_publish(&publication("a", "1", Some(1), start), start)
-            .unwrap();
-        assert_eq!(
-            retained.handle_publish(&publication("b", "1", None, start), start),
-            Err(Full)
-        );
+        retained.handle_publish(&publication("a", "1", Some(1), start), start).unwrap();
+        assert_eq!(retained.handle_publish(&publication("b", "1", None, start), start), Err(Full));
         assert!(topics(&retained, "#", later).is_empty());
-        retained
-            .handle_publish(&publication("b", "1", None, later), later)
-            .unwrap();
+        retained.handle_publish(&publication("b", "1", None, later), later).unwrap();
         assert_eq!(topics(&retained, "#", later), ["b"]);
     }
 
@@ -163,18 +134,9 @@ mod tests {
         let one = publication("a", "1", None, now);
         let mut retained = Retained::new(10, one.bytes);
         retained.handle_publish(&one, now).unwrap();
-        retained
-            .handle_publish(&publication("a", "2", None, now), now)
-            .unwrap();
-        assert_eq!(
-            retained.handle_publish(&publication("b", "1", None, now), now),
-            Err(Full)
-        );
-        retained
-            .handle_publish(&publication("a", "", None, now), now)
-            .unwrap();
-        retained
-            .handle_publish(&publication("b", "1", None, now), now)
-            .unwrap();
+        retained.handle_publish(&publication("a", "2", None, now), now).unwrap();
+        assert_eq!(retained.handle_publish(&publication("b", "1", None, now), now), Err(Full));
+        retained.handle_publish(&publication("a", "", None, now), now).unwrap();
+        retained.handle_publish(&publication("b", "1", None, now), now).unwrap();
     }
 }

@@ -29,20 +29,13 @@ impl Link {
     /// A connection that has not been told to end.
     #[must_use]
     pub fn new(id: ConnectionId) -> Self {
-        Self {
-            id,
-            wake: Notify::new(),
-            ending: OnceLock::new(),
-        }
+        Self { id, wake: Notify::new(), ending: OnceLock::new() }
     }
 
     /// Tells the connection to end; the first reason given counts.
     pub fn end(&self, reason: Reason, text: &str) {
         // Who came second has nothing to add.
-        let _ = self.ending.set(Ending::Cut {
-            reason,
-            text: text.to_owned(),
-        });
+        let _ = self.ending.set(Ending::Cut { reason, text: text.to_owned() });
         self.wake.notify_one();
     }
 
@@ -101,11 +94,7 @@ impl Seat {
             is_idle: false,
             is_overflowing: false,
         };
-        Self {
-            id,
-            client_id,
-            desk: Mutex::new(desk),
-        }
+        Self { id, client_id, desk: Mutex::new(desk) }
     }
 
     /// Locks what changes. Taken after the registry's lock, never before it.

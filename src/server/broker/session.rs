@@ -96,11 +96,8 @@ impl Session {
     pub fn handle_connect(&mut self, receive_maximum: u16) {
         self.receive_maximum = usize::from(receive_maximum);
         self.outstanding = 0;
-        let mut order: Vec<(u64, u16)> = self
-            .flights
-            .iter()
-            .map(|(packet_id, flight)| (flight.sequence, *packet_id))
-            .collect();
+        let mut order: Vec<(u64, u16)> =
+            self.flights.iter().map(|(packet_id, flight)| (flight.sequence, *packet_id)).collect();
         order.sort_unstable();
         self.resend = order.into_iter().map(|(_, packet_id)| packet_id).collect();
         for flight in self.flights.values_mut() {
@@ -146,16 +143,8 @@ impl Session {
             if is_expired {
                 continue;
             }
-            let packet_id = if is_tracked {
-                Some(self.take_off(delivery.clone()))
-            } else {
-                None
-            };
-            return Some(Outgoing::Publish {
-                packet_id,
-                dup: false,
-                delivery,
-            });
+            let packet_id = if is_tracked { Some(self.take_off(delivery.clone())) } else { None };
+            return Some(Outgoing::Publish { packet_id, dup: false, delivery });
         }
     }
 
@@ -192,11 +181,7 @@ impl Session {
 
     /// PUBCOMP: the exchange is over.
     pub fn handle_pubcomp(&mut self, packet_id: u16) {
-        if self
-            .flights
-            .get(&packet_id)
-            .is_some_and(|flight| matches!(flight.stage, Stage::Released))
-        {
+        if self.flights.get(&packet_id).is_some_and(|flight| matches!(flight.stage, Stage::Released)) {
             self.land(packet_id);
         }
     }
@@ -233,11 +218,7 @@ impl Session {
                 return Some(match &flight.stage {
                     Stage::Published(delivery) => {
                         let delivery = delivery.clone();
-                        Outgoing::Publish {
-                            packet_id: Some(packet_id),
-                            dup: true,
-                            delivery,
-                        }
+                        Outgoing::Publish { packet_id: Some(packet_id), dup: true, delivery }
                     }
                     Stage::Released => Outgoing::Release(packet_id),
                 });
@@ -257,11 +238,7 @@ impl Session {
         let sequence = self.next_sequence;
         self.next_sequence = sequence.saturating_add(1);
         self.outstanding = self.outstanding.saturating_add(1);
-        let flight = Flight {
-            sequence,
-            is_sent: true,
-            stage: Stage::Published(delivery),
-        };
+        let flight = Flight { sequence, is_sent: true, stage: Stage::Published(delivery) };
         self.flights.insert(self.last_packet_id, flight);
         self.last_packet_id
     }
@@ -288,10 +265,7 @@ mod tests {
     use super::*;
     use crate::protocol::message::Message;
 
-    const LIMITS: Limits = Limits {
-        messages_max: 10,
-        bytes_max: 10_000,
-    };
+    const LIMITS: Limits = Limits { messages_max: 10, bytes_max: 10_000 };
 
     fn session(receive_maximum: u16) -> Session {
         let mut session = Session::new(LIMITS);
@@ -300,19 +274,9 @@ mod tests {
     }
 
     fn delivery(topic: &str, qos: Qos, expiry_s: Option<u32>) -> Delivery {
-        let message = Message {
-            topic: topic.to_owned(),
-            qos,
-            expiry_s,
-            ..Message::default()
-        };
+        let message = Message { topic: topic.to_owned(), qos, expiry_s, ..Message::default() };
         let publication = Arc::new(Publication::new(message, crate::clock::monotonic()));
-        Delivery {
-            publication,
-            qos,
-            retain: false,
-            subscription_ids: Vec::new(),
-        }
+        Delivery { publication, qos, retain: false, subscription_ids: Vec::new() }
     }
 
     fn enqueue(session: &mut Session, topics: &[&str], qos: Qos) {
@@ -326,11 +290,7 @@ mod tests {
         let now = crate::clock::monotonic();
         std::iter::from_fn(|| session.poll_outgoing(now))
             .map(|outgoing| match outgoing {
-                Outgoing::Publish {
-                    packet_id,
-                    dup,
-                    delivery,
-                } => {
+                Outgoing::Publish { packet_id, dup, delivery } => {
                     let topic = &delivery.publication.message.topic;
                     format!("{topic}#{}{}", packet_id.unwrap_or(0), if dup { "!" } else { "" })
                 }
@@ -411,9 +371,7 @@ mod tests {
     #[test]
     fn expired_messages_are_not_sent() {
         let mut session = session(1);
-        session
-            .enqueue(delivery("old", Qos::AtLeastOnce, Some(1)))
-            .unwrap();
+        session.enqueue(delivery("old", Qos::AtLeastOnce, Some(1))).unwrap();
         session.enqueue(delivery("new", Qos::AtLeastOnce, None)).unwrap();
         let later = crate::clock::monotonic() + Duration::from_secs(5);
         let Some(Outgoing::Publish { delivery, .. }) = session.poll_outgoing(later) else {
@@ -437,10 +395,7 @@ mod tests {
     fn the_queue_is_bounded_in_bytes_and_they_come_back() {
         let one = delivery("a", Qos::AtLeastOnce, None);
         let bytes_max = one.publication.bytes;
-        let mut session = Session::new(Limits {
-            messages_max: 10,
-            bytes_max,
-        });
+        let mut session = Session::new(Limits { messages_max: 10, bytes_max });
         session.handle_connect(1);
         session.enqueue(one.clone()).unwrap();
         assert_eq!(session.enqueue(one.clone()), Err(Full));

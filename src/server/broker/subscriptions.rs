@@ -41,19 +41,13 @@ struct Node<S> {
 
 impl<S> Default for Node<S> {
     fn default() -> Self {
-        Self {
-            children: HashMap::new(),
-            here: BTreeMap::new(),
-            below: BTreeMap::new(),
-        }
+        Self { children: HashMap::new(), here: BTreeMap::new(), below: BTreeMap::new() }
     }
 }
 
 impl<S> Default for Subscriptions<S> {
     fn default() -> Self {
-        Self {
-            root: Node::default(),
-        }
+        Self { root: Node::default() }
     }
 }
 
@@ -98,10 +92,7 @@ impl<S> Node<S> {
             return;
         };
         let (level, rest) = split(topic);
-        for child in [self.children.get(level), self.children.get("+")]
-            .into_iter()
-            .flatten()
-        {
+        for child in [self.children.get(level), self.children.get("+")].into_iter().flatten() {
             child.visit(rest, found);
         }
     }
@@ -148,12 +139,8 @@ mod tests {
     use super::super::filter;
     use super::*;
 
-    const OPTIONS: Options = Options {
-        qos: Qos::AtLeastOnce,
-        no_local: false,
-        retain_as_published: false,
-        identifier: None,
-    };
+    const OPTIONS: Options =
+        Options { qos: Qos::AtLeastOnce, no_local: false, retain_as_published: false, identifier: None };
 
     fn matching(subscriptions: &Subscriptions<()>, topic: &str) -> Vec<u64> {
         let mut found = Vec::new();
@@ -165,10 +152,7 @@ mod tests {
     #[test]
     fn a_topic_finds_its_filters() {
         let mut subscriptions = Subscriptions::default();
-        for (session, filter) in ["a/b", "a/+", "a/#", "#", "+/b", "$SYS/#", "b"]
-            .into_iter()
-            .enumerate()
-        {
+        for (session, filter) in ["a/b", "a/+", "a/#", "#", "+/b", "$SYS/#", "b"].into_iter().enumerate() {
             assert!(subscriptions.insert(filter, SessionId(session as u64), (), OPTIONS));
         }
         assert_eq!(matching(&subscriptions, "a/b"), [0, 1, 2, 3, 4]);
@@ -181,15 +165,7 @@ mod tests {
     fn the_same_filter_again_replaces_the_options() {
         let mut subscriptions = Subscriptions::default();
         assert!(subscriptions.insert("a", SessionId(1), (), OPTIONS));
-        assert!(!subscriptions.insert(
-            "a",
-            SessionId(1),
-            (),
-            Options {
-                qos: Qos::AtMostOnce,
-                ..OPTIONS
-            }
-        ));
+        assert!(!subscriptions.insert("a", SessionId(1), (), Options { qos: Qos::AtMostOnce, ..OPTIONS }));
         let mut found = Vec::new();
         subscriptions.for_each_match("a", |_, (), options| found.push(options.qos));
         assert_eq!(found, [Qos::AtMostOnce]);

@@ -28,13 +28,7 @@ pub struct Hello {
 impl Hello {
     pub fn new(client_id: &'static str) -> Self {
         let properties = ConnectProperties::new();
-        Self {
-            client_id,
-            clean_start: false,
-            keep_alive: 0,
-            will: None,
-            properties,
-        }
+        Self { client_id, clean_start: false, keep_alive: 0, will: None, properties }
     }
 
     /// With a session that lives for an hour.
@@ -53,10 +47,7 @@ pub struct Client {
 impl Client {
     /// A client that has not said anything yet.
     pub fn silent(server: &Server) -> Self {
-        Self {
-            stream: server.pipe(),
-            input: BytesMut::new(),
-        }
+        Self { stream: server.pipe(), input: BytesMut::new() }
     }
 
     pub async fn connect(server: &Server, client_id: &'static str) -> Self {
@@ -79,8 +70,7 @@ impl Client {
             clean_start: hello.clean_start,
             properties: Some(hello.properties),
         };
-        self.say(Packet::Connect(connect, hello.will, ConnectAuth::None))
-            .await;
+        self.say(Packet::Connect(connect, hello.will, ConnectAuth::None)).await;
     }
 
     pub async fn say(&mut self, packet: Packet) {
@@ -90,10 +80,7 @@ impl Client {
     }
 
     pub async fn say_bytes(&mut self, bytes: &[u8]) {
-        timeout(PATIENCE, self.stream.write_all(bytes))
-            .await
-            .expect("the broker does not read")
-            .unwrap();
+        timeout(PATIENCE, self.stream.write_all(bytes)).await.expect("the broker does not read").unwrap();
     }
 
     /// The next packet; none when the broker has closed.
@@ -168,15 +155,8 @@ impl Client {
     }
 
     pub async fn subscribe_with(&mut self, filter: SubscribeFilter, id: Option<usize>) -> SubAck {
-        let properties = SubscribeProperties {
-            id,
-            user_properties: Vec::new(),
-        };
-        let subscribe = Subscribe {
-            pkid: 9,
-            filters: vec![filter],
-            properties: Some(properties),
-        };
+        let properties = SubscribeProperties { id, user_properties: Vec::new() };
+        let subscribe = Subscribe { pkid: 9, filters: vec![filter], properties: Some(properties) };
         self.say(Packet::Subscribe(subscribe)).await;
         match self.hear().await {
             Packet::SubAck(suback) => suback,
@@ -186,10 +166,7 @@ impl Client {
 
     /// Says goodbye and waits for the broker to close.
     pub async fn disconnect(mut self) {
-        self.say(Packet::Disconnect(Disconnect::new(
-            DisconnectReasonCode::NormalDisconnection,
-        )))
-        .await;
+        self.say(Packet::Disconnect(Disconnect::new(DisconnectReasonCode::NormalDisconnection))).await;
         assert_eq!(self.hear_any().await, None);
     }
 }
@@ -199,28 +176,18 @@ pub fn qos_0(topic: &str) -> Publish {
 }
 
 pub fn qos_1(topic: &str, packet_id: u16) -> Publish {
-    Publish {
-        pkid: packet_id,
-        ..Publish::new(topic, QoS::AtLeastOnce, "payload", None)
-    }
+    Publish { pkid: packet_id, ..Publish::new(topic, QoS::AtLeastOnce, "payload", None) }
 }
 
 pub fn retained(topic: &str, payload: &'static str) -> Publish {
     let payload = Bytes::from_static(payload.as_bytes());
-    Publish {
-        retain: true,
-        payload,
-        ..qos_0(topic)
-    }
+    Publish { retain: true, payload, ..qos_0(topic) }
 }
 
 pub fn with_properties(publish: Publish, change: impl FnOnce(&mut PublishProperties)) -> Publish {
     let mut properties = PublishProperties::default();
     change(&mut properties);
-    Publish {
-        properties: Some(properties),
-        ..publish
-    }
+    Publish { properties: Some(properties), ..publish }
 }
 
 pub fn filter(path: &str) -> SubscribeFilter {

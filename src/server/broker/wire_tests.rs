@@ -26,10 +26,7 @@ async fn start_with(settings: Settings) -> Server {
 }
 
 fn qos_2(topic: &str, packet_id: u16) -> Publish {
-    Publish {
-        qos: QoS::ExactlyOnce,
-        ..qos_1(topic, packet_id)
-    }
+    Publish { qos: QoS::ExactlyOnce, ..qos_1(topic, packet_id) }
 }
 
 fn will(topic: &str, delay_s: u32) -> LastWill {
@@ -56,10 +53,7 @@ impl Application for Echo {
     fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict {
         self.seen.lock().unwrap().push(from.clone());
         if message.topic == "leave" {
-            return Verdict::Disconnect {
-                reason: Reason::NotAuthorized,
-                text: "go".to_owned(),
-            };
+            return Verdict::Disconnect { reason: Reason::NotAuthorized, text: "go".to_owned() };
         }
         assert_ne!(message.topic, "fail", "as the test wants it");
         if message.topic.starts_with("answer/") {
@@ -76,22 +70,14 @@ impl Application for Echo {
 
 async fn start_echo() -> (Server, Arc<Echo>) {
     let echo = Arc::new(Echo::default());
-    (
-        Server::start(Settings::default(), Arc::clone(&echo) as Arc<dyn Application>)
-            .await
-            .unwrap(),
-        echo,
-    )
+    (Server::start(Settings::default(), Arc::clone(&echo) as Arc<dyn Application>).await.unwrap(), echo)
 }
 
 #[tokio::test]
 async fn a_connack_announces_the_limits() {
     let server = start().await;
     let (mut client, connack) = Client::connect_with(&server, Hello::new("a")).await;
-    assert_eq!(
-        (connack.code, connack.session_present),
-        (ConnectReturnCode::Success, false)
-    );
+    assert_eq!((connack.code, connack.session_present), (ConnectReturnCode::Success, false));
     let properties = connack.properties.unwrap();
     assert_eq!(properties.receive_max, Some(1024));
     assert_eq!(properties.max_packet_size, Some(64 * 1024 * 1024));
@@ -115,10 +101,7 @@ async fn a_message_reaches_its_subscribers_with_all_its_properties() {
     let server = start().await;
     let mut subscriber = Client::connect(&server, "subscriber").await;
     let suback = subscriber.subscribe_with(filter("a/+"), Some(7)).await;
-    assert_eq!(
-        suback.return_codes,
-        [SubscribeReasonCode::Success(QoS::AtLeastOnce)]
-    );
+    assert_eq!(suback.return_codes, [SubscribeReasonCode::Success(QoS::AtLeastOnce)]);
     let mut publisher = Client::connect(&server, "publisher").await;
     let sent = with_properties(qos_1("a/b", 3), |properties| {
         properties.payload_format_indicator = Some(1);
@@ -132,14 +115,8 @@ async fn a_message_reaches_its_subscribers_with_all_its_properties() {
     publisher.publish(sent.clone()).await;
     assert_eq!(publisher.hear_puback().await, PubAckReason::Success);
     let heard = subscriber.hear_publish().await;
-    assert_eq!(
-        (heard.qos, heard.dup, heard.retain),
-        (QoS::AtLeastOnce, false, false)
-    );
-    assert_eq!(
-        (&heard.topic[..], &heard.payload[..]),
-        (&b"a/b"[..], &b"payload"[..])
-    );
+    assert_eq!((heard.qos, heard.dup, heard.retain), (QoS::AtLeastOnce, false, false));
+    assert_eq!((&heard.topic[..], &heard.payload[..]), (&b"a/b"[..], &b"payload"[..]));
     let mut expected = sent.properties.unwrap();
     expected.subscription_identifiers = vec![7];
     assert_eq!(heard.properties.unwrap(), expected);
@@ -149,9 +126,7 @@ async fn a_message_reaches_its_subscribers_with_all_its_properties() {
 async fn overlapping_subscriptions_bring_one_message_with_all_identifiers() {
     let server = start().await;
     let mut client = Client::connect(&server, "a").await;
-    client
-        .subscribe_with(SubscribeFilter::new("a/#", QoS::AtMostOnce), Some(1))
-        .await;
+    client.subscribe_with(SubscribeFilter::new("a/#", QoS::AtMostOnce), Some(1)).await;
     client.subscribe_with(filter("a/b"), Some(2)).await;
     client.publish(qos_1("a/b", 1)).await;
     assert_eq!(client.hear_puback().await, PubAckReason::Success);
@@ -176,19 +151,12 @@ async fn qos_0_is_not_acknowledged_and_nobody_subscribing_is_said_to_qos_1() {
 async fn qos_2_is_published_once_however_often_it_is_sent() {
     let server = start().await;
     let mut client = Client::connect(&server, "a").await;
-    client
-        .subscribe(SubscribeFilter::new("a", QoS::ExactlyOnce))
-        .await;
+    client.subscribe(SubscribeFilter::new("a", QoS::ExactlyOnce)).await;
     client.publish(qos_2("a", 5)).await;
     assert_eq!(client.hear().await, Packet::PubRec(PubRec::new(5, None)));
     let heard = client.hear_publish().await;
     assert_eq!((heard.qos, heard.pkid), (QoS::ExactlyOnce, 1));
-    client
-        .publish(Publish {
-            dup: true,
-            ..qos_2("a", 5)
-        })
-        .await;
+    client.publish(Publish { dup: true, ..qos_2("a", 5) }).await;
     assert_eq!(client.hear().await, Packet::PubRec(PubRec::new(5, None)));
     client.hear_nothing().await;
     client.say(Packet::PubRel(PubRel::new(5, None))).await;
@@ -197,11 +165,7 @@ async fn qos_2_is_published_once_however_often_it_is_sent() {
     assert_eq!(client.hear().await, Packet::PubRel(PubRel::new(1, None)));
     client.say(Packet::PubComp(PubComp::new(1, None))).await;
     client.say(Packet::PubRec(PubRec::new(1, None))).await;
-    let unknown = PubRel {
-        pkid: 1,
-        reason: PubRelReason::PacketIdentifierNotFound,
-        properties: None,
-    };
+    let unknown = PubRel { pkid: 1, reason: PubRelReason::PacketIdentifierNotFound, properties: None };
     assert_eq!(client.hear().await, Packet::PubRel(unknown));
 }
 
@@ -209,22 +173,11 @@ async fn qos_2_is_published_once_however_often_it_is_sent() {
 async fn no_local_keeps_a_clients_own_messages_away() {
     let server = start().await;
     let mut client = Client::connect(&server, "a").await;
-    client
-        .subscribe(SubscribeFilter {
-            nolocal: true,
-            ..filter("a")
-        })
-        .await;
+    client.subscribe(SubscribeFilter { nolocal: true, ..filter("a") }).await;
     client.publish(qos_1("a", 1)).await;
     assert_eq!(client.hear_puback().await, PubAckReason::NoMatchingSubscribers);
     client.hear_nothing().await;
-    server.broker().publish(
-        None,
-        Message {
-            topic: "a".to_owned(),
-            ..Message::default()
-        },
-    );
+    server.broker().publish(None, Message { topic: "a".to_owned(), ..Message::default() });
     assert_eq!(client.hear_topics(1).await, ["a"]);
 }
 
@@ -236,31 +189,16 @@ async fn a_wildcard_subscription_ends_with_unsubscribe() {
     client.publish(qos_0("a/b/c")).await;
     assert_eq!(client.hear_topics(1).await, ["a/b/c"]);
     let filters = vec!["a/#".to_owned(), "other".to_owned()];
-    client
-        .say(Packet::Unsubscribe(Unsubscribe {
-            pkid: 1,
-            filters,
-            properties: None,
-        }))
-        .await;
-    let Packet::UnsubAck(unsuback) = client.hear().await else {
-        panic!("no UNSUBACK")
-    };
-    assert_eq!(
-        unsuback.reasons,
-        [UnsubAckReason::Success, UnsubAckReason::NoSubscriptionExisted]
-    );
+    client.say(Packet::Unsubscribe(Unsubscribe { pkid: 1, filters, properties: None })).await;
+    let Packet::UnsubAck(unsuback) = client.hear().await else { panic!("no UNSUBACK") };
+    assert_eq!(unsuback.reasons, [UnsubAckReason::Success, UnsubAckReason::NoSubscriptionExisted]);
     client.publish(qos_0("a/b/c")).await;
     client.hear_nothing().await;
 }
 
 #[tokio::test]
 async fn filters_that_are_not_accepted_are_answered_one_by_one() {
-    let server = start_with(Settings {
-        subscriptions_per_session_max: 1,
-        ..Settings::default()
-    })
-    .await;
+    let server = start_with(Settings { subscriptions_per_session_max: 1, ..Settings::default() }).await;
     let mut client = Client::connect(&server, "a").await;
     for (path, expected) in [
         ("a/#/b", SubscribeReasonCode::TopicFilterInvalid),
@@ -269,11 +207,7 @@ async fn filters_that_are_not_accepted_are_answered_one_by_one() {
         ("a", SubscribeReasonCode::Success(QoS::AtLeastOnce)),
         ("b", SubscribeReasonCode::QuotaExceeded),
     ] {
-        assert_eq!(
-            client.subscribe_with(filter(path), None).await.return_codes,
-            [expected],
-            "{path}"
-        );
+        assert_eq!(client.subscribe_with(filter(path), None).await.return_codes, [expected], "{path}");
     }
 }
 
@@ -286,15 +220,9 @@ async fn retained_messages_come_as_retain_handling_says() {
     client.publish(retained("r/2", "")).await;
     client.subscribe(filter("r/+")).await;
     let heard = client.hear_publish().await;
-    assert_eq!(
-        (&heard.topic[..], &heard.payload[..], heard.retain),
-        (&b"r/1"[..], &b"one"[..], true)
-    );
+    assert_eq!((&heard.topic[..], &heard.payload[..], heard.retain), (&b"r/1"[..], &b"one"[..], true));
     client.hear_nothing().await;
-    let with = |rule| SubscribeFilter {
-        retain_forward_rule: rule,
-        ..filter("r/+")
-    };
+    let with = |rule| SubscribeFilter { retain_forward_rule: rule, ..filter("r/+") };
     client.subscribe(with(RetainForwardRule::OnNewSubscribe)).await;
     client.hear_nothing().await;
     client.subscribe(with(RetainForwardRule::Never)).await;
@@ -308,12 +236,7 @@ async fn the_retain_flag_is_forwarded_only_if_asked_for() {
     let server = start().await;
     let mut client = Client::connect(&server, "a").await;
     client.subscribe(filter("plain")).await;
-    client
-        .subscribe(SubscribeFilter {
-            preserve_retain: true,
-            ..filter("kept")
-        })
-        .await;
+    client.subscribe(SubscribeFilter { preserve_retain: true, ..filter("kept") }).await;
     client.publish(retained("plain", "1")).await;
     assert!(!client.hear_publish().await.retain);
     client.publish(retained("kept", "1")).await;
@@ -336,10 +259,7 @@ async fn a_session_goes_on_with_what_was_queued_and_what_was_not_acknowledged() 
     let (mut client, connack) = Client::connect_with(&server, Hello::lasting("a")).await;
     assert!(connack.session_present);
     let again = client.hear_publish().await;
-    assert_eq!(
-        (again.pkid, again.dup, &again.topic[..]),
-        (unacknowledged, true, &b"first"[..])
-    );
+    assert_eq!((again.pkid, again.dup, &again.topic[..]), (unacknowledged, true, &b"first"[..]));
     let mut topics = Vec::new();
     // Whether `lost` came before the broker saw the connection end is up to the scheduler.
     while topics.last().is_none_or(|topic| topic != "second") {
@@ -354,10 +274,7 @@ async fn a_clean_start_leaves_nothing_of_the_session() {
     let (mut client, _) = Client::connect_with(&server, Hello::lasting("a")).await;
     client.subscribe(filter("#")).await;
     client.disconnect().await;
-    let clean = Hello {
-        clean_start: true,
-        ..Hello::lasting("a")
-    };
+    let clean = Hello { clean_start: true, ..Hello::lasting("a") };
     let (mut client, connack) = Client::connect_with(&server, clean).await;
     assert!(!connack.session_present);
     client.publish(qos_1("a", 1)).await;
@@ -381,11 +298,7 @@ async fn a_session_ends_with_its_connection_or_its_expiry() {
         server_reference: None,
     };
     let reason = DisconnectReasonCode::NormalDisconnection;
-    client
-        .say(Packet::Disconnect(Disconnect::new_with_properties(
-            reason, properties,
-        )))
-        .await;
+    client.say(Packet::Disconnect(Disconnect::new_with_properties(reason, properties))).await;
     assert_eq!(client.hear_any().await, None);
     let (_, connack) = Client::connect_with(&server, Hello::lasting("a")).await;
     assert!(!connack.session_present);
@@ -398,10 +311,7 @@ async fn the_same_client_id_takes_the_session_over() {
     old.subscribe(filter("a")).await;
     let (mut new, connack) = Client::connect_with(&server, Hello::lasting("a")).await;
     assert!(connack.session_present);
-    assert_eq!(
-        old.hear_disconnect().await,
-        DisconnectReasonCode::SessionTakenOver
-    );
+    assert_eq!(old.hear_disconnect().await, DisconnectReasonCode::SessionTakenOver);
     assert_eq!(echo.gone.lock().unwrap().len(), 1);
     new.publish(qos_1("a", 1)).await;
     assert_eq!(new.hear_puback().await, PubAckReason::Success);
@@ -415,10 +325,7 @@ async fn a_late_disconnect_does_not_drop_its_successor() {
     old.publish(qos_1("x", 1)).await;
     old.hear_puback().await;
     let (mut new, _) = Client::connect_with(&server, Hello::lasting("a")).await;
-    old.say(Packet::Disconnect(Disconnect::new(
-        DisconnectReasonCode::NormalDisconnection,
-    )))
-    .await;
+    old.say(Packet::Disconnect(Disconnect::new(DisconnectReasonCode::NormalDisconnection))).await;
     while old.hear_any().await.is_some() {}
     new.publish(qos_1("answer/a", 1)).await;
     assert_eq!(new.hear_puback().await, PubAckReason::Success);
@@ -434,10 +341,7 @@ async fn a_will_is_published_when_the_connection_breaks_and_not_after_a_goodbye(
     let mut watcher = Client::connect(&server, "watcher").await;
     watcher.subscribe(filter("will/#")).await;
     for (client_id, says_goodbye) in [("a", true), ("b", false)] {
-        let hello = Hello {
-            will: Some(will(&format!("will/{client_id}"), 0)),
-            ..Hello::lasting(client_id)
-        };
+        let hello = Hello { will: Some(will(&format!("will/{client_id}"), 0)), ..Hello::lasting(client_id) };
         let (client, _) = Client::connect_with(&server, hello).await;
         if says_goodbye {
             client.disconnect().await;
@@ -452,10 +356,7 @@ async fn a_delayed_will_waits_for_the_client_to_come_back() {
     let server = start().await;
     let mut watcher = Client::connect(&server, "watcher").await;
     watcher.subscribe(filter("will/#")).await;
-    let hello = |delay_s| Hello {
-        will: Some(will("will/a", delay_s)),
-        ..Hello::lasting("a")
-    };
+    let hello = |delay_s| Hello { will: Some(will("will/a", delay_s)), ..Hello::lasting("a") };
     drop(Client::connect_with(&server, hello(3600)).await);
     let (back, connack) = Client::connect_with(&server, hello(1)).await;
     assert!(connack.session_present);
@@ -468,27 +369,14 @@ async fn a_delayed_will_waits_for_the_client_to_come_back() {
 async fn a_silent_client_is_cut_off_after_one_and_a_half_keep_alives() {
     let server = start().await;
     let before = crate::clock::monotonic();
-    let (mut client, _) = Client::connect_with(
-        &server,
-        Hello {
-            keep_alive: 1,
-            ..Hello::new("a")
-        },
-    )
-    .await;
-    assert_eq!(
-        client.hear_disconnect().await,
-        DisconnectReasonCode::KeepAliveTimeout
-    );
+    let (mut client, _) = Client::connect_with(&server, Hello { keep_alive: 1, ..Hello::new("a") }).await;
+    assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::KeepAliveTimeout);
     assert!(before.elapsed() >= Duration::from_millis(1_490));
 }
 
 #[tokio::test]
 async fn a_connection_that_says_nothing_is_closed() {
-    let settings = Settings {
-        connect_timeout: Duration::from_millis(20),
-        ..Settings::default()
-    };
+    let settings = Settings { connect_timeout: Duration::from_millis(20), ..Settings::default() };
     let server = start_with(settings).await;
     assert_eq!(Client::silent(&server).hear_any().await, None);
 }
@@ -501,49 +389,17 @@ async fn malformed_packets_end_their_connection_with_the_reason() {
     let cases: [(&str, &[u8], DisconnectReasonCode); 14] = [
         ("reserved packet type", &[0x00, 0x00], MalformedPacket),
         ("reserved flags", &[0xC1, 0x00], MalformedPacket),
-        (
-            "a length of five bytes",
-            &[0x30, 0xFF, 0xFF, 0xFF, 0xFF, 0x01],
-            MalformedPacket,
-        ),
+        ("a length of five bytes", &[0x30, 0xFF, 0xFF, 0xFF, 0xFF, 0x01], MalformedPacket),
         ("QoS 3", &[0x36, 0x06, 0, 1, b'a', 0, 1, 0], MalformedPacket),
-        (
-            "a topic beyond the packet",
-            &[0x30, 0x03, 0, 9, b'a'],
-            MalformedPacket,
-        ),
-        (
-            "a topic that is not UTF-8",
-            &[0x30, 0x04, 0, 1, 0xFF, 0],
-            MalformedPacket,
-        ),
-        (
-            "a wildcard in a topic",
-            &[0x30, 0x04, 0, 1, b'#', 0],
-            MalformedPacket,
-        ),
+        ("a topic beyond the packet", &[0x30, 0x03, 0, 9, b'a'], MalformedPacket),
+        ("a topic that is not UTF-8", &[0x30, 0x04, 0, 1, 0xFF, 0], MalformedPacket),
+        ("a wildcard in a topic", &[0x30, 0x04, 0, 1, b'#', 0], MalformedPacket),
         ("packet id 0", &[0x32, 0x06, 0, 1, b'a', 0, 0, 0], ProtocolError),
         ("no topic and no alias", &[0x30, 0x03, 0, 0, 0], ProtocolError),
-        (
-            "a topic alias too great",
-            &[0x30, 0x07, 0, 1, b'a', 3, 35, 0, 17],
-            TopicAliasInvalid,
-        ),
-        (
-            "a payload format above 1",
-            &[0x30, 0x06, 0, 1, b'a', 2, 1, 2],
-            ProtocolError,
-        ),
-        (
-            "a wildcard in a response topic",
-            &[0x30, 0x08, 0, 1, b'a', 4, 8, 0, 1, b'+'],
-            ProtocolError,
-        ),
-        (
-            "a SUBSCRIBE without a filter",
-            &[0x82, 0x03, 0, 1, 0],
-            ProtocolError,
-        ),
+        ("a topic alias too great", &[0x30, 0x07, 0, 1, b'a', 3, 35, 0, 17], TopicAliasInvalid),
+        ("a payload format above 1", &[0x30, 0x06, 0, 1, b'a', 2, 1, 2], ProtocolError),
+        ("a wildcard in a response topic", &[0x30, 0x08, 0, 1, b'a', 4, 8, 0, 1, b'+'], ProtocolError),
+        ("a SUBSCRIBE without a filter", &[0x82, 0x03, 0, 1, 0], ProtocolError),
         ("a PINGRESP from a client", &[0xD0, 0x00], ProtocolError),
     ];
     for (what, bytes, expected) in cases {
@@ -559,14 +415,8 @@ async fn a_disconnect_may_leave_its_property_length_out() {
     let server = start().await;
     let mut watcher = Client::connect(&server, "watcher").await;
     watcher.subscribe(filter("will")).await;
-    let (mut client, _) = Client::connect_with(
-        &server,
-        Hello {
-            will: Some(will("will", 0)),
-            ..Hello::new("a")
-        },
-    )
-    .await;
+    let (mut client, _) =
+        Client::connect_with(&server, Hello { will: Some(will("will", 0)), ..Hello::new("a") }).await;
     client.say_bytes(&[0xE0, 0x01, 0x04]).await;
     assert_eq!(client.hear_any().await, None);
     assert_eq!(watcher.hear_topics(1).await, ["will"]);
@@ -576,21 +426,13 @@ async fn a_disconnect_may_leave_its_property_length_out() {
 async fn other_protocols_are_refused_each_in_its_own_way() {
     let server = start().await;
     let mut v4 = Client::silent(&server);
-    v4.say_bytes(&[0x10, 0x0D, 0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 60, 0, 1, b'a'])
-        .await;
+    v4.say_bytes(&[0x10, 0x0D, 0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 60, 0, 1, b'a']).await;
     let mut answer = Vec::new();
-    tokio::io::AsyncReadExt::read_to_end(&mut v4.stream, &mut answer)
-        .await
-        .unwrap();
+    tokio::io::AsyncReadExt::read_to_end(&mut v4.stream, &mut answer).await.unwrap();
     assert_eq!(answer, [0x20, 0x02, 0x00, 0x01]);
     let mut v6 = Client::silent(&server);
-    v6.say_bytes(&[
-        0x10, 0x0E, 0, 4, b'M', b'Q', b'T', b'T', 6, 2, 0, 60, 0, 0, 1, b'a',
-    ])
-    .await;
-    let Packet::ConnAck(connack) = v6.hear().await else {
-        panic!("no CONNACK")
-    };
+    v6.say_bytes(&[0x10, 0x0E, 0, 4, b'M', b'Q', b'T', b'T', 6, 2, 0, 60, 0, 0, 1, b'a']).await;
+    let Packet::ConnAck(connack) = v6.hear().await else { panic!("no CONNACK") };
     assert_eq!(connack.code, ConnectReturnCode::UnsupportedProtocolVersion);
     let mut http = Client::silent(&server);
     http.say_bytes(b"GET / HTTP/1.1\r\n\r\n").await;
@@ -603,17 +445,10 @@ async fn other_protocols_are_refused_each_in_its_own_way() {
 
 #[tokio::test]
 async fn a_packet_too_large_is_refused_before_it_is_read() {
-    let server = start_with(Settings {
-        packet_bytes_max: 1000,
-        ..Settings::default()
-    })
-    .await;
+    let server = start_with(Settings { packet_bytes_max: 1000, ..Settings::default() }).await;
     let mut client = Client::connect(&server, "a").await;
     client.say_bytes(&[0x30, 0x80, 0x80, 0x80, 0x01]).await;
-    assert_eq!(
-        client.hear_disconnect().await,
-        DisconnectReasonCode::PacketTooLarge
-    );
+    assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::PacketTooLarge);
 }
 
 #[tokio::test]
@@ -623,12 +458,7 @@ async fn what_a_client_cannot_take_is_dropped_and_the_rest_comes() {
     hello.properties.max_packet_size = Some(100);
     let (mut client, _) = Client::connect_with(&server, hello).await;
     client.subscribe(filter("#")).await;
-    client
-        .publish(Publish {
-            payload: Bytes::from(vec![b'x'; 200]),
-            ..qos_1("large", 1)
-        })
-        .await;
+    client.publish(Publish { payload: Bytes::from(vec![b'x'; 200]), ..qos_1("large", 1) }).await;
     assert_eq!(client.hear_puback().await, PubAckReason::Success);
     client.publish(qos_1("small", 2)).await;
     assert_eq!(client.hear_puback().await, PubAckReason::Success);
@@ -641,19 +471,9 @@ async fn a_large_message_passes_through_a_small_pipe_both_ways() {
     let mut client = Client::connect(&server, "a").await;
     client.subscribe(filter("large")).await;
     let payload = Bytes::from(vec![b'x'; 3_000_000]);
-    client
-        .publish(Publish {
-            payload: payload.clone(),
-            ..qos_1("large", 1)
-        })
-        .await;
+    client.publish(Publish { payload: payload.clone(), ..qos_1("large", 1) }).await;
     // The second one is written before anything of the first is read.
-    client
-        .publish(Publish {
-            payload: payload.clone(),
-            ..qos_1("other", 2)
-        })
-        .await;
+    client.publish(Publish { payload: payload.clone(), ..qos_1("other", 2) }).await;
     assert_eq!(client.hear_puback().await, PubAckReason::Success);
     assert_eq!(client.hear_publish().await.payload, payload);
     assert_eq!(client.hear_puback().await, PubAckReason::NoMatchingSubscribers);
@@ -678,22 +498,14 @@ async fn a_stalled_reader_is_cut_off_and_others_are_not_held_up() {
     let mut publisher = Client::connect(&server, "publisher").await;
     let payload = Bytes::from(vec![b'x'; 50_000]);
     for packet_id in 1..50 {
-        publisher
-            .publish(Publish {
-                payload: payload.clone(),
-                ..qos_1("a", packet_id)
-            })
-            .await;
+        publisher.publish(Publish { payload: payload.clone(), ..qos_1("a", packet_id) }).await;
         publisher.hear_puback().await;
     }
     publisher.publish(qos_1("a", 50)).await;
     assert_eq!(publisher.hear_puback().await, PubAckReason::NoMatchingSubscribers);
     let gone = gone.lock().unwrap();
     assert_eq!(gone.len(), 1);
-    assert!(
-        gone[0].0.as_ref() == "stalled" && gone[0].1.starts_with("quota exceeded (0x97)"),
-        "{gone:?}"
-    );
+    assert!(gone[0].0.as_ref() == "stalled" && gone[0].1.starts_with("quota exceeded (0x97)"), "{gone:?}");
 }
 
 #[tokio::test]
@@ -717,21 +529,14 @@ async fn no_more_is_sent_than_the_clients_receive_maximum() {
 
 #[tokio::test]
 async fn more_unacknowledged_messages_than_announced_end_the_connection() {
-    let server = start_with(Settings {
-        receive_maximum: 2,
-        ..Settings::default()
-    })
-    .await;
+    let server = start_with(Settings { receive_maximum: 2, ..Settings::default() }).await;
     let mut client = Client::connect(&server, "a").await;
     for packet_id in 1..=2 {
         client.publish(qos_2("a", packet_id)).await;
         assert!(matches!(client.hear().await, Packet::PubRec(_)));
     }
     client.publish(qos_2("a", 3)).await;
-    assert_eq!(
-        client.hear_disconnect().await,
-        DisconnectReasonCode::ReceiveMaximumExceeded
-    );
+    assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::ReceiveMaximumExceeded);
 }
 
 #[tokio::test]
@@ -743,10 +548,7 @@ async fn a_topic_alias_stands_for_the_topic_it_was_given() {
     client.publish(alias("long/topic")).await;
     client.publish(alias("")).await;
     let heard = client.hear_publish().await;
-    assert_eq!(
-        heard.properties.and_then(|properties| properties.topic_alias),
-        None
-    );
+    assert_eq!(heard.properties.and_then(|properties| properties.topic_alias), None);
     assert_eq!(client.hear_topics(1).await, ["long/topic"]);
 }
 
@@ -759,17 +561,12 @@ async fn a_push_arrives_once_whether_subscribed_or_not_and_reaches_other_subscri
     client.publish(qos_1("answer/1", 1)).await;
     assert_eq!(client.hear_puback().await, PubAckReason::Success);
     assert_eq!(client.hear_topics(1).await, ["answer/1"]);
-    client
-        .subscribe(SubscribeFilter::new("answer/+", QoS::AtMostOnce))
-        .await;
+    client.subscribe(SubscribeFilter::new("answer/+", QoS::AtMostOnce)).await;
     client.subscribe(filter("#")).await;
     client.publish(qos_1("answer/2", 2)).await;
     assert_eq!(client.hear_puback().await, PubAckReason::Success);
     let heard = client.hear_publish().await;
-    assert_eq!(
-        (&heard.topic[..], heard.qos),
-        (&b"answer/2"[..], QoS::AtLeastOnce)
-    );
+    assert_eq!((&heard.topic[..], heard.qos), (&b"answer/2"[..], QoS::AtLeastOnce));
     client.hear_nothing().await;
     assert_eq!(other.hear_topics(2).await, ["answer/1", "answer/2"]);
 }
@@ -779,22 +576,14 @@ async fn the_application_may_throw_a_client_out() {
     let (server, echo) = start_echo().await;
     let mut client = Client::connect(&server, "a").await;
     client.publish(qos_1("leave", 1)).await;
-    assert_eq!(
-        client.hear_disconnect().await,
-        DisconnectReasonCode::NotAuthorized
-    );
+    assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::NotAuthorized);
     assert_eq!(echo.gone.lock().unwrap().len(), 1);
     let mut client = Client::connect(&server, "a").await;
     client.publish(qos_1("x", 1)).await;
     client.hear_puback().await;
     let connection = echo.seen.lock().unwrap().last().unwrap().connection;
-    server
-        .broker()
-        .disconnect(connection, Reason::AdministrativeAction, "enough");
-    assert_eq!(
-        client.hear_disconnect().await,
-        DisconnectReasonCode::AdministrativeAction
-    );
+    server.broker().disconnect(connection, Reason::AdministrativeAction, "enough");
+    assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::AdministrativeAction);
 }
 
 #[tokio::test]
@@ -802,10 +591,7 @@ async fn a_panic_in_the_application_costs_only_its_connection() {
     let (server, echo) = start_echo().await;
     let mut watcher = Client::connect(&server, "watcher").await;
     watcher.subscribe(filter("will")).await;
-    let hello = Hello {
-        will: Some(will("will", 0)),
-        ..Hello::lasting("a")
-    };
+    let hello = Hello { will: Some(will("will", 0)), ..Hello::lasting("a") };
     let (mut client, _) = Client::connect_with(&server, hello).await;
     client.publish(qos_1("fail", 1)).await;
     assert_eq!(client.hear_any().await, None);
@@ -821,9 +607,7 @@ async fn an_answer_and_its_acknowledgement_come_in_one_write() {
     let mut client = Client::connect(&server, "a").await;
     client.publish(qos_1("answer/a", 1)).await;
     let mut bytes = vec![0; 1000];
-    let read = tokio::io::AsyncReadExt::read(&mut client.stream, &mut bytes)
-        .await
-        .unwrap();
+    let read = tokio::io::AsyncReadExt::read(&mut client.stream, &mut bytes).await.unwrap();
     assert_eq!((bytes[0], bytes[4] & 0xF0), (0x40, 0x30), "{:?}", &bytes[..read]);
 }
 
@@ -833,16 +617,9 @@ async fn expired_messages_do_not_wait_for_a_session() {
     let (mut client, _) = Client::connect_with(&server, Hello::lasting("a")).await;
     client.subscribe(filter("#")).await;
     client.disconnect().await;
-    let message = |topic: &str, expiry_s| Message {
-        topic: topic.to_owned(),
-        expiry_s,
-        ..Message::default()
-    };
+    let message = |topic: &str, expiry_s| Message { topic: topic.to_owned(), expiry_s, ..Message::default() };
     for (topic, expiry_s) in [("old", Some(0)), ("new", Some(1000)), ("kept", None)] {
-        let message = Message {
-            qos: Qos::AtLeastOnce,
-            ..message(topic, expiry_s)
-        };
+        let message = Message { qos: Qos::AtLeastOnce, ..message(topic, expiry_s) };
         assert_eq!(server.broker().publish(None, message), 1);
     }
     let (mut client, _) = Client::connect_with(&server, Hello::lasting("a")).await;
@@ -860,20 +637,12 @@ async fn a_shutdown_tells_everyone_and_takes_milliseconds() {
     assert_eq!(reason, DisconnectReasonCode::ServerShuttingDown);
     assert_eq!(silent.hear_any().await, None);
     assert_eq!(echo.gone.lock().unwrap().len(), 1);
-    assert!(
-        before.elapsed() < Duration::from_millis(500),
-        "{:?}",
-        before.elapsed()
-    );
+    assert!(before.elapsed() < Duration::from_millis(500), "{:?}", before.elapsed());
 }
 
 #[tokio::test]
 async fn too_many_connections_are_turned_away_and_room_comes_back() {
-    let server = start_with(Settings {
-        connections_max: 1,
-        ..Settings::default()
-    })
-    .await;
+    let server = start_with(Settings { connections_max: 1, ..Settings::default() }).await;
     let client = Client::connect(&server, "a").await;
     assert_eq!(Client::silent(&server).hear_any().await, None);
     client.disconnect().await;
@@ -889,35 +658,19 @@ async fn too_many_connections_are_turned_away_and_room_comes_back() {
 
 #[tokio::test]
 async fn tcp_is_served_on_a_free_port_by_several_servers() {
-    let settings = || Settings {
-        addresses: vec!["127.0.0.1:0".parse().unwrap()],
-        ..Settings::default()
-    };
+    let settings = || Settings { addresses: vec!["127.0.0.1:0".parse().unwrap()], ..Settings::default() };
     let (one, two) = (start_with(settings()).await, start_with(settings()).await);
     assert_ne!(one.addresses(), two.addresses());
     let stream = std::net::TcpStream::connect(one.addresses()[0]).unwrap();
     stream.set_nonblocking(true).unwrap();
     let mut stream = tokio::net::TcpStream::from_std(stream).unwrap();
-    stream
-        .write_all(&[
-            0x10, 0x0E, 0, 4, b'M', b'Q', b'T', b'T', 5, 2, 0, 60, 0, 0, 1, b'a',
-        ])
-        .await
-        .unwrap();
+    stream.write_all(&[0x10, 0x0E, 0, 4, b'M', b'Q', b'T', b'T', 5, 2, 0, 60, 0, 0, 1, b'a']).await.unwrap();
     let mut first = [0; 1];
-    tokio::io::AsyncReadExt::read_exact(&mut stream, &mut first)
-        .await
-        .unwrap();
+    tokio::io::AsyncReadExt::read_exact(&mut stream, &mut first).await.unwrap();
     assert_eq!(first, [0x20]);
-    let taken = Settings {
-        addresses: one.addresses().to_vec(),
-        ..Settings::default()
-    };
+    let taken = Settings { addresses: one.addresses().to_vec(), ..Settings::default() };
     let error = Server::start(taken, Arc::new(())).await.unwrap_err();
-    assert!(
-        error.to_string().starts_with("cannot listen on 127.0.0.1:"),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("cannot listen on 127.0.0.1:"), "{error}");
     one.shutdown().await;
     two.shutdown().await;
 }
