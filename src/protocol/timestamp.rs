@@ -103,12 +103,15 @@ impl Timestamp {
     }
 }
 
-/// A counter that is full carries into the milliseconds, so that time never stands still.
+/// A counter that is full carries into the milliseconds, so that time never stands still; only at the end of
+/// both there is nothing greater, and still no way back.
 const fn next_counter(ms: u64, counter: u32) -> (u64, u32) {
-    if counter >= COUNTER_MAX {
-        (ms.saturating_add(1), 0)
-    } else {
-        (ms, counter.saturating_add(1))
+    if counter < COUNTER_MAX {
+        return (ms, counter.saturating_add(1));
+    }
+    match ms.checked_add(1) {
+        Some(ms) => (ms, 0),
+        None => (ms, COUNTER_MAX),
     }
 }
 
