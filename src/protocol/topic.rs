@@ -72,12 +72,15 @@ impl Topic {
                 key,
             });
         }
+        // Read from the end, for a client id may hold slashes.
         let rest = topic.strip_prefix("clients/")?;
-        let (client_id, tail) = rest.split_once('/')?;
-        let tail = tail.strip_prefix("services/").unwrap_or(tail);
-        let tail = tail.strip_suffix("/response").unwrap_or(tail);
-        let known = tail == REQUEST || tail == "statestore/_any_/command/invoke";
-        known.then(|| Self::Response {
+        let rest = rest.strip_suffix("/response").unwrap_or(rest);
+        let rest = rest
+            .strip_suffix(REQUEST)
+            .or_else(|| rest.strip_suffix("statestore/_any_/command/invoke"))?;
+        let client_id = rest.strip_suffix('/')?;
+        let client_id = client_id.strip_suffix("/services").unwrap_or(client_id);
+        Some(Self::Response {
             client_id: client_id.to_owned(),
         })
     }
