@@ -232,6 +232,8 @@ impl Reader {
     fn array(&mut self, depth: usize) -> Result<Frame, FrameError> {
         /// The shortest frame: a marker and CRLF.
         const FRAME_BYTES_MIN: usize = 3;
+        /// The longest request has six words.
+        const ELEMENTS_AT_ONCE: usize = 8;
         let Some(depth) = depth.checked_sub(1) else {
             return Err(self.error(FrameErrorKind::TooDeep));
         };
@@ -240,7 +242,9 @@ impl Reader {
         if count > ELEMENTS_MAX || count > self.rest.len() / FRAME_BYTES_MIN {
             return Err(self.error(FrameErrorKind::TooMany));
         }
-        let mut frames = Vec::with_capacity(count);
+        // A frame takes more memory than its shortest encoding: room grows with what has come, not with what
+        // is announced.
+        let mut frames = Vec::with_capacity(count.min(ELEMENTS_AT_ONCE));
         for _ in 0..count {
             frames.push(self.frame(depth)?);
         }
