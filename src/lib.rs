@@ -8,16 +8,18 @@
 //! |---|---|---|
 //! | [`protocol`] | – | what is on the wire, both ways |
 //! | [`clock`] | – | the only reader of time |
+//! | [`chance`] | – | the only source of randomness |
 //! | [`store`] | protocol | (state, who, request, now) → (reply, notifications, what to keep) |
-//! | [`client`] | protocol, clock | a session with any broker |
-//! | [`server`] | protocol, clock, store, client | a broker with the store inside |
+//! | [`client`] | protocol, clock, chance | a session with any broker |
+//! | [`server`] | protocol, clock, chance, store, client | a broker with the store inside |
 //! | [`commands`] | protocol, client | the verbs; they return data and print nothing |
 //! | [`render`] | protocol, commands | output and errors to bytes |
-//! | [`cli`] | clock, client, server, commands, render | the process edge |
+//! | [`cli`] | all of these | the process edge |
 //!
 //! `tests/architecture.rs` holds this table against the code.
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
+pub mod chance;
 pub mod clock;
 pub mod protocol;
 pub mod store;

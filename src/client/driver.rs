@@ -8,11 +8,13 @@ use tokio::time::sleep_until;
 
 use super::ask::{Ask, Response, Stamps};
 use super::error::{Error, Outcome};
-use super::session::{Config, Event, Granted, Session};
+use super::packet::Granted;
+use super::session::{Config, Event, Session};
 use super::settings::{Reconnect, Settings};
 use super::transport::{Connection, explain};
 use super::watch::Watch;
 use super::watchers::{Events, StepTicket, WatchId, Watchers, Work};
+use crate::chance;
 use crate::clock::{self, Reading};
 use crate::protocol::{Key, Request, Timestamp, topic};
 
@@ -61,20 +63,16 @@ pub(super) async fn start(settings: Settings) -> Result<mpsc::Sender<Command>, E
 }
 
 fn config(settings: &Settings) -> Result<Config, Error> {
-    let no_randomness = |_| Error::Connect {
-        target: settings.target.to_string(),
-        cause: "this system gives no random numbers".to_owned(),
-    };
-    let prefix = getrandom::u64().map_err(no_randomness)?;
-    let node = format!("{:016x}{prefix:016x}", getrandom::u64().map_err(no_randomness)?);
-    let clock = Timestamp::zero(node).map_err(|_| Error::Closed)?;
+    let prefix = chance::number();
+    let node = format!("{:016x}{prefix:016x}", chance::number());
     Ok(Config {
         target: settings.target.to_string(),
         client_id: settings.client_id.clone(),
         request_timeout: settings.request_timeout,
         inflight_max: settings.inflight_max,
         prefix,
-        clock,
+        // Hex digits are a node.
+        clock: Timestamp::zero(node).map_err(|_| Error::Closed)?,
     })
 }
 
@@ -322,7 +320,7 @@ impl Driver {
         match &end {
             None => {
                 self.watchers.handle_lost(since_ms);
-                let delay = backoff(self.failures, getrandom::u32().unwrap_or(0));
+                let delay = backoff(self.failures, chance::number());
                 self.failures = self.failures.saturating_add(1);
                 let now = clock::monotonic();
                 self.link = Link::Waiting(now.checked_add(delay).unwrap_or(now));
@@ -369,8 +367,8 @@ async fn room_in(events: Option<&Events>) {
 }
 
 /// Twice the last delay each time, half of it by chance, so that many clients do not come back at once.
-fn backoff(failures: u32, chance: u32) -> Duration {
+fn backoff(failures: u32, chance: u64) -> Duration {
     let delay = Reconnect::DELAY_MIN.saturating_mul(1u32.checked_shl(failures.min(16)).unwrap_or(u32::MAX));
     let half = delay.min(Reconnect::DELAY_MAX).div_f64(2.0);
-    half.saturating_add(half.mul_f64(f64::from(chance) / f64::from(u32::MAX)))
+    half.saturating_add(half.mul_f64(chance as f64 / u64::MAX as f64))
 }

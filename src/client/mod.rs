@@ -4,6 +4,7 @@ pub mod ask;
 mod driver;
 pub mod error;
 pub mod lock;
+pub mod packet;
 pub mod session;
 pub mod settings;
 mod transport;

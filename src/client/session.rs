@@ -7,6 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::ask::{Access, Ask, Response};
 use super::error::{Error, Outcome, ReasonCode};
+use super::packet::{Granted, Incoming, Outgoing};
 use crate::clock::Reading;
 use crate::protocol::message::{self, Message, Qos};
 use crate::protocol::{Timestamp, topic};
@@ -21,69 +22,6 @@ const NO_STORE_AFTER: Duration = Duration::from_secs(1);
 const NO_MATCHING_SUBSCRIBERS: u8 = 0x10;
 /// Reason codes from here on are failures (MQTT 5, 2.4).
 const FAILURE_MIN: u8 = 0x80;
-
-/// What the session sends to the broker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outgoing {
-    /// A request, QoS 1.
-    Publish {
-        /// MQTT's packet identifier.
-        packet_id: u16,
-        /// The request.
-        message: Message,
-    },
-    /// A subscription, QoS 1.
-    Subscribe {
-        /// MQTT's packet identifier.
-        packet_id: u16,
-        /// The topic filter.
-        filter: String,
-    },
-    /// The acknowledgement of a message.
-    PubAck {
-        /// The message's packet identifier.
-        packet_id: u16,
-    },
-    /// A question whether the broker is still there.
-    Ping,
-}
-
-/// What the session hears from the broker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Incoming {
-    /// A message.
-    Publish {
-        /// MQTT's packet identifier; none for QoS 0.
-        packet_id: Option<u16>,
-        /// The message.
-        message: Message,
-    },
-    /// The broker has taken a request, or refuses it.
-    PubAck {
-        /// The request's packet identifier.
-        packet_id: u16,
-        /// Success, or why not.
-        reason: ReasonCode,
-    },
-    /// The broker has taken a subscription, or refuses it.
-    SubAck {
-        /// The subscription's packet identifier.
-        packet_id: u16,
-        /// The granted QoS, or why not.
-        reason: ReasonCode,
-    },
-    /// The broker is still there.
-    Pong,
-}
-
-/// What a broker grants in its CONNACK.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Granted {
-    /// How many publishes may be unacknowledged.
-    pub receive_max: u16,
-    /// The keep-alive in force; zero: none.
-    pub keep_alive: Duration,
-}
 
 /// What the session tells its owner.
 #[derive(Debug)]

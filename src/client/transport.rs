@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::error::{Error, ReasonCode};
-use super::session::{Granted, Incoming, Outgoing};
+use super::packet::{Granted, Incoming, Outgoing};
 use super::settings::{Settings, Target};
 use crate::protocol::message::{Message, Qos};
 

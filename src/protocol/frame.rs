@@ -212,6 +212,8 @@ impl Reader {
     fn array(&mut self, depth: usize) -> Result<Frame, FrameError> {
         /// The shortest frame: a marker and CRLF.
         const FRAME_BYTES_MIN: usize = 3;
+        /// The longest request has six words.
+        const ELEMENTS_AT_ONCE: usize = 8;
         let Some(depth) = depth.checked_sub(1) else {
             return Err(self.error(FrameErrorKind::TooDeep));
         };
@@ -220,7 +222,9 @@ impl Reader {
         if count > ELEMENTS_MAX || count > self.rest.len() / FRAME_BYTES_MIN {
             return Err(self.error(FrameErrorKind::TooMany));
         }
-        let mut frames = Vec::with_capacity(count);
+        // A frame takes more memory than its shortest encoding: room grows with what has come, not with what
+        // is announced.
+        let mut frames = Vec::with_capacity(count.min(ELEMENTS_AT_ONCE));
         for _ in 0..count {
             frames.push(self.frame(depth)?);
         }
@@ -251,3 +255,134 @@ impl fmt::Display for FrameError {
 }
 
 impl std::error::Error for FrameError {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::generators::{bytes, frame, mutated};
+    use super::super::vectors::{Case, check, escape};
+    use super::*;
+
+    fn encoded(frame: &Frame) -> Bytes {
+        let mut out = BytesMut::new();
+        frame.encode(&mut out);
+        out.freeze()
+    }
+
+    fn show(frame: &Frame) -> String {
+        let named = |name: &str, text: &[u8]| format!("{name} {}", escape(text)).trim_end().to_owned();
+        match frame {
+            Frame::Simple(text) => named("simple", text),
+            Frame::Error(text) => named("error", text),
+            Frame::Integer(number) => format!("integer {number}"),
+            Frame::Bulk(bytes) => named("bulk", bytes),
+            Frame::Null => "null".to_owned(),
+            Frame::Array(frames) => {
+                format!("array [{}]", frames.iter().map(show).collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+
+    fn show_error(FrameError { offset, kind }: FrameError) -> String {
+        match kind {
+            FrameErrorKind::UnknownType(byte) => format!("UnknownType {} at {offset}", escape(&[byte])),
+            kind => format!("{kind:?} at {offset}"),
+        }
+    }
+
+    fn run(case: &Case<'_>) -> String {
+        let ["decode"] = case.operation() else { case.unknown() };
+        let payload = case.bytes();
+        match Frame::decode(&payload) {
+            Ok(frame) if encoded(&frame) == payload => show(&frame),
+            Ok(frame) => format!("{}\nencodes {}", show(&frame), escape(&encoded(&frame))),
+            Err(error) => show_error(error),
+        }
+    }
+
+    #[test]
+    fn frames_are_as_in_the_vectors() {
+        check(include_str!("../../tests/vectors/frame.txt"), run);
+    }
+
+    fn line_of(len: usize, end: &str) -> Bytes {
+        ["+", &"x".repeat(len), end].concat().into()
+    }
+
+    #[test]
+    fn a_line_ends_at_its_limit() {
+        let limit = LINE_BYTES_MAX;
+        let too_long = Err(FrameError { offset: 1, kind: FrameErrorKind::LineTooLong });
+        assert!(Frame::decode(&line_of(limit, "\r\n")).is_ok());
+        assert_eq!(Frame::decode(&line_of(limit + 1, "\r\n")), too_long);
+        assert_eq!(Frame::decode(&line_of(limit + 1, "")), too_long);
+        // No byte more may come than CRLF, so this one is only cut off.
+        assert_eq!(Frame::decode(&line_of(limit, "")).unwrap_err().kind, FrameErrorKind::Truncated);
+    }
+
+    #[test]
+    fn a_length_is_no_longer_than_a_line() {
+        let digits = Bytes::from("$".to_owned() + &"9".repeat(1 << 20));
+        assert_eq!(Frame::decode(&digits).unwrap_err().kind, FrameErrorKind::LineTooLong);
+    }
+
+    #[test]
+    fn an_array_has_as_many_elements_as_its_limit_and_no_more() {
+        let array = |count: usize| Bytes::from(format!("*{count}\r\n{}", "+\r\n".repeat(count)));
+        assert!(Frame::decode(&array(ELEMENTS_MAX)).is_ok());
+        assert_eq!(Frame::decode(&array(ELEMENTS_MAX + 1)).unwrap_err().kind, FrameErrorKind::TooMany);
+    }
+
+    #[test]
+    fn a_deep_nest_is_refused_without_recursion_to_its_bottom() {
+        let nest = Bytes::from("*1\r\n".repeat(1 << 20));
+        assert_eq!(Frame::decode(&nest).unwrap_err().kind, FrameErrorKind::TooDeep);
+    }
+
+    #[test]
+    fn every_cut_of_a_frame_is_truncated_or_announces_too_much() {
+        let whole = encoded(&Frame::Array(vec![
+            Frame::Array(vec![Frame::Bulk("ab".into()), Frame::Null, Frame::Integer(-1)]),
+            Frame::Simple("OK".into()),
+            Frame::Error("ERR".into()),
+        ]));
+        for len in 0..whole.len() {
+            let kind = Frame::decode(&whole.slice(..len)).unwrap_err().kind;
+            let expected = [FrameErrorKind::Truncated, FrameErrorKind::TooMany];
+            assert!(expected.contains(&kind), "{kind:?} at a cut to {len}");
+        }
+    }
+
+    #[test]
+    fn a_bulk_string_shares_the_memory_of_its_payload() {
+        let payload = Bytes::from("$4\r\n1234\r\n");
+        let Ok(Frame::Bulk(value)) = Frame::decode(&payload) else { panic!("not a bulk string") };
+        assert_eq!(value.as_ptr(), payload[4..].as_ptr());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_decodes_to_the_same_frame(frame in frame()) {
+            prop_assert_eq!(Frame::decode(&encoded(&frame)), Ok(frame));
+        }
+
+        #[test]
+        fn what_is_decoded_encodes_to_the_same_bytes(
+            payload in prop_oneof![bytes(64), mutated(frame().prop_map(|frame| encoded(&frame)))],
+        ) {
+            match Frame::decode(&payload) {
+                Ok(frame) => prop_assert_eq!(encoded(&frame), payload),
+                Err(error) => prop_assert!(error.offset <= payload.len()),
+            }
+        }
+
+        #[test]
+        fn two_frames_are_not_one(first in frame(), second in frame()) {
+            let first = encoded(&first);
+            let both = [&first[..], &encoded(&second)].concat().into();
+            let offset = first.len();
+            prop_assert_eq!(Frame::decode(&both), Err(FrameError { offset, kind: FrameErrorKind::Trailing }));
+        }
+    }
+}

@@ -75,3 +75,28 @@ impl Message {
         self.user_properties.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_the_properties_are_those_of_the_wire() {
+        let requests = ["__srcId", "__ts", "__protVer", "$partition", "$high_priority"];
+        assert_eq!([SOURCE, TIMESTAMP, PROTOCOL_VERSION, PARTITION, HIGH_PRIORITY], requests);
+        assert_eq!([FENCE, PERSIST, STATUS], ["__ft", "aio-persistence", "__stat"]);
+        assert_eq!([STATUS_OK, PROTOCOL_VERSION_1], ["200", "1.0"]);
+        assert_eq!(CONTENT_TYPE, "application/octet-stream");
+    }
+
+    #[test]
+    fn the_first_of_repeated_properties_counts_and_names_have_a_case() {
+        let property = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let message = Message {
+            user_properties: vec![property("__TS", "0"), property("__ts", "1"), property("__ts", "2")],
+            ..Message::default()
+        };
+        assert_eq!(message.user_property(TIMESTAMP), Some("1"));
+        assert_eq!(message.user_property(FENCE), None);
+    }
+}

@@ -10,6 +10,11 @@ pub mod request;
 pub mod timestamp;
 pub mod topic;
 
+#[cfg(test)]
+mod generators;
+#[cfg(test)]
+mod vectors;
+
 pub use key::{Key, Value};
 pub use message::Message;
 pub use notification::Notification;

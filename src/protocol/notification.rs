@@ -59,3 +59,62 @@ impl Notification {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::option;
+    use proptest::prelude::*;
+
+    use super::super::frame::{FrameError, FrameErrorKind};
+    use super::super::generators::{bytes, mutated};
+    use super::super::vectors::{Case, check, escape};
+    use super::*;
+
+    fn show(notification: &Notification) -> String {
+        match notification {
+            Notification::Set(None) => "Set".to_owned(),
+            Notification::Set(Some(value)) if value.is_empty() => "Set <empty>".to_owned(),
+            Notification::Set(Some(value)) => format!("Set {}", escape(value)),
+            Notification::Delete => "Delete".to_owned(),
+        }
+    }
+
+    fn run(case: &Case<'_>) -> String {
+        let ["decode"] = case.operation() else { case.unknown() };
+        let payload = case.bytes();
+        match Notification::decode(&payload) {
+            Ok(told) if told.encode() == payload => show(&told),
+            Ok(told) => format!("{}\nencodes {}", show(&told), escape(&told.encode())),
+            Err(ReplyError::Unexpected) => "Unexpected".to_owned(),
+            Err(ReplyError::Frame(FrameError { offset, kind })) => match kind {
+                FrameErrorKind::UnknownType(byte) => format!("UnknownType {} at {offset}", escape(&[byte])),
+                kind => format!("{kind:?} at {offset}"),
+            },
+        }
+    }
+
+    #[test]
+    fn notifications_are_as_in_the_vectors() {
+        check(include_str!("../../tests/vectors/notification.txt"), run);
+    }
+
+    fn notification() -> impl Strategy<Value = Notification> {
+        prop_oneof![option::of(bytes(40)).prop_map(Notification::Set), Just(Notification::Delete),]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_decodes_to_the_same_notification(told in notification()) {
+            prop_assert_eq!(Notification::decode(&told.encode()), Ok(told));
+        }
+
+        #[test]
+        fn what_is_decoded_is_what_is_sent_again(
+            payload in prop_oneof![bytes(64), mutated(notification().prop_map(|told| told.encode()))],
+        ) {
+            if let Ok(told) = Notification::decode(&payload) {
+                prop_assert_eq!(Notification::decode(&told.encode()), Ok(told));
+            }
+        }
+    }
+}

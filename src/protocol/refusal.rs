@@ -108,7 +108,20 @@ impl fmt::Display for Refusal {
 
 #[cfg(test)]
 mod tests {
+    use super::super::vectors::{Case, check};
     use super::*;
+
+    fn run(case: &Case<'_>) -> String {
+        let ["text"] = case.operation() else { case.unknown() };
+        let [text] = case.operands();
+        let refusal = Refusal::parse(text);
+        if refusal.text() == text { format!("{refusal:?}") } else { format!("{refusal:?}\ntext {refusal}") }
+    }
+
+    #[test]
+    fn texts_are_as_in_the_vectors() {
+        check(include_str!("../../tests/vectors/refusal.txt"), run);
+    }
 
     #[test]
     fn every_refusal_has_one_text_and_every_text_one_refusal() {

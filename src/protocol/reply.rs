@@ -123,3 +123,125 @@ impl fmt::Display for ReplyError {
 }
 
 impl std::error::Error for ReplyError {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::option;
+    use proptest::prelude::*;
+
+    use super::super::frame::{FrameErrorKind, LINE_BYTES_MAX};
+    use super::super::generators::{bytes, frame, line, mutated};
+    use super::super::vectors::{Case, check, escape};
+    use super::*;
+
+    fn shown(bytes: &[u8]) -> String {
+        if bytes.is_empty() { "<empty>".to_owned() } else { escape(bytes) }
+    }
+
+    fn show(reply: &Reply) -> String {
+        match reply {
+            Reply::Value(value) => format!("Value {}", shown(value)),
+            Reply::Count(count) => format!("Count {count}"),
+            Reply::Refused(refusal) => format!("Refused {refusal:?}"),
+            Reply::Keys { keys, token } => {
+                let keys: Vec<_> = keys.iter().map(|key| shown(key)).collect();
+                let token = token.as_ref().map(|token| format!("; token {}", shown(token)));
+                format!("Keys [{}]{}", keys.join(", "), token.unwrap_or_default())
+            }
+            Reply::Done | Reply::NotApplied | Reply::Absent => format!("{reply:?}"),
+        }
+    }
+
+    fn run(case: &Case<'_>) -> String {
+        let ["decode"] = case.operation() else { case.unknown() };
+        let payload = case.bytes();
+        match Reply::decode(&payload) {
+            Ok(reply) if reply.encode() == payload => show(&reply),
+            Ok(reply) => format!("{}\nencodes {}", show(&reply), escape(&reply.encode())),
+            Err(ReplyError::Unexpected) => "Unexpected".to_owned(),
+            Err(ReplyError::Frame(FrameError { offset, kind })) => match kind {
+                FrameErrorKind::UnknownType(byte) => format!("UnknownType {} at {offset}", escape(&[byte])),
+                kind => format!("{kind:?} at {offset}"),
+            },
+        }
+    }
+
+    #[test]
+    fn replies_are_as_in_the_vectors() {
+        check(include_str!("../../tests/vectors/reply.txt"), run);
+    }
+
+    #[test]
+    fn every_known_refusal_is_read_in_each_of_the_four_spellings() {
+        for refusal in Refusal::known() {
+            let text = refusal.text();
+            for spelling in [
+                format!("-ERR {text}\r\n"),
+                format!("-ERR: {text}\r\n"),
+                format!("-ERR {text}"),
+                format!("-ERR: {text}"),
+            ] {
+                let reply = Reply::decode(&Bytes::from(spelling));
+                assert_eq!(reply, Ok(Reply::Refused(refusal.clone())));
+            }
+            let sent = Reply::Refused(refusal.clone()).encode();
+            assert_eq!(sent, format!("-ERR {text}\r\n"));
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_no_utf8_is_still_a_refusal() {
+        let reply = Reply::decode(&Bytes::from_static(b"-ERR \xff\r\n"));
+        assert_eq!(reply, Ok(Reply::Refused(Refusal::Unknown("\u{FFFD}".to_owned()))));
+    }
+
+    #[test]
+    fn a_refusal_longer_than_a_line_is_none() {
+        let text = |len: usize| Bytes::from(format!("-ERR {}\r\n", "x".repeat(len)));
+        assert!(Reply::decode(&text(LINE_BYTES_MAX)).is_ok());
+        assert!(Reply::decode(&text(LINE_BYTES_MAX + 1)).is_err());
+    }
+
+    fn reply() -> impl Strategy<Value = Reply> {
+        let known: Vec<_> = Refusal::known().cloned().collect();
+        prop_oneof![
+            Just(Reply::Done),
+            Just(Reply::NotApplied),
+            Just(Reply::Absent),
+            bytes(40).prop_map(Reply::Value),
+            // The wire's integers are signed.
+            (0..=i64::MAX as u64).prop_map(Reply::Count),
+            (vec(bytes(10), 0..5), option::of(bytes(10)))
+                .prop_map(|(keys, token)| Reply::Keys { keys, token }),
+            prop::sample::select(known).prop_map(Reply::Refused),
+            line().prop_map(|text| Reply::Refused(Refusal::parse(&text))),
+        ]
+    }
+
+    fn encoded(frame: &Frame) -> Bytes {
+        let mut out = BytesMut::new();
+        frame.encode(&mut out);
+        out.freeze()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_decodes_to_the_same_reply(reply in reply()) {
+            prop_assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+        }
+
+        #[test]
+        fn what_is_decoded_is_what_is_sent_again(
+            payload in prop_oneof![
+                bytes(64),
+                frame().prop_map(|frame| encoded(&frame)),
+                mutated(reply().prop_map(|reply| reply.encode())),
+            ],
+        ) {
+            if let Ok(reply) = Reply::decode(&payload) {
+                prop_assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+            }
+        }
+    }
+}

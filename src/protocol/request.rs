@@ -289,3 +289,135 @@ impl fmt::Display for RequestError {
 }
 
 impl std::error::Error for RequestError {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::option;
+    use proptest::prelude::*;
+
+    use super::super::generators::{bytes, key, mutated};
+    use super::super::key::KEY_BYTES_MAX;
+    use super::super::{topic, vectors};
+    use super::*;
+
+    fn shown(bytes: &[u8]) -> String {
+        if bytes.is_empty() { "<empty>".to_owned() } else { vectors::escape(bytes) }
+    }
+
+    fn show(request: &Request) -> String {
+        let verb = request.verb();
+        match request {
+            Request::Set { key, value, condition, ttl_ms } => {
+                let condition = condition.map(|condition| format!("; condition {condition:?}"));
+                let ttl = ttl_ms.map(|ttl_ms| format!("; ttl_ms {ttl_ms}"));
+                let [key, value] = [shown(key.as_bytes()), shown(value)];
+                [format!("{verb} {key} {value}"), condition.unwrap_or_default(), ttl.unwrap_or_default()]
+                    .concat()
+            }
+            Request::Get { key } | Request::Del { key } => format!("{verb} {}", shown(key.as_bytes())),
+            Request::VDel { key, value } => format!("{verb} {} {}", shown(key.as_bytes()), shown(value)),
+            Request::KeyNotify { key, stop } => {
+                format!("{verb} {}{}", shown(key.as_bytes()), if *stop { " STOP" } else { "" })
+            }
+            Request::Scan { pattern, token } => {
+                let token = token.as_ref().map(|token| format!("; token {}", shown(token)));
+                format!("{verb} {}{}", shown(pattern), token.unwrap_or_default())
+            }
+        }
+    }
+
+    fn run(case: &vectors::Case<'_>) -> String {
+        let reading = match case.operation() {
+            ["strict"] => Case::Strict,
+            ["lenient"] => Case::Lenient,
+            _ => case.unknown(),
+        };
+        let payload = case.bytes();
+        match Request::decode(&payload, reading) {
+            Ok(request) if request.encode() == payload => show(&request),
+            Ok(request) => format!("{}\nencodes {}", show(&request), vectors::escape(&request.encode())),
+            Err(error) => format!("refused: {}", error.refusal()),
+        }
+    }
+
+    #[test]
+    fn requests_are_as_in_the_vectors() {
+        vectors::check(include_str!("../../tests/vectors/request.txt"), run);
+    }
+
+    #[test]
+    fn an_error_of_the_frame_is_kept_as_the_cause() {
+        let error = Request::decode(&Bytes::from("*1\r\n$3\r\nGE"), Case::Strict).unwrap_err();
+        assert_eq!(error.to_string(), "cut off at byte 8");
+    }
+
+    #[test]
+    fn a_key_over_the_limit_is_refused_by_its_own_text() {
+        let key = |len| encode_words(&[b"GET".to_vec(), vec![b'k'; len]]);
+        assert!(Request::decode(&key(KEY_BYTES_MAX), Case::Strict).is_ok());
+        let error = Request::decode(&key(KEY_BYTES_MAX + 1), Case::Strict).unwrap_err();
+        assert_eq!(error.refusal(), Refusal::KeyTooLong);
+    }
+
+    #[test]
+    fn a_key_too_long_to_watch_still_decodes_for_the_store_to_refuse() {
+        let payload = encode_words(&[b"KEYNOTIFY".to_vec(), vec![b'k'; 40_000]]);
+        let Ok(Request::KeyNotify { key, stop: false }) = Request::decode(&payload, Case::Strict) else {
+            panic!("not a KEYNOTIFY")
+        };
+        assert_eq!(topic::notify("c", &key), None);
+    }
+
+    fn request() -> impl Strategy<Value = Request> {
+        let condition = prop::sample::select(vec![Condition::Absent, Condition::AbsentOrEqual]);
+        let ttl_ms = (1..=u64::MAX).prop_map(|ttl_ms| NonZeroU64::new(ttl_ms).unwrap());
+        prop_oneof![
+            (key(), bytes(40), option::of(condition), option::of(ttl_ms))
+                .prop_map(|(key, value, condition, ttl_ms)| Request::Set { key, value, condition, ttl_ms }),
+            key().prop_map(|key| Request::Get { key }),
+            key().prop_map(|key| Request::Del { key }),
+            (key(), bytes(40)).prop_map(|(key, value)| Request::VDel { key, value }),
+            (key(), any::<bool>()).prop_map(|(key, stop)| Request::KeyNotify { key, stop }),
+            (bytes(40), option::of(bytes(40))).prop_map(|(pattern, token)| Request::Scan { pattern, token }),
+        ]
+    }
+
+    /// Arrays of bulk strings that have much of a request, and often are none.
+    fn words() -> impl Strategy<Value = Bytes> {
+        let known: Vec<&str> =
+            "SET GET DEL VDEL KEYNOTIFY SCAN NX NEX PX STOP set px 0 1 -1 1.5 k".split(' ').collect();
+        let word = prop_oneof![
+            8 => prop::sample::select(known).prop_map(|word| word.as_bytes().to_vec()),
+            1 => bytes(4).prop_map(|bytes| bytes.to_vec()),
+        ];
+        vec(word, 0..7).prop_map(|words| encode_words(&words))
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_decodes_to_the_same_request(request in request()) {
+            let payload = request.encode();
+            prop_assert_eq!(Request::decode(&payload, Case::Strict), Ok(request.clone()));
+            prop_assert_eq!(Request::decode(&payload, Case::Lenient), Ok(request));
+        }
+
+        #[test]
+        fn what_is_decoded_is_what_is_sent_again(
+            payload in prop_oneof![
+                bytes(64),
+                words(),
+                mutated(request().prop_map(|request| request.encode())),
+            ],
+        ) {
+            let strict = Request::decode(&payload, Case::Strict);
+            let lenient = Request::decode(&payload, Case::Lenient);
+            if let Ok(request) = &strict {
+                prop_assert_eq!(Some(request), lenient.as_ref().ok());
+            }
+            if let Ok(request) = lenient {
+                prop_assert_eq!(Request::decode(&request.encode(), Case::Strict), Ok(request));
+            }
+        }
+    }
+}

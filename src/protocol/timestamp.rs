@@ -82,9 +82,16 @@ impl Timestamp {
     }
 }
 
-/// A counter that is full carries into the milliseconds, so that time never stands still.
+/// A counter that is full carries into the milliseconds, so that time never stands still; only at the end of
+/// both there is nothing greater, and still no way back.
 const fn next_counter(ms: u64, counter: u32) -> (u64, u32) {
-    if counter >= COUNTER_MAX { (ms.saturating_add(1), 0) } else { (ms, counter.saturating_add(1)) }
+    if counter < COUNTER_MAX {
+        return (ms, counter.saturating_add(1));
+    }
+    match ms.checked_add(1) {
+        Some(ms) => (ms, 0),
+        None => (ms, COUNTER_MAX),
+    }
 }
 
 impl fmt::Display for Timestamp {
@@ -138,3 +145,162 @@ impl fmt::Display for TimestampError {
 }
 
 impl std::error::Error for TimestampError {}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Ordering;
+
+    use proptest::prelude::*;
+
+    use super::super::generators::timestamp;
+    use super::super::vectors::{Case, check, escape, unescape};
+    use super::*;
+
+    fn text(escaped: &str) -> String {
+        String::from_utf8(unescape(escaped)).unwrap()
+    }
+
+    fn parse(text: &str) -> Timestamp {
+        text.parse().unwrap_or_else(|error: TimestampError| panic!("{text}: {error}"))
+    }
+
+    fn show(text: &str, timestamp: &Timestamp) -> String {
+        let Timestamp { ms, counter, node } = timestamp;
+        let shown = format!("{ms} {counter} {}", escape(node.as_bytes()));
+        if timestamp.to_string() == text { shown } else { format!("{shown}\nprints {timestamp}") }
+    }
+
+    fn run(case: &Case<'_>) -> String {
+        match case.operation() {
+            ["parse"] => {
+                let text = text(case.operands::<1>()[0]);
+                text.parse()
+                    .map_or_else(|error: TimestampError| format!("{error:?}"), |found| show(&text, &found))
+            }
+            ["order"] => {
+                let [first, second] = case.operands().map(parse);
+                match first.cmp(&second) {
+                    Ordering::Less => "before",
+                    Ordering::Equal => "equal",
+                    Ordering::Greater => "after",
+                }
+                .to_owned()
+            }
+            ["tick", now] => {
+                let [clock] = case.operands().map(parse);
+                clock.tick(now.parse().unwrap()).to_string()
+            }
+            ["merge", now] => {
+                let [local, received] = case.operands().map(parse);
+                local.merge(&received, now.parse().unwrap()).to_string()
+            }
+            ["skew", now] => {
+                let [received] = case.operands().map(parse);
+                let refused = received.is_too_far_ahead(now.parse().unwrap());
+                if refused { "refused" } else { "accepted" }.to_owned()
+            }
+            _ => case.unknown(),
+        }
+    }
+
+    #[test]
+    fn timestamps_are_as_in_the_vectors() {
+        check(include_str!("../../tests/vectors/timestamp.txt"), run);
+    }
+
+    #[test]
+    fn a_node_ends_at_its_limit() {
+        let node = |len: usize| format!("1:0:{}", "n".repeat(len)).parse::<Timestamp>();
+        assert!(node(NODE_BYTES_MAX).is_ok());
+        assert_eq!(node(NODE_BYTES_MAX + 1), Err(TimestampError::Node));
+    }
+
+    #[test]
+    fn a_clock_is_not_made_with_a_node_that_could_not_be_read_back() {
+        for node in ["", "a:b", "a b", "a\n"] {
+            assert_eq!(Timestamp::zero(node.to_owned()), Err(TimestampError::Node));
+        }
+    }
+
+    #[test]
+    fn a_parsed_store_node_equals_a_made_one() {
+        assert_eq!(parse("1:2:StateStore"), Timestamp::of_store(1, 2));
+    }
+
+    /// All but the last timestamp of a node, which has no next.
+    fn has_next(timestamp: &Timestamp) -> bool {
+        (timestamp.ms, timestamp.counter) != (u64::MAX, COUNTER_MAX)
+    }
+
+    fn now(timestamp: &Timestamp) -> impl Strategy<Value = u64> + use<> {
+        let ms = timestamp.ms;
+        prop_oneof![any::<u64>(), ms.saturating_sub(2)..=ms.saturating_add(2)]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_parses_to_the_same_timestamp(timestamp in timestamp()) {
+            prop_assert_eq!(timestamp.to_string().parse(), Ok(timestamp));
+        }
+
+        #[test]
+        fn what_is_parsed_prints_a_text_that_parses_the_same(
+            text in "[0-9]{0,22}:[0-9]{0,12}:[!-~ ]{0,8}|.{0,30}",
+        ) {
+            if let Ok(timestamp) = text.parse::<Timestamp>() {
+                prop_assert_eq!(timestamp.to_string().parse(), Ok(timestamp));
+            }
+        }
+
+        #[test]
+        fn a_tick_is_greater_than_the_clock_and_not_before_the_wall(
+            (clock, now) in timestamp().prop_flat_map(|clock| { let now = now(&clock); (Just(clock), now) }),
+        ) {
+            let next = clock.tick(now);
+            prop_assert!(next > clock || !has_next(&clock), "{} after {}", next, clock);
+            prop_assert!(next >= clock && next.ms >= now && next.counter <= COUNTER_MAX);
+            prop_assert_eq!(next.node(), clock.node());
+        }
+
+        #[test]
+        fn a_merge_is_greater_than_both_clocks_and_not_before_the_wall(
+            local in timestamp(),
+            (received, now) in timestamp().prop_flat_map(|clock| { let now = now(&clock); (Just(clock), now) }),
+        ) {
+            let next = local.merge(&received, now);
+            if has_next(&local) && has_next(&received) {
+                prop_assert!((next.ms, next.counter) > (local.ms, local.counter));
+                prop_assert!((next.ms, next.counter) > (received.ms, received.counter));
+            }
+            prop_assert!(next.ms >= now && next.counter <= COUNTER_MAX);
+            prop_assert_eq!(next.node(), local.node());
+        }
+
+        #[test]
+        fn a_merge_follows_the_four_rules_where_the_counters_have_room(
+            (l_ms, l_counter) in (0..4_u64, 0..100_u32),
+            (r_ms, r_counter) in (0..4_u64, 0..100_u32),
+            now in 0..4_u64,
+        ) {
+            // Protocol §4, word by word.
+            let expected = if now > l_ms && now > r_ms {
+                (now, 0)
+            } else if l_ms == r_ms {
+                (l_ms, l_counter.max(r_counter) + 1)
+            } else if l_ms > r_ms {
+                (l_ms, l_counter + 1)
+            } else {
+                (r_ms, r_counter + 1)
+            };
+            let received = Timestamp { counter: r_counter, ms: r_ms, ..Timestamp::zero("c".to_owned()).unwrap() };
+            let next = Timestamp::of_store(l_ms, l_counter).merge(&received, now);
+            prop_assert_eq!((next.ms, next.counter), expected);
+        }
+
+        #[test]
+        fn the_order_is_that_of_milliseconds_then_counter_then_node(a in timestamp(), b in timestamp()) {
+            let parts = |t: &Timestamp| (t.ms, t.counter, t.node().to_owned());
+            prop_assert_eq!(a.cmp(&b), parts(&a).cmp(&parts(&b)));
+        }
+    }
+}

@@ -69,11 +69,110 @@ impl Topic {
             let key = Key::new(hex::decode(key).ok()?).ok()?;
             return Some(Self::Notify { client_id: hex::decode(client_id).ok()?, key });
         }
+        // Read from the end, for a client id may hold slashes.
         let rest = topic.strip_prefix("clients/")?;
-        let (client_id, tail) = rest.split_once('/')?;
-        let tail = tail.strip_prefix("services/").unwrap_or(tail);
-        let tail = tail.strip_suffix("/response").unwrap_or(tail);
-        let known = tail == REQUEST || tail == "statestore/_any_/command/invoke";
-        known.then(|| Self::Response { client_id: client_id.to_owned() })
+        let rest = rest.strip_suffix("/response").unwrap_or(rest);
+        let rest =
+            rest.strip_suffix(REQUEST).or_else(|| rest.strip_suffix("statestore/_any_/command/invoke"))?;
+        let client_id = rest.strip_suffix('/')?;
+        let client_id = client_id.strip_suffix("/services").unwrap_or(client_id);
+        Some(Self::Response { client_id: client_id.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::generators::key;
+    use super::super::vectors::{Case, check, escape, unescape};
+    use super::*;
+
+    fn text(escaped: &str) -> String {
+        String::from_utf8(unescape(escaped)).unwrap()
+    }
+
+    fn show(topic: Option<Topic>) -> String {
+        match topic {
+            None => "nothing of ours".to_owned(),
+            Some(Topic::Request) => "request".to_owned(),
+            Some(Topic::Response { client_id }) => format!("response to {}", escape(client_id.as_bytes())),
+            Some(Topic::Notify { client_id, key }) => {
+                format!("notify {} of {}", escape(&client_id), escape(key.as_bytes()))
+            }
+        }
+    }
+
+    fn run(case: &Case<'_>) -> String {
+        match case.operation() {
+            ["parse"] => show(Topic::parse(&text(case.operands::<1>()[0]))),
+            ["notify"] => {
+                let [client_id, key] = case.operands();
+                let (client_id, key) = (text(client_id), Key::new(unescape(key)).unwrap());
+                let topic = notify(&client_id, &key).unwrap();
+                let client_id = client_id.into_bytes();
+                assert_eq!(Topic::parse(&topic), Some(Topic::Notify { client_id, key }));
+                topic
+            }
+            ["filter"] => notify_filter(&text(case.operands::<1>()[0])),
+            ["response"] => {
+                let client_id = text(case.operands::<1>()[0]);
+                let topic = response(&client_id);
+                assert_eq!(Topic::parse(&topic), Some(Topic::Response { client_id }));
+                topic
+            }
+            ["reserved"] => {
+                let reserved = is_reserved_for_response(&text(case.operands::<1>()[0]));
+                if reserved { "yes" } else { "no" }.to_owned()
+            }
+            _ => case.unknown(),
+        }
+    }
+
+    #[test]
+    fn topics_are_as_in_the_vectors() {
+        check(include_str!("../../tests/vectors/topic.txt"), run);
+    }
+
+    #[test]
+    fn a_key_that_no_topic_can_hold_has_no_notifications() {
+        // 58 bytes before the client id, 17 around it, two for each byte of it and of the key: 65,535 in all.
+        let fits = Key::new(vec![b'k'; 32_729]).unwrap();
+        let too_long = Key::new(vec![b'k'; 32_730]).unwrap();
+        assert_eq!(notify("c", &fits).unwrap().len(), TOPIC_BYTES_MAX);
+        assert_eq!(notify("c", &too_long), None);
+        assert_eq!(notify("cc", &fits), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_notification_topic_tells_the_client_and_the_key_in_either_case(
+            client_id in ".{1,20}",
+            key in key(),
+        ) {
+            let topic = notify(&client_id, &key).unwrap();
+            let (tail, prefix) = (topic.strip_prefix(RESERVED).unwrap(), RESERVED.to_owned());
+            let lower = prefix + &tail.to_ascii_lowercase();
+            let expected = Some(Topic::Notify { client_id: client_id.clone().into_bytes(), key });
+            prop_assert!(!tail.replace(NOTIFY, "").contains(|c: char| c.is_ascii_lowercase()));
+            prop_assert!(topic.starts_with(notify_filter(&client_id).strip_suffix('#').unwrap()));
+            prop_assert_eq!(Topic::parse(&topic), expected.clone());
+            prop_assert_eq!(Topic::parse(&lower), expected);
+        }
+
+        #[test]
+        fn a_response_topic_tells_the_client(client_id in "[^+#\0]{1,20}") {
+            let topic = response(&client_id);
+            prop_assert!(!is_reserved_for_response(&topic));
+            prop_assert_eq!(Topic::parse(&topic), Some(Topic::Response { client_id }));
+        }
+
+        #[test]
+        fn no_topic_makes_the_reader_panic(end in "[0-9A-Fa-f/é]{0,12}(/command/notify/)?[0-9A-Fg]{0,5}", cut in 0..80_usize) {
+            for topic in [[RESERVED, "/", &end].concat(), ["clients/", &end, "/", REQUEST].concat()] {
+                let cut = topic.floor_char_boundary(cut);
+                let _ = (Topic::parse(&topic), Topic::parse(&topic[..cut]));
+            }
+        }
     }
 }

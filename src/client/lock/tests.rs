@@ -350,11 +350,12 @@ fn simulate(schedule: &Schedule) -> Result<usize, String> {
                     };
                     send(&mut wire, Parcel::Answer { holder, attempt, tried });
                 }
-                Some(Parcel::Answer { holder, attempt, tried }) => {
-                    if under_way[holder].take_if(|known| *known == attempt).is_some() {
-                        locks[holder].handle_tried(at(attempt.sent_ms), tried, at(now_ms));
-                    }
+                Some(Parcel::Answer { holder, attempt, tried })
+                    if under_way[holder].take_if(|known| *known == attempt).is_some() =>
+                {
+                    locks[holder].handle_tried(at(attempt.sent_ms), tried, at(now_ms));
                 }
+                Some(Parcel::Answer { .. }) => {}
                 Some(Parcel::Change { holder, exists }) => locks[holder].handle_change(exists, at(now_ms)),
                 None => {}
             }

@@ -13,6 +13,7 @@ use super::registry::{Arrival, Attached};
 use super::seat::{Link, Seat};
 use super::session::Outgoing;
 use super::{Broker, ConnectionId, Ending, Peer, Verdict};
+use crate::chance;
 use crate::clock;
 use crate::protocol::message::{Message, Qos};
 use crate::server::event::Event;
@@ -347,7 +348,5 @@ fn protocol_error(text: &str) -> Ending {
 
 /// A client id that nobody guesses, and that no other client has.
 fn new_client_id() -> String {
-    // Without random numbers the connection's own would still be unique within this process.
-    let random = getrandom::u64().unwrap_or_else(|_| ConnectionId::next().0);
-    format!("mqkv-{random:016x}")
+    format!("mqkv-{:016x}", chance::number())
 }

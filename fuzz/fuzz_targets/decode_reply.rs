@@ -1,0 +1,16 @@
+//! Decodes any bytes as a reply and as a notification; what is one must be the same after it is sent again.
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use mqkv::protocol::{Notification, Reply};
+
+fuzz_target!(|data: &[u8]| {
+    let payload = Bytes::copy_from_slice(data);
+    if let Ok(reply) = Reply::decode(&payload) {
+        assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+    }
+    if let Ok(notification) = Notification::decode(&payload) {
+        assert_eq!(Notification::decode(&notification.encode()), Ok(notification));
+    }
+});
