@@ -25,7 +25,7 @@ Examples:
 
 /// Say what a topic, a payload or a version is; needs no broker
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES, arg_required_else_help = false, subcommand_value_name = "WHAT", subcommand_help_heading = "What")]
 pub struct DecodeArgs {
     #[command(subcommand)]
     what: What,
@@ -138,7 +138,10 @@ mod tests {
             Meaning::Notification(Notification::Delete)
         ));
         assert_eq!(meaning("+OK\r\n"), Meaning::Reply(Reply::Done));
-        assert!(matches!(meaning("-ERR syntax error"), Meaning::Reply(Reply::Refused(_))));
+        assert!(matches!(
+            meaning("-ERR syntax error"),
+            Meaning::Reply(Reply::Refused(_))
+        ));
         assert_eq!(meaning("+PONG\r\n"), Meaning::Other);
         assert_eq!(meaning("*1\r\n$4\r\nINFO\r\n"), Meaning::Other);
     }

@@ -58,7 +58,11 @@ pub async fn run(args: DelArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
             Err(error) => failures.push((key, error)),
         }
     }
-    if failures.is_empty() { Ok(verdict) } else { Err(summary(failures, count)) }
+    if failures.is_empty() {
+        Ok(verdict)
+    } else {
+        Err(summary(failures, count))
+    }
 }
 
 /// Asks for all keys at once; the answers come back in the order of the keys.

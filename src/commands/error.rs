@@ -250,7 +250,10 @@ mod tests {
             cause: "reset".into(),
             outcome: Outcome::Unknown,
         });
-        assert_eq!((lost.kind, lost.outcome), (Kind::Unavailable, Some(Outcome::Unknown)));
+        assert_eq!(
+            (lost.kind, lost.outcome),
+            (Kind::Unavailable, Some(Outcome::Unknown))
+        );
         assert!(lost.is_retryable());
     }
 

@@ -45,7 +45,9 @@ pub struct GetArgs {
 pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let key = args.key.settle_alone(USAGE)?;
     if args.file.as_deref() == Some(Path::new("-")) {
-        return Err(CommandError::usage("-f takes the name of a file").hint("`-o raw` prints the exact bytes"));
+        return Err(
+            CommandError::usage("-f takes the name of a file").hint("`-o raw` prints the exact bytes")
+        );
     }
     let default = args.default.map(|text| Bytes::from(text.into_encoded_bytes()));
     let found = session.client().await?.get(&key).await?;
@@ -58,7 +60,11 @@ pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
         Some(path) => write(got, path)?,
         None => got,
     };
-    let verdict = if got == Got::Missing { Verdict::No } else { Verdict::Yes };
+    let verdict = if got == Got::Missing {
+        Verdict::No
+    } else {
+        Verdict::Yes
+    };
     emit(Output::Got { key, got })?;
     Ok(verdict)
 }

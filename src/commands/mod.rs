@@ -1,8 +1,8 @@
 //! The verbs: one file each, with its arguments, its help and what it does. A verb returns data and prints
 //! nothing; the command line, and whatever else parses a line, runs the same.
 
-mod del;
 mod decode;
+mod del;
 pub mod duration;
 pub mod encoding;
 pub mod error;
@@ -70,9 +70,18 @@ impl Command {
         };
         result.map_err(|error| match access {
             // Nobody asks what a failed read has changed.
-            Access::Read => CommandError { outcome: None, ..error },
+            Access::Read => CommandError {
+                outcome: None,
+                ..error
+            },
             Access::Write => error,
         })
+    }
+
+    /// Whether the verb needs no store.
+    #[must_use]
+    pub fn is_offline(&self) -> bool {
+        matches!(self, Self::Decode(_))
     }
 
     fn access(&self) -> Access {

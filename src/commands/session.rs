@@ -62,9 +62,8 @@ impl Session {
     /// # Errors
     /// It cannot be read, or it is larger than a value may be.
     pub fn read_input(&self) -> Result<Bytes, CommandError> {
-        let bytes = (self.surroundings.read_input)(VALUE_BYTES_MAX.saturating_add(1)).map_err(|error| {
-            CommandError::new(Kind::File, format!("cannot read standard input: {error}"))
-        })?;
+        let bytes = (self.surroundings.read_input)(VALUE_BYTES_MAX.saturating_add(1))
+            .map_err(|error| CommandError::new(Kind::File, format!("cannot read standard input: {error}")))?;
         value_within_limit(bytes)
     }
 

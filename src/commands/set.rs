@@ -63,7 +63,11 @@ pub async fn run(args: SetArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
     let (key, word) = args.key.settle(USAGE)?;
     let fence = args.fence.settle(session)?;
     let value = args.value.settle(word, USAGE, session)?;
-    let value = if args.strip_newline { strip_newline(&value) } else { value };
+    let value = if args.strip_newline {
+        strip_newline(&value)
+    } else {
+        value
+    };
     let condition = match (args.nx, args.nex) {
         (true, _) => Some(Condition::Absent),
         (_, true) => Some(Condition::AbsentOrEqual),
@@ -76,7 +80,11 @@ pub async fn run(args: SetArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
         persist: args.persist,
     };
     let outcome = session.client().await?.set(&key, &value, options).await?;
-    let verdict = if outcome.applied { Verdict::Yes } else { Verdict::No };
+    let verdict = if outcome.applied {
+        Verdict::Yes
+    } else {
+        Verdict::No
+    };
     emit(Output::Set {
         key,
         size: value.len(),

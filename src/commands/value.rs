@@ -13,7 +13,7 @@ use super::session::Session;
 
 /// One value.
 #[derive(Debug, Args)]
-#[group(id = "value_forms", multiple = false, args = ["value_option", "value_file", "value_hex", "value_base64"])]
+#[group(id = "value_forms", multiple = false)]
 pub struct ValueArgs {
     /// The value, literally; a lone - reads standard input
     #[arg(value_name = "VALUE", allow_negative_numbers = true)]

@@ -13,7 +13,11 @@ pub fn error(error: &CommandError, code: u8, style: &Style) -> String {
         return json::error(error, code);
     }
     let color = style.color_words;
-    let mut out = format!("{} {}\n", paint("error:", Paint::Wrong, color), words(&error.message));
+    let mut out = format!(
+        "{} {}\n",
+        paint("error:", Paint::Wrong, color),
+        words(&error.message)
+    );
     for cause in &error.causes {
         out.push_str(&format!("  {}\n", words(cause)));
     }
@@ -23,7 +27,11 @@ pub fn error(error: &CommandError, code: u8, style: &Style) -> String {
         None => {}
     }
     for hint in &error.hints {
-        out.push_str(&format!("  {} {}\n", paint("try:", Paint::Next, color), words(hint)));
+        out.push_str(&format!(
+            "  {} {}\n",
+            paint("try:", Paint::Next, color),
+            words(hint)
+        ));
     }
     out
 }

@@ -124,12 +124,7 @@ fn got_object(key: &Key, got: &Got) -> Object {
     object
 }
 
-fn set_object(
-    key: &Key,
-    ttl_ms: Option<u64>,
-    condition: Option<Condition>,
-    outcome: &SetOutcome,
-) -> Object {
+fn set_object(key: &Key, ttl_ms: Option<u64>, condition: Option<Condition>, outcome: &SetOutcome) -> Object {
     let mut object = op("set");
     put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
     put(&mut object, "applied", outcome.applied);
@@ -413,7 +408,10 @@ mod tests {
         );
         let payload = (&b"*3\r\n:1\r\n$-1\r\n$1\r\n\xff\r\n"[..]).into();
         assert_eq!(
-            shown(&Output::Response { payload, version: None }),
+            shown(&Output::Response {
+                payload,
+                version: None
+            }),
             "{\"v\":1,\"op\":\"raw\",\"reply\":{\"type\":\"array\",\"items\":[{\"type\":\"integer\",\"value\":1},\
              {\"type\":\"null\"},{\"type\":\"bulk\",\"value\":\"/w==\",\"encoding\":\"base64\"}]}}\n"
         );

@@ -250,11 +250,14 @@ mod tests {
             }),
         };
         assert_eq!(shown(&record), data("\\x1B[2J\\xFF\n"));
-        let verbose = output(&record, &Style { verbose: true, ..STYLE });
-        assert_eq!(
-            verbose.data,
-            "\\x1B[2J\\xFF  000000000000005:00003:StateStore\n"
+        let verbose = output(
+            &record,
+            &Style {
+                verbose: true,
+                ..STYLE
+            },
         );
+        assert_eq!(verbose.data, "\\x1B[2J\\xFF  000000000000005:00003:StateStore\n");
     }
 
     #[test]
@@ -270,7 +273,10 @@ mod tests {
             outcome: DeleteOutcome::ValueDiffers { version: None },
         };
         assert_eq!(shown(&differs), words("not deleted: value differs\n"));
-        assert_eq!(output(&differs, &Style { quiet: true, ..STYLE }), Rendered::default());
+        assert_eq!(
+            output(&differs, &Style { quiet: true, ..STYLE }),
+            Rendered::default()
+        );
         assert_eq!(lines(&differs, &STYLE), Rendered::default());
     }
 
@@ -281,13 +287,19 @@ mod tests {
             size,
             ttl_ms,
             condition,
-            outcome: SetOutcome { applied, version: None },
+            outcome: SetOutcome {
+                applied,
+                version: None,
+            },
         };
         assert_eq!(
             shown(&set(true, None, Some(30_000), 4)),
             data("stored line1/temp (4 bytes, expires in 30s)\n")
         );
-        assert_eq!(shown(&set(true, None, None, 1)), data("stored line1/temp (1 byte)\n"));
+        assert_eq!(
+            shown(&set(true, None, None, 1)),
+            data("stored line1/temp (1 byte)\n")
+        );
         assert_eq!(
             shown(&set(false, Some(Condition::Absent), None, 4)),
             words("not stored: line1/temp exists\n")
