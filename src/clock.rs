@@ -15,10 +15,7 @@ pub struct Reading {
 /// Reads the wall clock and the monotonic clock.
 #[must_use]
 pub fn now() -> Reading {
-    Reading {
-        wall_ms: wall_ms(),
-        monotonic: monotonic(),
-    }
+    Reading { wall_ms: wall_ms(), monotonic: monotonic() }
 }
 
 /// Milliseconds since the Unix epoch; 0 on a machine whose clock stands before it.

@@ -1,21 +1,376 @@
-//! x
+//! Drives a session over its connection: the one task in which socket, clock and state machines meet.
+
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep_until;
 
-use super::error::Error;
-use super::session::{Ask, Response};
-use super::settings::Settings;
+use super::ask::{Ask, Response, Stamps};
+use super::error::{Error, Outcome};
+use super::session::{Config, Event, Granted, Session};
+use super::settings::{Reconnect, Settings};
+use super::transport::{Connection, explain};
+use super::watch::Watch;
+use super::watchers::{Events, StepTicket, WatchId, Watchers, Work};
+use crate::clock::{self, Reading};
+use crate::protocol::{Key, Request, Timestamp, topic};
 
+/// What a [`super::Client`] asks of the task.
 #[derive(Debug)]
 pub(super) enum Command {
-    Ask {
-        ask: Ask,
-        answer: oneshot::Sender<Result<Response, Error>>,
-    },
-    Close {
-        done: oneshot::Sender<()>,
-    },
+    /// Ask the store.
+    Ask { ask: Ask, answer: Answer },
+    /// Begin a watch.
+    Watch { watch: Watch, events: Events, begun: oneshot::Sender<WatchId> },
+    /// End a watch.
+    Unwatch { id: WatchId, done: oneshot::Sender<()> },
+    /// Say goodbye.
+    Close { done: oneshot::Sender<()> },
 }
 
-pub(super) async fn start(_settings: Settings) -> Result<mpsc::Sender<Command>, Error> {
-    Err(Error::Closed)
+type Answer = oneshot::Sender<Result<Response, Error>>;
+type Dialing = Pin<Box<dyn Future<Output = Result<(Connection, Granted), Error>> + Send>>;
+
+/// Who waits for an answer of the session's.
+#[derive(Debug)]
+enum Ticket {
+    Asked(Answer),
+    Watch(StepTicket),
+    /// The end of a watch; the last of its keys carries who waits for it.
+    Stopped(#[expect(dead_code, reason = "dropping it tells")] Option<oneshot::Sender<()>>),
+}
+
+/// Connects, and starts the task that serves the session until the last sender is gone.
+pub(super) async fn start(settings: Settings) -> Result<mpsc::Sender<Command>, Error> {
+    let (connection, granted) = Connection::open(&settings).await?;
+    let mut session = Session::new(config(&settings)?);
+    session.handle_connected(granted, clock::now());
+    let (sender, commands) = mpsc::channel(settings.inflight_max.max(1));
+    let driver = Driver {
+        settings,
+        session,
+        watchers: Watchers::default(),
+        watches_begun: 0,
+        link: Link::Up(connection),
+        failures: 0,
+        commands,
+    };
+    tokio::spawn(driver.run());
+    Ok(sender)
+}
+
+fn config(settings: &Settings) -> Result<Config, Error> {
+    let no_randomness = |_| Error::Connect {
+        target: settings.target.to_string(),
+        cause: "this system gives no random numbers".to_owned(),
+    };
+    let prefix = getrandom::u64().map_err(no_randomness)?;
+    let node = format!("{:016x}{prefix:016x}", getrandom::u64().map_err(no_randomness)?);
+    let clock = Timestamp::zero(node).map_err(|_| Error::Closed)?;
+    Ok(Config {
+        target: settings.target.to_string(),
+        client_id: settings.client_id.clone(),
+        request_timeout: settings.request_timeout,
+        inflight_max: settings.inflight_max,
+        prefix,
+        clock,
+    })
+}
+
+struct Driver {
+    settings: Settings,
+    session: Session<Ticket>,
+    watchers: Watchers,
+    watches_begun: WatchId,
+    link: Link,
+    /// Failed attempts since the connection was last up.
+    failures: u32,
+    commands: mpsc::Receiver<Command>,
+}
+
+/// The connection, or the way to the next one.
+enum Link {
+    Up(Connection),
+    Waiting(Instant),
+    Dialing(Dialing),
+}
+
+enum Turn {
+    Moved,
+    Due,
+    Dialed(Result<(Connection, Granted), Error>),
+}
+
+/// The connection is gone.
+struct Loss {
+    cause: String,
+    /// Wall clock, milliseconds: until then it was surely there.
+    since_ms: u64,
+    /// There is no use in another try.
+    fatal: Option<Error>,
+}
+
+impl Loss {
+    fn now(cause: String) -> Self {
+        Self { cause, since_ms: clock::wall_ms(), fatal: None }
+    }
+}
+
+/// Who wants to know when the goodbye has been said.
+type Goodbye = Option<oneshot::Sender<()>>;
+
+impl Link {
+    /// Waits until something happens. May be dropped at any time.
+    async fn turn(&mut self, read: bool) -> Result<Turn, Loss> {
+        match self {
+            Self::Up(connection) => match connection.turn(read).await {
+                Ok(()) => Ok(Turn::Moved),
+                Err(error) => Err(Loss::now(explain(&error))),
+            },
+            Self::Waiting(at) => {
+                sleep_until((*at).into()).await;
+                Ok(Turn::Due)
+            }
+            Self::Dialing(dialing) => Ok(Turn::Dialed(dialing.await)),
+        }
+    }
+}
+
+impl Driver {
+    async fn run(mut self) {
+        loop {
+            let (goodbye, loss) = match self.run_until_lost().await {
+                Ok(goodbye) => (Some(goodbye), None),
+                Err(loss) => (None, Some(loss)),
+            };
+            if let Some(goodbye) = goodbye {
+                self.close().await;
+                let _ = goodbye.map(|done| done.send(()));
+                return;
+            }
+            if let Some(error) = loss.and_then(|loss| self.handle_lost(loss)) {
+                return self.refuse_all(&error).await;
+            }
+        }
+    }
+
+    async fn run_until_lost(&mut self) -> Result<Goodbye, Loss> {
+        // Armed for the earliest time at which the session may want to be called: early is harmless, and a timer
+        // that need not move with every request is cheaper.
+        let mut armed: Option<Instant> = None;
+        let alarm = sleep_until(clock::monotonic().into());
+        tokio::pin!(alarm);
+        loop {
+            let congested = self.serve()?;
+            let due = self.session.poll_timeout();
+            if let Some(due) = due.filter(|due| armed.is_none_or(|armed| *due < armed)) {
+                alarm.as_mut().reset(due.into());
+                armed = Some(due);
+            }
+            tokio::select! {
+                turn = self.link.turn(congested.is_none()) => self.handle_turn(turn?)?,
+                command = self.commands.recv(), if self.session.has_room() => {
+                    if let Some(goodbye) = self.accept(command) {
+                        return Ok(goodbye);
+                    }
+                }
+                () = room_in(congested.as_ref()), if congested.is_some() => {}
+                () = &mut alarm, if armed.is_some() => armed = None,
+            }
+        }
+    }
+
+    /// Takes a command, and whatever else has been asked meanwhile: it all goes out in one write.
+    fn accept(&mut self, mut command: Option<Command>) -> Option<Goodbye> {
+        let now = clock::now();
+        loop {
+            match command {
+                Some(Command::Ask { ask, answer }) => self.session.ask(ask, Ticket::Asked(answer), now),
+                Some(Command::Watch { watch, events, begun }) => self.watch(watch, events, begun),
+                Some(Command::Unwatch { id, done }) => self.unwatch(id, done, now),
+                Some(Command::Close { done }) => return Some(Some(done)),
+                None => return Some(None),
+            }
+            if !self.session.has_room() {
+                return None;
+            }
+            command = match self.commands.try_recv() {
+                Ok(next) => Some(next),
+                Err(mpsc::error::TryRecvError::Empty) => return None,
+                Err(mpsc::error::TryRecvError::Disconnected) => None,
+            };
+        }
+    }
+
+    fn watch(&mut self, watch: Watch, events: Events, begun: oneshot::Sender<WatchId>) {
+        self.watches_begun = self.watches_begun.wrapping_add(1);
+        let id = self.watches_begun;
+        self.watchers.begin(id, watch, events, matches!(self.link, Link::Up(_)));
+        let _ = begun.send(id);
+    }
+
+    fn unwatch(&mut self, id: WatchId, done: oneshot::Sender<()>, now: Reading) {
+        let keys = self.watchers.end(id);
+        // Without a connection the store has forgotten us already.
+        if matches!(self.link, Link::Up(_)) {
+            self.stop(keys, done, now);
+        }
+    }
+
+    fn stop(&mut self, keys: Vec<Key>, done: oneshot::Sender<()>, now: Reading) {
+        let mut done = Some(done);
+        let last = keys.len().saturating_sub(1);
+        for (at, key) in keys.into_iter().enumerate() {
+            let payload = Request::KeyNotify { key, stop: true }.encode();
+            let ask = Ask { payload, access: super::Access::Read, stamps: Stamps::default() };
+            // Answers come in the order of the requests, so the last one stands for all.
+            let waits = if at == last { done.take() } else { None };
+            self.session.ask(ask, Ticket::Stopped(waits), now);
+        }
+    }
+
+    /// Lets session and watches do what is due. Returns the channel that must have room before more is read.
+    fn serve(&mut self) -> Result<Option<Events>, Loss> {
+        let now = clock::now();
+        self.session.handle_timeout(now).map_err(|silent| {
+            let silence = now.monotonic.saturating_duration_since(silent.since);
+            let silence_ms = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX);
+            let cause = format!("the broker has been silent for {} s", silence.as_secs());
+            Loss { cause, since_ms: now.wall_ms.saturating_sub(silence_ms), fatal: None }
+        })?;
+        self.deliver(now);
+        while self.session.has_room()
+            && let Some(work) = self.watchers.poll_work()
+        {
+            match work {
+                Work::Ask(ask, ticket) => self.session.ask(ask, Ticket::Watch(ticket), now),
+                Work::Subscribe(ticket) => {
+                    let filter = topic::notify_filter(&self.settings.client_id);
+                    self.session.subscribe(filter, Ticket::Watch(ticket), now);
+                }
+            }
+        }
+        if let Link::Up(connection) = &mut self.link {
+            while let Some(outgoing) = self.session.poll_outgoing(now) {
+                if let Err(large) = connection.queue(outgoing) {
+                    self.session.handle_too_large(large.packet_id, large.size, large.max);
+                }
+            }
+        }
+        self.deliver(now);
+        let congested = self.watchers.deliver();
+        if congested.is_some() {
+            self.session.excuse_silence(now);
+        }
+        Ok(congested)
+    }
+
+    fn deliver(&mut self, now: Reading) {
+        while let Some(event) = self.session.poll_event() {
+            match event {
+                // Whoever asked may have gone; the answer is then nobody's.
+                Event::Answer { ticket: Ticket::Asked(answer), result } => drop(answer.send(result)),
+                Event::Answer { ticket: Ticket::Watch(ticket), result } => {
+                    self.watchers.handle_answer(ticket, result, now);
+                }
+                Event::Subscribed { ticket: Ticket::Watch(ticket), result } => {
+                    self.watchers.handle_subscribed(ticket, result);
+                }
+                Event::Answer { ticket: Ticket::Stopped(_), .. } | Event::Subscribed { .. } => {}
+                Event::Message(message) => self.watchers.handle_message(&message),
+            }
+        }
+    }
+
+    fn handle_turn(&mut self, turn: Turn) -> Result<(), Loss> {
+        match turn {
+            Turn::Moved => {
+                let Link::Up(connection) = &mut self.link else { return Ok(()) };
+                let now = clock::now();
+                while let Some(incoming) = connection.next_packet().map_err(Loss::now)? {
+                    self.session.handle_incoming(incoming, now);
+                }
+            }
+            Turn::Due => {
+                let settings = self.settings.clone();
+                self.link = Link::Dialing(Box::pin(async move { Connection::open(&settings).await }));
+            }
+            Turn::Dialed(Ok((connection, granted))) => {
+                self.failures = 0;
+                self.link = Link::Up(connection);
+                self.session.handle_connected(granted, clock::now());
+                self.watchers.handle_connected();
+            }
+            Turn::Dialed(Err(error)) => {
+                let cause = error.to_string();
+                let fatal = matches!(&error, Error::Rejected { reason, .. } if reason.is_authorization());
+                return Err(Loss { fatal: fatal.then_some(error), ..Loss::now(cause) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the error with which everything ends, if there is to be no other connection.
+    fn handle_lost(&mut self, loss: Loss) -> Option<Error> {
+        let Loss { cause, since_ms, fatal } = loss;
+        self.session.handle_lost(&cause);
+        let end = fatal.or_else(|| {
+            let never = self.settings.reconnect == Reconnect::Never;
+            never.then(|| self.session.lost(&cause, Outcome::Unchanged))
+        });
+        match &end {
+            None => {
+                self.watchers.handle_lost(since_ms);
+                let delay = backoff(self.failures, getrandom::u32().unwrap_or(0));
+                self.failures = self.failures.saturating_add(1);
+                let now = clock::monotonic();
+                self.link = Link::Waiting(now.checked_add(delay).unwrap_or(now));
+            }
+            Some(error) => {
+                self.session.handle_closed(|_| error.clone());
+                self.watchers.handle_closed(error);
+            }
+        }
+        self.deliver(clock::now());
+        end
+    }
+
+    /// The connection is gone for good: whoever asks learns it.
+    async fn refuse_all(mut self, error: &Error) {
+        self.commands.close();
+        while let Some(command) = self.commands.recv().await {
+            match command {
+                Command::Ask { answer, .. } => drop(answer.send(Err(error.clone()))),
+                Command::Watch { events, .. } => drop(events.try_send(Err(error.clone()))),
+                Command::Unwatch { done, .. } | Command::Close { done } => drop(done.send(())),
+            }
+        }
+    }
+
+    async fn close(&mut self) {
+        self.session.handle_closed(|_| Error::Closed);
+        self.watchers.handle_closed(&Error::Closed);
+        let _ = self.serve();
+        // The link that is left in its place is never used.
+        let link = std::mem::replace(&mut self.link, Link::Waiting(clock::monotonic()));
+        if let Link::Up(connection) = link {
+            connection.close().await;
+        }
+    }
+}
+
+/// Resolves when the channel has room, or nobody takes from it any more.
+async fn room_in(events: Option<&Events>) {
+    match events {
+        Some(events) => drop(events.reserve().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Twice the last delay each time, half of it by chance, so that many clients do not come back at once.
+fn backoff(failures: u32, chance: u32) -> Duration {
+    let delay = Reconnect::DELAY_MIN.saturating_mul(1u32.checked_shl(failures.min(16)).unwrap_or(u32::MAX));
+    let half = delay.min(Reconnect::DELAY_MAX).div_f64(2.0);
+    half.saturating_add(half.mul_f64(f64::from(chance) / f64::from(u32::MAX)))
 }

@@ -190,10 +190,7 @@ impl fmt::Display for Error {
             Self::Connect { target, cause } => write!(out, "cannot connect to {target}: {cause}"),
             Self::Rejected { target, reason } => write!(out, "{target} refused the connection: {reason}"),
             Self::NoConnack { target, after } => {
-                write!(
-                    out,
-                    "{target} accepted the connection but said nothing within {after:?}"
-                )
+                write!(out, "{target} accepted the connection but said nothing within {after:?}")
             }
             Self::NotMqtt { target, cause } => write!(out, "{target} does not speak MQTT 5: {cause}"),
             Self::Lost { target, cause, .. } => write!(out, "lost the connection to {target}: {cause}"),
@@ -203,11 +200,7 @@ impl fmt::Display for Error {
             }
             Self::PublishRefused { reason } => write!(out, "the broker refused the request: {reason}"),
             Self::SubscribeRefused { filter, reason } => {
-                write!(
-                    out,
-                    "the broker refused the subscription to {}: {reason}",
-                    filter.escape_debug()
-                )
+                write!(out, "the broker refused the subscription to {}: {reason}", filter.escape_debug())
             }
             Self::Refused(refusal) => {
                 write!(out, "the store refused: {}", refusal.text().escape_debug())
@@ -215,16 +208,10 @@ impl fmt::Display for Error {
             Self::MalformedReply { cause, .. } => write!(out, "the store's reply makes no sense: {cause}"),
             Self::ClockSkew { ahead_ms, .. } => {
                 let seconds = ahead_ms / 1000;
-                write!(
-                    out,
-                    "the store's clock is {seconds} s ahead of this machine's; the limit is 60 s"
-                )
+                write!(out, "the store's clock is {seconds} s ahead of this machine's; the limit is 60 s")
             }
             Self::TooLarge { size, max } => {
-                write!(
-                    out,
-                    "the request has {size} bytes; the broker takes at most {max}"
-                )
+                write!(out, "the request has {size} bytes; the broker takes at most {max}")
             }
             Self::Closed => out.write_str("the session was closed"),
         }

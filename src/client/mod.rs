@@ -1,10 +1,14 @@
 //! A session with a broker, any broker, and the store's requests as functions.
 
+pub mod ask;
 mod driver;
 pub mod error;
+pub mod lock;
 pub mod session;
 pub mod settings;
 mod transport;
+pub mod watch;
+mod watchers;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -13,9 +17,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
+pub use ask::{Access, Ask, Response, Stamps};
 pub use error::{Error, Outcome, ReasonCode};
-pub use session::{Access, Ask, Response, Stamps};
+
 pub use settings::{Reconnect, Settings, Target};
+pub use watch::{Watch, WatchEvent};
 
 use crate::clock;
 use crate::protocol::request::encode_words;
@@ -98,14 +104,7 @@ impl Client {
         let client_id = settings.client_id.clone();
         let commands = driver::start(settings).await?;
         let connect_elapsed = clock::monotonic().saturating_duration_since(begun);
-        Ok(Self {
-            commands,
-            about: Arc::new(About {
-                target,
-                client_id,
-                connect_elapsed,
-            }),
-        })
+        Ok(Self { commands, about: Arc::new(About { target, client_id, connect_elapsed }) })
     }
 
     /// What is known of the connection.
@@ -132,29 +131,15 @@ impl Client {
     /// # Errors
     /// Any [`Error`] of a request.
     pub async fn set(&self, key: &Key, value: &Value, options: SetOptions) -> Result<SetOutcome, Error> {
-        let SetOptions {
-            condition,
-            ttl_ms,
-            fence,
-            persist,
-        } = options;
-        let request = Request::Set {
-            key: key.clone(),
-            value: value.clone(),
-            condition,
-            ttl_ms,
-        };
+        let SetOptions { condition, ttl_ms, fence, persist } = options;
+        let request = Request::Set { key: key.clone(), value: value.clone(), condition, ttl_ms };
         let (reply, version) = self.request(&request, Stamps { fence, persist }).await?;
         match reply {
-            Reply::Done => Ok(SetOutcome {
-                applied: true,
-                version,
-            }),
+            Reply::Done => Ok(SetOutcome { applied: true, version }),
             // Three spellings of the same no (protocol §0 row 1); a no without a condition would be a lie.
-            Reply::NotApplied | Reply::Absent | Reply::Count(0) if condition.is_some() => Ok(SetOutcome {
-                applied: false,
-                version,
-            }),
+            Reply::NotApplied | Reply::Absent | Reply::Count(0) if condition.is_some() => {
+                Ok(SetOutcome { applied: false, version })
+            }
             other => Err(unexpected(&request, &other)),
         }
     }
@@ -177,26 +162,11 @@ impl Client {
         value: &Value,
         fence: Option<Timestamp>,
     ) -> Result<DeleteOutcome, Error> {
-        self.delete(
-            &Request::VDel {
-                key: key.clone(),
-                value: value.clone(),
-            },
-            fence,
-        )
-        .await
+        self.delete(&Request::VDel { key: key.clone(), value: value.clone() }, fence).await
     }
 
     async fn delete(&self, request: &Request, fence: Option<Timestamp>) -> Result<DeleteOutcome, Error> {
-        let (reply, version) = self
-            .request(
-                request,
-                Stamps {
-                    fence,
-                    persist: false,
-                },
-            )
-            .await?;
+        let (reply, version) = self.request(request, Stamps { fence, persist: false }).await?;
         match (reply, request) {
             (Reply::Count(0), _) => Ok(DeleteOutcome::Missing),
             (Reply::Count(1), _) => Ok(DeleteOutcome::Deleted { version }),
@@ -207,21 +177,21 @@ impl Client {
 
     /// Sends a request and decodes its reply; a refusal is an error.
     async fn request(&self, request: &Request, stamps: Stamps) -> Result<(Reply, Option<Timestamp>), Error> {
-        let ask = Ask {
-            payload: request.encode(),
-            access: Access::of(request.verb().as_bytes()),
-            stamps,
-        };
-        let outcome = ask.access.outcome_when_unanswered();
-        let response = self.ask(ask).await?;
-        match Reply::decode(&response.payload) {
-            Ok(Reply::Refused(refusal)) => Err(Error::Refused(refusal)),
-            Ok(reply) => Ok((reply, response.version)),
-            Err(error) => Err(Error::MalformedReply {
-                cause: error.to_string(),
-                outcome,
-            }),
-        }
+        let ask = Ask { payload: request.encode(), access: Access::of(request.verb().as_bytes()), stamps };
+        interpret(request, self.ask(ask).await?)
+    }
+
+    /// Watches keys, until [`Watcher::stop`] or the session's end.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]; whatever else goes wrong comes as the watch's last event.
+    pub async fn watch(&self, keys: impl IntoIterator<Item = Key>) -> Result<Watcher, Error> {
+        let (sender, events) = mpsc::channel(WATCH_EVENTS_MAX);
+        let (begun, id) = oneshot::channel();
+        let command = driver::Command::Watch { watch: Watch::new(keys), events: sender, begun };
+        self.commands.send(command).await.map_err(|_| Error::Closed)?;
+        let id = id.await.map_err(|_| Error::Closed)?;
+        Ok(Watcher { id, events, commands: self.commands.clone() })
     }
 
     /// Sends any words, also such that are no request we know, and returns the payload of the response as sent.
@@ -230,12 +200,7 @@ impl Client {
     /// Any [`Error`] of a request except [`Error::Refused`]: a refusal is a payload like any other here.
     pub async fn raw(&self, words: &[Bytes], stamps: Stamps) -> Result<Response, Error> {
         let access = Access::of(words.first().map_or(b"", |verb| verb));
-        self.ask(Ask {
-            payload: encode_words(words),
-            access,
-            stamps,
-        })
-        .await
+        self.ask(Ask { payload: encode_words(words), access, stamps }).await
     }
 
     /// Sends a payload to the store and waits for the response to it.
@@ -258,6 +223,48 @@ impl Client {
     }
 }
 
+/// A watch that runs in the session's background.
+#[derive(Debug)]
+pub struct Watcher {
+    id: u64,
+    events: mpsc::Receiver<Result<WatchEvent, Error>>,
+    commands: mpsc::Sender<driver::Command>,
+}
+
+/// How many events may wait for who watches; behind that the connection is no longer read.
+const WATCH_EVENTS_MAX: usize = 1024;
+
+impl Watcher {
+    /// The next event, or why the watch has ended. May be dropped at any time.
+    ///
+    /// # Errors
+    /// Any [`Error`] that ended the watch.
+    pub async fn next(&mut self) -> Result<WatchEvent, Error> {
+        self.events.recv().await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Ends the watch, at the store too.
+    pub async fn stop(self) {
+        drop(self.events);
+        let (done, stopped) = oneshot::channel();
+        if self.commands.send(driver::Command::Unwatch { id: self.id, done }).await.is_ok() {
+            let _ = stopped.await;
+        }
+    }
+}
+
+/// What a response says; a refusal is an error.
+fn interpret(request: &Request, response: Response) -> Result<(Reply, Option<Timestamp>), Error> {
+    match Reply::decode(&response.payload) {
+        Ok(Reply::Refused(refusal)) => Err(Error::Refused(refusal)),
+        Ok(reply) => Ok((reply, response.version)),
+        Err(error) => {
+            let outcome = Access::of(request.verb().as_bytes()).outcome_when_unanswered();
+            Err(Error::MalformedReply { cause: error.to_string(), outcome })
+        }
+    }
+}
+
 /// A reply that is none to this request.
 fn unexpected(request: &Request, reply: &Reply) -> Error {
     let what = match reply {
@@ -270,8 +277,5 @@ fn unexpected(request: &Request, reply: &Reply) -> Error {
         Reply::Refused(refusal) => return Error::Refused(refusal.clone()),
     };
     let outcome = Access::of(request.verb().as_bytes()).outcome_when_unanswered();
-    Error::MalformedReply {
-        cause: format!("{what} is no answer to {}", request.verb()),
-        outcome,
-    }
+    Error::MalformedReply { cause: format!("{what} is no answer to {}", request.verb()), outcome }
 }

@@ -1,1 +1,348 @@
-//! The only file that names the MQTT crate on this side.
+//! The only file that names the MQTT crate on this side: bytes of a connection to and from the session's packets.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use rumqttc::mqttbytes::{self, QoS, v5};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::error::{Error, ReasonCode};
+use super::session::{Granted, Incoming, Outgoing};
+use super::settings::{Settings, Target};
+use crate::protocol::message::{Message, Qos};
+
+/// How much the input may grow ahead of the bytes that have come: an announced length is not yet a reason to allocate.
+const INPUT_STEP: usize = 256 * 1024;
+
+/// The least room for a read.
+const READ_BYTES_MIN: usize = 2048;
+
+/// An MQTT 5 connection that the broker has accepted.
+pub(super) struct Connection {
+    reader: Box<dyn AsyncRead + Send + Unpin>,
+    writer: Box<dyn AsyncWrite + Send + Unpin>,
+    input: BytesMut,
+    output: BytesMut,
+    /// The largest packet that we announced to take, in bytes.
+    incoming_max: u32,
+    /// The largest packet that the broker takes, in bytes.
+    outgoing_max: Option<u32>,
+}
+
+/// A request larger than the broker takes.
+pub(super) struct TooLarge {
+    pub(super) packet_id: u16,
+    pub(super) size: usize,
+    pub(super) max: usize,
+}
+
+impl Connection {
+    /// Connects and waits for the broker's word.
+    pub(super) async fn open(settings: &Settings) -> Result<(Self, Granted), Error> {
+        let after = settings.connect_timeout;
+        let target = settings.target.to_string();
+        let late =
+            |_| Error::Connect { target: target.clone(), cause: format!("no connection within {after:?}") };
+        let mut connection = timeout(after, Self::dial(settings)).await.map_err(late)??;
+        let late = |_| Error::NoConnack { target: target.clone(), after };
+        let granted = timeout(after, connection.introduce(settings, &target)).await.map_err(late)??;
+        Ok((connection, granted))
+    }
+
+    async fn dial(settings: &Settings) -> Result<Self, Error> {
+        let (reader, writer): (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>) =
+            match &settings.target {
+                Target::Tcp { host, port } => {
+                    let (reader, writer) = dial_tcp(host, *port, &settings.target).await?.into_split();
+                    (Box::new(reader), Box::new(writer))
+                }
+                Target::Pipe(dial) => {
+                    let (reader, writer) = tokio::io::split(dial());
+                    (Box::new(reader), Box::new(writer))
+                }
+            };
+        Ok(Self {
+            reader,
+            writer,
+            input: BytesMut::with_capacity(4096),
+            output: BytesMut::with_capacity(1024),
+            incoming_max: settings.packet_bytes_max,
+            outgoing_max: None,
+        })
+    }
+
+    /// CONNECT and CONNACK. Clean start and session expiry 0: the broker keeps nothing of us.
+    async fn introduce(&mut self, settings: &Settings, target: &str) -> Result<Granted, Error> {
+        let connect = v5::Connect {
+            keep_alive: u16::try_from(settings.keep_alive.as_secs()).unwrap_or(u16::MAX),
+            client_id: settings.client_id.clone(),
+            clean_start: true,
+            properties: Some(v5::ConnectProperties {
+                session_expiry_interval: Some(0),
+                max_packet_size: Some(settings.packet_bytes_max),
+                ..v5::ConnectProperties::default()
+            }),
+        };
+        let not_mqtt = |cause: String| Error::NotMqtt { target: target.to_owned(), cause };
+        let failed = |error: io::Error| Error::Connect { target: target.to_owned(), cause: explain(&error) };
+        let keep_alive = connect.keep_alive;
+        v5::Packet::Connect(connect, None, v5::ConnectAuth::None)
+            .write(&mut self.output, None)
+            .map_err(|error| not_mqtt(error.to_string()))?;
+        loop {
+            if let Some(packet) = self.decode().map_err(|error| not_mqtt(error.to_string()))? {
+                return match packet {
+                    v5::Packet::ConnAck(connack) => self.accept(connack, keep_alive, target),
+                    other => Err(not_mqtt(format!("it answered CONNECT with {:?}", other.packet_type()))),
+                };
+            }
+            self.turn(true).await.map_err(failed)?;
+        }
+    }
+
+    fn accept(&mut self, connack: v5::ConnAck, keep_alive: u16, target: &str) -> Result<Granted, Error> {
+        let properties = connack.properties.as_ref();
+        if connack.code != v5::ConnectReturnCode::Success {
+            let text = properties.and_then(|properties| properties.reason_string.clone());
+            let reason = ReasonCode { code: connack_code(connack.code), text };
+            return Err(Error::Rejected { target: target.to_owned(), reason });
+        }
+        self.outgoing_max = properties.and_then(|properties| properties.max_packet_size);
+        let keep_alive = properties.and_then(|properties| properties.server_keep_alive).unwrap_or(keep_alive);
+        let receive_max = properties.and_then(|properties| properties.receive_max).unwrap_or(u16::MAX);
+        Ok(Granted { receive_max, keep_alive: Duration::from_secs(keep_alive.into()) })
+    }
+
+    /// Writes or, if asked to, reads some bytes, whichever comes first. May be dropped at any time.
+    ///
+    /// # Errors
+    /// Whatever ended the connection; its end is an `UnexpectedEof`.
+    pub(super) async fn turn(&mut self, read: bool) -> io::Result<()> {
+        self.input.reserve(READ_BYTES_MIN);
+        tokio::select! {
+            written = self.writer.write_buf(&mut self.output), if self.output.has_remaining() => {
+                if written? == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(()) }
+            }
+            read = self.reader.read_buf(&mut self.input), if read => {
+                if read? == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+            }
+            else => std::future::pending().await,
+        }
+    }
+
+    /// Puts a packet behind those that wait to be written.
+    pub(super) fn queue(&mut self, outgoing: Outgoing) -> Result<(), TooLarge> {
+        let (packet_id, packet) = match outgoing {
+            Outgoing::Publish { packet_id, message } => (packet_id, publish(packet_id, message)),
+            Outgoing::Subscribe { packet_id, filter } => {
+                let filter = v5::SubscribeFilter::new(filter, QoS::AtLeastOnce);
+                let subscribe = v5::Subscribe { pkid: packet_id, filters: vec![filter], properties: None };
+                (packet_id, v5::Packet::Subscribe(subscribe))
+            }
+            Outgoing::PubAck { packet_id } => {
+                (packet_id, v5::Packet::PubAck(v5::PubAck::new(packet_id, None)))
+            }
+            Outgoing::Ping => (0, v5::Packet::PingReq),
+        };
+        let written = packet.write(&mut self.output, self.outgoing_max);
+        written.map(|_| ()).map_err(|error| match error {
+            mqttbytes::Error::OutgoingPacketTooLarge { pkt_size, max } => {
+                let (size, max) = (usize::try_from(pkt_size), usize::try_from(max));
+                TooLarge { packet_id, size: size.unwrap_or(usize::MAX), max: max.unwrap_or(usize::MAX) }
+            }
+            // What is left is more than MQTT itself can carry.
+            _ => TooLarge { packet_id, size: packet.size(), max: MQTT_PACKET_BYTES_MAX },
+        })
+    }
+
+    /// The next packet that has come whole, if any.
+    ///
+    /// # Errors
+    /// What is wrong with the broker's bytes, or why it ended the connection.
+    pub(super) fn next_packet(&mut self) -> Result<Option<Incoming>, String> {
+        let Some(packet) = self.decode().map_err(|error| format!("malformed packet: {error}"))? else {
+            return Ok(None);
+        };
+        let incoming = match packet {
+            v5::Packet::Publish(publish) => incoming_publish(publish)?,
+            v5::Packet::PubAck(ack) => {
+                let text = ack.properties.and_then(|properties| properties.reason_string);
+                Incoming::PubAck { packet_id: ack.pkid, reason: ReasonCode { code: ack.reason as u8, text } }
+            }
+            v5::Packet::SubAck(ack) => {
+                let text = ack.properties.and_then(|properties| properties.reason_string);
+                let code = ack.return_codes.first().map_or(0x80, |code| suback_code(*code));
+                Incoming::SubAck { packet_id: ack.pkid, reason: ReasonCode { code, text } }
+            }
+            v5::Packet::PingResp => Incoming::Pong,
+            v5::Packet::Disconnect(disconnect) => {
+                let text = disconnect.properties.and_then(|properties| properties.reason_string);
+                let reason = ReasonCode { code: disconnect.reason_code as u8, text };
+                return Err(format!("the broker ended the connection: {reason}"));
+            }
+            other => return Err(format!("unexpected packet: {:?}", other.packet_type())),
+        };
+        Ok(Some(incoming))
+    }
+
+    fn decode(&mut self) -> Result<Option<v5::Packet>, mqttbytes::Error> {
+        match v5::Packet::read(&mut self.input, Some(self.incoming_max)) {
+            Ok(packet) => Ok(Some(packet)),
+            Err(mqttbytes::Error::InsufficientBytes(missing)) => {
+                self.input.reserve(missing.min(INPUT_STEP));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says goodbye, after everything that waits to be written.
+    pub(super) async fn close(mut self) {
+        let disconnect = v5::Disconnect::new(v5::DisconnectReasonCode::NormalDisconnection);
+        if v5::Packet::Disconnect(disconnect).write(&mut self.output, None).is_ok() {
+            let _ = self.writer.write_all_buf(&mut self.output).await;
+            let _ = self.writer.shutdown().await;
+        }
+    }
+}
+
+/// What four bytes of remaining length can say, and the fixed header.
+const MQTT_PACKET_BYTES_MAX: usize = 268_435_455 + 5;
+
+async fn dial_tcp(host: &str, port: u16, target: &Target) -> Result<TcpStream, Error> {
+    let addresses = resolve(host, port)
+        .await
+        .map_err(|error| Error::Resolve { target: target.to_string(), cause: explain(&error) })?;
+    let mut cause = "the name has no address".to_owned();
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => {
+                // Without it each request costs some 40 ms more (protocol §8); a socket that refuses still works.
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            Err(error) => cause = explain(&error),
+        }
+    }
+    Err(Error::Connect { target: target.to_string(), cause })
+}
+
+async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    // Loopback by definition (RFC 6761): no resolver, no thread for it.
+    if host.eq_ignore_ascii_case("localhost") {
+        let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+        return Ok(loopback.map(|address| SocketAddr::new(address, port)).to_vec());
+    }
+    Ok(tokio::net::lookup_host((host, port)).await?.collect())
+}
+
+/// The system's words without its numbers; what ends a connection silently gets words of ours.
+pub(super) fn explain(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        io::ErrorKind::ConnectionReset => "connection reset by the other side".to_owned(),
+        io::ErrorKind::UnexpectedEof => "the other side closed the connection".to_owned(),
+        _ => {
+            let text = error.to_string();
+            text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+        }
+    }
+}
+
+fn publish(packet_id: u16, message: Message) -> v5::Packet {
+    v5::Packet::Publish(v5::Publish {
+        dup: false,
+        qos: QoS::AtLeastOnce,
+        retain: message.retain,
+        topic: message.topic.into(),
+        pkid: packet_id,
+        payload: message.payload,
+        properties: Some(v5::PublishProperties {
+            payload_format_indicator: message.payload_format,
+            message_expiry_interval: message.expiry_s,
+            topic_alias: None,
+            response_topic: message.response_topic,
+            correlation_data: message.correlation,
+            user_properties: message.user_properties,
+            subscription_identifiers: Vec::new(),
+            content_type: message.content_type,
+        }),
+    })
+}
+
+fn incoming_publish(publish: v5::Publish) -> Result<Incoming, String> {
+    let properties = publish.properties.unwrap_or_default();
+    let topic =
+        String::from_utf8(publish.topic.into()).map_err(|_| "a topic that is not UTF-8".to_owned())?;
+    let qos = match publish.qos {
+        QoS::AtMostOnce => Qos::AtMostOnce,
+        QoS::AtLeastOnce => Qos::AtLeastOnce,
+        QoS::ExactlyOnce => return Err("a message of QoS 2, which nobody asked for".to_owned()),
+    };
+    let message = Message {
+        topic,
+        payload: publish.payload,
+        qos,
+        retain: publish.retain,
+        response_topic: properties.response_topic,
+        correlation: properties.correlation_data,
+        content_type: properties.content_type,
+        expiry_s: properties.message_expiry_interval,
+        payload_format: properties.payload_format_indicator,
+        user_properties: properties.user_properties,
+    };
+    Ok(Incoming::Publish { packet_id: (publish.pkid != 0).then_some(publish.pkid), message })
+}
+
+/// The code of a CONNACK's reason: the crate's enum has none.
+fn connack_code(code: v5::ConnectReturnCode) -> u8 {
+    use v5::ConnectReturnCode as Code;
+    match code {
+        Code::Success => 0x00,
+        Code::UnspecifiedError => 0x80,
+        Code::MalformedPacket => 0x81,
+        Code::ProtocolError => 0x82,
+        Code::ImplementationSpecificError => 0x83,
+        Code::RefusedProtocolVersion | Code::UnsupportedProtocolVersion => 0x84,
+        Code::BadClientId | Code::ClientIdentifierNotValid => 0x85,
+        Code::BadUserNamePassword => 0x86,
+        Code::NotAuthorized => 0x87,
+        Code::ServiceUnavailable | Code::ServerUnavailable => 0x88,
+        Code::ServerBusy => 0x89,
+        Code::Banned => 0x8A,
+        Code::BadAuthenticationMethod => 0x8C,
+        Code::TopicNameInvalid => 0x90,
+        Code::PacketTooLarge => 0x95,
+        Code::QuotaExceeded => 0x97,
+        Code::PayloadFormatInvalid => 0x99,
+        Code::RetainNotSupported => 0x9A,
+        Code::QoSNotSupported => 0x9B,
+        Code::UseAnotherServer => 0x9C,
+        Code::ServerMoved => 0x9D,
+        Code::ConnectionRateExceeded => 0x9F,
+    }
+}
+
+/// The code of a SUBACK's reason, alike.
+fn suback_code(code: v5::SubscribeReasonCode) -> u8 {
+    use v5::SubscribeReasonCode as Code;
+    match code {
+        Code::Success(qos) => qos as u8,
+        Code::Failure | Code::Unspecified => 0x80,
+        Code::ImplementationSpecific => 0x83,
+        Code::NotAuthorized => 0x87,
+        Code::TopicFilterInvalid => 0x8F,
+        Code::PkidInUse => 0x91,
+        Code::QuotaExceeded => 0x97,
+        Code::SharedSubscriptionsNotSupported => 0x9E,
+        Code::SubscriptionIdNotSupported => 0xA1,
+        Code::WildcardSubscriptionsNotSupported => 0xA2,
+    }
+}

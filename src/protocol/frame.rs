@@ -65,16 +65,9 @@ impl Frame {
     /// [`FrameError`] for anything but one whole canonical frame. Every announced length is held against the
     /// bytes that are there before anything is allocated.
     pub fn decode(bytes: &Bytes) -> Result<Self, FrameError> {
-        let mut reader = Reader {
-            rest: bytes.clone(),
-            len: bytes.len(),
-        };
+        let mut reader = Reader { rest: bytes.clone(), len: bytes.len() };
         let frame = reader.frame(DEPTH_MAX)?;
-        if reader.rest.is_empty() {
-            Ok(frame)
-        } else {
-            Err(reader.error(FrameErrorKind::Trailing))
-        }
+        if reader.rest.is_empty() { Ok(frame) } else { Err(reader.error(FrameErrorKind::Trailing)) }
     }
 
     /// Appends the frame's bytes.
@@ -141,17 +134,11 @@ struct Reader {
 
 impl Reader {
     fn error(&self, kind: FrameErrorKind) -> FrameError {
-        FrameError {
-            offset: self.len.saturating_sub(self.rest.len()),
-            kind,
-        }
+        FrameError { offset: self.len.saturating_sub(self.rest.len()), kind }
     }
 
     fn frame(&mut self, depth: usize) -> Result<Frame, FrameError> {
-        let marker = *self
-            .rest
-            .first()
-            .ok_or_else(|| self.error(FrameErrorKind::Truncated))?;
+        let marker = *self.rest.first().ok_or_else(|| self.error(FrameErrorKind::Truncated))?;
         if !b"+-:$*".contains(&marker) {
             return Err(self.error(FrameErrorKind::UnknownType(marker)));
         }
@@ -167,10 +154,7 @@ impl Reader {
 
     /// Everything up to the next CRLF, which is taken too. A lone CR or LF is an error.
     fn line(&mut self) -> Result<Bytes, FrameError> {
-        let window = self
-            .rest
-            .get(..LINE_BYTES_MAX.saturating_add(1))
-            .unwrap_or(&self.rest);
+        let window = self.rest.get(..LINE_BYTES_MAX.saturating_add(1)).unwrap_or(&self.rest);
         let end = window.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
         let Some(end) = end else {
             let cut = window.len() <= LINE_BYTES_MAX;
@@ -191,11 +175,7 @@ impl Reader {
             return Ok(());
         }
         let cut = b"\r\n".starts_with(&self.rest);
-        Err(self.error(if cut {
-            FrameErrorKind::Truncated
-        } else {
-            FrameErrorKind::MissingCrlf
-        }))
+        Err(self.error(if cut { FrameErrorKind::Truncated } else { FrameErrorKind::MissingCrlf }))
     }
 
     fn integer(&mut self) -> Result<i64, FrameError> {
@@ -259,11 +239,7 @@ impl fmt::Display for FrameError {
             FrameErrorKind::Truncated => write!(out, "cut off at byte {offset}"),
             FrameErrorKind::Trailing => write!(out, "something follows the frame at byte {offset}"),
             FrameErrorKind::UnknownType(byte) => {
-                write!(
-                    out,
-                    "no frame begins with '{}' (byte {offset})",
-                    byte.escape_ascii()
-                )
+                write!(out, "no frame begins with '{}' (byte {offset})", byte.escape_ascii())
             }
             FrameErrorKind::Number => write!(out, "malformed number at byte {offset}"),
             FrameErrorKind::MissingCrlf => write!(out, "CRLF missing at byte {offset}"),

@@ -84,9 +84,6 @@ mod tests {
         assert_eq!(Key::new(Bytes::new()), Err(KeyError::Empty));
         assert!(Key::new(vec![0]).is_ok());
         assert!(Key::new(vec![b'k'; KEY_BYTES_MAX]).is_ok());
-        assert_eq!(
-            Key::new(vec![b'k'; KEY_BYTES_MAX + 1]),
-            Err(KeyError::TooLong(KEY_BYTES_MAX + 1))
-        );
+        assert_eq!(Key::new(vec![b'k'; KEY_BYTES_MAX + 1]), Err(KeyError::TooLong(KEY_BYTES_MAX + 1)));
     }
 }

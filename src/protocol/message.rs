@@ -72,9 +72,6 @@ impl Message {
     /// The value of the first user property with this name.
     #[must_use]
     pub fn user_property(&self, name: &str) -> Option<&str> {
-        self.user_properties
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| value.as_str())
+        self.user_properties.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }

@@ -47,10 +47,7 @@ const TEXTS: [(Refusal, &str); 16] = [
         Refusal::TimestampTooFarAhead,
         "the request timestamp is too far in the future; ensure that the client and broker system clocks are synchronized",
     ),
-    (
-        Refusal::FenceRequired,
-        "a fencing token is required for this request",
-    ),
+    (Refusal::FenceRequired, "a fencing token is required for this request"),
     (
         Refusal::FenceTooFarAhead,
         "the request fencing token timestamp is too far in the future; ensure that the client and broker system clocks are synchronized",
@@ -98,10 +95,7 @@ impl Refusal {
     pub fn text(&self) -> &str {
         match self {
             Self::Unknown(text) => text,
-            known => TEXTS
-                .iter()
-                .find(|(refusal, _)| refusal == known)
-                .map_or("", |(_, text)| text),
+            known => TEXTS.iter().find(|(refusal, _)| refusal == known).map_or("", |(_, text)| text),
         }
     }
 }

@@ -110,10 +110,7 @@ fn decode_page(frames: Vec<Frame>) -> Result<Reply, ReplyError> {
         return Err(ReplyError::Unexpected);
     };
     let keys = keys.into_iter().map(bulk).collect::<Result<_, _>>()?;
-    Ok(Reply::Keys {
-        keys,
-        token: token.map(bulk).transpose()?,
-    })
+    Ok(Reply::Keys { keys, token: token.map(bulk).transpose()? })
 }
 
 impl fmt::Display for ReplyError {

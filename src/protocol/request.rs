@@ -151,12 +151,7 @@ impl Request {
         let ttl;
         let mut words: Vec<&[u8]> = vec![self.verb().as_bytes()];
         match self {
-            Self::Set {
-                key,
-                value,
-                condition,
-                ttl_ms,
-            } => {
+            Self::Set { key, value, condition, ttl_ms } => {
                 words.extend([key.as_bytes(), value]);
                 words.extend(condition.map(|condition| match condition {
                     Condition::Absent => b"NX".as_slice(),
@@ -199,40 +194,20 @@ impl Request {
         match (verb, arguments) {
             (b"SET", [key, value, options @ ..]) => {
                 let (condition, ttl_ms) = decode_set_options(options, case)?;
-                Ok(Self::Set {
-                    key: Key::new(key.clone())?,
-                    value: value.clone(),
-                    condition,
-                    ttl_ms,
-                })
+                Ok(Self::Set { key: Key::new(key.clone())?, value: value.clone(), condition, ttl_ms })
             }
-            (b"GET", [key]) => Ok(Self::Get {
-                key: Key::new(key.clone())?,
-            }),
-            (b"DEL", [key]) => Ok(Self::Del {
-                key: Key::new(key.clone())?,
-            }),
-            (b"VDEL", [key, value]) => Ok(Self::VDel {
-                key: Key::new(key.clone())?,
-                value: value.clone(),
-            }),
-            (b"KEYNOTIFY", [key]) => Ok(Self::KeyNotify {
-                key: Key::new(key.clone())?,
-                stop: false,
-            }),
-            (b"KEYNOTIFY", [key, word]) if is_word(word, b"STOP", case) => Ok(Self::KeyNotify {
-                key: Key::new(key.clone())?,
-                stop: true,
-            }),
+            (b"GET", [key]) => Ok(Self::Get { key: Key::new(key.clone())? }),
+            (b"DEL", [key]) => Ok(Self::Del { key: Key::new(key.clone())? }),
+            (b"VDEL", [key, value]) => Ok(Self::VDel { key: Key::new(key.clone())?, value: value.clone() }),
+            (b"KEYNOTIFY", [key]) => Ok(Self::KeyNotify { key: Key::new(key.clone())?, stop: false }),
+            (b"KEYNOTIFY", [key, word]) if is_word(word, b"STOP", case) => {
+                Ok(Self::KeyNotify { key: Key::new(key.clone())?, stop: true })
+            }
             (b"KEYNOTIFY", [_, _]) => Err(RequestError::Syntax),
-            (b"SCAN", [pattern]) => Ok(Self::Scan {
-                pattern: pattern.clone(),
-                token: None,
-            }),
-            (b"SCAN", [pattern, token]) => Ok(Self::Scan {
-                pattern: pattern.clone(),
-                token: Some(token.clone()),
-            }),
+            (b"SCAN", [pattern]) => Ok(Self::Scan { pattern: pattern.clone(), token: None }),
+            (b"SCAN", [pattern, token]) => {
+                Ok(Self::Scan { pattern: pattern.clone(), token: Some(token.clone()) })
+            }
             (b"SET" | b"GET" | b"DEL" | b"VDEL" | b"KEYNOTIFY" | b"SCAN", _) => {
                 Err(RequestError::WrongNumberOfArguments)
             }
@@ -245,8 +220,7 @@ impl Request {
 #[must_use]
 pub fn encode_words(words: &[impl AsRef<[u8]>]) -> Bytes {
     let size = words.iter().fold(BULK_OVERHEAD_MAX, |size, word| {
-        size.saturating_add(word.as_ref().len())
-            .saturating_add(BULK_OVERHEAD_MAX)
+        size.saturating_add(word.as_ref().len()).saturating_add(BULK_OVERHEAD_MAX)
     });
     let mut out = BytesMut::with_capacity(size);
     put_array(&mut out, words.len());
@@ -289,13 +263,9 @@ fn decode_set_options(
 /// Milliseconds, with a fraction cut off: .NET can send one (protocol §1).
 fn parse_ttl(text: &[u8]) -> Option<NonZeroU64> {
     let text = std::str::from_utf8(text).ok()?;
-    let (whole, fraction) = text
-        .split_once('.')
-        .map_or((text, "0"), |(whole, fraction)| (whole, fraction));
+    let (whole, fraction) = text.split_once('.').map_or((text, "0"), |(whole, fraction)| (whole, fraction));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    (digits(whole) && digits(fraction))
-        .then(|| whole.parse().ok())
-        .flatten()
+    (digits(whole) && digits(fraction)).then(|| whole.parse().ok()).flatten()
 }
 
 fn is_word(word: &[u8], expected: &[u8], case: Case) -> bool {

@@ -40,11 +40,7 @@ impl Timestamp {
     /// A timestamp of the store's own node.
     #[must_use]
     pub const fn of_store(ms: u64, counter: u32) -> Self {
-        Self {
-            ms,
-            counter,
-            node: Cow::Borrowed(STORE_NODE),
-        }
+        Self { ms, counter, node: Cow::Borrowed(STORE_NODE) }
     }
 
     /// The first timestamp of a node, before all that it gives out.
@@ -53,11 +49,7 @@ impl Timestamp {
     /// [`TimestampError::Node`] if the node is no node id.
     pub fn zero(node: String) -> Result<Self, TimestampError> {
         if is_node(&node) {
-            Ok(Self {
-                ms: 0,
-                counter: 0,
-                node: Cow::Owned(node),
-            })
+            Ok(Self { ms: 0, counter: 0, node: Cow::Owned(node) })
         } else {
             Err(TimestampError::Node)
         }
@@ -72,28 +64,15 @@ impl Timestamp {
     /// The next timestamp of this node: greater than `self`, and at `now_ms` or later.
     #[must_use]
     pub fn tick(&self, now_ms: u64) -> Self {
-        let (ms, counter) = if now_ms > self.ms {
-            (now_ms, 0)
-        } else {
-            next_counter(self.ms, self.counter)
-        };
-        Self {
-            ms,
-            counter,
-            node: self.node.clone(),
-        }
+        let (ms, counter) = if now_ms > self.ms { (now_ms, 0) } else { next_counter(self.ms, self.counter) };
+        Self { ms, counter, node: self.node.clone() }
     }
 
     /// The next timestamp of this node that is also greater than `received` (protocol §4).
     #[must_use]
     pub fn merge(&self, received: &Self, now_ms: u64) -> Self {
         let latest = (self.ms, self.counter).max((received.ms, received.counter));
-        Self {
-            ms: latest.0,
-            counter: latest.1,
-            node: self.node.clone(),
-        }
-        .tick(now_ms)
+        Self { ms: latest.0, counter: latest.1, node: self.node.clone() }.tick(now_ms)
     }
 
     /// Whether the timestamp is further ahead of `now_ms` than a receiver accepts.
@@ -105,11 +84,7 @@ impl Timestamp {
 
 /// A counter that is full carries into the milliseconds, so that time never stands still.
 const fn next_counter(ms: u64, counter: u32) -> (u64, u32) {
-    if counter >= COUNTER_MAX {
-        (ms.saturating_add(1), 0)
-    } else {
-        (ms, counter.saturating_add(1))
-    }
+    if counter >= COUNTER_MAX { (ms.saturating_add(1), 0) } else { (ms, counter.saturating_add(1)) }
 }
 
 impl fmt::Display for Timestamp {
@@ -135,11 +110,7 @@ impl FromStr for Timestamp {
             .ok_or(TimestampError::Counter)?;
         match node {
             STORE_NODE => Ok(Self::of_store(ms, counter)),
-            node if is_node(node) => Ok(Self {
-                ms,
-                counter,
-                node: Cow::Owned(node.to_owned()),
-            }),
+            node if is_node(node) => Ok(Self { ms, counter, node: Cow::Owned(node.to_owned()) }),
             _ => Err(TimestampError::Node),
         }
     }
@@ -147,10 +118,7 @@ impl FromStr for Timestamp {
 
 /// Digits only: `parse` alone would take a `+`.
 fn parse_digits(text: &str) -> Option<u64> {
-    text.bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| text.parse().ok())
-        .flatten()
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
 fn is_node(node: &str) -> bool {

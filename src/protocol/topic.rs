@@ -67,18 +67,13 @@ impl Topic {
         if let Some(rest) = topic.strip_prefix(RESERVED) {
             let (client_id, key) = rest.strip_prefix('/')?.split_once(NOTIFY)?;
             let key = Key::new(hex::decode(key).ok()?).ok()?;
-            return Some(Self::Notify {
-                client_id: hex::decode(client_id).ok()?,
-                key,
-            });
+            return Some(Self::Notify { client_id: hex::decode(client_id).ok()?, key });
         }
         let rest = topic.strip_prefix("clients/")?;
         let (client_id, tail) = rest.split_once('/')?;
         let tail = tail.strip_prefix("services/").unwrap_or(tail);
         let tail = tail.strip_suffix("/response").unwrap_or(tail);
         let known = tail == REQUEST || tail == "statestore/_any_/command/invoke";
-        known.then(|| Self::Response {
-            client_id: client_id.to_owned(),
-        })
+        known.then(|| Self::Response { client_id: client_id.to_owned() })
     }
 }

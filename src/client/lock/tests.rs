@@ -1,0 +1,426 @@
+//! What the lock promises, with simulated time, latency and loss.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const TTL: u64 = 30_000;
+const RENEW: u64 = 10_000;
+const MARGIN: u64 = 7_000;
+
+fn terms(wait_ms: Option<u64>) -> Terms {
+    Terms {
+        ttl: Duration::from_millis(TTL),
+        renew: Duration::from_millis(RENEW),
+        margin: Duration::from_millis(MARGIN),
+        wait: wait_ms.map(Duration::from_millis),
+        seed: 42,
+    }
+}
+
+fn token(ms: u64) -> Timestamp {
+    Timestamp::of_store(ms, 0)
+}
+
+/// A lock and the clock that the test moves.
+struct Bench {
+    lock: Lock,
+    begun: Instant,
+    now_ms: u64,
+}
+
+impl Bench {
+    fn new(wait_ms: Option<u64>) -> Self {
+        let begun = crate::clock::monotonic();
+        Self { lock: Lock::new(terms(wait_ms), begun), begun, now_ms: 0 }
+    }
+
+    fn at(&self, ms: u64) -> Instant {
+        self.begun + Duration::from_millis(ms)
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.lock.handle_timeout(self.at(self.now_ms));
+    }
+
+    fn tried(&mut self, sent_ms: u64, tried: Tried) {
+        self.lock.handle_tried(self.at(sent_ms), tried, self.at(self.now_ms));
+    }
+
+    fn change(&mut self, exists: bool) {
+        self.lock.handle_change(exists, self.at(self.now_ms));
+    }
+
+    fn steps(&mut self) -> Vec<Step> {
+        std::iter::from_fn(|| self.lock.poll_step()).collect()
+    }
+
+    fn events(&mut self) -> Vec<LockEvent> {
+        std::iter::from_fn(|| self.lock.poll_event()).collect()
+    }
+
+    fn acquired() -> Self {
+        let mut bench = Self::new(None);
+        assert_eq!(bench.steps(), [Step::Try]);
+        bench.tried(0, Tried::Applied(token(1)));
+        assert_eq!(bench.events(), [LockEvent::Acquired { token: token(1), end: bench.at(TTL) }]);
+        bench
+    }
+
+    fn waiting(wait_ms: Option<u64>) -> Self {
+        let mut bench = Self::new(wait_ms);
+        bench.steps();
+        bench.tried(0, Tried::NotApplied);
+        assert_eq!(bench.events(), [LockEvent::Busy]);
+        assert_eq!(bench.steps(), [Step::Watch]);
+        bench
+    }
+}
+
+#[test]
+fn the_lease_is_reckoned_from_before_the_try_was_sent() {
+    let mut bench = Bench::new(None);
+    bench.pass(500);
+    bench.tried(100, Tried::Applied(token(1)));
+    assert_eq!(bench.events(), [LockEvent::Acquired { token: token(1), end: bench.at(100 + TTL) }]);
+}
+
+#[test]
+fn a_lease_is_renewed_in_time_with_a_newer_token_each_time() {
+    let mut bench = Bench::acquired();
+    for round in 1..10 {
+        bench.pass(RENEW - 1);
+        assert_eq!(bench.steps(), []);
+        bench.pass(1);
+        assert_eq!(bench.steps(), [Step::Try]);
+        bench.tried(round * RENEW, Tried::Applied(token(round + 1)));
+        let end = bench.at(round * RENEW + TTL);
+        assert_eq!(bench.events(), [LockEvent::Renewed { token: token(round + 1), end }]);
+    }
+}
+
+#[test]
+fn one_renewal_is_under_way_at_a_time() {
+    let mut bench = Bench::acquired();
+    bench.pass(RENEW);
+    bench.pass(1_000);
+    bench.pass(1_000);
+    assert_eq!(bench.steps(), [Step::Try]);
+}
+
+#[test]
+fn a_lease_that_cannot_be_renewed_is_lost_while_there_is_time_to_stop() {
+    let mut bench = Bench::acquired();
+    let mut tries = 0;
+    for _ in 0..(TTL - MARGIN - 1) / 100 {
+        bench.pass(100);
+        for _ in bench.steps() {
+            tries += 1;
+            bench.tried(bench.now_ms, Tried::Unanswered);
+        }
+        assert_eq!(bench.events(), []);
+    }
+    assert!(tries > 5, "it tries again and again: {tries}");
+    bench.pass(100);
+    assert_eq!(bench.now_ms, TTL - MARGIN);
+    let end = bench.at(TTL);
+    assert_eq!(bench.events(), [LockEvent::Lost { reason: Loss::NotRenewed, end }]);
+}
+
+#[test]
+fn a_holder_that_was_stopped_past_its_lease_learns_it_at_once() {
+    let mut bench = Bench::acquired();
+    bench.pass(3 * TTL);
+    let end = bench.at(TTL);
+    assert_eq!(bench.events(), [LockEvent::Lost { reason: Loss::NotRenewed, end }]);
+    assert_eq!(bench.steps(), [], "and does not take the lock back");
+}
+
+#[test]
+fn a_renewal_whose_answer_lay_unread_past_its_lease_is_no_renewal() {
+    let mut bench = Bench::acquired();
+    bench.pass(RENEW);
+    bench.now_ms = RENEW + TTL;
+    bench.tried(RENEW, Tried::Applied(token(2)));
+    let end = bench.at(RENEW + TTL);
+    assert_eq!(bench.events(), [LockEvent::Lost { reason: Loss::NotRenewed, end }]);
+}
+
+#[test]
+fn a_lock_taken_by_somebody_else_is_lost_at_once() {
+    let mut bench = Bench::acquired();
+    bench.pass(RENEW);
+    bench.tried(RENEW, Tried::NotApplied);
+    let end = bench.at(TTL);
+    assert_eq!(bench.events(), [LockEvent::Lost { reason: Loss::Taken, end }]);
+}
+
+#[test]
+fn an_answer_too_late_to_be_of_use_is_tried_again_and_not_taken_for_the_lock() {
+    let mut bench = Bench::new(None);
+    bench.steps();
+    bench.pass(TTL - MARGIN);
+    bench.tried(0, Tried::Applied(token(1)));
+    assert_eq!(bench.events(), []);
+    assert_eq!(bench.steps(), [Step::Try]);
+}
+
+#[test]
+fn who_will_not_wait_tries_once() {
+    let mut bench = Bench::new(Some(0));
+    assert_eq!(bench.steps(), [Step::Try]);
+    bench.tried(0, Tried::NotApplied);
+    assert_eq!(bench.events(), [LockEvent::Busy, LockEvent::GaveUp]);
+    assert_eq!(bench.steps(), []);
+}
+
+#[test]
+fn who_waits_watches_and_does_not_poll() {
+    let mut bench = Bench::waiting(None);
+    for _ in 0..TTL - 1 {
+        bench.pass(1);
+        assert_eq!(bench.steps(), []);
+    }
+}
+
+#[test]
+fn a_renewal_of_the_holder_s_is_heard_and_puts_the_next_try_off() {
+    let mut bench = Bench::waiting(None);
+    for _ in 0..20 {
+        bench.pass(TTL - 1);
+        bench.change(true);
+        assert_eq!(bench.steps(), []);
+    }
+}
+
+#[test]
+fn a_lock_that_comes_free_is_tried_within_the_spread() {
+    let mut bench = Bench::waiting(None);
+    bench.pass(5_000);
+    bench.change(false);
+    bench.pass(100);
+    assert_eq!(bench.steps(), [Step::Try]);
+    bench.tried(bench.now_ms, Tried::Applied(token(1)));
+    assert_eq!(bench.steps(), [Step::Unwatch]);
+    assert!(matches!(bench.events()[..], [LockEvent::Acquired { .. }]));
+}
+
+#[test]
+fn a_waiter_that_sees_the_winner_stays_quiet() {
+    let mut bench = Bench::waiting(None);
+    bench.change(false);
+    bench.change(true);
+    bench.pass(1_000);
+    assert_eq!(bench.steps(), []);
+}
+
+#[test]
+fn waiting_ends_when_its_time_is_over() {
+    let mut bench = Bench::waiting(Some(2_000));
+    assert_eq!(bench.lock.poll_timeout(), Some(bench.at(2_000)));
+    bench.pass(2_000);
+    assert_eq!(bench.events(), [LockEvent::GaveUp]);
+    assert_eq!(bench.steps(), [Step::Unwatch]);
+}
+
+#[test]
+fn waiters_spread_their_tries() {
+    let mut tries = std::collections::BTreeSet::new();
+    for seed in 0..50 {
+        let begun = crate::clock::monotonic();
+        let mut lock = Lock::new(Terms { seed: seed * 7919, ..terms(None) }, begun);
+        lock.handle_tried(begun, Tried::NotApplied, begun);
+        lock.handle_change(false, begun);
+        tries.extend(lock.poll_timeout().map(|at| at - begun));
+    }
+    assert!(tries.len() > 10, "{tries:?}");
+}
+
+/// The store's side of one lock: who holds it and until when, in true milliseconds.
+#[derive(Default)]
+struct Store {
+    lease: Option<(usize, u64)>,
+    versions: u64,
+}
+
+impl Store {
+    fn set_nex(&mut self, holder: usize, now_ms: u64) -> Option<u64> {
+        self.expire(now_ms);
+        if self.lease.is_some_and(|(other, _)| other != holder) {
+            return None;
+        }
+        self.versions += 1;
+        self.lease = Some((holder, now_ms + TTL));
+        Some(self.versions)
+    }
+
+    fn expire(&mut self, now_ms: u64) -> bool {
+        self.lease.take_if(|(_, end)| *end <= now_ms).is_some()
+    }
+}
+
+enum Parcel {
+    Request { holder: usize, attempt: Attempt },
+    Answer { holder: usize, attempt: Attempt, tried: Tried },
+    Change { holder: usize, exists: bool },
+}
+
+/// A try, told apart from every other by its number: an answer to one that was given up is nobody's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Attempt {
+    number: usize,
+    sent_ms: u64,
+}
+
+/// How long a try waits for its answer.
+const PATIENCE_MS: u64 = 8_000;
+
+#[derive(Clone, Debug)]
+struct Schedule {
+    /// One way, milliseconds; taken in turn.
+    latencies: Vec<u64>,
+    /// Every so many parcels one is lost.
+    loss: usize,
+    /// When who stands still, and for how long: a stopped process.
+    stops: Vec<(usize, u64, u64)>,
+}
+
+fn schedules() -> impl Strategy<Value = Schedule> {
+    let stops = proptest::collection::vec((0..3usize, 0..200_000u64, 0..60_000u64), 0..4);
+    (proptest::collection::vec(0..6_000u64, 1..20), 2..12usize, stops)
+        .prop_map(|(latencies, loss, stops)| Schedule { latencies, loss, stops })
+}
+
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}
+
+/// Plays five minutes of three holders. By true time no two may hold the lock at once, and tokens must grow from
+/// holder to holder. A stopped process cannot know, so its belief counts until the lease's end and no longer.
+///
+/// Returns how often the lock was acquired.
+fn simulate(schedule: &Schedule) -> Result<usize, String> {
+    let begun = crate::clock::monotonic();
+    let at = |ms: u64| begun + Duration::from_millis(ms);
+    let mut locks: Vec<Lock> = (0..3).map(|seed| Lock::new(Terms { seed, ..terms(None) }, begun)).collect();
+    let mut ends: [Option<Instant>; 3] = [None; 3];
+    let mut under_way: [Option<Attempt>; 3] = [None; 3];
+    let mut attempts = 0;
+    let mut greatest = 0;
+    let mut store = Store::default();
+    let mut wire: BTreeMap<(u64, usize), Parcel> = BTreeMap::new();
+    let mut sent = 0usize;
+    let mut acquired = 0;
+    for now_ms in (0..300_000u64).step_by(50) {
+        let runs = |holder: usize| {
+            !schedule
+                .stops
+                .iter()
+                .any(|(who, from, for_ms)| *who == holder && (*from..from + for_ms).contains(&now_ms))
+        };
+        let mut send = |wire: &mut BTreeMap<(u64, usize), Parcel>, parcel| {
+            sent += 1;
+            if !sent.is_multiple_of(schedule.loss) {
+                wire.insert((now_ms + schedule.latencies[sent % schedule.latencies.len()], sent), parcel);
+            }
+        };
+        if store.expire(now_ms) {
+            for holder in 0..3 {
+                send(&mut wire, Parcel::Change { holder, exists: false });
+            }
+        }
+        let due: Vec<_> = wire.range(..(now_ms + 1, 0)).map(|(when, _)| *when).collect();
+        for when in due {
+            // What comes for a stopped process lies unread until it runs.
+            let waits = match &wire[&when] {
+                Parcel::Answer { holder, .. } | Parcel::Change { holder, .. } => !runs(*holder),
+                Parcel::Request { .. } => false,
+            };
+            if waits {
+                continue;
+            }
+            match wire.remove(&when) {
+                Some(Parcel::Request { holder, attempt }) => {
+                    let tried = match store.set_nex(holder, now_ms) {
+                        Some(version) => Tried::Applied(token(version)),
+                        None => Tried::NotApplied,
+                    };
+                    send(&mut wire, Parcel::Answer { holder, attempt, tried });
+                }
+                Some(Parcel::Answer { holder, attempt, tried }) => {
+                    if under_way[holder].take_if(|known| *known == attempt).is_some() {
+                        locks[holder].handle_tried(at(attempt.sent_ms), tried, at(now_ms));
+                    }
+                }
+                Some(Parcel::Change { holder, exists }) => locks[holder].handle_change(exists, at(now_ms)),
+                None => {}
+            }
+        }
+        for holder in 0..3 {
+            if !runs(holder) {
+                continue;
+            }
+            let late = |attempt: &mut Attempt| attempt.sent_ms + PATIENCE_MS <= now_ms;
+            if let Some(attempt) = under_way[holder].take_if(late) {
+                locks[holder].handle_tried(at(attempt.sent_ms), Tried::Unanswered, at(now_ms));
+            }
+            locks[holder].handle_timeout(at(now_ms));
+            while let Some(step) = locks[holder].poll_step() {
+                if step == Step::Try {
+                    attempts += 1;
+                    let attempt = Attempt { number: attempts, sent_ms: now_ms };
+                    under_way[holder] = Some(attempt);
+                    send(&mut wire, Parcel::Request { holder, attempt });
+                }
+            }
+            while let Some(event) = locks[holder].poll_event() {
+                match event {
+                    LockEvent::Acquired { token, end } => {
+                        ensure(token.ms > greatest, || format!("token {} after {greatest}", token.ms))?;
+                        greatest = token.ms;
+                        acquired += 1;
+                        ends[holder] = Some(end);
+                    }
+                    LockEvent::Renewed { token, end } => {
+                        ensure(token.ms > greatest, || format!("token {} after {greatest}", token.ms))?;
+                        greatest = token.ms;
+                        ends[holder] = Some(end);
+                    }
+                    // It is given back only at the end of its margin: that is when its user has stopped.
+                    LockEvent::Lost { .. } => {
+                        locks[holder] = Lock::new(terms(None), at(now_ms));
+                        under_way[holder] = None;
+                    }
+                    LockEvent::Busy | LockEvent::GaveUp => {}
+                }
+            }
+        }
+        let holding = |holder: &usize| ends[*holder].is_some_and(|end| end > at(now_ms));
+        let holders: Vec<usize> = (0..3).filter(holding).collect();
+        ensure(holders.len() <= 1, || format!("{holders:?} hold the lock at {now_ms} ms"))?;
+    }
+    Ok(acquired)
+}
+
+#[test]
+fn on_a_good_network_the_lock_is_held_all_the_time_by_one() {
+    let schedule = Schedule { latencies: vec![20], loss: usize::MAX, stops: vec![] };
+    assert_eq!(simulate(&schedule), Ok(1));
+}
+
+#[test]
+fn a_stopped_holder_is_followed_by_another() {
+    let schedule = Schedule { latencies: vec![20], loss: usize::MAX, stops: vec![(0, 50_000, 60_000)] };
+    assert_eq!(simulate(&schedule), Ok(2));
+}
+
+proptest! {
+    /// A slow and lossy network that reorders, and processes that are stopped at any time.
+    #[test]
+    fn no_schedule_lets_two_hold_the_lock(schedule in schedules()) {
+        simulate(&schedule).map_err(TestCaseError::fail)?;
+    }
+}

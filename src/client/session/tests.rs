@@ -1,0 +1,471 @@
+//! What the session promises, with simulated time, latency and loss.
+
+use super::*;
+use crate::client::ask::Stamps;
+use crate::protocol::message::{CONTENT_TYPE, STATUS, STATUS_OK, TIMESTAMP};
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+const SUCCESS: ReasonCode = ReasonCode { code: 0, text: None };
+
+/// A session against a broker that the test plays, with a clock that the test moves.
+struct Bench {
+    session: Session<&'static str>,
+    begun: Instant,
+    now_ms: u64,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let mut bench = Self {
+            session: Session::new(Config {
+                target: "broker:1883".to_owned(),
+                client_id: "me".to_owned(),
+                request_timeout: TIMEOUT,
+                inflight_max: 4,
+                prefix: 7,
+                clock: Timestamp::zero("node".to_owned()).unwrap(),
+            }),
+            begun: crate::clock::monotonic(),
+            now_ms: 0,
+        };
+        bench.connect(16);
+        bench
+    }
+
+    fn now(&self) -> Reading {
+        let monotonic = self.begun + Duration::from_millis(self.now_ms);
+        Reading { wall_ms: 1_700_000_000_000 + self.now_ms, monotonic }
+    }
+
+    fn connect(&mut self, receive_max: u16) {
+        let now = self.now();
+        self.session.handle_connected(Granted { receive_max, keep_alive: KEEP_ALIVE }, now);
+    }
+
+    fn ask(&mut self, access: Access, ticket: &'static str) {
+        let ask = Ask { payload: Bytes::from_static(b"x"), access, stamps: Stamps::default() };
+        let now = self.now();
+        self.session.ask(ask, ticket, now);
+    }
+
+    fn pass(&mut self, ms: u64) -> Result<(), Silent> {
+        self.now_ms += ms;
+        let now = self.now();
+        self.session.handle_timeout(now)
+    }
+
+    fn sent(&mut self) -> Vec<Outgoing> {
+        let now = self.now();
+        std::iter::from_fn(|| self.session.poll_outgoing(now)).collect()
+    }
+
+    fn hear(&mut self, incoming: Incoming) {
+        let now = self.now();
+        self.session.handle_incoming(incoming, now);
+    }
+
+    /// Takes what was sent, and acknowledges every subscription in it.
+    fn sent_and_subscribed(&mut self) -> Vec<Outgoing> {
+        let sent = self.sent();
+        for packet in &sent {
+            if let Outgoing::Subscribe { packet_id, .. } = packet {
+                self.hear(Incoming::SubAck { packet_id: *packet_id, reason: SUCCESS });
+            }
+        }
+        sent
+    }
+
+    fn answer(&mut self, request: &Outgoing, properties: &[(&str, &str)]) {
+        let Outgoing::Publish { message, .. } = request else { panic!("no request: {request:?}") };
+        let properties = properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let message = Message {
+            topic: message.response_topic.clone().unwrap(),
+            payload: Bytes::from_static(b"+OK\r\n"),
+            correlation: message.correlation.clone(),
+            user_properties: properties.collect(),
+            ..Message::default()
+        };
+        self.hear(Incoming::Publish { packet_id: Some(1), message });
+    }
+
+    fn answers(&mut self) -> Vec<(&'static str, Result<Response, Error>)> {
+        let answer = |event| match event {
+            Event::Answer { ticket, result } => (ticket, result),
+            other => panic!("not an answer: {other:?}"),
+        };
+        std::iter::from_fn(|| self.session.poll_event()).map(answer).collect()
+    }
+}
+
+fn shapes(sent: &[Outgoing]) -> String {
+    let shape = |packet: &Outgoing| match packet {
+        Outgoing::Publish { .. } => "PUBLISH",
+        Outgoing::Subscribe { .. } => "SUBSCRIBE",
+        Outgoing::PubAck { .. } => "PUBACK",
+        Outgoing::Ping => "PINGREQ",
+    };
+    sent.iter().map(shape).collect::<Vec<_>>().join(" ")
+}
+
+const GOOD: &[(&str, &str)] = &[(STATUS, STATUS_OK)];
+
+#[test]
+fn a_read_is_sent_with_the_subscription() {
+    let mut bench = Bench::new();
+    bench.ask(Access::Read, "r");
+    assert_eq!(shapes(&bench.sent()), "SUBSCRIBE PUBLISH");
+}
+
+#[test]
+fn a_write_waits_until_the_subscription_is_in_force() {
+    let mut bench = Bench::new();
+    bench.ask(Access::Write, "w");
+    assert_eq!(shapes(&bench.sent_and_subscribed()), "SUBSCRIBE");
+    assert_eq!(shapes(&bench.sent()), "PUBLISH");
+}
+
+#[test]
+fn a_read_behind_a_write_does_not_overtake_it() {
+    let mut bench = Bench::new();
+    bench.ask(Access::Write, "w");
+    bench.ask(Access::Read, "r");
+    assert_eq!(shapes(&bench.sent()), "SUBSCRIBE");
+}
+
+#[test]
+fn a_request_carries_what_the_protocol_asks_for() {
+    let mut bench = Bench::new();
+    let fence: Timestamp = "1:2:StateStore".parse().unwrap();
+    let stamps = Stamps { fence: Some(fence), persist: true };
+    let ask = Ask { payload: Bytes::from_static(b"x"), access: Access::Read, stamps };
+    let now = bench.now();
+    bench.session.ask(ask, "r", now);
+    let sent = bench.sent();
+    let Outgoing::Publish { message, packet_id } = &sent[1] else { panic!() };
+    assert_ne!(*packet_id, 0);
+    assert_eq!(message.topic, topic::REQUEST);
+    assert_eq!(message.response_topic.as_deref(), Some(topic::response("me").as_str()));
+    assert_eq!(message.correlation.as_ref().map(Bytes::len), Some(16));
+    assert_eq!(message.content_type.as_deref(), Some(CONTENT_TYPE));
+    assert_eq!(message.expiry_s, Some(10));
+    let properties: Vec<_> = message.user_properties.iter().map(|(n, v)| format!("{n}={v}")).collect();
+    assert_eq!(
+        properties,
+        [
+            "__srcId=me",
+            "__ts=001700000000000:00000:node",
+            "__protVer=1.0",
+            "$partition=me",
+            "$high_priority=",
+            "__ft=000000000000001:00002:StateStore",
+            "aio-persistence=true",
+        ]
+    );
+}
+
+#[test]
+fn every_answer_finds_its_request_in_whatever_order_it_comes() {
+    let mut bench = Bench::new();
+    for ticket in ["a", "b", "c"] {
+        bench.ask(Access::Read, ticket);
+    }
+    let sent = bench.sent_and_subscribed();
+    for request in [&sent[3], &sent[1], &sent[2]] {
+        bench.answer(request, GOOD);
+    }
+    let tickets: Vec<_> = bench.answers().into_iter().map(|(ticket, _)| ticket).collect();
+    assert_eq!(tickets, ["c", "a", "b"]);
+}
+
+#[test]
+fn an_answer_to_another_session_is_nobodys() {
+    let mut bench = Bench::new();
+    bench.ask(Access::Read, "r");
+    let mut sent = bench.sent_and_subscribed();
+    for correlation in [&b""[..], b"short", &[0; 16], &[7; 17]] {
+        let Outgoing::Publish { message, .. } = &mut sent[1] else { panic!() };
+        message.correlation = Some(Bytes::copy_from_slice(correlation));
+        let foreign = sent[1].clone();
+        bench.answer(&foreign, GOOD);
+    }
+    assert!(bench.answers().is_empty());
+}
+
+#[test]
+fn an_answer_that_comes_twice_is_taken_once() {
+    let mut bench = Bench::new();
+    bench.ask(Access::Read, "r");
+    let sent = bench.sent_and_subscribed();
+    bench.answer(&sent[1], GOOD);
+    bench.answer(&sent[1], GOOD);
+    assert_eq!(bench.answers().len(), 1);
+    assert_eq!(shapes(&bench.sent()), "PUBACK PUBACK");
+}
+
+#[test]
+fn a_write_without_an_answer_ends_at_its_deadline_with_an_unknown_outcome() {
+    let mut bench = Bench::new();
+    bench.ask(Access::Write, "w");
+    bench.sent_and_subscribed();
+    bench.sent();
+    bench.pass(9_999).unwrap();
+    assert!(bench.answers().is_empty());
+    bench.pass(1).unwrap();
+    let error =
+        Error::Timeout { target: "broker:1883".to_owned(), after: TIMEOUT, outcome: Outcome::Unknown };
+    assert_eq!(bench.answers(), [("w", Err(error))]);
+}
+
+#[test]
+fn a_write_that_was_never_sent_has_changed_nothing() {
+    let mut bench = Bench::new();
+    bench.ask(Access::Write, "w");
+    bench.sent();
+    bench.pass(10_000).unwrap();
+    let (_, result) = bench.answers().remove(0);
+    assert!(matches!(result, Err(Error::Timeout { outcome: Outcome::Unchanged, .. })), "{result:?}");
+    assert_eq!(shapes(&bench.sent_and_subscribed()), "", "and is not sent later");
+}
+
+#[test]
+fn a_read_sent_before_the_subscription_held_is_asked_once_more() {
+    let mut bench = Bench::new();
+    bench.ask(Access::Read, "r");
+    let sent = bench.sent_and_subscribed();
+    let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
+    bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
+    bench.pass(499).unwrap();
+    assert_eq!(shapes(&bench.sent()), "");
+    bench.pass(1).unwrap();
+    let again = bench.sent();
+    assert_eq!(shapes(&again), "PUBLISH");
+    let Outgoing::Publish { packet_id, .. } = again[0] else { panic!() };
+    bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
+    bench.pass(5_000).unwrap();
+    assert_eq!(shapes(&bench.sent()), "", "once");
+    bench.answer(&again[0], GOOD);
+    assert_eq!(bench.answers().len(), 1);
+}
+
+#[test]
+fn a_write_is_never_asked_twice() {
+    let mut bench = Bench::new();
+    bench.ask(Access::Write, "w");
+    bench.sent_and_subscribed();
+    let sent = bench.sent();
+    let Outgoing::Publish { packet_id, .. } = sent[0] else { panic!() };
+    bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
+    for _ in 0..9 {
+        bench.pass(1_000).unwrap();
+        assert_eq!(shapes(&bench.sent()), "");
+    }
+}
+
+#[test]
+fn no_more_requests_go_out_than_the_broker_takes() {
+    let mut bench = Bench::new();
+    bench.connect(2);
+    for ticket in ["a", "b", "c"] {
+        bench.ask(Access::Read, ticket);
+    }
+    let sent = bench.sent_and_subscribed();
+    assert_eq!(shapes(&sent), "SUBSCRIBE PUBLISH PUBLISH");
+    let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
+    bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
+    assert_eq!(shapes(&bench.sent()), "PUBLISH");
+}
+
+#[test]
+fn the_window_pushes_back_on_whoever_asks() {
+    let mut bench = Bench::new();
+    for ticket in ["a", "b", "c", "d"] {
+        assert!(bench.session.has_room());
+        bench.ask(Access::Read, ticket);
+    }
+    assert!(!bench.session.has_room());
+}
+
+#[test]
+fn a_broker_without_a_store_is_told_apart_soon_but_not_at_its_first_word() {
+    let mut bench = Bench::new();
+    bench.ask(Access::Read, "r");
+    let sent = bench.sent_and_subscribed();
+    let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
+    let reason = ReasonCode { code: NO_MATCHING_SUBSCRIBERS, text: None };
+    bench.hear(Incoming::PubAck { packet_id, reason });
+    assert!(bench.answers().is_empty());
+    bench.pass(1_000).unwrap();
+    assert_eq!(bench.answers(), [("r", Err(Error::NoStore { target: "broker:1883".to_owned() }))]);
+}
+
+#[test]
+fn a_refused_publish_and_a_refused_subscription_fail_what_they_carry() {
+    let denied = ReasonCode { code: ReasonCode::NOT_AUTHORIZED, text: Some("no".to_owned()) };
+    let mut bench = Bench::new();
+    bench.ask(Access::Read, "r");
+    let sent = bench.sent();
+    let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
+    bench.hear(Incoming::PubAck { packet_id, reason: denied.clone() });
+    assert_eq!(bench.answers(), [("r", Err(Error::PublishRefused { reason: denied.clone() }))]);
+
+    let mut bench = Bench::new();
+    bench.ask(Access::Write, "w");
+    let sent = bench.sent();
+    let Outgoing::Subscribe { packet_id, .. } = sent[0] else { panic!() };
+    bench.hear(Incoming::SubAck { packet_id, reason: denied.clone() });
+    let filter = topic::response("me");
+    assert_eq!(bench.answers(), [("w", Err(Error::SubscribeRefused { filter, reason: denied }))]);
+}
+
+#[test]
+fn a_response_that_breaks_the_protocol_is_no_answer() {
+    for properties in [
+        &[(STATUS, "500")][..],
+        &[(STATUS, STATUS_OK), ("__protVer", "2.0")],
+        &[(STATUS, STATUS_OK), (TIMESTAMP, "yesterday")],
+    ] {
+        let mut bench = Bench::new();
+        bench.ask(Access::Write, "w");
+        bench.sent_and_subscribed();
+        let sent = bench.sent();
+        bench.answer(&sent[0], properties);
+        let (_, result) = bench.answers().remove(0);
+        assert!(matches!(result, Err(Error::MalformedReply { outcome: Outcome::Unknown, .. })), "{result:?}");
+    }
+}
+
+#[test]
+fn a_version_over_sixty_seconds_ahead_is_refused_and_one_at_sixty_is_not() {
+    for (version, skewed) in [("1700000060000:0:StateStore", false), ("1700000060001:0:StateStore", true)] {
+        let mut bench = Bench::new();
+        bench.ask(Access::Read, "r");
+        let sent = bench.sent_and_subscribed();
+        bench.answer(&sent[1], &[(STATUS, STATUS_OK), (TIMESTAMP, version)]);
+        let (_, result) = bench.answers().remove(0);
+        assert_eq!(matches!(result, Err(Error::ClockSkew { .. })), skewed, "{result:?}");
+    }
+}
+
+#[test]
+fn the_clock_of_the_session_follows_the_store_and_never_goes_back() {
+    let mut bench = Bench::new();
+    bench.ask(Access::Read, "a");
+    let sent = bench.sent_and_subscribed();
+    bench.answer(&sent[1], &[(STATUS, STATUS_OK), (TIMESTAMP, "1700000030000:5:StateStore")]);
+    bench.ask(Access::Read, "b");
+    let sent = bench.sent();
+    let Some(Outgoing::Publish { message, .. }) = sent.last() else { panic!() };
+    assert_eq!(message.user_property(TIMESTAMP), Some("001700000030000:00007:node"));
+}
+
+#[test]
+fn a_lost_connection_leaves_writes_unknown_and_asks_reads_again() {
+    let mut bench = Bench::new();
+    bench.ask(Access::Read, "warm-up");
+    let sent = bench.sent_and_subscribed();
+    bench.answer(&sent[1], GOOD);
+    bench.answers();
+    bench.ask(Access::Write, "w");
+    bench.ask(Access::Read, "r");
+    bench.sent();
+    bench.session.handle_lost("cable cut");
+    let answers = bench.answers();
+    assert!(
+        matches!(answers[..], [("w", Err(Error::Lost { outcome: Outcome::Unknown, .. }))]),
+        "{answers:?}"
+    );
+    assert_eq!(shapes(&bench.sent()), "", "nothing is sent without a connection");
+    bench.connect(16);
+    assert_eq!(shapes(&bench.sent()), "SUBSCRIBE PUBLISH");
+}
+
+#[test]
+fn a_silent_broker_is_probed_and_given_up_after_one_and_a_half_keep_alives() {
+    let mut bench = Bench::new();
+    bench.pass(29_999).unwrap();
+    assert_eq!(shapes(&bench.sent()), "");
+    bench.pass(1).unwrap();
+    assert_eq!(shapes(&bench.sent()), "PINGREQ");
+    bench.pass(14_999).unwrap();
+    assert_eq!(bench.pass(1), Err(Silent { since: bench.begun }));
+}
+
+#[test]
+fn a_broker_that_is_not_read_from_cannot_be_silent() {
+    let mut bench = Bench::new();
+    bench.pass(44_999).unwrap();
+    let now = bench.now();
+    bench.session.excuse_silence(now);
+    bench.pass(44_999).unwrap();
+}
+
+#[test]
+fn a_subscription_of_the_owner_s_is_answered_once() {
+    let mut bench = Bench::new();
+    let now = bench.now();
+    bench.session.subscribe("a/#".to_owned(), "ok", now);
+    bench.session.subscribe("b/#".to_owned(), "refused", now);
+    bench.session.subscribe("c/#".to_owned(), "late", now);
+    let ids: Vec<u16> = bench
+        .sent()
+        .iter()
+        .map(|packet| match packet {
+            Outgoing::Subscribe { packet_id, .. } => *packet_id,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let denied = ReasonCode { code: ReasonCode::NOT_AUTHORIZED, text: None };
+    bench.hear(Incoming::SubAck { packet_id: ids[0], reason: SUCCESS });
+    bench.hear(Incoming::SubAck { packet_id: ids[1], reason: denied });
+    bench.pass(10_000).unwrap();
+    let results: Vec<_> = std::iter::from_fn(|| bench.session.poll_event())
+        .map(|event| match event {
+            Event::Subscribed { ticket, result } => (ticket, result.map_err(|error| error.to_string())),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(results.len(), 3);
+    assert_eq!(results[0], ("ok", Ok(())));
+    assert!(results[1].1.as_ref().is_err_and(|error| error.contains("b/#")), "{results:?}");
+    assert!(results[2].1.is_err(), "{results:?}");
+}
+
+#[test]
+fn a_broker_that_answers_pings_is_kept() {
+    let mut bench = Bench::new();
+    for _ in 0..10 {
+        bench.pass(30_000).unwrap();
+        assert_eq!(shapes(&bench.sent()), "PINGREQ");
+        bench.hear(Incoming::Pong);
+    }
+}
+
+#[test]
+fn the_session_names_the_time_at_which_it_wants_to_be_called() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.session.poll_timeout(), Some(bench.begun + KEEP_ALIVE));
+    bench.ask(Access::Read, "r");
+    assert_eq!(bench.session.poll_timeout(), Some(bench.begun + TIMEOUT));
+}
+
+#[test]
+fn packet_ids_in_use_are_not_given_out_again() {
+    let mut bench = Bench::new();
+    bench.connect(u16::MAX);
+    let mut used = std::collections::HashSet::new();
+    bench.ask(Access::Read, "kept");
+    for _ in 0..70_000 {
+        bench.ask(Access::Read, "r");
+        for packet in bench.sent_and_subscribed() {
+            let Outgoing::Publish { packet_id, .. } = packet else { continue };
+            assert!(packet_id != 0 && used.insert(packet_id), "{packet_id} is in use");
+            bench.answer(&packet, GOOD);
+            if used.len() > 1 {
+                bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
+                used.remove(&packet_id);
+            }
+        }
+        bench.answers();
+    }
+}

@@ -1,0 +1,329 @@
+//! What the watch promises, against a store that the test plays: in order, once each, no hole and no double.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::protocol::topic;
+
+fn key(name: &str) -> Key {
+    Key::new(name.as_bytes().to_vec()).unwrap()
+}
+
+fn version(ms: u64) -> Timestamp {
+    Timestamp::of_store(ms, 0)
+}
+
+fn found(value: &str, ms: u64) -> Option<Found> {
+    Some(Found { value: Value::copy_from_slice(value.as_bytes()), version: Some(version(ms)) })
+}
+
+fn now() -> Reading {
+    Reading { wall_ms: 5_000, ..crate::clock::now() }
+}
+
+fn notification(name: &str, notification: &Notification, ms: Option<u64>) -> Message {
+    Message {
+        topic: topic::notify("me", &key(name)).unwrap(),
+        payload: notification.encode(),
+        user_properties: ms.map(|ms| (TIMESTAMP.to_owned(), version(ms).to_string())).into_iter().collect(),
+        ..Message::default()
+    }
+}
+
+fn set(name: &str, value: &str, ms: u64) -> Message {
+    let value = Value::copy_from_slice(value.as_bytes());
+    notification(name, &Notification::Set(Some(value)), Some(ms))
+}
+
+fn delete(name: &str, ms: u64) -> Message {
+    notification(name, &Notification::Delete, Some(ms))
+}
+
+/// A watch whose registration has been answered; the value has not.
+fn registered(name: &str) -> Watch {
+    let mut watch = Watch::new([key(name)]);
+    register(&mut watch, name);
+    watch
+}
+
+fn register(watch: &mut Watch, name: &str) {
+    watch.handle_connected();
+    assert_eq!(watch.poll_step(), Some(Step::Subscribe));
+    assert_eq!(watch.poll_step(), None, "nothing before the subscription is in force");
+    watch.handle_subscribed();
+    assert_eq!(watch.poll_step(), Some(Step::Register(key(name))));
+    assert_eq!(watch.poll_step(), None, "nothing before the registration is in force");
+    watch.handle_registered(&key(name));
+    assert_eq!(watch.poll_step(), Some(Step::Read(key(name))));
+}
+
+/// `CURRENT k=1@3`, `SET`, `DELETE`, `GAP`, `RESYNC`, in short.
+fn told(watch: &mut Watch) -> Vec<String> {
+    let ms = |version: &Option<Timestamp>| {
+        version.as_ref().map_or("?".to_owned(), |version| version.ms.to_string())
+    };
+    let text = |value: &Value| String::from_utf8_lossy(value).into_owned();
+    let state = |found: &Option<Found>| match found {
+        Some(found) => format!("{}@{}", text(&found.value), ms(&found.version)),
+        None => "absent".to_owned(),
+    };
+    let line = |event| match event {
+        WatchEvent::Current { found, .. } => format!("CURRENT {}", state(&found)),
+        WatchEvent::Resync { found, .. } => format!("RESYNC {}", state(&found)),
+        WatchEvent::Set { value, version, .. } => {
+            format!("SET {}@{}", value.as_ref().map_or("?".to_owned(), text), ms(&version))
+        }
+        WatchEvent::Delete { version, .. } => format!("DELETE @{}", ms(&version)),
+        WatchEvent::Gap { since_ms, until_ms } => format!("GAP {since_ms}-{until_ms}"),
+        WatchEvent::Skipped { cause, .. } => format!("SKIPPED {cause}"),
+    };
+    std::iter::from_fn(|| watch.poll_event()).map(line).collect()
+}
+
+#[test]
+fn the_initial_value_comes_first_and_changes_follow() {
+    let mut watch = registered("k");
+    watch.handle_read(&key("k"), found("1", 1), now());
+    watch.handle_message(&set("k", "2", 2));
+    watch.handle_message(&delete("k", 2));
+    assert_eq!(told(&mut watch), ["CURRENT 1@1", "SET 2@2", "DELETE @2"]);
+}
+
+#[test]
+fn a_change_before_the_initial_value_is_neither_lost_nor_doubled() {
+    let mut watch = registered("k");
+    watch.handle_message(&set("k", "2", 2));
+    watch.handle_message(&set("k", "3", 3));
+    assert!(told(&mut watch).is_empty());
+    watch.handle_read(&key("k"), found("2", 2), now());
+    assert_eq!(told(&mut watch), ["CURRENT 2@2", "SET 3@3"]);
+}
+
+#[test]
+fn a_deletion_of_the_initial_value_is_told_though_it_bears_the_same_version() {
+    let mut watch = registered("k");
+    watch.handle_message(&delete("k", 2));
+    watch.handle_read(&key("k"), found("2", 2), now());
+    assert_eq!(told(&mut watch), ["CURRENT 2@2", "DELETE @2"]);
+}
+
+#[test]
+fn an_absent_key_swallows_what_led_to_its_absence() {
+    let mut watch = registered("k");
+    for message in [set("k", "1", 1), delete("k", 1), set("k", "2", 2)] {
+        watch.handle_message(&message);
+    }
+    watch.handle_read(&key("k"), None, now());
+    assert_eq!(told(&mut watch), ["CURRENT absent", "SET 2@2"]);
+}
+
+#[test]
+fn a_notification_delivered_twice_is_told_once() {
+    let mut watch = registered("k");
+    watch.handle_read(&key("k"), None, now());
+    for message in [set("k", "1", 1), set("k", "1", 1), delete("k", 1), delete("k", 1)] {
+        watch.handle_message(&message);
+    }
+    assert_eq!(told(&mut watch), ["CURRENT absent", "SET 1@1", "DELETE @1"]);
+}
+
+#[test]
+fn a_change_without_a_version_is_told_rather_than_lost() {
+    let mut watch = registered("k");
+    watch.handle_read(&key("k"), found("1", 1), now());
+    watch.handle_message(&notification("k", &Notification::Delete, None));
+    watch.handle_message(&notification("k", &Notification::Set(None), None));
+    assert_eq!(told(&mut watch), ["CURRENT 1@1", "DELETE @?", "SET ?@?"]);
+}
+
+#[test]
+fn a_loss_tells_one_gap_and_what_has_changed_meanwhile() {
+    let mut watch = registered("k");
+    watch.handle_read(&key("k"), found("1", 1), now());
+    watch.handle_lost(1_000);
+    watch.handle_connected();
+    watch.handle_lost(2_000);
+    register(&mut watch, "k");
+    watch.handle_message(&set("k", "3", 3));
+    watch.handle_read(&key("k"), found("2", 2), now());
+    assert_eq!(told(&mut watch), ["CURRENT 1@1", "GAP 1000-5000", "RESYNC 2@2", "SET 3@3"]);
+}
+
+#[test]
+fn a_loss_in_which_nothing_changed_tells_the_gap_alone() {
+    for state in [found("1", 1), None] {
+        let mut watch = registered("k");
+        watch.handle_read(&key("k"), state.clone(), now());
+        told(&mut watch);
+        watch.handle_lost(1_000);
+        register(&mut watch, "k");
+        watch.handle_read(&key("k"), state, now());
+        assert_eq!(told(&mut watch), ["GAP 1000-5000"]);
+    }
+}
+
+#[test]
+fn a_key_that_vanished_in_a_gap_is_told() {
+    let mut watch = registered("k");
+    watch.handle_read(&key("k"), found("1", 1), now());
+    watch.handle_lost(1_000);
+    register(&mut watch, "k");
+    watch.handle_read(&key("k"), None, now());
+    assert_eq!(told(&mut watch), ["CURRENT 1@1", "GAP 1000-5000", "RESYNC absent"]);
+}
+
+#[test]
+fn a_loss_before_the_first_value_is_no_gap() {
+    let mut watch = registered("k");
+    watch.handle_message(&set("k", "1", 1));
+    watch.handle_lost(1_000);
+    register(&mut watch, "k");
+    watch.handle_read(&key("k"), found("2", 2), now());
+    assert_eq!(told(&mut watch), ["CURRENT 2@2"]);
+}
+
+#[test]
+fn an_answer_from_before_a_loss_is_not_taken_for_one_after_it() {
+    let mut watch = registered("k");
+    watch.handle_lost(1_000);
+    watch.handle_connected();
+    watch.handle_read(&key("k"), found("1", 1), now());
+    assert!(told(&mut watch).is_empty());
+}
+
+#[test]
+fn messages_of_other_things_are_reported_and_skipped() {
+    let mut watch = registered("k");
+    watch.handle_read(&key("k"), None, now());
+    let mut garbage = set("k", "1", 1);
+    garbage.payload = Value::from_static(b"*1\r\n$3\r\nfoo\r\n");
+    let mut stray = set("k", "1", 1);
+    stray.topic = "sensors/1".to_owned();
+    let mut yesterday = set("k", "1", 1);
+    yesterday.user_properties[0].1 = "yesterday".to_owned();
+    for message in [garbage, stray, yesterday, set("other", "1", 1)] {
+        watch.handle_message(&message);
+    }
+    let told = told(&mut watch);
+    assert_eq!(told[0], "CURRENT absent");
+    assert_eq!(told.len(), 4, "{told:?}");
+    assert!(told[1..].iter().all(|line| line.starts_with("SKIPPED")), "{told:?}");
+}
+
+#[test]
+fn lower_case_hex_and_the_page_s_word_for_a_deletion_are_understood() {
+    let mut watch = registered("k");
+    watch.handle_read(&key("k"), found("1", 1), now());
+    let mut message = delete("k", 1);
+    message.topic = message.topic.replace("6B", "6b");
+    message.payload = Value::from_static(b"*2\r\n$6\r\nNOTIFY\r\n$3\r\nDEL\r\n");
+    watch.handle_message(&message);
+    assert_eq!(told(&mut watch), ["CURRENT 1@1", "DELETE @1"]);
+}
+
+#[test]
+fn a_key_asked_for_twice_is_watched_once() {
+    let watch = Watch::new([key("a"), key("b"), key("a")]);
+    assert_eq!(watch.keys(), [key("a"), key("b")]);
+}
+
+/// What the played store does next.
+#[derive(Clone, Debug)]
+enum Act {
+    Set,
+    Delete,
+    /// The next message to the client arrives.
+    Deliver,
+    Lose,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        3 => Just(Act::Set),
+        2 => Just(Act::Delete),
+        6 => Just(Act::Deliver),
+        1 => Just(Act::Lose),
+    ];
+    proptest::collection::vec(act, 0..80)
+}
+
+/// What travels to the client.
+enum Parcel {
+    Registered,
+    Read(Option<Found>),
+    Message(Message),
+}
+
+proptest! {
+    /// The store answers and notifies in the order in which it acts (protocol §11), and is lost at any time.
+    #[test]
+    fn whatever_happens_the_watcher_ends_with_the_truth(acts in acts()) {
+        let mut watch = Watch::new([key("k")]);
+        let mut state: Option<u64> = None;
+        let mut clock = 0;
+        let mut registered = false;
+        let mut wire: VecDeque<Parcel> = VecDeque::new();
+        let mut events = Vec::new();
+        watch.handle_connected();
+        // In the end everything that is under way arrives.
+        let end = std::iter::repeat_n(Act::Deliver, 200);
+        for act in acts.into_iter().chain(end) {
+            match act {
+                Act::Set => {
+                    clock += 1;
+                    state = Some(clock);
+                    if registered {
+                        wire.push_back(Parcel::Message(set("k", &clock.to_string(), clock)));
+                    }
+                }
+                Act::Delete => if let Some(gone) = state.take().filter(|_| registered) {
+                    wire.push_back(Parcel::Message(delete("k", gone)));
+                },
+                Act::Lose => {
+                    wire.clear();
+                    registered = false;
+                    watch.handle_lost(1);
+                    watch.handle_connected();
+                }
+                Act::Deliver => match wire.pop_front() {
+                    Some(Parcel::Registered) => watch.handle_registered(&key("k")),
+                    Some(Parcel::Read(found)) => watch.handle_read(&key("k"), found, now()),
+                    Some(Parcel::Message(message)) => watch.handle_message(&message),
+                    None => {}
+                },
+            }
+            while let Some(step) = watch.poll_step() {
+                match step {
+                    Step::Subscribe => watch.handle_subscribed(),
+                    Step::Register(_) => {
+                        registered = true;
+                        wire.push_back(Parcel::Registered);
+                    }
+                    Step::Read(_) => {
+                        wire.push_back(Parcel::Read(state.and_then(|ms| found(&ms.to_string(), ms))));
+                    }
+                }
+            }
+            events.extend(std::iter::from_fn(|| watch.poll_event()));
+        }
+        let mut last: Option<(u64, bool)> = None;
+        let mut told = None;
+        for event in events {
+            let (next, resync) = match event {
+                WatchEvent::Gap { .. } => continue,
+                WatchEvent::Current { found, .. } | WatchEvent::Resync { found, .. } => {
+                    (found.and_then(|found| found.version).map(|version| (version.ms, false)), true)
+                }
+                WatchEvent::Set { version, .. } => (version.map(|version| (version.ms, false)), false),
+                WatchEvent::Delete { version, .. } => (version.map(|version| (version.ms, true)), false),
+                WatchEvent::Skipped { cause, .. } => return Err(TestCaseError::fail(cause)),
+            };
+            if !resync {
+                prop_assert!(next > last, "{next:?} after {last:?}");
+            }
+            last = next.or(last);
+            told = next.filter(|(_, deleted)| !deleted).map(|(ms, _)| ms);
+        }
+        prop_assert_eq!(told, state);
+    }
+}
