@@ -1,7 +1,156 @@
-//! The process edge.
+//! The process edge: parse, settle, run, report, exit.
+
+mod args;
+mod broker;
+mod embedded;
+mod exit;
+pub mod generate;
+mod help;
+mod report;
+mod serve;
+mod settle;
+mod usage;
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use clap::Parser;
+
+use args::{Cli, ColorWhen, DisplayArgs, Options, OutputFormat, Verb};
+use embedded::Embedded;
+use exit::Exit;
+use report::Reporter;
+use settle::{Connection, Place};
+use usage::Instead;
+
+use crate::client::{Settings, Target};
+use crate::commands::{Command, CommandError, Kind, Session};
 
 /// Runs the command line.
 #[must_use]
-pub fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+pub fn main() -> ExitCode {
+    let words: Vec<_> = std::env::args_os().collect();
+    // The panic itself has been told on standard error by then; what is left is the code.
+    let run = AssertUnwindSafe(|| run(&words));
+    catch_unwind(run).unwrap_or(Exit::Bug).into()
+}
+
+fn run(words: &[OsString]) -> Exit {
+    let (mut reporter, result) = match Cli::try_parse_from(words) {
+        Ok(cli) => {
+            let mut reporter = Reporter::new(settle::style(&cli.options.display));
+            let result = run_verb(cli, &mut reporter);
+            (reporter, result)
+        }
+        Err(error) => {
+            let mut reporter = Reporter::new(settle::style(&display_of_nonsense(words)));
+            let result = run_instead(usage::judge(error, words), &mut reporter);
+            (reporter, result)
+        }
+    };
+    end(result, &mut reporter)
+}
+
+fn end(result: Result<Exit, CommandError>, reporter: &mut Reporter) -> Exit {
+    match result {
+        _ if reporter.is_closed() => Exit::Yes,
+        Ok(exit) => exit,
+        Err(error) => reporter.error(&error),
+    }
+}
+
+fn run_verb(cli: Cli, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+    let Some(verb) = cli.verb else {
+        return Err(CommandError::usage("a verb is missing").hint("mqkv help"));
+    };
+    match verb {
+        Verb::Command(command) => return run_command(command, &cli.options, reporter),
+        Verb::Serve(args) => serve::run(&args)?,
+        Verb::Completions(args) => reporter.data(&generate::completions(&args)?)?,
+        Verb::Man(args) => reporter.data(&generate::man(&args)?)?,
+        Verb::Help(args) => {
+            let text = help::text(&args, reporter.has_color())?;
+            reporter.data(text.as_bytes())?;
+        }
+    }
+    Ok(Exit::Yes)
+}
+
+fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+    let connection = if command.is_offline() {
+        None
+    } else {
+        Some(settle::connection(&options.connection)?)
+    };
+    let embedded = Rc::new(RefCell::new(None));
+    let started = Rc::clone(&embedded);
+    let session = Session::new(
+        move || Box::pin(connect(connection.clone(), Rc::clone(&started))),
+        settle::surroundings(),
+    );
+    // One thread: a verb waits for the network and computes next to nothing.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
+    runtime.block_on(async {
+        let result = command.run(&session, &mut |output| reporter.put(&output)).await;
+        session.close().await;
+        let embedded = embedded.take();
+        if let Some(embedded) = embedded {
+            Embedded::stop(embedded).await;
+        }
+        Ok(Exit::from(result?))
+    })
+}
+
+/// Where to connect to; starts the store inside this process if that is where.
+async fn connect(
+    connection: Option<Connection>,
+    started: Rc<RefCell<Option<Embedded>>>,
+) -> Result<Settings, CommandError> {
+    let connection =
+        connection.ok_or_else(|| CommandError::new(Kind::Bug, "a verb that needs no store asked for one"))?;
+    let target = match &connection.place {
+        Place::Network { host, port } => Target::Tcp {
+            host: host.clone(),
+            port: *port,
+        },
+        Place::Embedded { data } => {
+            let embedded = Embedded::start(data.as_deref()).await?;
+            let target = embedded.target();
+            started.replace(Some(embedded));
+            target
+        }
+    };
+    Ok(connection.settings(target))
+}
+
+fn run_instead(instead: Instead, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+    match instead {
+        Instead::Fail(error) => Err(error),
+        Instead::Show(text) => {
+            let text = text.render();
+            let text = if reporter.has_color() {
+                text.ansi().to_string()
+            } else {
+                text.to_string()
+            };
+            reporter.data(text.as_bytes())?;
+            Ok(Exit::Yes)
+        }
+    }
+}
+
+fn display_of_nonsense(words: &[OsString]) -> DisplayArgs {
+    DisplayArgs {
+        output: OutputFormat::Auto,
+        json: usage::wants_json(words),
+        quiet: false,
+        verbose: false,
+        color: ColorWhen::Auto,
+    }
 }

@@ -1,1 +1,94 @@
-//! One file a verb.
+//! The verbs: one file each, with its arguments, its help and what it does. A verb returns data and prints
+//! nothing; the command line, and whatever else parses a line, runs the same.
+
+mod decode;
+mod del;
+pub mod duration;
+pub mod encoding;
+pub mod error;
+mod fence;
+mod file;
+mod get;
+mod key;
+pub mod output;
+mod ping;
+mod raw;
+pub mod session;
+mod set;
+mod value;
+mod vdel;
+
+use std::io;
+
+use clap::Subcommand;
+
+pub use error::{CommandError, Kind};
+pub use output::Output;
+pub use session::{Connecting, Session, Surroundings};
+
+use crate::client::session::Access;
+
+/// Where a verb puts its records, one at a time and as soon as there is one.
+pub type Emit<'a> = &'a mut dyn FnMut(Output) -> io::Result<()>;
+
+/// What a verb ends with when nothing went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Done, found, deleted.
+    Yes,
+    /// The store says no: no such key, or a condition does not hold.
+    No,
+}
+
+/// The verbs that work with a store, or with no more than their arguments.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Get(get::GetArgs),
+    Set(set::SetArgs),
+    Del(del::DelArgs),
+    Vdel(vdel::VdelArgs),
+    Ping(ping::PingArgs),
+    Raw(raw::RawArgs),
+    Decode(decode::DecodeArgs),
+}
+
+impl Command {
+    /// Runs the verb.
+    ///
+    /// # Errors
+    /// Why it could not do what it was asked for; its records so far have been put out.
+    pub async fn run(self, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+        let access = self.access();
+        let result = match self {
+            Self::Get(args) => get::run(args, session, emit).await,
+            Self::Set(args) => set::run(args, session, emit).await,
+            Self::Del(args) => del::run(args, session, emit).await,
+            Self::Vdel(args) => vdel::run(args, session, emit).await,
+            Self::Ping(args) => ping::run(args, session, emit).await,
+            Self::Raw(args) => raw::run(args, session, emit).await,
+            Self::Decode(args) => decode::run(args, session, emit),
+        };
+        result.map_err(|error| match access {
+            // Nobody asks what a failed read has changed.
+            Access::Read => CommandError {
+                outcome: None,
+                ..error
+            },
+            Access::Write => error,
+        })
+    }
+
+    /// Whether the verb needs no store.
+    #[must_use]
+    pub fn is_offline(&self) -> bool {
+        matches!(self, Self::Decode(_))
+    }
+
+    fn access(&self) -> Access {
+        match self {
+            Self::Get(_) | Self::Ping(_) | Self::Decode(_) => Access::Read,
+            Self::Set(_) | Self::Del(_) | Self::Vdel(_) => Access::Write,
+            Self::Raw(args) => args.access(),
+        }
+    }
+}

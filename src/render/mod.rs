@@ -1,1 +1,82 @@
-//! Output and errors to bytes.
+//! Output and errors to bytes: pure, told everything about the terminal.
+
+pub mod error;
+pub mod escape;
+mod frame;
+mod json;
+mod raw;
+mod style;
+mod text;
+
+use bytes::Bytes;
+
+use crate::commands::Output;
+
+/// The shape of what goes to standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people at a terminal.
+    Text,
+    /// For a pipe: exact values, and nothing that a program would have to skip.
+    Lines,
+    /// Exact bytes, no line feed.
+    Raw,
+    /// Hexadecimal digits, a line a value.
+    Hex,
+    /// Base64, a line a value.
+    Base64,
+    /// One JSON object a line.
+    Json,
+}
+
+/// How to show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// The shape of what goes to standard output.
+    pub format: Format,
+    /// Whether standard output takes colour.
+    pub color_data: bool,
+    /// Whether standard error takes colour.
+    pub color_words: bool,
+    /// Say more.
+    pub verbose: bool,
+    /// Say no more than what was asked for, and errors.
+    pub quiet: bool,
+}
+
+/// What one record looks like.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rendered {
+    /// For standard output.
+    pub data: Bytes,
+    /// For standard error.
+    pub words: String,
+}
+
+/// Renders one record.
+#[must_use]
+pub fn output(output: &Output, style: &Style) -> Rendered {
+    match style.format {
+        Format::Json => json::output(output),
+        Format::Text => text::output(output, style),
+        Format::Lines | Format::Raw | Format::Hex | Format::Base64 => {
+            raw::output(output, style.format).unwrap_or_else(|| text::lines(output, style))
+        }
+    }
+}
+
+impl Rendered {
+    fn data(data: impl Into<Bytes>) -> Self {
+        Self {
+            data: data.into(),
+            words: String::new(),
+        }
+    }
+
+    fn words(words: String) -> Self {
+        Self {
+            data: Bytes::new(),
+            words,
+        }
+    }
+}

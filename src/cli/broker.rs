@@ -1,0 +1,151 @@
+//! Reads the URL of a broker.
+
+use crate::commands::CommandError;
+
+/// Where a broker is, as its URL says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokerUrl {
+    /// Name or address, without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+/// Reads `mqtt://HOST[:PORT]`.
+///
+/// # Errors
+/// A usage error, which never repeats a password.
+pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        // What stands before an `@` may be a secret.
+        let hint = if url.contains('@') {
+            "mqtt://HOST"
+        } else {
+            &format!("mqtt://{url}")
+        };
+        return Err(CommandError::usage("the broker is a URL").hint(format!("-b {hint}")));
+    };
+    let (user, place) = rest
+        .rsplit_once('@')
+        .map_or((None, rest), |(user, place)| (Some(user), place));
+    if user.is_some_and(|user| user.contains(':')) {
+        return Err(CommandError::usage(
+            "a password does not belong in a URL: other users can see it",
+        ));
+    }
+    match scheme {
+        "mqtt" => {}
+        "mqtts" => return Err(later("TLS (mqtts://)").hint("mqtt:// for plain MQTT")),
+        "ws" | "wss" => return Err(later("MQTT over WebSockets").hint("mqtt:// for plain MQTT")),
+        other => {
+            return Err(
+                CommandError::usage(format!("no broker speaks {other}://")).hint("-b mqtt://HOST[:PORT]")
+            );
+        }
+    }
+    if user.is_some() {
+        return Err(later("logging in with a user name"));
+    }
+    let place = place.strip_suffix('/').unwrap_or(place);
+    let (host, port) = split_port(place).ok_or_else(|| {
+        CommandError::usage(format!("no host and port: {place}")).hint("-b mqtt://HOST[:PORT]")
+    })?;
+    Ok(BrokerUrl {
+        host: host.to_owned(),
+        port,
+    })
+}
+
+/// The error of what is not there yet.
+#[must_use]
+pub fn later(what: &str) -> CommandError {
+    CommandError::usage(format!("{what} comes in a later version"))
+}
+
+fn split_port(place: &str) -> Option<(&str, u16)> {
+    const DEFAULT: u16 = 1883;
+    let (host, port) = match place.strip_prefix('[') {
+        Some(rest) => {
+            let (host, rest) = rest.split_once(']')?;
+            let port = if rest.is_empty() {
+                None
+            } else {
+                Some(rest.strip_prefix(':')?)
+            };
+            (host, port)
+        }
+        None => match place.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (place, None),
+        },
+    };
+    let odd = |c: char| c.is_whitespace() || c.is_control() || "/?#[]@".contains(c);
+    if host.is_empty() || host.contains(odd) {
+        return None;
+    }
+    match port {
+        None => Some((host, DEFAULT)),
+        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let port = port.parse().ok().filter(|port| *port != 0)?;
+            Some((host, port))
+        }
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(url: &str) -> (String, u16) {
+        let BrokerUrl { host, port } = parse(url).unwrap();
+        (host, port)
+    }
+
+    #[test]
+    fn a_url_names_host_and_port() {
+        assert_eq!(parsed("mqtt://localhost"), ("localhost".to_owned(), 1883));
+        assert_eq!(
+            parsed("mqtt://aio-broker:18883/"),
+            ("aio-broker".to_owned(), 18883)
+        );
+        assert_eq!(parsed("mqtt://[::1]:1884"), ("::1".to_owned(), 1884));
+        assert_eq!(parsed("mqtt://[::1]"), ("::1".to_owned(), 1883));
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused() {
+        for url in [
+            "localhost",
+            "http://localhost",
+            "mqtt://",
+            "mqtt://h:",
+            "mqtt://h:0",
+            "mqtt://h:65536",
+            "mqtt://h:+1",
+            "mqtt://h/topic",
+            "mqtt://::1",
+            "mqtt://[::1",
+            "mqtt://[::1]1883",
+            "mqtts://h",
+            "wss://h",
+            "mqtt://user@h",
+        ] {
+            assert!(parse(url).is_err(), "{url}");
+        }
+        assert_eq!(parse("h:1884").unwrap_err().hints, ["-b mqtt://h:1884"]);
+    }
+
+    #[test]
+    fn a_password_is_refused_and_not_repeated() {
+        for url in [
+            "mqtt://u:secret@h",
+            "mqtts://u:secret@h",
+            "u:secret@h",
+            "http://u:secret@h",
+        ] {
+            let error = parse(url).unwrap_err();
+            assert!(!format!("{error:?}").contains("secret"), "{url}");
+        }
+    }
+}

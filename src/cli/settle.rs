@@ -1,0 +1,288 @@
+//! From what was typed to what is meant; the only reader of the environment.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this file is the owner of the environment"
+)]
+
+use std::env;
+use std::fs;
+use std::io::{self, IsTerminal, Read};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::args::{ColorWhen, ConnectionArgs, DisplayArgs, OutputFormat};
+use super::broker::{self, later};
+use crate::client::{Settings, Target};
+use crate::clock;
+use crate::commands::{CommandError, Kind, Surroundings};
+use crate::protocol::Timestamp;
+use crate::render::{Format, Style};
+
+/// The variable that holds a fencing token.
+pub const FENCING_TOKEN: &str = "MQKV_FENCING_TOKEN";
+/// The variable that names a file with a fencing token; the file may be newer than [`FENCING_TOKEN`].
+pub const FENCING_TOKEN_FILE: &str = "MQKV_FENCING_TOKEN_FILE";
+
+/// Where to connect to, and how.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Where the broker is.
+    pub place: Place,
+    client_id: String,
+    connect_timeout: Duration,
+    request_timeout: Duration,
+}
+
+/// Where the broker is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Somewhere on the network.
+    Network {
+        /// Name or address.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// Inside this process.
+    Embedded {
+        /// Where everything is kept; none: in memory.
+        data: Option<PathBuf>,
+    },
+}
+
+impl Connection {
+    /// What the client is told, once it is known where the broker is.
+    #[must_use]
+    pub fn settings(&self, target: Target) -> Settings {
+        Settings {
+            connect_timeout: self.connect_timeout,
+            request_timeout: self.request_timeout,
+            ..Settings::new(target, self.client_id.clone())
+        }
+    }
+}
+
+/// Settles where to connect to.
+///
+/// # Errors
+/// A usage error.
+pub fn connection(args: &ConnectionArgs) -> Result<Connection, CommandError> {
+    Ok(Connection {
+        place: place(args)?,
+        client_id: match &args.client_id {
+            Some(id) if id.is_empty() => return Err(CommandError::usage("the client id is empty")),
+            Some(id) => id.clone(),
+            None => default_client_id()?,
+        },
+        connect_timeout: args.connect_timeout,
+        request_timeout: args.timeout,
+    })
+}
+
+fn place(args: &ConnectionArgs) -> Result<Place, CommandError> {
+    refuse_tls(args)?;
+    if let Some(data) = &args.embedded {
+        return Ok(Place::Embedded { data: data.clone() });
+    }
+    if let Some(url) = &args.broker {
+        let broker::BrokerUrl { host, port } = broker::parse(url)?;
+        return Ok(Place::Network { host, port });
+    }
+    let (host, tls) = match &args.hostname {
+        Some(host) if host.is_empty() || host.contains("://") || host.contains('@') => {
+            return Err(CommandError::usage("-n takes the name of a host").hint("-b takes a URL"));
+        }
+        // Microsoft's tool takes TLS for granted; so does its command line here.
+        Some(host) => (host.as_str(), !args.notls),
+        None => ("localhost", false),
+    };
+    if tls {
+        return Err(later("TLS, which -n takes for granted,").hint("--notls for plain MQTT"));
+    }
+    let plain_or_tls = if args.hostname.is_some() { 8883 } else { 1883 };
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    Ok(Place::Network {
+        host: host.to_owned(),
+        port: args.port.unwrap_or(plain_or_tls),
+    })
+}
+
+fn refuse_tls(args: &ConnectionArgs) -> Result<(), CommandError> {
+    if args.keypasswordfile.as_ref().is_some_and(|path| !path.is_file()) {
+        return Err(CommandError::usage(
+            "-P takes the name of a file, and there is none of that name (it is not repeated: it may be a password)",
+        ));
+    }
+    let given = [&args.cafile, &args.certfile, &args.keyfile, &args.keypasswordfile];
+    if given.iter().any(|file| file.is_some()) {
+        return Err(later("TLS").hint("--notls without -T, -C, -K and -P, for plain MQTT"));
+    }
+    Ok(())
+}
+
+/// A client id for this run alone: two runs with one id would take over each other's session.
+fn default_client_id() -> Result<String, CommandError> {
+    let random = getrandom::u32()
+        .map_err(|error| CommandError::new(Kind::Bug, format!("no random numbers: {error}")))?;
+    Ok(format!("mqkv-{}-{random:08x}", host_name()))
+}
+
+fn host_name() -> String {
+    /// The longest label of a host name.
+    const LEN_MAX: usize = 63;
+    let named = |name| env::var(name).ok();
+    let name = named("HOSTNAME")
+        .or_else(|| named("COMPUTERNAME"))
+        .or_else(|| fs::read_to_string("/proc/sys/kernel/hostname").ok())
+        .or_else(|| fs::read_to_string("/etc/hostname").ok())
+        .unwrap_or_default();
+    let label = name.trim().split('.').next().unwrap_or_default();
+    let plain: String = label
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || "-_".contains(*c))
+        .take(LEN_MAX)
+        .collect();
+    if plain.is_empty() {
+        "host".to_owned()
+    } else {
+        plain
+    }
+}
+
+/// Settles what the output looks like.
+#[must_use]
+pub fn style(args: &DisplayArgs) -> Style {
+    let format = match args.output {
+        _ if args.json => Format::Json,
+        OutputFormat::Json | OutputFormat::Jsonl => Format::Json,
+        OutputFormat::Text => Format::Text,
+        OutputFormat::Raw => Format::Raw,
+        OutputFormat::Hex => Format::Hex,
+        OutputFormat::Base64 => Format::Base64,
+        OutputFormat::Auto if io::stdout().is_terminal() => Format::Text,
+        OutputFormat::Auto => Format::Lines,
+    };
+    Style {
+        format,
+        color_data: color(args.color, io::stdout().is_terminal()),
+        color_words: color(args.color, io::stderr().is_terminal()),
+        verbose: args.verbose,
+        quiet: args.quiet,
+    }
+}
+
+fn color(when: ColorWhen, terminal: bool) -> bool {
+    match when {
+        ColorWhen::Always => true,
+        ColorWhen::Never => false,
+        ColorWhen::Auto => {
+            let refused = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+                || env::var_os("TERM").is_some_and(|value| value == "dumb");
+            terminal && !refused
+        }
+    }
+}
+
+/// What the verbs get from this process.
+#[must_use]
+pub fn surroundings() -> Surroundings {
+    Surroundings {
+        read_input,
+        inherited_fence,
+        now: clock::monotonic,
+    }
+}
+
+fn read_input(max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(max).unwrap_or(u64::MAX);
+    io::stdin().lock().take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The file goes first: whoever renews the lock writes the newer token there.
+fn inherited_fence() -> Result<Timestamp, CommandError> {
+    let (source, text) = if let Some(path) = env::var_os(FENCING_TOKEN_FILE) {
+        let path = PathBuf::from(path);
+        let text = fs::read_to_string(&path).map_err(|error| CommandError::file("read", &path, &error))?;
+        (FENCING_TOKEN_FILE, text)
+    } else if let Ok(text) = env::var(FENCING_TOKEN) {
+        (FENCING_TOKEN, text)
+    } else {
+        let message =
+            format!("--fence-env finds no token: neither {FENCING_TOKEN_FILE} nor {FENCING_TOKEN} is set");
+        return Err(CommandError::usage(message).hint("--fence TOKEN"));
+    };
+    text.trim()
+        .parse()
+        .map_err(|error| CommandError::usage(format!("{source} holds no fencing token: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::Cli;
+    use clap::Parser;
+
+    fn settled(line: &str) -> Result<Place, CommandError> {
+        let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+        place(&cli.options.connection)
+    }
+
+    fn network(host: &str, port: u16) -> Place {
+        let host = host.to_owned();
+        Place::Network { host, port }
+    }
+
+    #[test]
+    fn with_nothing_configured_the_broker_is_here() {
+        assert_eq!(settled("mqkv get k").unwrap(), network("localhost", 1883));
+        assert_eq!(settled("mqkv get k -p 1884").unwrap(), network("localhost", 1884));
+    }
+
+    #[test]
+    fn a_host_takes_tls_for_granted() {
+        let error = settled("mqkv get k -n aio-broker").unwrap_err();
+        assert!(error.message.contains("TLS"), "{}", error.message);
+        assert_eq!(
+            settled("mqkv get k -n aio-broker --notls").unwrap(),
+            network("aio-broker", 8883)
+        );
+        assert_eq!(
+            settled("mqkv get k --host ::1 -p 1883 --no-tls").unwrap(),
+            network("::1", 1883)
+        );
+    }
+
+    #[test]
+    fn an_embedded_store_is_in_memory_or_in_a_folder() {
+        assert_eq!(
+            settled("mqkv --embedded get k").unwrap(),
+            Place::Embedded { data: None }
+        );
+        let data = Some(PathBuf::from("dir"));
+        assert_eq!(
+            settled("mqkv get --embedded=dir k").unwrap(),
+            Place::Embedded { data }
+        );
+    }
+
+    #[test]
+    fn a_password_in_place_of_a_file_is_not_repeated() {
+        let error = settled("mqkv get k -P hunter2").unwrap_err();
+        assert!(!format!("{error:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn every_run_has_a_client_id_of_its_own() {
+        let (one, other) = (default_client_id().unwrap(), default_client_id().unwrap());
+        assert_ne!(one, other);
+        assert!(
+            one.starts_with("mqkv-") && !one.contains([':', '/', '+', '#', ' ']),
+            "{one}"
+        );
+    }
+}

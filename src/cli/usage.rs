@@ -1,0 +1,180 @@
+//! What clap says about a command line that makes no sense, in our own shape.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+
+use super::args::Cli;
+use crate::commands::CommandError;
+
+/// What is to be shown instead of running a verb.
+#[derive(Debug)]
+pub enum Instead {
+    /// Help or the version, which was asked for.
+    Show(Box<Error>),
+    /// An error.
+    Fail(CommandError),
+}
+
+/// Turns clap's verdict on a command line into ours.
+#[must_use]
+pub fn judge(error: Error, words: &[OsString]) -> Instead {
+    match error.kind() {
+        ErrorKind::DisplayHelp if is_host_after_h(words) => Instead::Fail(
+            CommandError::usage("-h prints help; the host is -n HOST or -b mqtt://HOST")
+                .hint("mqkv get KEY -n HOST --notls"),
+        ),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Instead::Show(Box::new(error)),
+        ErrorKind::InvalidSubcommand => Instead::Fail(no_such_verb(&error, words)),
+        _ => Instead::Fail(reshape(&error).hint(help_hint(words))),
+    }
+}
+
+/// Whether JSON is asked for, as far as can be told of a command line that makes no sense.
+#[must_use]
+pub fn wants_json(words: &[OsString]) -> bool {
+    let options = || words.iter().take_while(|word| *word != "--");
+    let json = |word: &OsStr| word == "json" || word == "jsonl";
+    options().any(|word| {
+        let text = word.to_string_lossy();
+        let joined = text.strip_prefix("--output=").or_else(|| text.strip_prefix("-o"));
+        text == "-j" || text == "--json" || joined.is_some_and(|value| json(OsStr::new(value)))
+    }) || options()
+        .zip(options().skip(1))
+        .any(|(option, value)| (option == "-o" || option == "--output") && json(value))
+}
+
+/// Users of mosquitto's tools write `-h localhost`, and a script would take the help for success.
+fn is_host_after_h(words: &[OsString]) -> bool {
+    let Some(place) = words
+        .iter()
+        .position(|word| word.as_encoded_bytes().starts_with(b"-h"))
+    else {
+        return false;
+    };
+    let joined = words.get(place).is_some_and(|word| word != "-h");
+    let next = words.get(place.saturating_add(1));
+    let separate = next.is_some_and(|word| !word.as_encoded_bytes().starts_with(b"-") && !is_verb(word));
+    joined || separate
+}
+
+fn is_verb(word: &OsStr) -> bool {
+    let command = Cli::command();
+    word.to_str()
+        .is_some_and(|word| command.find_subcommand(word).is_some())
+}
+
+fn no_such_verb(error: &Error, words: &[OsString]) -> CommandError {
+    let verb = texts(error, ContextKind::InvalidSubcommand).join(" ");
+    let mut failure = CommandError::usage(format!("no such verb: {verb}"));
+    let similar = texts(error, ContextKind::SuggestedSubcommand);
+    failure
+        .hints
+        .extend(similar.iter().map(|similar| format!("mqkv {similar}")));
+    if failure.hints.is_empty() {
+        failure
+            .hints
+            .extend(habit(&verb).map(|habit| format!("mqkv {habit}")));
+    }
+    failure.hint(help_hint(words))
+}
+
+/// What other tools call our verbs, and how fingers mistype the short ones.
+fn habit(verb: &str) -> Option<&'static str> {
+    Some(match verb.to_ascii_lowercase().as_str() {
+        "get" | "gte" | "teg" | "egt" | "read" | "fetch" | "show" | "cat" => "get",
+        "set" | "ste" | "est" | "put" | "write" | "store" | "pub" | "publish" => "set",
+        "del" | "dle" | "remove" | "unset" | "rmkey" => "del",
+        "server" | "start" | "broker" | "run" => "serve",
+        "completion" => "completions",
+        _ => return None,
+    })
+}
+
+fn texts(error: &Error, kind: ContextKind) -> Vec<String> {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => vec![text.clone()],
+        Some(ContextValue::Strings(texts)) => texts.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// Clap writes `error: MESSAGE`, then paragraphs: `  tip: ...`, `Usage: ...`, `For more information, ...`.
+fn reshape(error: &Error) -> CommandError {
+    let text = error.render().to_string();
+    let mut lines = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .take_while(|line| !line.starts_with("Usage: ") && !line.starts_with("For more information"));
+    let message = lines.next().unwrap_or_default();
+    let mut failure = CommandError::usage(message.strip_prefix("error: ").unwrap_or(message));
+    failure
+        .causes
+        .extend(lines.map(|line| line.strip_prefix("tip: ").unwrap_or(line).to_owned()));
+    failure
+}
+
+/// The help of the verb that was typed, or of all.
+fn help_hint(words: &[OsString]) -> String {
+    let root = Cli::command();
+    let mut command = &root;
+    let mut names = vec!["mqkv"];
+    for word in words.iter().skip(1) {
+        let below = word.to_str().and_then(|word| command.find_subcommand(word));
+        if let Some(below) = below {
+            names.push(below.get_name());
+            command = below;
+        }
+    }
+    if names.len() == 1 {
+        "mqkv help".to_owned()
+    } else {
+        format!("{} --help", names.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_host_after_h_is_told_from_a_wish_for_help() {
+        for trap in [
+            "mqkv -h localhost get k",
+            "mqkv get -h HOST",
+            "mqkv -hlocalhost get",
+        ] {
+            assert!(is_host_after_h(&words(trap)), "{trap}");
+        }
+        for help in [
+            "mqkv -h",
+            "mqkv get -h",
+            "mqkv -h get",
+            "mqkv get -h -j",
+            "mqkv get --help x",
+        ] {
+            assert!(!is_host_after_h(&words(help)), "{help}");
+        }
+    }
+
+    #[test]
+    fn json_is_recognised_on_a_line_that_makes_no_sense() {
+        for line in [
+            "mqkv gte -j",
+            "mqkv -o json gte",
+            "mqkv --output=jsonl",
+            "mqkv -ojson x",
+        ] {
+            assert!(wants_json(&words(line)), "{line}");
+        }
+        for line in ["mqkv gte", "mqkv set k -- -j", "mqkv -o text json"] {
+            assert!(!wants_json(&words(line)), "{line}");
+        }
+    }
+}

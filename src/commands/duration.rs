@@ -1,0 +1,83 @@
+//! Durations and times of day as people write them; the only user of the `humantime` crate.
+
+use std::num::NonZeroU64;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// The first millisecond after the last year that RFC 3339 can write.
+const YEAR_10000_MS: u64 = 253_402_300_800_000;
+
+/// Reads a duration; a unit is required and zero is none.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse(text: &str) -> Result<Duration, String> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return Err(format!("a duration needs a unit, for example {text}s"));
+    }
+    let duration = humantime::parse_duration(text)
+        .map_err(|_| "a duration is a number and a unit, for example 250ms, 30s, 5m, 1h30m".to_owned())?;
+    if duration.is_zero() {
+        return Err("a duration must be longer than zero".to_owned());
+    }
+    Ok(duration)
+}
+
+/// Reads a time to live in whole milliseconds.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_ttl(text: &str) -> Result<NonZeroU64, String> {
+    let duration = parse(text)?;
+    let ms = u64::try_from(duration.as_millis()).ok().and_then(NonZeroU64::new);
+    ms.filter(|ms| Duration::from_millis(ms.get()) == duration)
+        .ok_or_else(|| "a time to live is a number of whole milliseconds".to_owned())
+}
+
+/// Writes a number of milliseconds, for example `1m 30s`.
+#[must_use]
+pub fn of_ms(ms: u64) -> String {
+    humantime::format_duration(Duration::from_millis(ms)).to_string()
+}
+
+/// Writes Unix milliseconds as RFC 3339 in UTC; none after the year 9999.
+#[must_use]
+pub fn rfc3339(ms: u64) -> Option<String> {
+    let time = UNIX_EPOCH.checked_add(Duration::from_millis(ms))?;
+    (ms < YEAR_10000_MS).then(|| humantime::format_rfc3339_millis(time).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_needs_a_unit() {
+        assert_eq!(parse("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(
+            parse("30"),
+            Err("a duration needs a unit, for example 30s".to_owned())
+        );
+        for text in ["", "s", "-5s", "0s", "0", "1 fortnight", "99999999999999999999s"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_to_live_has_whole_milliseconds() {
+        assert_eq!(parse_ttl("250ms").map(NonZeroU64::get), Ok(250));
+        assert_eq!(parse_ttl("5m").map(NonZeroU64::get), Ok(300_000));
+        for text in ["1us", "1ms 1us", "0ms", "30"] {
+            assert!(parse_ttl(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_written_as_people_write_them() {
+        assert_eq!(of_ms(90_250), "1m 30s 250ms");
+        assert_eq!(rfc3339(1_763_669_639_958).unwrap(), "2025-11-20T20:13:59.958Z");
+        assert!(rfc3339(YEAR_10000_MS - 1).is_some());
+        assert_eq!(rfc3339(YEAR_10000_MS), None);
+        assert_eq!(rfc3339(u64::MAX), None);
+    }
+}

@@ -1,0 +1,269 @@
+//! What a verb fails with: a kind (one exit code each), words, and what to try next.
+
+use std::io;
+use std::path::Path;
+
+use crate::client::{Error, Outcome};
+use crate::protocol::Refusal;
+
+/// What kind of failure it is; each has one exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The command line makes no sense.
+    Usage,
+    /// The input data is bad.
+    Data,
+    /// The broker or the store cannot be reached.
+    Unavailable,
+    /// A bug of ours.
+    Bug,
+    /// A local file cannot be read or written.
+    File,
+    /// The store refused, or its answer makes no sense.
+    Refused,
+    /// The client may not connect, or not do this.
+    Authorization,
+    /// The configuration makes no sense.
+    Configuration,
+    /// No answer came in time.
+    Timeout,
+}
+
+impl Kind {
+    /// The kind's name in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Usage => "usage",
+            Self::Data => "data",
+            Self::Unavailable => "unavailable",
+            Self::Bug => "bug",
+            Self::File => "file",
+            Self::Refused => "refused",
+            Self::Authorization => "authorization",
+            Self::Configuration => "configuration",
+            Self::Timeout => "timeout",
+        }
+    }
+}
+
+/// Why a verb did not do what it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandError {
+    /// What kind of failure it is.
+    pub kind: Kind,
+    /// One sentence, not yet escaped for a terminal.
+    pub message: String,
+    /// What else is known, a line each.
+    pub causes: Vec<String>,
+    /// What to try next, a line each.
+    pub hints: Vec<String>,
+    /// What is known of a write; none for what only reads.
+    pub outcome: Option<Outcome>,
+}
+
+impl CommandError {
+    /// A failure of a kind.
+    #[must_use]
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            causes: Vec::new(),
+            hints: Vec::new(),
+            outcome: None,
+        }
+    }
+
+    /// A command line that makes no sense.
+    #[must_use]
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, message)
+    }
+
+    /// A file that cannot be read or written; `what` is a verb.
+    #[must_use]
+    pub fn file(what: &str, path: &Path, cause: &io::Error) -> Self {
+        Self::new(Kind::File, format!("cannot {what} {}: {cause}", path.display()))
+    }
+
+    /// Adds a line of what else is known.
+    #[must_use]
+    pub fn cause(mut self, cause: impl Into<String>) -> Self {
+        self.causes.push(cause.into());
+        self
+    }
+
+    /// Adds a line of what to try next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Whether the same command may succeed later, unchanged.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.kind, Kind::Unavailable | Kind::Timeout)
+    }
+}
+
+/// Standard output that cannot be written to.
+impl From<io::Error> for CommandError {
+    fn from(error: io::Error) -> Self {
+        Self::new(Kind::File, format!("cannot write to standard output: {error}"))
+    }
+}
+
+impl From<Error> for CommandError {
+    fn from(error: Error) -> Self {
+        Self {
+            outcome: Some(outcome(&error)),
+            hints: hint(&error).into_iter().collect(),
+            ..Self::new(kind(&error), error.to_string())
+        }
+    }
+}
+
+fn kind(error: &Error) -> Kind {
+    match error {
+        Error::Resolve { .. }
+        | Error::Connect { .. }
+        | Error::Lost { .. }
+        | Error::NoStore { .. }
+        | Error::Closed => Kind::Unavailable,
+        Error::NoConnack { .. } | Error::Timeout { .. } => Kind::Timeout,
+        Error::Rejected { reason, .. }
+        | Error::PublishRefused { reason }
+        | Error::SubscribeRefused { reason, .. }
+            if reason.is_authorization() =>
+        {
+            Kind::Authorization
+        }
+        Error::Rejected { .. } => Kind::Unavailable,
+        Error::Refused(Refusal::NotAuthorized) => Kind::Authorization,
+        Error::PublishRefused { .. }
+        | Error::SubscribeRefused { .. }
+        | Error::NotMqtt { .. }
+        | Error::Refused(_)
+        | Error::MalformedReply { .. }
+        | Error::ClockSkew { .. } => Kind::Refused,
+        Error::TooLarge { .. } => Kind::Data,
+    }
+}
+
+fn outcome(error: &Error) -> Outcome {
+    match error {
+        Error::Lost { outcome, .. }
+        | Error::Timeout { outcome, .. }
+        | Error::MalformedReply { outcome, .. }
+        | Error::ClockSkew { outcome, .. } => *outcome,
+        _ => Outcome::Unchanged,
+    }
+}
+
+/// The next thing to try, where there is one.
+fn hint(error: &Error) -> Option<String> {
+    let hint = match error {
+        Error::Resolve { .. } => "check the spelling of the host: -b mqtt://HOST or -n HOST",
+        Error::Connect { target, .. } if is_local(target) => {
+            "`mqkv serve` in another terminal, or --embedded for a store inside this process"
+        }
+        Error::Connect { .. } => "check host and port, and that no firewall is between",
+        Error::NoConnack { .. } => "a port that speaks TLS says nothing to plain MQTT: check the port",
+        Error::NotMqtt { .. } => "check the port: 1883 is the usual one for MQTT without TLS",
+        Error::NoStore { .. } => "is this the broker of Azure IoT Operations, or one of `mqkv serve`?",
+        Error::Timeout { .. } => "`mqkv ping` to see whether the store answers at all, or a longer --timeout",
+        Error::Rejected { reason, .. }
+        | Error::PublishRefused { reason }
+        | Error::SubscribeRefused { reason, .. }
+            if reason.is_authorization() =>
+        {
+            "ask for the right to use the broker's state store with this client id (-i)"
+        }
+        Error::Refused(refusal) => return hint_of_refusal(refusal).map(str::to_owned),
+        Error::ClockSkew { .. } => SYNCHRONISE,
+        Error::TooLarge { .. } => "a smaller value, or several keys",
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
+const SYNCHRONISE: &str = "synchronise this machine's clock and the broker's with NTP";
+
+fn hint_of_refusal(refusal: &Refusal) -> Option<&'static str> {
+    match refusal {
+        Refusal::TimestampTooFarAhead => Some(SYNCHRONISE),
+        Refusal::FenceTooFarAhead => {
+            Some("a token that the store gave out; and synchronise the clocks with NTP")
+        }
+        Refusal::FenceRequired => Some("--fence TOKEN, with the token of whoever holds the lock on this key"),
+        Refusal::FenceTooOld => {
+            Some("take the lock again: somebody else has had it since this token was given out")
+        }
+        Refusal::QuotaExceeded => Some("delete keys that are not needed, or let them expire (--ttl)"),
+        Refusal::NotAuthorized => Some("ask for the right to this key for this client id (-i)"),
+        Refusal::UnknownCommand => Some("upper case: the store knows GET, SET, DEL, VDEL, KEYNOTIFY, SCAN"),
+        _ => None,
+    }
+}
+
+fn is_local(target: &str) -> bool {
+    ["localhost:", "127.0.0.1:", "[::1]:"]
+        .iter()
+        .any(|host| target.starts_with(host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::ReasonCode;
+
+    fn reason(code: u8) -> ReasonCode {
+        ReasonCode { code, text: None }
+    }
+
+    #[test]
+    fn who_the_client_is_decides_between_77_and_the_rest() {
+        let rejected = |code| Error::Rejected {
+            target: "h:1".into(),
+            reason: reason(code),
+        };
+        assert_eq!(CommandError::from(rejected(0x87)).kind, Kind::Authorization);
+        assert_eq!(CommandError::from(rejected(0x86)).kind, Kind::Authorization);
+        assert_eq!(CommandError::from(rejected(0x89)).kind, Kind::Unavailable);
+        let publish = |code| Error::PublishRefused { reason: reason(code) };
+        assert_eq!(CommandError::from(publish(0x87)).kind, Kind::Authorization);
+        assert_eq!(CommandError::from(publish(0x97)).kind, Kind::Refused);
+        let refused = |refusal| CommandError::from(Error::Refused(refusal)).kind;
+        assert_eq!(refused(Refusal::NotAuthorized), Kind::Authorization);
+        assert_eq!(refused(Refusal::QuotaExceeded), Kind::Refused);
+    }
+
+    #[test]
+    fn a_refused_write_changed_nothing_and_a_lost_one_is_unknown() {
+        let refused = CommandError::from(Error::Refused(Refusal::FenceRequired));
+        assert_eq!(refused.outcome, Some(Outcome::Unchanged));
+        assert!(refused.hints[0].contains("--fence"));
+        let lost = CommandError::from(Error::Lost {
+            target: "h:1".into(),
+            cause: "reset".into(),
+            outcome: Outcome::Unknown,
+        });
+        assert_eq!(
+            (lost.kind, lost.outcome),
+            (Kind::Unavailable, Some(Outcome::Unknown))
+        );
+        assert!(lost.is_retryable());
+    }
+
+    #[test]
+    fn nothing_listening_here_suggests_a_store_of_ones_own() {
+        let connect = |target: &str| Error::Connect {
+            target: target.into(),
+            cause: "refused".into(),
+        };
+        assert!(CommandError::from(connect("localhost:1883")).hints[0].contains("mqkv serve"));
+        assert!(!CommandError::from(connect("plant.example:1883")).hints[0].contains("mqkv serve"));
+    }
+}

@@ -1,0 +1,32 @@
+//! How a fencing token is given on the command line (protocol §5).
+
+use clap::Args;
+
+use super::error::CommandError;
+use super::session::Session;
+use crate::protocol::Timestamp;
+
+/// A fencing token, if any: it is never attached unasked, for the first fenced write makes a key refuse
+/// unfenced ones.
+#[derive(Debug, Args)]
+pub struct FenceArgs {
+    /// Attach a fencing token: a version, as a lock hands it out
+    #[arg(long, value_name = "TOKEN", conflicts_with = "fence_env")]
+    fence: Option<Timestamp>,
+    /// Attach the fencing token that is in the environment (see `mqkv help environment`)
+    #[arg(long)]
+    fence_env: bool,
+}
+
+impl FenceArgs {
+    /// The token, if one is asked for.
+    ///
+    /// # Errors
+    /// The environment has none, or it is none.
+    pub fn settle(self, session: &Session) -> Result<Option<Timestamp>, CommandError> {
+        if self.fence_env {
+            return session.inherited_fence().map(Some);
+        }
+        Ok(self.fence)
+    }
+}

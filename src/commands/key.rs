@@ -1,0 +1,99 @@
+//! How a key is named on the command line: a word, `-k`, or encoded.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::encoding::{Encoded, parse_base64, parse_hex};
+use super::error::CommandError;
+use crate::protocol::Key;
+
+/// One key.
+#[derive(Debug, Args)]
+pub struct KeyArgs {
+    /// The key, any bytes
+    #[arg(value_name = "KEY", allow_negative_numbers = true)]
+    key_word: Option<OsString>,
+    /// The key, as an option
+    #[arg(short = 'k', long = "key", value_name = "KEY", conflicts_with_all = ["key_hex", "key_base64"])]
+    key_option: Option<OsString>,
+    /// The key in hexadecimal digits
+    #[arg(long, value_name = "HEX", value_parser = parse_hex, conflicts_with = "key_base64")]
+    key_hex: Option<Encoded>,
+    /// The key in base64
+    #[arg(long, value_name = "BASE64", value_parser = parse_base64)]
+    key_base64: Option<Encoded>,
+}
+
+impl KeyArgs {
+    /// The key, and the first word of the command line where that is not the key.
+    ///
+    /// # Errors
+    /// There is no key, or it is none.
+    pub fn settle(self, usage: &str) -> Result<(Key, Option<OsString>), CommandError> {
+        let option = self.key_option.map(OsString::into_encoded_bytes);
+        let encoded = self.key_hex.or(self.key_base64).map(|encoded| encoded.0);
+        let (key, rest) = match (option.or(encoded), self.key_word) {
+            (Some(key), word) => (key, word),
+            (None, Some(word)) => (word.into_encoded_bytes(), None),
+            (None, None) => return Err(missing(usage)),
+        };
+        Ok((parse(key)?, rest))
+    }
+
+    /// The key of a verb that takes no other word.
+    ///
+    /// # Errors
+    /// There is no key, more than one, or it is none.
+    pub fn settle_alone(self, usage: &str) -> Result<Key, CommandError> {
+        match self.settle(usage)? {
+            (key, None) => Ok(key),
+            (_, Some(_)) => Err(CommandError::usage("the key is given twice").hint(usage)),
+        }
+    }
+}
+
+/// One key or many.
+#[derive(Debug, Args)]
+pub struct KeysArgs {
+    /// The keys, any bytes
+    #[arg(value_name = "KEY", allow_negative_numbers = true)]
+    key_words: Vec<OsString>,
+    /// A key, as an option
+    #[arg(short = 'k', long = "key", value_name = "KEY")]
+    key_options: Vec<OsString>,
+    /// A key in hexadecimal digits
+    #[arg(long, value_name = "HEX", value_parser = parse_hex)]
+    key_hex: Vec<Encoded>,
+    /// A key in base64
+    #[arg(long, value_name = "BASE64", value_parser = parse_base64)]
+    key_base64: Vec<Encoded>,
+}
+
+impl KeysArgs {
+    /// The keys, at least one.
+    ///
+    /// # Errors
+    /// There is no key, or one of them is none.
+    pub fn settle(self, usage: &str) -> Result<Vec<Key>, CommandError> {
+        let words = self.key_words.into_iter().chain(self.key_options);
+        let encoded = self.key_hex.into_iter().chain(self.key_base64);
+        let keys = words
+            .map(OsString::into_encoded_bytes)
+            .chain(encoded.map(|encoded| encoded.0))
+            .map(parse)
+            .collect::<Result<Vec<_>, _>>()?;
+        if keys.is_empty() {
+            return Err(missing(usage));
+        }
+        Ok(keys)
+    }
+}
+
+fn parse(bytes: Vec<u8>) -> Result<Key, CommandError> {
+    Key::new(bytes).map_err(|error| CommandError::usage(error.to_string()))
+}
+
+fn missing(usage: &str) -> CommandError {
+    CommandError::usage("KEY is missing").hint(usage)
+}

@@ -1,0 +1,129 @@
+//! What a verb says, as data; `render` knows the shapes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::client::{DeleteOutcome, Found, SetOutcome};
+use crate::protocol::frame::Frame;
+use crate::protocol::topic::Topic;
+use crate::protocol::{Condition, Key, Notification, Reply, Request, Timestamp, Value};
+
+/// One record of a verb.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// What `get` found.
+    Got {
+        /// The key that was read.
+        key: Key,
+        /// What came of it.
+        got: Got,
+    },
+    /// What became of a `set`.
+    Set {
+        /// The key that was to be written.
+        key: Key,
+        /// The value's length in bytes.
+        size: usize,
+        /// Milliseconds until it expires.
+        ttl_ms: Option<u64>,
+        /// What had to hold.
+        condition: Option<Condition>,
+        /// What became of it.
+        outcome: SetOutcome,
+    },
+    /// What became of a `del` or `vdel`.
+    Deleted {
+        /// Which of the two.
+        verb: Deletion,
+        /// The key that was to be removed.
+        key: Key,
+        /// What became of it.
+        outcome: DeleteOutcome,
+    },
+    /// One round trip of `ping`.
+    Pinged {
+        /// Where the broker is.
+        broker: String,
+        /// Counts from 1.
+        sequence: u32,
+        /// From the first packet to CONNACK; only the first record has it.
+        connect: Option<Duration>,
+        /// From asking to the answer.
+        round_trip: Duration,
+    },
+    /// A response as sent, of `raw`.
+    Response {
+        /// The payload.
+        payload: Bytes,
+        /// The version that came with it.
+        version: Option<Timestamp>,
+    },
+    /// What a topic is for, of `decode topic`.
+    Topic(Topic),
+    /// What a payload is, of `decode frame`.
+    Frame {
+        /// What it means to the state store.
+        meaning: Meaning,
+        /// The frame itself.
+        frame: Frame,
+    },
+    /// A hybrid logical clock, of `decode hlc`.
+    Clock(Timestamp),
+}
+
+/// What came of reading a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Got {
+    /// The key's value.
+    Found(Found),
+    /// There is no such key; this stands in for its value.
+    Default(Value),
+    /// The value was written to a file.
+    Written {
+        /// The file.
+        file: PathBuf,
+        /// The value's length in bytes.
+        size: usize,
+        /// Its version; none for a default.
+        version: Option<Timestamp>,
+        /// Whether there is such a key; if not, the default was written.
+        found: bool,
+    },
+    /// There is no such key.
+    Missing,
+}
+
+/// Which verb deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// `del`
+    Del,
+    /// `vdel`
+    VDel,
+}
+
+impl Deletion {
+    /// The verb's word.
+    #[must_use]
+    pub fn verb(self) -> &'static str {
+        match self {
+            Self::Del => "del",
+            Self::VDel => "vdel",
+        }
+    }
+}
+
+/// What a frame means to the state store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// A request to the store.
+    Request(Request),
+    /// A reply of the store.
+    Reply(Reply),
+    /// What a watcher is told.
+    Notification(Notification),
+    /// A frame and no more.
+    Other,
+}

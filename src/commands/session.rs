@@ -1,0 +1,110 @@
+//! What a verb runs with: one MQTT session, connected when first needed, and the few things that only the
+//! process edge can give.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::sync::OnceCell;
+
+use super::error::{CommandError, Kind};
+use crate::client::{Client, Settings};
+use crate::protocol::Timestamp;
+use crate::protocol::key::VALUE_BYTES_MAX;
+
+/// Settings that are ready when a connection is needed: an embedded store starts no sooner.
+pub type Connecting = Pin<Box<dyn Future<Output = Result<Settings, CommandError>>>>;
+
+/// What only the process edge can give.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings {
+    /// Reads at most so many bytes of standard input.
+    pub read_input: fn(usize) -> io::Result<Vec<u8>>,
+    /// Reads the fencing token that a parent process left in the environment.
+    pub inherited_fence: fn() -> Result<Timestamp, CommandError>,
+    /// Reads the monotonic clock.
+    pub now: fn() -> Instant,
+}
+
+/// One MQTT session for one verb or for many, also for many at once.
+pub struct Session {
+    settings: Box<dyn Fn() -> Connecting>,
+    client: OnceCell<Client>,
+    surroundings: Surroundings,
+}
+
+impl Session {
+    /// A session that connects with these settings when a verb first needs it.
+    #[must_use]
+    pub fn new(settings: impl Fn() -> Connecting + 'static, surroundings: Surroundings) -> Self {
+        Self {
+            settings: Box::new(settings),
+            client: OnceCell::new(),
+            surroundings,
+        }
+    }
+
+    /// The connected client. Check the arguments before: whoever mistypes need not wait for a broker.
+    ///
+    /// # Errors
+    /// Whatever keeps the client from connecting.
+    pub async fn client(&self) -> Result<&Client, CommandError> {
+        self.client
+            .get_or_try_init(async || Ok(Client::connect((self.settings)().await?).await?))
+            .await
+    }
+
+    /// Everything on standard input, as a value.
+    ///
+    /// # Errors
+    /// It cannot be read, or it is larger than a value may be.
+    pub fn read_input(&self) -> Result<Bytes, CommandError> {
+        let bytes = (self.surroundings.read_input)(VALUE_BYTES_MAX.saturating_add(1))
+            .map_err(|error| CommandError::new(Kind::File, format!("cannot read standard input: {error}")))?;
+        value_within_limit(bytes)
+    }
+
+    /// The fencing token that a parent process left in the environment.
+    ///
+    /// # Errors
+    /// There is none, or it is none.
+    pub fn inherited_fence(&self) -> Result<Timestamp, CommandError> {
+        (self.surroundings.inherited_fence)()
+    }
+
+    /// The monotonic clock.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        (self.surroundings.now)()
+    }
+
+    /// Says goodbye to the broker, if anybody spoke to it.
+    pub async fn close(self) {
+        if let Some(client) = self.client.into_inner() {
+            client.close().await;
+        }
+    }
+}
+
+/// Takes bytes as a value, unless they are too many.
+///
+/// # Errors
+/// [`Kind::Data`] above the limit.
+pub fn value_within_limit(bytes: Vec<u8>) -> Result<Bytes, CommandError> {
+    if bytes.len() > VALUE_BYTES_MAX {
+        let message = format!("the value has more than {VALUE_BYTES_MAX} bytes, the limit");
+        return Err(CommandError::new(Kind::Data, message));
+    }
+    Ok(bytes.into())
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Session")
+            .field("client", &self.client)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,65 @@
+//! How a value is given on the command line: literally, encoded, from a file or from standard input.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use clap::Args;
+
+use super::encoding::{Encoded, parse_base64, parse_hex};
+use super::error::CommandError;
+use super::file;
+use super::session::Session;
+
+/// One value.
+#[derive(Debug, Args)]
+#[group(id = "value_forms", multiple = false)]
+pub struct ValueArgs {
+    /// The value, literally; a lone - reads standard input
+    #[arg(value_name = "VALUE", allow_negative_numbers = true)]
+    value_word: Option<OsString>,
+    /// The value, literally, whatever it begins with
+    #[arg(long = "value", value_name = "STR", allow_hyphen_values = true)]
+    value_option: Option<OsString>,
+    /// Take the value from a file
+    #[arg(short = 'f', long = "file", visible_alias = "valuefile", value_name = "FILE")]
+    value_file: Option<PathBuf>,
+    /// The value in hexadecimal digits
+    #[arg(long = "hex", value_name = "HEX", value_parser = parse_hex)]
+    value_hex: Option<Encoded>,
+    /// The value in base64
+    #[arg(long = "base64", value_name = "BASE64", value_parser = parse_base64)]
+    value_base64: Option<Encoded>,
+}
+
+impl ValueArgs {
+    /// The value. `first_word` is a word that stood where the key would have been.
+    ///
+    /// # Errors
+    /// There is no value, more than one, or it cannot be read.
+    pub fn settle(
+        self,
+        first_word: Option<OsString>,
+        usage: &str,
+        session: &Session,
+    ) -> Result<Bytes, CommandError> {
+        let twice = || CommandError::usage("the value is given twice").hint(usage);
+        let word = match (first_word, self.value_word) {
+            (Some(_), Some(_)) => return Err(twice()),
+            (first, second) => first.or(second),
+        };
+        let encoded = self.value_hex.or(self.value_base64).map(|encoded| encoded.0);
+        let option = self.value_option.map(OsString::into_encoded_bytes).or(encoded);
+        match (word, option, self.value_file) {
+            (Some(word), None, None) if word == "-" => session.read_input(),
+            (Some(word), None, None) => Ok(word.into_encoded_bytes().into()),
+            (None, Some(bytes), None) => Ok(bytes.into()),
+            (None, None, Some(path)) if path == Path::new("-") => session.read_input(),
+            (None, None, Some(path)) => file::read(&path),
+            (None, None, None) => Err(CommandError::usage("VALUE is missing")
+                .hint(usage)
+                .hint("- in place of VALUE reads it from standard input, '' is the empty value")),
+            _ => Err(twice()),
+        }
+    }
+}

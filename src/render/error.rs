@@ -1,0 +1,76 @@
+//! Errors to words: what went wrong, what is known, what to try next.
+
+use super::escape::escape;
+use super::style::{Paint, paint};
+use super::{Format, Style, json};
+use crate::client::Outcome;
+use crate::commands::CommandError;
+
+/// Renders an error; `code` is the exit code.
+#[must_use]
+pub fn error(error: &CommandError, code: u8, style: &Style) -> String {
+    if style.format == Format::Json {
+        return json::error(error, code);
+    }
+    let color = style.color_words;
+    let mut out = format!(
+        "{} {}\n",
+        paint("error:", Paint::Wrong, color),
+        words(&error.message)
+    );
+    for cause in &error.causes {
+        out.push_str(&format!("  {}\n", words(cause)));
+    }
+    match error.outcome {
+        Some(Outcome::Unknown) => out.push_str("  the write may or may not have happened\n"),
+        Some(Outcome::Unchanged) => out.push_str("  nothing was changed\n"),
+        None => {}
+    }
+    for hint in &error.hints {
+        out.push_str(&format!(
+            "  {} {}\n",
+            paint("try:", Paint::Next, color),
+            words(hint)
+        ));
+    }
+    out
+}
+
+fn words(text: &str) -> String {
+    escape(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::Kind;
+
+    const STYLE: Style = Style {
+        format: Format::Text,
+        color_data: false,
+        color_words: false,
+        verbose: false,
+        quiet: false,
+    };
+
+    #[test]
+    fn an_error_says_what_is_known_and_what_to_try() {
+        let failure = CommandError {
+            outcome: Some(Outcome::Unknown),
+            ..CommandError::new(Kind::Timeout, "no answer from h:1 within 10s").hint("mqkv ping")
+        };
+        assert_eq!(
+            error(&failure, 124, &STYLE),
+            "error: no answer from h:1 within 10s\n  the write may or may not have happened\n  try: mqkv ping\n"
+        );
+    }
+
+    #[test]
+    fn nobody_drives_the_terminal_through_an_error() {
+        let failure = CommandError::usage("no such verb: \x1b[2J\n").cause("\r");
+        assert_eq!(
+            error(&failure, 2, &STYLE),
+            "error: no such verb: \\x1B[2J\\x0A\n  \\x0D\n"
+        );
+    }
+}

@@ -1,0 +1,77 @@
+//! Bytes made harmless for a terminal: control bytes, and bytes that are not UTF-8, become `\xNN`.
+
+use std::fmt::Write;
+
+/// Writes bytes as text that cannot drive a terminal. It is for eyes: a backslash stays one.
+#[must_use]
+pub fn escape(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if is_harmless(c) {
+                out.push(c);
+            } else {
+                let mut buffer = [0; 4];
+                put_hex(&mut out, c.encode_utf8(&mut buffer).as_bytes());
+            }
+        }
+        put_hex(&mut out, chunk.invalid());
+    }
+    out
+}
+
+/// Writes bytes between quotes, with quotes and backslashes escaped: it can be read back.
+#[must_use]
+pub fn quote(bytes: &[u8]) -> String {
+    let marked: Vec<u8> = bytes
+        .iter()
+        .flat_map(|byte| match byte {
+            b'"' | b'\\' => vec![b'\\', *byte],
+            byte => vec![*byte],
+        })
+        .collect();
+    format!("\"{}\"", escape(&marked))
+}
+
+/// Control characters drive the terminal; marks of direction and line separators reorder what is read.
+fn is_harmless(c: char) -> bool {
+    !c.is_control()
+        && !matches!(c, '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FEFF}')
+}
+
+fn put_hex(out: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        // Writing to a String does not fail.
+        let _ = write!(out, "\\x{byte:02X}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_stays_text() {
+        assert_eq!(escape("21.5 °C 温度 \\x".as_bytes()), "21.5 °C 温度 \\x");
+    }
+
+    #[test]
+    fn what_drives_a_terminal_is_escaped() {
+        assert_eq!(
+            escape(b"\x1b[2J\r\n\t\x07\x7f"),
+            "\\x1B[2J\\x0D\\x0A\\x09\\x07\\x7F"
+        );
+        assert_eq!(escape("\u{9b}31m".as_bytes()), "\\xC2\\x9B31m");
+        assert_eq!(escape("a\u{202e}b".as_bytes()), "a\\xE2\\x80\\xAEb");
+    }
+
+    #[test]
+    fn bytes_that_are_no_utf8_are_escaped_one_by_one() {
+        assert_eq!(escape(b"a\xff\xc3(\xe2\x82"), "a\\xFF\\xC3(\\xE2\\x82");
+    }
+
+    #[test]
+    fn quoted_text_can_be_read_back() {
+        assert_eq!(quote(b"a\"b\\x41\n"), "\"a\\\"b\\\\x41\\x0A\"");
+    }
+}

@@ -1,0 +1,336 @@
+//! Output for people.
+
+use std::time::Duration;
+
+use super::escape::escape;
+use super::frame;
+use super::style::{Paint, paint};
+use super::{Rendered, Style};
+use crate::client::{DeleteOutcome, SetOutcome};
+use crate::commands::duration;
+use crate::commands::output::{Got, Meaning, Output};
+use crate::protocol::frame::Frame;
+use crate::protocol::topic::Topic;
+use crate::protocol::{Condition, Key, Notification, Reply, Timestamp};
+
+/// Renders one record for a terminal: what became of it is said even where nothing was asked for.
+#[must_use]
+pub fn output(output: &Output, style: &Style) -> Rendered {
+    match output {
+        Output::Got { key, got } => got_text(key, got, style),
+        Output::Set {
+            key,
+            size,
+            ttl_ms,
+            condition,
+            outcome,
+        } => set_text(key, *size, *ttl_ms, *condition, outcome, style),
+        Output::Deleted { key, outcome, .. } => match outcome {
+            DeleteOutcome::Deleted { version } => {
+                said(&format!("deleted {}", name(key)), version.as_ref(), style)
+            }
+            DeleteOutcome::Missing => no_such_key(key, style),
+            DeleteOutcome::ValueDiffers { .. } => denied("not deleted: value differs", style),
+        },
+        other => lines(other, style),
+    }
+}
+
+/// Renders one record for a pipe: what was asked for, and nothing about what was done.
+#[must_use]
+pub fn lines(output: &Output, style: &Style) -> Rendered {
+    match output {
+        Output::Got { .. } | Output::Set { .. } | Output::Deleted { .. } => Rendered::default(),
+        Output::Pinged {
+            broker,
+            connect,
+            round_trip,
+            ..
+        } => ping_line(broker, *connect, *round_trip),
+        Output::Response { payload, version } => {
+            let reply = match Frame::decode(payload) {
+                Ok(reply) => frame::text(&reply),
+                Err(_) => format!("(not a frame) {}", escape(payload)),
+            };
+            line(&reply, version.as_ref(), style)
+        }
+        Output::Topic(topic) => line(&topic_text(topic), None, style),
+        Output::Frame { meaning, frame } => {
+            let head = meaning_text(meaning);
+            line(&format!("{head}\n{}", frame::text(frame)), None, style)
+        }
+        Output::Clock(clock) => line(&clock_text(clock), None, style),
+    }
+}
+
+fn got_text(key: &Key, got: &Got, style: &Style) -> Rendered {
+    match got {
+        Got::Found(found) => line(&escape(&found.value), found.version.as_ref(), style),
+        Got::Default(value) => line(&escape(value), None, style),
+        Got::Written {
+            file, size, version, ..
+        } => {
+            let file = escape(file.as_os_str().as_encoded_bytes());
+            said(
+                &format!("wrote {file} ({})", bytes_text(*size)),
+                version.as_ref(),
+                style,
+            )
+        }
+        Got::Missing => no_such_key(key, style),
+    }
+}
+
+fn set_text(
+    key: &Key,
+    size: usize,
+    ttl_ms: Option<u64>,
+    condition: Option<Condition>,
+    outcome: &SetOutcome,
+    style: &Style,
+) -> Rendered {
+    let key = name(key);
+    if outcome.applied {
+        let expires = ttl_ms.map_or_else(String::new, |ms| format!(", expires in {}", duration::of_ms(ms)));
+        let text = format!("stored {key} ({}{expires})", bytes_text(size));
+        return said(&text, outcome.version.as_ref(), style);
+    }
+    let why = match condition {
+        Some(Condition::AbsentOrEqual) => "holds another value",
+        Some(Condition::Absent) | None => "exists",
+    };
+    denied(&format!("not stored: {key} {why}"), style)
+}
+
+/// What was asked for, with its version where that was asked for too.
+fn line(text: &str, version: Option<&Timestamp>, style: &Style) -> Rendered {
+    let version = version
+        .filter(|_| style.verbose)
+        .map(|version| escape(version.to_string().as_bytes()));
+    let version = version.map_or_else(String::new, |version| {
+        format!("  {}", paint(&version, Paint::Dim, style.color_data))
+    });
+    Rendered::data(format!("{text}{version}\n"))
+}
+
+/// What was done, for those who want to hear it.
+fn said(text: &str, version: Option<&Timestamp>, style: &Style) -> Rendered {
+    if style.quiet {
+        return Rendered::default();
+    }
+    line(text, version, style)
+}
+
+/// What the store said no to.
+fn denied(text: &str, style: &Style) -> Rendered {
+    if style.quiet {
+        return Rendered::default();
+    }
+    Rendered::words(format!("{text}\n"))
+}
+
+fn no_such_key(key: &Key, style: &Style) -> Rendered {
+    denied(&format!("no such key: {}", name(key)), style)
+}
+
+fn name(key: &Key) -> String {
+    escape(key.as_bytes())
+}
+
+fn bytes_text(count: usize) -> String {
+    if count == 1 {
+        "1 byte".to_owned()
+    } else {
+        format!("{count} bytes")
+    }
+}
+
+fn ping_line(broker: &str, connect: Option<Duration>, round_trip: Duration) -> Rendered {
+    let connect = connect.map_or_else(String::new, |connect| format!("  connect {}", ms_text(connect)));
+    let broker = escape(broker.as_bytes());
+    Rendered::data(format!("{broker}{connect}  round trip {}\n", ms_text(round_trip)))
+}
+
+fn ms_text(duration: Duration) -> String {
+    let ms = duration.as_secs_f64() * 1000.0;
+    if ms < 1.0 {
+        format!("{ms:.3} ms")
+    } else {
+        format!("{ms:.1} ms")
+    }
+}
+
+fn topic_text(topic: &Topic) -> String {
+    match topic {
+        Topic::Request => "request".to_owned(),
+        Topic::Response { client_id } => format!("response  client {}", escape(client_id.as_bytes())),
+        Topic::Notify { client_id, key } => {
+            format!("notification  client {}  key {}", escape(client_id), name(key))
+        }
+    }
+}
+
+fn meaning_text(meaning: &Meaning) -> String {
+    match meaning {
+        Meaning::Request(request) => match request.key() {
+            Some(key) => format!("request: {} {}", request.verb(), name(key)),
+            None => format!("request: {}", request.verb()),
+        },
+        Meaning::Notification(Notification::Set(_)) => "notification: the key was set".to_owned(),
+        Meaning::Notification(Notification::Delete) => {
+            "notification: the key was deleted or has expired".to_owned()
+        }
+        Meaning::Reply(reply) => format!("reply: {}", reply_text(reply)),
+        Meaning::Other => "frame: nothing that the state store says or hears".to_owned(),
+    }
+}
+
+fn reply_text(reply: &Reply) -> &'static str {
+    match reply {
+        Reply::Done => "done",
+        Reply::Value(_) => "a value",
+        Reply::Count(0) => "none: no such key, or not watched",
+        Reply::Count(_) => "so many keys were removed",
+        Reply::NotApplied => "not applied: the condition does not hold",
+        Reply::Absent => "no such key",
+        Reply::Keys { token: None, .. } => "the last page of keys",
+        Reply::Keys { .. } => "a page of keys, more to come",
+        Reply::Refused(_) => "refused",
+    }
+}
+
+fn clock_text(clock: &Timestamp) -> String {
+    let time = duration::rfc3339(clock.ms).unwrap_or_else(|| format!("{} ms", clock.ms));
+    format!(
+        "{time}  counter {}  node {}",
+        clock.counter,
+        escape(clock.node().as_bytes())
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Found;
+    use crate::commands::output::Deletion;
+    use crate::render::Format;
+
+    const STYLE: Style = Style {
+        format: Format::Text,
+        color_data: false,
+        color_words: false,
+        verbose: false,
+        quiet: false,
+    };
+
+    fn key(text: &str) -> Key {
+        Key::new(text.to_owned()).unwrap()
+    }
+
+    fn shown(record: &Output) -> (String, String) {
+        let Rendered { data, words } = output(record, &STYLE);
+        (String::from_utf8(data.to_vec()).unwrap(), words)
+    }
+
+    fn data(text: &str) -> (String, String) {
+        (text.to_owned(), String::new())
+    }
+
+    fn words(text: &str) -> (String, String) {
+        (String::new(), text.to_owned())
+    }
+
+    #[test]
+    fn a_value_is_escaped_and_its_version_is_shown_when_asked_for() {
+        let record = Output::Got {
+            key: key("k"),
+            got: Got::Found(Found {
+                value: (&b"\x1b[2J\xff"[..]).into(),
+                version: Some(Timestamp::of_store(5, 3)),
+            }),
+        };
+        assert_eq!(shown(&record), data("\\x1B[2J\\xFF\n"));
+        let verbose = output(
+            &record,
+            &Style {
+                verbose: true,
+                ..STYLE
+            },
+        );
+        assert_eq!(verbose.data, "\\x1B[2J\\xFF  000000000000005:00003:StateStore\n");
+    }
+
+    #[test]
+    fn a_no_is_said_in_words_and_not_as_data() {
+        let missing = Output::Got {
+            key: key("line1/temp\n"),
+            got: Got::Missing,
+        };
+        assert_eq!(shown(&missing), words("no such key: line1/temp\\x0A\n"));
+        let differs = Output::Deleted {
+            verb: Deletion::VDel,
+            key: key("k"),
+            outcome: DeleteOutcome::ValueDiffers { version: None },
+        };
+        assert_eq!(shown(&differs), words("not deleted: value differs\n"));
+        assert_eq!(
+            output(&differs, &Style { quiet: true, ..STYLE }),
+            Rendered::default()
+        );
+        assert_eq!(lines(&differs, &STYLE), Rendered::default());
+    }
+
+    #[test]
+    fn what_was_stored_is_said_with_size_and_expiry() {
+        let set = |applied, condition, ttl_ms, size| Output::Set {
+            key: key("line1/temp"),
+            size,
+            ttl_ms,
+            condition,
+            outcome: SetOutcome {
+                applied,
+                version: None,
+            },
+        };
+        assert_eq!(
+            shown(&set(true, None, Some(30_000), 4)),
+            data("stored line1/temp (4 bytes, expires in 30s)\n")
+        );
+        assert_eq!(
+            shown(&set(true, None, None, 1)),
+            data("stored line1/temp (1 byte)\n")
+        );
+        assert_eq!(
+            shown(&set(false, Some(Condition::Absent), None, 4)),
+            words("not stored: line1/temp exists\n")
+        );
+        assert_eq!(
+            shown(&set(false, Some(Condition::AbsentOrEqual), None, 4)),
+            words("not stored: line1/temp holds another value\n")
+        );
+    }
+
+    #[test]
+    fn a_ping_tells_connecting_only_once() {
+        let ping = |connect| Output::Pinged {
+            broker: "localhost:1883".to_owned(),
+            sequence: 1,
+            connect,
+            round_trip: Duration::from_micros(57),
+        };
+        assert_eq!(
+            shown(&ping(Some(Duration::from_micros(12_100)))),
+            data("localhost:1883  connect 12.1 ms  round trip 0.057 ms\n")
+        );
+        assert_eq!(shown(&ping(None)), data("localhost:1883  round trip 0.057 ms\n"));
+    }
+
+    #[test]
+    fn a_response_that_is_no_frame_is_shown_all_the_same() {
+        let response = Output::Response {
+            payload: (&b"hello\n"[..]).into(),
+            version: None,
+        };
+        assert_eq!(shown(&response), data("(not a frame) hello\\x0A\n"));
+    }
+}
