@@ -131,13 +131,7 @@ pub struct DisplayArgs {
     #[arg(short, long, global = true)]
     pub verbose: bool,
     /// Whether to use colour
-    #[arg(
-        long,
-        global = true,
-        value_name = "WHEN",
-        default_value = "auto",
-        hide_short_help = true
-    )]
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_short_help = true)]
     pub color: ColorWhen,
 }
 

@@ -18,20 +18,12 @@ pub struct BrokerUrl {
 pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
     let Some((scheme, rest)) = url.split_once("://") else {
         // What stands before an `@` may be a secret.
-        let hint = if url.contains('@') {
-            "mqtt://HOST"
-        } else {
-            &format!("mqtt://{url}")
-        };
+        let hint = if url.contains('@') { "mqtt://HOST" } else { &format!("mqtt://{url}") };
         return Err(CommandError::usage("the broker is a URL").hint(format!("-b {hint}")));
     };
-    let (user, place) = rest
-        .rsplit_once('@')
-        .map_or((None, rest), |(user, place)| (Some(user), place));
+    let (user, place) = rest.rsplit_once('@').map_or((None, rest), |(user, place)| (Some(user), place));
     if user.is_some_and(|user| user.contains(':')) {
-        return Err(CommandError::usage(
-            "a password does not belong in a URL: other users can see it",
-        ));
+        return Err(CommandError::usage("a password does not belong in a URL: other users can see it"));
     }
     match scheme {
         "mqtt" => {}
@@ -50,10 +42,7 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
     let (host, port) = split_port(place).ok_or_else(|| {
         CommandError::usage(format!("no host and port: {place}")).hint("-b mqtt://HOST[:PORT]")
     })?;
-    Ok(BrokerUrl {
-        host: host.to_owned(),
-        port,
-    })
+    Ok(BrokerUrl { host: host.to_owned(), port })
 }
 
 /// The error of what is not there yet.
@@ -67,11 +56,7 @@ fn split_port(place: &str) -> Option<(&str, u16)> {
     let (host, port) = match place.strip_prefix('[') {
         Some(rest) => {
             let (host, rest) = rest.split_once(']')?;
-            let port = if rest.is_empty() {
-                None
-            } else {
-                Some(rest.strip_prefix(':')?)
-            };
+            let port = if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) };
             (host, port)
         }
         None => match place.split_once(':') {
@@ -105,10 +90,7 @@ mod tests {
     #[test]
     fn a_url_names_host_and_port() {
         assert_eq!(parsed("mqtt://localhost"), ("localhost".to_owned(), 1883));
-        assert_eq!(
-            parsed("mqtt://aio-broker:18883/"),
-            ("aio-broker".to_owned(), 18883)
-        );
+        assert_eq!(parsed("mqtt://aio-broker:18883/"), ("aio-broker".to_owned(), 18883));
         assert_eq!(parsed("mqtt://[::1]:1884"), ("::1".to_owned(), 1884));
         assert_eq!(parsed("mqtt://[::1]"), ("::1".to_owned(), 1883));
     }
@@ -138,12 +120,7 @@ mod tests {
 
     #[test]
     fn a_password_is_refused_and_not_repeated() {
-        for url in [
-            "mqtt://u:secret@h",
-            "mqtts://u:secret@h",
-            "u:secret@h",
-            "http://u:secret@h",
-        ] {
+        for url in ["mqtt://u:secret@h", "mqtts://u:secret@h", "u:secret@h", "http://u:secret@h"] {
             let error = parse(url).unwrap_err();
             assert!(!format!("{error:?}").contains("secret"), "{url}");
         }

@@ -17,10 +17,7 @@ impl Embedded {
     /// # Errors
     /// The folder cannot be used.
     pub async fn start(_data: Option<&Path>) -> Result<Self, CommandError> {
-        Err(CommandError::new(
-            Kind::Unavailable,
-            "this build has no store inside",
-        ))
+        Err(CommandError::new(Kind::Unavailable, "this build has no store inside"))
     }
 
     /// How the client gets there.

@@ -35,28 +35,16 @@ pub enum Exit {
 /// Every code and what it means, for `help exit-codes`.
 pub const TABLE: [(Exit, &str); 11] = [
     (Exit::Yes, "yes: done, found, deleted"),
-    (
-        Exit::No,
-        "the store says no: no such key, --nx or --nex not met, value differs",
-    ),
+    (Exit::No, "the store says no: no such key, --nx or --nex not met, value differs"),
     (Exit::Usage, "the command line makes no sense"),
     (Exit::Data, "bad input data"),
-    (
-        Exit::Unavailable,
-        "unavailable: name not found, connection refused or lost, no store there",
-    ),
+    (Exit::Unavailable, "unavailable: name not found, connection refused or lost, no store there"),
     (Exit::Bug, "a bug of mqkv"),
     (Exit::File, "a local file cannot be read or written"),
-    (
-        Exit::Refused,
-        "the store refused: quota, fencing, clock skew, unknown command, malformed reply",
-    ),
+    (Exit::Refused, "the store refused: quota, fencing, clock skew, unknown command, malformed reply"),
     (Exit::Authorization, "authentication or authorization"),
     (Exit::Configuration, "the configuration makes no sense"),
-    (
-        Exit::Timeout,
-        "no answer in time; for a write the outcome is unknown, and the message says so",
-    ),
+    (Exit::Timeout, "no answer in time; for a write the outcome is unknown, and the message says so"),
 ];
 
 impl Exit {

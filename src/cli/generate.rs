@@ -102,9 +102,7 @@ fn pages_of(command: &Command, pages: &mut Vec<Generated>) -> io::Result<()> {
     let mut page = Vec::new();
     man.render(&mut page)?;
     pages.push((man.get_filename().into(), page));
-    command
-        .get_subcommands()
-        .try_for_each(|below| pages_of(below, pages))
+    command.get_subcommands().try_for_each(|below| pages_of(below, pages))
 }
 
 fn write_all(folder: &Path, files: &[Generated]) -> Result<(), CommandError> {

@@ -36,11 +36,7 @@ pub fn text(args: &HelpArgs, color: bool) -> Result<String, CommandError> {
         })?;
     }
     let help = command.render_long_help();
-    Ok(if color {
-        help.ansi().to_string()
-    } else {
-        help.to_string()
-    })
+    Ok(if color { help.ansi().to_string() } else { help.to_string() })
 }
 
 fn topic(names: &[String]) -> Option<String> {

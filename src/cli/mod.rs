@@ -80,11 +80,7 @@ fn run_verb(cli: Cli, reporter: &mut Reporter) -> Result<Exit, CommandError> {
 }
 
 fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> Result<Exit, CommandError> {
-    let connection = if command.is_offline() {
-        None
-    } else {
-        Some(settle::connection(&options.connection)?)
-    };
+    let connection = if command.is_offline() { None } else { Some(settle::connection(&options.connection)?) };
     let embedded = Rc::new(RefCell::new(None));
     let started = Rc::clone(&embedded);
     let session = Session::new(
@@ -115,10 +111,7 @@ async fn connect(
     let connection =
         connection.ok_or_else(|| CommandError::new(Kind::Bug, "a verb that needs no store asked for one"))?;
     let target = match &connection.place {
-        Place::Network { host, port } => Target::Tcp {
-            host: host.clone(),
-            port: *port,
-        },
+        Place::Network { host, port } => Target::Tcp { host: host.clone(), port: *port },
         Place::Embedded { data } => {
             let embedded = Embedded::start(data.as_deref()).await?;
             let target = embedded.target();
@@ -134,11 +127,7 @@ fn run_instead(instead: Instead, reporter: &mut Reporter) -> Result<Exit, Comman
         Instead::Fail(error) => Err(error),
         Instead::Show(text) => {
             let text = text.render();
-            let text = if reporter.has_color() {
-                text.ansi().to_string()
-            } else {
-                text.to_string()
-            };
+            let text = if reporter.has_color() { text.ansi().to_string() } else { text.to_string() };
             reporter.data(text.as_bytes())?;
             Ok(Exit::Yes)
         }

@@ -41,9 +41,7 @@ impl Reporter {
             return Ok(());
         }
         let result = put_data(bytes, self.style.color_data);
-        self.closed |= result
-            .as_ref()
-            .is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+        self.closed |= result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
         result
     }
 
@@ -84,11 +82,7 @@ fn put_words(words: &str, color: bool) {
     if words.is_empty() {
         return;
     }
-    let choice = if color {
-        ColorChoice::Always
-    } else {
-        ColorChoice::Never
-    };
+    let choice = if color { ColorChoice::Always } else { ColorChoice::Never };
     let mut stderr = AutoStream::new(io::stderr().lock(), choice);
     let _ = stderr.write_all(words.as_bytes());
     let _ = stderr.flush();

@@ -51,11 +51,7 @@ impl ServeArgs {
         if !self.listen.is_empty() {
             return self.listen.clone();
         }
-        let default = |host: &str, required| Address {
-            host: host.to_owned(),
-            port: 1883,
-            required,
-        };
+        let default = |host: &str, required| Address { host: host.to_owned(), port: 1883, required };
         // Not every machine has IPv6.
         vec![default("127.0.0.1", true), default("::1", false)]
     }
@@ -71,10 +67,7 @@ pub fn run(args: &ServeArgs) -> Result<(), CommandError> {
 
 /// Listens, writes the port file, and serves until a signal.
 fn run_server(_args: &ServeArgs, _addresses: &[Address]) -> Result<(), CommandError> {
-    Err(CommandError::new(
-        Kind::Unavailable,
-        "this build has no server inside",
-    ))
+    Err(CommandError::new(Kind::Unavailable, "this build has no server inside"))
 }
 
 fn parse_address(text: &str) -> Result<Address, String> {
@@ -89,11 +82,7 @@ fn parse_address(text: &str) -> Result<Address, String> {
     if host.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(SHAPE.to_owned());
     }
-    Ok(Address {
-        host: host.to_owned(),
-        port: port.parse().map_err(|_| SHAPE)?,
-        required: true,
-    })
+    Ok(Address { host: host.to_owned(), port: port.parse().map_err(|_| SHAPE)?, required: true })
 }
 
 #[cfg(test)]
@@ -106,16 +95,7 @@ mod tests {
         assert_eq!(parsed("127.0.0.1:0"), Ok(("127.0.0.1".to_owned(), 0)));
         assert_eq!(parsed("[::1]:1883"), Ok(("::1".to_owned(), 1883)));
         assert_eq!(parsed("localhost:1884"), Ok(("localhost".to_owned(), 1884)));
-        for text in [
-            "",
-            "1883",
-            "localhost",
-            ":1883",
-            "::1:1883",
-            "h:65536",
-            "h:+1",
-            "h:",
-        ] {
+        for text in ["", "1883", "localhost", ":1883", "::1:1883", "h:65536", "h:+1", "h:"] {
             assert!(parsed(text).is_err(), "{text}");
         }
     }

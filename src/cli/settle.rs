@@ -1,8 +1,5 @@
 //! From what was typed to what is meant; the only reader of the environment.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "this file is the owner of the environment"
-)]
+#![expect(clippy::disallowed_methods, reason = "this file is the owner of the environment")]
 
 use std::env;
 use std::fs;
@@ -100,14 +97,8 @@ fn place(args: &ConnectionArgs) -> Result<Place, CommandError> {
         return Err(later("TLS, which -n takes for granted,").hint("--notls for plain MQTT"));
     }
     let plain_or_tls = if args.hostname.is_some() { 8883 } else { 1883 };
-    let host = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'))
-        .unwrap_or(host);
-    Ok(Place::Network {
-        host: host.to_owned(),
-        port: args.port.unwrap_or(plain_or_tls),
-    })
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    Ok(Place::Network { host: host.to_owned(), port: args.port.unwrap_or(plain_or_tls) })
 }
 
 fn refuse_tls(args: &ConnectionArgs) -> Result<(), CommandError> {
@@ -140,16 +131,9 @@ fn host_name() -> String {
         .or_else(|| fs::read_to_string("/etc/hostname").ok())
         .unwrap_or_default();
     let label = name.trim().split('.').next().unwrap_or_default();
-    let plain: String = label
-        .chars()
-        .filter(|c| c.is_ascii_alphanumeric() || "-_".contains(*c))
-        .take(LEN_MAX)
-        .collect();
-    if plain.is_empty() {
-        "host".to_owned()
-    } else {
-        plain
-    }
+    let plain: String =
+        label.chars().filter(|c| c.is_ascii_alphanumeric() || "-_".contains(*c)).take(LEN_MAX).collect();
+    if plain.is_empty() { "host".to_owned() } else { plain }
 }
 
 /// Settles what the output looks like.
@@ -189,11 +173,7 @@ fn color(when: ColorWhen, terminal: bool) -> bool {
 /// What the verbs get from this process.
 #[must_use]
 pub fn surroundings() -> Surroundings {
-    Surroundings {
-        read_input,
-        inherited_fence,
-        now: clock::monotonic,
-    }
+    Surroundings { read_input, inherited_fence, now: clock::monotonic }
 }
 
 fn read_input(max: usize) -> io::Result<Vec<u8>> {
@@ -247,27 +227,15 @@ mod tests {
     fn a_host_takes_tls_for_granted() {
         let error = settled("mqkv get k -n aio-broker").unwrap_err();
         assert!(error.message.contains("TLS"), "{}", error.message);
-        assert_eq!(
-            settled("mqkv get k -n aio-broker --notls").unwrap(),
-            network("aio-broker", 8883)
-        );
-        assert_eq!(
-            settled("mqkv get k --host ::1 -p 1883 --no-tls").unwrap(),
-            network("::1", 1883)
-        );
+        assert_eq!(settled("mqkv get k -n aio-broker --notls").unwrap(), network("aio-broker", 8883));
+        assert_eq!(settled("mqkv get k --host ::1 -p 1883 --no-tls").unwrap(), network("::1", 1883));
     }
 
     #[test]
     fn an_embedded_store_is_in_memory_or_in_a_folder() {
-        assert_eq!(
-            settled("mqkv --embedded get k").unwrap(),
-            Place::Embedded { data: None }
-        );
+        assert_eq!(settled("mqkv --embedded get k").unwrap(), Place::Embedded { data: None });
         let data = Some(PathBuf::from("dir"));
-        assert_eq!(
-            settled("mqkv get --embedded=dir k").unwrap(),
-            Place::Embedded { data }
-        );
+        assert_eq!(settled("mqkv get --embedded=dir k").unwrap(), Place::Embedded { data });
     }
 
     #[test]
@@ -280,9 +248,6 @@ mod tests {
     fn every_run_has_a_client_id_of_its_own() {
         let (one, other) = (default_client_id().unwrap(), default_client_id().unwrap());
         assert_ne!(one, other);
-        assert!(
-            one.starts_with("mqkv-") && !one.contains([':', '/', '+', '#', ' ']),
-            "{one}"
-        );
+        assert!(one.starts_with("mqkv-") && !one.contains([':', '/', '+', '#', ' ']), "{one}");
     }
 }

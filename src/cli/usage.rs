@@ -47,10 +47,7 @@ pub fn wants_json(words: &[OsString]) -> bool {
 
 /// Users of mosquitto's tools write `-h localhost`, and a script would take the help for success.
 fn is_host_after_h(words: &[OsString]) -> bool {
-    let Some(place) = words
-        .iter()
-        .position(|word| word.as_encoded_bytes().starts_with(b"-h"))
-    else {
+    let Some(place) = words.iter().position(|word| word.as_encoded_bytes().starts_with(b"-h")) else {
         return false;
     };
     let joined = words.get(place).is_some_and(|word| word != "-h");
@@ -61,21 +58,16 @@ fn is_host_after_h(words: &[OsString]) -> bool {
 
 fn is_verb(word: &OsStr) -> bool {
     let command = Cli::command();
-    word.to_str()
-        .is_some_and(|word| command.find_subcommand(word).is_some())
+    word.to_str().is_some_and(|word| command.find_subcommand(word).is_some())
 }
 
 fn no_such_verb(error: &Error, words: &[OsString]) -> CommandError {
     let verb = texts(error, ContextKind::InvalidSubcommand).join(" ");
     let mut failure = CommandError::usage(format!("no such verb: {verb}"));
     let similar = texts(error, ContextKind::SuggestedSubcommand);
-    failure
-        .hints
-        .extend(similar.iter().map(|similar| format!("mqkv {similar}")));
+    failure.hints.extend(similar.iter().map(|similar| format!("mqkv {similar}")));
     if failure.hints.is_empty() {
-        failure
-            .hints
-            .extend(habit(&verb).map(|habit| format!("mqkv {habit}")));
+        failure.hints.extend(habit(&verb).map(|habit| format!("mqkv {habit}")));
     }
     failure.hint(help_hint(words))
 }
@@ -110,9 +102,7 @@ fn reshape(error: &Error) -> CommandError {
         .take_while(|line| !line.starts_with("Usage: ") && !line.starts_with("For more information"));
     let message = lines.next().unwrap_or_default();
     let mut failure = CommandError::usage(message.strip_prefix("error: ").unwrap_or(message));
-    failure
-        .causes
-        .extend(lines.map(|line| line.strip_prefix("tip: ").unwrap_or(line).to_owned()));
+    failure.causes.extend(lines.map(|line| line.strip_prefix("tip: ").unwrap_or(line).to_owned()));
     failure
 }
 
@@ -128,11 +118,7 @@ fn help_hint(words: &[OsString]) -> String {
             command = below;
         }
     }
-    if names.len() == 1 {
-        "mqkv help".to_owned()
-    } else {
-        format!("{} --help", names.join(" "))
-    }
+    if names.len() == 1 { "mqkv help".to_owned() } else { format!("{} --help", names.join(" ")) }
 }
 
 #[cfg(test)]
@@ -145,32 +131,17 @@ mod tests {
 
     #[test]
     fn a_host_after_h_is_told_from_a_wish_for_help() {
-        for trap in [
-            "mqkv -h localhost get k",
-            "mqkv get -h HOST",
-            "mqkv -hlocalhost get",
-        ] {
+        for trap in ["mqkv -h localhost get k", "mqkv get -h HOST", "mqkv -hlocalhost get"] {
             assert!(is_host_after_h(&words(trap)), "{trap}");
         }
-        for help in [
-            "mqkv -h",
-            "mqkv get -h",
-            "mqkv -h get",
-            "mqkv get -h -j",
-            "mqkv get --help x",
-        ] {
+        for help in ["mqkv -h", "mqkv get -h", "mqkv -h get", "mqkv get -h -j", "mqkv get --help x"] {
             assert!(!is_host_after_h(&words(help)), "{help}");
         }
     }
 
     #[test]
     fn json_is_recognised_on_a_line_that_makes_no_sense() {
-        for line in [
-            "mqkv gte -j",
-            "mqkv -o json gte",
-            "mqkv --output=jsonl",
-            "mqkv -ojson x",
-        ] {
+        for line in ["mqkv gte -j", "mqkv -o json gte", "mqkv --output=jsonl", "mqkv -ojson x"] {
             assert!(wants_json(&words(line)), "{line}");
         }
         for line in ["mqkv gte", "mqkv set k -- -j", "mqkv -o text json"] {

@@ -90,8 +90,7 @@ fn topic_of(topic: &str) -> Result<Topic, CommandError> {
 }
 
 fn clock_of(text: &str) -> Result<Timestamp, CommandError> {
-    text.parse::<Timestamp>()
-        .map_err(|error| CommandError::new(Kind::Data, error.to_string()))
+    text.parse::<Timestamp>().map_err(|error| CommandError::new(Kind::Data, error.to_string()))
 }
 
 fn decode_frame(payload: &Bytes) -> Result<Output, CommandError> {
@@ -129,19 +128,13 @@ mod tests {
 
     #[test]
     fn a_frame_is_recognised_for_what_it_is() {
-        assert!(matches!(
-            meaning("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"),
-            Meaning::Request(_)
-        ));
+        assert!(matches!(meaning("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), Meaning::Request(_)));
         assert!(matches!(
             meaning("*2\r\n$6\r\nNOTIFY\r\n$6\r\nDELETE\r\n"),
             Meaning::Notification(Notification::Delete)
         ));
         assert_eq!(meaning("+OK\r\n"), Meaning::Reply(Reply::Done));
-        assert!(matches!(
-            meaning("-ERR syntax error"),
-            Meaning::Reply(Reply::Refused(_))
-        ));
+        assert!(matches!(meaning("-ERR syntax error"), Meaning::Reply(Reply::Refused(_))));
         assert_eq!(meaning("+PONG\r\n"), Meaning::Other);
         assert_eq!(meaning("*1\r\n$4\r\nINFO\r\n"), Meaning::Other);
     }

@@ -58,11 +58,7 @@ pub async fn run(args: DelArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
             Err(error) => failures.push((key, error)),
         }
     }
-    if failures.is_empty() {
-        Ok(verdict)
-    } else {
-        Err(summary(failures, count))
-    }
+    if failures.is_empty() { Ok(verdict) } else { Err(summary(failures, count)) }
 }
 
 /// Asks for all keys at once; the answers come back in the order of the keys.
@@ -95,11 +91,7 @@ fn put(
     emit: Emit<'_>,
 ) -> Result<Verdict, CommandError> {
     let gone = matches!(outcome, DeleteOutcome::Deleted { .. }) || ignore_missing;
-    emit(Output::Deleted {
-        verb: Deletion::Del,
-        key,
-        outcome,
-    })?;
+    emit(Output::Deleted { verb: Deletion::Del, key, outcome })?;
     Ok(if gone { Verdict::Yes } else { Verdict::No })
 }
 
@@ -108,9 +100,7 @@ fn summary(failures: Vec<(Key, CommandError)>, count: usize) -> CommandError {
     /// More names than these would push the error itself off the screen.
     const NAMES_MAX: usize = 5;
     let failed = failures.len();
-    let unknown = failures
-        .iter()
-        .any(|(_, error)| error.outcome == Some(Outcome::Unknown));
+    let unknown = failures.iter().any(|(_, error)| error.outcome == Some(Outcome::Unknown));
     let names: Vec<_> = failures
         .iter()
         .take(NAMES_MAX)
@@ -126,9 +116,5 @@ fn summary(failures: Vec<(Key, CommandError)>, count: usize) -> CommandError {
         false if failed < count => None,
         false => first.outcome,
     };
-    CommandError {
-        causes,
-        outcome,
-        ..first
-    }
+    CommandError { causes, outcome, ..first }
 }

@@ -54,10 +54,7 @@ mod tests {
     fn a_duration_needs_a_unit() {
         assert_eq!(parse("30s"), Ok(Duration::from_secs(30)));
         assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5400)));
-        assert_eq!(
-            parse("30"),
-            Err("a duration needs a unit, for example 30s".to_owned())
-        );
+        assert_eq!(parse("30"), Err("a duration needs a unit, for example 30s".to_owned()));
         for text in ["", "s", "-5s", "0s", "0", "1 fortnight", "99999999999999999999s"] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -66,13 +66,7 @@ impl CommandError {
     /// A failure of a kind.
     #[must_use]
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            causes: Vec::new(),
-            hints: Vec::new(),
-            outcome: None,
-        }
+        Self { kind, message: message.into(), causes: Vec::new(), hints: Vec::new(), outcome: None }
     }
 
     /// A command line that makes no sense.
@@ -209,9 +203,7 @@ fn hint_of_refusal(refusal: &Refusal) -> Option<&'static str> {
 }
 
 fn is_local(target: &str) -> bool {
-    ["localhost:", "127.0.0.1:", "[::1]:"]
-        .iter()
-        .any(|host| target.starts_with(host))
+    ["localhost:", "127.0.0.1:", "[::1]:"].iter().any(|host| target.starts_with(host))
 }
 
 #[cfg(test)]
@@ -225,10 +217,7 @@ mod tests {
 
     #[test]
     fn who_the_client_is_decides_between_77_and_the_rest() {
-        let rejected = |code| Error::Rejected {
-            target: "h:1".into(),
-            reason: reason(code),
-        };
+        let rejected = |code| Error::Rejected { target: "h:1".into(), reason: reason(code) };
         assert_eq!(CommandError::from(rejected(0x87)).kind, Kind::Authorization);
         assert_eq!(CommandError::from(rejected(0x86)).kind, Kind::Authorization);
         assert_eq!(CommandError::from(rejected(0x89)).kind, Kind::Unavailable);
@@ -250,19 +239,13 @@ mod tests {
             cause: "reset".into(),
             outcome: Outcome::Unknown,
         });
-        assert_eq!(
-            (lost.kind, lost.outcome),
-            (Kind::Unavailable, Some(Outcome::Unknown))
-        );
+        assert_eq!((lost.kind, lost.outcome), (Kind::Unavailable, Some(Outcome::Unknown)));
         assert!(lost.is_retryable());
     }
 
     #[test]
     fn nothing_listening_here_suggests_a_store_of_ones_own() {
-        let connect = |target: &str| Error::Connect {
-            target: target.into(),
-            cause: "refused".into(),
-        };
+        let connect = |target: &str| Error::Connect { target: target.into(), cause: "refused".into() };
         assert!(CommandError::from(connect("localhost:1883")).hints[0].contains("mqkv serve"));
         assert!(!CommandError::from(connect("plant.example:1883")).hints[0].contains("mqkv serve"));
     }

@@ -16,9 +16,7 @@ use crate::protocol::key::VALUE_BYTES_MAX;
 /// # Errors
 /// It cannot be read, or it is larger than a value may be.
 pub fn read(path: &Path) -> Result<Bytes, CommandError> {
-    let limit = u64::try_from(VALUE_BYTES_MAX)
-        .unwrap_or(u64::MAX)
-        .saturating_add(1);
+    let limit = u64::try_from(VALUE_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(limit).read_to_end(&mut bytes))
@@ -53,9 +51,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// A name in the same folder, for a rename works only within one file system.
 fn beside(path: &Path) -> io::Result<PathBuf> {
-    let name = path
-        .file_name()
-        .ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?;
+    let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?;
     let mut hidden = OsString::from(".");
     hidden.push(name);
     hidden.push(format!(".mqkv-{}", std::process::id()));

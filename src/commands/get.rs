@@ -60,11 +60,7 @@ pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
         Some(path) => write(got, path)?,
         None => got,
     };
-    let verdict = if got == Got::Missing {
-        Verdict::No
-    } else {
-        Verdict::Yes
-    };
+    let verdict = if got == Got::Missing { Verdict::No } else { Verdict::Yes };
     emit(Output::Got { key, got })?;
     Ok(verdict)
 }
@@ -77,10 +73,5 @@ fn write(got: Got, file: PathBuf) -> Result<Got, CommandError> {
         nothing @ (Got::Missing | Got::Written { .. }) => return Ok(nothing),
     };
     file::write(&file, &value)?;
-    Ok(Got::Written {
-        file,
-        size: value.len(),
-        version,
-        found,
-    })
+    Ok(Got::Written { file, size: value.len(), version, found })
 }

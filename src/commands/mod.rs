@@ -26,7 +26,7 @@ pub use error::{CommandError, Kind};
 pub use output::Output;
 pub use session::{Connecting, Session, Surroundings};
 
-use crate::client::session::Access;
+use crate::client::Access;
 
 /// Where a verb puts its records, one at a time and as soon as there is one.
 pub type Emit<'a> = &'a mut dyn FnMut(Output) -> io::Result<()>;
@@ -70,10 +70,7 @@ impl Command {
         };
         result.map_err(|error| match access {
             // Nobody asks what a failed read has changed.
-            Access::Read => CommandError {
-                outcome: None,
-                ..error
-            },
+            Access::Read => CommandError { outcome: None, ..error },
             Access::Write => error,
         })
     }

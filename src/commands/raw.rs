@@ -9,7 +9,7 @@ use super::error::CommandError;
 use super::output::Output;
 use super::session::Session;
 use super::{Emit, Verdict};
-use crate::client::session::Access;
+use crate::client::Access;
 use crate::client::{Error, Stamps};
 use crate::protocol::Reply;
 use crate::protocol::frame::Frame;
@@ -36,33 +36,22 @@ pub struct RawArgs {
 impl RawArgs {
     /// What the first word may do.
     pub fn access(&self) -> Access {
-        Access::of(self.words.first().map_or(b"", |word| word.as_encoded_bytes()))
+        Access::of(self.words.first().map_or(&b""[..], |word| word.as_encoded_bytes()))
     }
 }
 
 /// Runs the verb.
 pub async fn run(args: RawArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let outcome = args.access().outcome_when_unanswered();
-    let words: Vec<_> = args
-        .words
-        .into_iter()
-        .map(|word| Bytes::from(word.into_encoded_bytes()))
-        .collect();
+    let words: Vec<_> = args.words.into_iter().map(|word| Bytes::from(word.into_encoded_bytes())).collect();
     let response = session.client().await?.raw(&words, Stamps::default()).await?;
     let payload = response.payload;
-    emit(Output::Response {
-        payload: payload.clone(),
-        version: response.version,
-    })?;
+    emit(Output::Response { payload: payload.clone(), version: response.version })?;
     if let Ok(Reply::Refused(refusal)) = Reply::decode(&payload) {
         return Err(Error::Refused(refusal).into());
     }
     match Frame::decode(&payload) {
         Ok(_) => Ok(Verdict::Yes),
-        Err(error) => Err(Error::MalformedReply {
-            cause: error.to_string(),
-            outcome,
-        }
-        .into()),
+        Err(error) => Err(Error::MalformedReply { cause: error.to_string(), outcome }.into()),
     }
 }

@@ -40,11 +40,7 @@ impl Session {
     /// A session that connects with these settings when a verb first needs it.
     #[must_use]
     pub fn new(settings: impl Fn() -> Connecting + 'static, surroundings: Surroundings) -> Self {
-        Self {
-            settings: Box::new(settings),
-            client: OnceCell::new(),
-            surroundings,
-        }
+        Self { settings: Box::new(settings), client: OnceCell::new(), surroundings }
     }
 
     /// The connected client. Check the arguments before: whoever mistypes need not wait for a broker.
@@ -52,9 +48,7 @@ impl Session {
     /// # Errors
     /// Whatever keeps the client from connecting.
     pub async fn client(&self) -> Result<&Client, CommandError> {
-        self.client
-            .get_or_try_init(async || Ok(Client::connect((self.settings)().await?).await?))
-            .await
+        self.client.get_or_try_init(async || Ok(Client::connect((self.settings)().await?).await?)).await
     }
 
     /// Everything on standard input, as a value.
@@ -103,8 +97,6 @@ pub fn value_within_limit(bytes: Vec<u8>) -> Result<Bytes, CommandError> {
 
 impl fmt::Debug for Session {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Session")
-            .field("client", &self.client)
-            .finish_non_exhaustive()
+        out.debug_struct("Session").field("client", &self.client).finish_non_exhaustive()
     }
 }

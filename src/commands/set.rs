@@ -63,35 +63,16 @@ pub async fn run(args: SetArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
     let (key, word) = args.key.settle(USAGE)?;
     let fence = args.fence.settle(session)?;
     let value = args.value.settle(word, USAGE, session)?;
-    let value = if args.strip_newline {
-        strip_newline(&value)
-    } else {
-        value
-    };
+    let value = if args.strip_newline { strip_newline(&value) } else { value };
     let condition = match (args.nx, args.nex) {
         (true, _) => Some(Condition::Absent),
         (_, true) => Some(Condition::AbsentOrEqual),
         _ => None,
     };
-    let options = SetOptions {
-        condition,
-        ttl_ms: args.ttl,
-        fence,
-        persist: args.persist,
-    };
+    let options = SetOptions { condition, ttl_ms: args.ttl, fence, persist: args.persist };
     let outcome = session.client().await?.set(&key, &value, options).await?;
-    let verdict = if outcome.applied {
-        Verdict::Yes
-    } else {
-        Verdict::No
-    };
-    emit(Output::Set {
-        key,
-        size: value.len(),
-        ttl_ms: args.ttl.map(NonZeroU64::get),
-        condition,
-        outcome,
-    })?;
+    let verdict = if outcome.applied { Verdict::Yes } else { Verdict::No };
+    emit(Output::Set { key, size: value.len(), ttl_ms: args.ttl.map(NonZeroU64::get), condition, outcome })?;
     Ok(verdict)
 }
 
@@ -111,14 +92,9 @@ mod tests {
 
     #[test]
     fn one_line_end_is_stripped_and_no_more() {
-        for (value, stripped) in [
-            ("a\n", "a"),
-            ("a\r\n", "a"),
-            ("a\n\n", "a\n"),
-            ("a\r", "a\r"),
-            ("\n", ""),
-            ("", ""),
-        ] {
+        for (value, stripped) in
+            [("a\n", "a"), ("a\r\n", "a"), ("a\n\n", "a\n"), ("a\r", "a\r"), ("\n", ""), ("", "")]
+        {
             assert_eq!(strip_newline(&Bytes::from(value)), stripped, "{value:?}");
         }
     }

@@ -13,11 +13,7 @@ pub fn error(error: &CommandError, code: u8, style: &Style) -> String {
         return json::error(error, code);
     }
     let color = style.color_words;
-    let mut out = format!(
-        "{} {}\n",
-        paint("error:", Paint::Wrong, color),
-        words(&error.message)
-    );
+    let mut out = format!("{} {}\n", paint("error:", Paint::Wrong, color), words(&error.message));
     for cause in &error.causes {
         out.push_str(&format!("  {}\n", words(cause)));
     }
@@ -27,11 +23,7 @@ pub fn error(error: &CommandError, code: u8, style: &Style) -> String {
         None => {}
     }
     for hint in &error.hints {
-        out.push_str(&format!(
-            "  {} {}\n",
-            paint("try:", Paint::Next, color),
-            words(hint)
-        ));
+        out.push_str(&format!("  {} {}\n", paint("try:", Paint::Next, color), words(hint)));
     }
     out
 }
@@ -45,13 +37,8 @@ mod tests {
     use super::*;
     use crate::commands::Kind;
 
-    const STYLE: Style = Style {
-        format: Format::Text,
-        color_data: false,
-        color_words: false,
-        verbose: false,
-        quiet: false,
-    };
+    const STYLE: Style =
+        Style { format: Format::Text, color_data: false, color_words: false, verbose: false, quiet: false };
 
     #[test]
     fn an_error_says_what_is_known_and_what_to_try() {
@@ -68,9 +55,6 @@ mod tests {
     #[test]
     fn nobody_drives_the_terminal_through_an_error() {
         let failure = CommandError::usage("no such verb: \x1b[2J\n").cause("\r");
-        assert_eq!(
-            error(&failure, 2, &STYLE),
-            "error: no such verb: \\x1B[2J\\x0A\n  \\x0D\n"
-        );
+        assert_eq!(error(&failure, 2, &STYLE), "error: no such verb: \\x1B[2J\\x0A\n  \\x0D\n");
     }
 }

@@ -57,10 +57,7 @@ mod tests {
 
     #[test]
     fn what_drives_a_terminal_is_escaped() {
-        assert_eq!(
-            escape(b"\x1b[2J\r\n\t\x07\x7f"),
-            "\\x1B[2J\\x0D\\x0A\\x09\\x07\\x7F"
-        );
+        assert_eq!(escape(b"\x1b[2J\r\n\t\x07\x7f"), "\\x1B[2J\\x0D\\x0A\\x09\\x07\\x7F");
         assert_eq!(escape("\u{9b}31m".as_bytes()), "\\xC2\\x9B31m");
         assert_eq!(escape("a\u{202e}b".as_bytes()), "a\\xE2\\x80\\xAEb");
     }

@@ -23,20 +23,9 @@ type Object = Map<String, Value>;
 pub fn output(output: &Output) -> Rendered {
     Rendered::data(line(match output {
         Output::Got { key, got } => got_object(key, got),
-        Output::Set {
-            key,
-            ttl_ms,
-            condition,
-            outcome,
-            ..
-        } => set_object(key, *ttl_ms, *condition, outcome),
+        Output::Set { key, ttl_ms, condition, outcome, .. } => set_object(key, *ttl_ms, *condition, outcome),
         Output::Deleted { verb, key, outcome } => deleted_object(verb.verb(), key, outcome),
-        Output::Pinged {
-            broker,
-            sequence,
-            connect,
-            round_trip,
-        } => {
+        Output::Pinged { broker, sequence, connect, round_trip } => {
             let mut object = op("ping");
             put(&mut object, "broker", broker.as_str());
             put(&mut object, "seq", *sequence);
@@ -112,9 +101,7 @@ fn got_object(key: &Key, got: &Got) -> Object {
             put_bytes(&mut object, "value", "encoding", value);
             put(&mut object, "size", value.len());
         }
-        Got::Written {
-            file, size, version, ..
-        } => {
+        Got::Written { file, size, version, .. } => {
             put(&mut object, "file", file.to_string_lossy());
             put(&mut object, "size", *size);
             put_version(&mut object, version.as_ref());
@@ -314,10 +301,7 @@ mod tests {
     fn bytes_that_are_no_text_are_base64_in_values_and_in_keys() {
         let found = Output::Got {
             key: key(b"\xff"),
-            got: Got::Found(Found {
-                value: (&b"\x00\xff"[..]).into(),
-                version: None,
-            }),
+            got: Got::Found(Found { value: (&b"\x00\xff"[..]).into(), version: None }),
         };
         assert_eq!(
             shown(&found),
@@ -329,22 +313,14 @@ mod tests {
     #[test]
     fn a_missing_key_and_a_default_are_told_apart() {
         let got = |got| shown(&Output::Got { key: key(b"k"), got });
-        assert_eq!(
-            got(Got::Missing),
-            "{\"v\":1,\"op\":\"get\",\"key\":\"k\",\"found\":false}\n"
-        );
+        assert_eq!(got(Got::Missing), "{\"v\":1,\"op\":\"get\",\"key\":\"k\",\"found\":false}\n");
         assert_eq!(
             got(Got::Default("x".into())),
             "{\"v\":1,\"op\":\"get\",\"key\":\"k\",\"found\":false,\"default\":true,\"value\":\"x\",\
              \"encoding\":\"utf-8\",\"size\":1}\n"
         );
         assert_eq!(
-            got(Got::Written {
-                file: "f".into(),
-                size: 9,
-                version: None,
-                found: true
-            }),
+            got(Got::Written { file: "f".into(), size: 9, version: None, found: true }),
             "{\"v\":1,\"op\":\"get\",\"key\":\"k\",\"found\":true,\"file\":\"f\",\"size\":9}\n"
         );
     }
@@ -357,10 +333,7 @@ mod tests {
                 size: 4,
                 ttl_ms: Some(30_000),
                 condition,
-                outcome: SetOutcome {
-                    applied,
-                    version: Some(Timestamp::of_store(1, 0)),
-                },
+                outcome: SetOutcome { applied, version: Some(Timestamp::of_store(1, 0)) },
             })
         };
         assert_eq!(
@@ -377,13 +350,7 @@ mod tests {
 
     #[test]
     fn a_deletion_counts_and_gives_its_reason() {
-        let deleted = |verb, outcome| {
-            shown(&Output::Deleted {
-                verb,
-                key: key(b"k"),
-                outcome,
-            })
-        };
+        let deleted = |verb, outcome| shown(&Output::Deleted { verb, key: key(b"k"), outcome });
         assert_eq!(
             deleted(Deletion::Del, DeleteOutcome::Deleted { version: None }),
             "{\"v\":1,\"op\":\"del\",\"key\":\"k\",\"deleted\":1}\n"
@@ -408,10 +375,7 @@ mod tests {
         );
         let payload = (&b"*3\r\n:1\r\n$-1\r\n$1\r\n\xff\r\n"[..]).into();
         assert_eq!(
-            shown(&Output::Response {
-                payload,
-                version: None
-            }),
+            shown(&Output::Response { payload, version: None }),
             "{\"v\":1,\"op\":\"raw\",\"reply\":{\"type\":\"array\",\"items\":[{\"type\":\"integer\",\"value\":1},\
              {\"type\":\"null\"},{\"type\":\"bulk\",\"value\":\"/w==\",\"encoding\":\"base64\"}]}}\n"
         );

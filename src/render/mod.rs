@@ -67,16 +67,10 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
 
 impl Rendered {
     fn data(data: impl Into<Bytes>) -> Self {
-        Self {
-            data: data.into(),
-            words: String::new(),
-        }
+        Self { data: data.into(), words: String::new() }
     }
 
     fn words(words: String) -> Self {
-        Self {
-            data: Bytes::new(),
-            words,
-        }
+        Self { data: Bytes::new(), words }
     }
 }

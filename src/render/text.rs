@@ -18,13 +18,9 @@ use crate::protocol::{Condition, Key, Notification, Reply, Timestamp};
 pub fn output(output: &Output, style: &Style) -> Rendered {
     match output {
         Output::Got { key, got } => got_text(key, got, style),
-        Output::Set {
-            key,
-            size,
-            ttl_ms,
-            condition,
-            outcome,
-        } => set_text(key, *size, *ttl_ms, *condition, outcome, style),
+        Output::Set { key, size, ttl_ms, condition, outcome } => {
+            set_text(key, *size, *ttl_ms, *condition, outcome, style)
+        }
         Output::Deleted { key, outcome, .. } => match outcome {
             DeleteOutcome::Deleted { version } => {
                 said(&format!("deleted {}", name(key)), version.as_ref(), style)
@@ -41,12 +37,7 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
 pub fn lines(output: &Output, style: &Style) -> Rendered {
     match output {
         Output::Got { .. } | Output::Set { .. } | Output::Deleted { .. } => Rendered::default(),
-        Output::Pinged {
-            broker,
-            connect,
-            round_trip,
-            ..
-        } => ping_line(broker, *connect, *round_trip),
+        Output::Pinged { broker, connect, round_trip, .. } => ping_line(broker, *connect, *round_trip),
         Output::Response { payload, version } => {
             let reply = match Frame::decode(payload) {
                 Ok(reply) => frame::text(&reply),
@@ -67,15 +58,9 @@ fn got_text(key: &Key, got: &Got, style: &Style) -> Rendered {
     match got {
         Got::Found(found) => line(&escape(&found.value), found.version.as_ref(), style),
         Got::Default(value) => line(&escape(value), None, style),
-        Got::Written {
-            file, size, version, ..
-        } => {
+        Got::Written { file, size, version, .. } => {
             let file = escape(file.as_os_str().as_encoded_bytes());
-            said(
-                &format!("wrote {file} ({})", bytes_text(*size)),
-                version.as_ref(),
-                style,
-            )
+            said(&format!("wrote {file} ({})", bytes_text(*size)), version.as_ref(), style)
         }
         Got::Missing => no_such_key(key, style),
     }
@@ -104,12 +89,9 @@ fn set_text(
 
 /// What was asked for, with its version where that was asked for too.
 fn line(text: &str, version: Option<&Timestamp>, style: &Style) -> Rendered {
+    let version = version.filter(|_| style.verbose).map(|version| escape(version.to_string().as_bytes()));
     let version = version
-        .filter(|_| style.verbose)
-        .map(|version| escape(version.to_string().as_bytes()));
-    let version = version.map_or_else(String::new, |version| {
-        format!("  {}", paint(&version, Paint::Dim, style.color_data))
-    });
+        .map_or_else(String::new, |version| format!("  {}", paint(&version, Paint::Dim, style.color_data)));
     Rendered::data(format!("{text}{version}\n"))
 }
 
@@ -138,11 +120,7 @@ fn name(key: &Key) -> String {
 }
 
 fn bytes_text(count: usize) -> String {
-    if count == 1 {
-        "1 byte".to_owned()
-    } else {
-        format!("{count} bytes")
-    }
+    if count == 1 { "1 byte".to_owned() } else { format!("{count} bytes") }
 }
 
 fn ping_line(broker: &str, connect: Option<Duration>, round_trip: Duration) -> Rendered {
@@ -153,11 +131,7 @@ fn ping_line(broker: &str, connect: Option<Duration>, round_trip: Duration) -> R
 
 fn ms_text(duration: Duration) -> String {
     let ms = duration.as_secs_f64() * 1000.0;
-    if ms < 1.0 {
-        format!("{ms:.3} ms")
-    } else {
-        format!("{ms:.1} ms")
-    }
+    if ms < 1.0 { format!("{ms:.3} ms") } else { format!("{ms:.1} ms") }
 }
 
 fn topic_text(topic: &Topic) -> String {
@@ -201,11 +175,7 @@ fn reply_text(reply: &Reply) -> &'static str {
 
 fn clock_text(clock: &Timestamp) -> String {
     let time = duration::rfc3339(clock.ms).unwrap_or_else(|| format!("{} ms", clock.ms));
-    format!(
-        "{time}  counter {}  node {}",
-        clock.counter,
-        escape(clock.node().as_bytes())
-    )
+    format!("{time}  counter {}  node {}", clock.counter, escape(clock.node().as_bytes()))
 }
 
 #[cfg(test)]
@@ -215,13 +185,8 @@ mod tests {
     use crate::commands::output::Deletion;
     use crate::render::Format;
 
-    const STYLE: Style = Style {
-        format: Format::Text,
-        color_data: false,
-        color_words: false,
-        verbose: false,
-        quiet: false,
-    };
+    const STYLE: Style =
+        Style { format: Format::Text, color_data: false, color_words: false, verbose: false, quiet: false };
 
     fn key(text: &str) -> Key {
         Key::new(text.to_owned()).unwrap()
@@ -250,22 +215,13 @@ mod tests {
             }),
         };
         assert_eq!(shown(&record), data("\\x1B[2J\\xFF\n"));
-        let verbose = output(
-            &record,
-            &Style {
-                verbose: true,
-                ..STYLE
-            },
-        );
+        let verbose = output(&record, &Style { verbose: true, ..STYLE });
         assert_eq!(verbose.data, "\\x1B[2J\\xFF  000000000000005:00003:StateStore\n");
     }
 
     #[test]
     fn a_no_is_said_in_words_and_not_as_data() {
-        let missing = Output::Got {
-            key: key("line1/temp\n"),
-            got: Got::Missing,
-        };
+        let missing = Output::Got { key: key("line1/temp\n"), got: Got::Missing };
         assert_eq!(shown(&missing), words("no such key: line1/temp\\x0A\n"));
         let differs = Output::Deleted {
             verb: Deletion::VDel,
@@ -273,10 +229,7 @@ mod tests {
             outcome: DeleteOutcome::ValueDiffers { version: None },
         };
         assert_eq!(shown(&differs), words("not deleted: value differs\n"));
-        assert_eq!(
-            output(&differs, &Style { quiet: true, ..STYLE }),
-            Rendered::default()
-        );
+        assert_eq!(output(&differs, &Style { quiet: true, ..STYLE }), Rendered::default());
         assert_eq!(lines(&differs, &STYLE), Rendered::default());
     }
 
@@ -287,19 +240,13 @@ mod tests {
             size,
             ttl_ms,
             condition,
-            outcome: SetOutcome {
-                applied,
-                version: None,
-            },
+            outcome: SetOutcome { applied, version: None },
         };
         assert_eq!(
             shown(&set(true, None, Some(30_000), 4)),
             data("stored line1/temp (4 bytes, expires in 30s)\n")
         );
-        assert_eq!(
-            shown(&set(true, None, None, 1)),
-            data("stored line1/temp (1 byte)\n")
-        );
+        assert_eq!(shown(&set(true, None, None, 1)), data("stored line1/temp (1 byte)\n"));
         assert_eq!(
             shown(&set(false, Some(Condition::Absent), None, 4)),
             words("not stored: line1/temp exists\n")
@@ -327,10 +274,7 @@ mod tests {
 
     #[test]
     fn a_response_that_is_no_frame_is_shown_all_the_same() {
-        let response = Output::Response {
-            payload: (&b"hello\n"[..]).into(),
-            version: None,
-        };
+        let response = Output::Response { payload: (&b"hello\n"[..]).into(), version: None };
         assert_eq!(shown(&response), data("(not a frame) hello\\x0A\n"));
     }
 }
