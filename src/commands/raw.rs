@@ -36,7 +36,7 @@ pub struct RawArgs {
 impl RawArgs {
     /// What the first word may do.
     pub fn access(&self) -> Access {
-        Access::of(self.words.first().map_or(b"", |word| word.as_encoded_bytes()))
+        Access::of(self.words.first().map_or(&b""[..], |word| word.as_encoded_bytes()))
     }
 }
 

@@ -1,0 +1,539 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_mqkv_global_optspecs
+    string join \n b/broker= n/hostname= p/port= notls T/cafile= C/certfile= K/keyfile= P/keypasswordfile= embedded= i/client-id= t/timeout= connect-timeout= o/output= j/json q/quiet v/verbose color= h/help V/version
+end
+
+function __fish_mqkv_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_mqkv_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_mqkv_using_subcommand
+    set -l cmd (__fish_mqkv_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c mqkv -n "__fish_mqkv_needs_command" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_needs_command" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_needs_command" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_needs_command" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_needs_command" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_needs_command" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_needs_command" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_needs_command" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_needs_command" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_needs_command" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_needs_command" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_needs_command" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_needs_command" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_needs_command" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_needs_command" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_needs_command" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_needs_command" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_needs_command" -s V -l version -d 'Print version'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "get" -d 'Read a key'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "set" -d 'Write a key'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "del" -d 'Remove keys'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "delete" -d 'Remove keys'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "rm" -d 'Remove keys'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "vdel" -d 'Remove a key if it holds this value'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "ping" -d 'Measure the way to the store and back'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "raw" -d 'Send any words to the store and show the reply as sent'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "decode" -d 'Say what a topic, a payload or a version is; needs no broker'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "serve" -d 'Run a broker with a state store'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "completions" -d 'Print the completions for a shell'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "man" -d 'Print the manual page, or write those of all verbs into a folder'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "help" -d 'Show help for a verb or a topic'
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s k -l key -d 'The key, as an option' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l key-hex -d 'The key in hexadecimal digits' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l key-base64 -d 'The key in base64' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s f -l file -l valuefile -d 'Write the value to a file' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l default -d 'What to take for the value if there is no such key' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s k -l key -d 'The key, as an option' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l key-hex -d 'The key in hexadecimal digits' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l key-base64 -d 'The key in base64' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l value -d 'The value, literally, whatever it begins with' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s f -l file -l valuefile -d 'Take the value from a file' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l hex -d 'The value in hexadecimal digits' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l base64 -d 'The value in base64' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l ttl -d 'Let the key expire after this time, for example 250ms, 30s, 5m' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l fence -d 'Attach a fencing token: a version, as a lock hands it out' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l nx -l if-absent -d 'Only if there is no such key'
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l nex -l if-absent-or-equal -d 'Only if there is no such key, or it holds this very value'
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l fence-env -d 'Attach the fencing token that is in the environment (see `mqkv help environment`)'
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l persist -d 'Ask the store to keep the value on disk'
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l strip-newline -d 'Take one line feed (or CR LF) off the end of the value'
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s k -l key -d 'A key, as an option' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l key-hex -d 'A key in hexadecimal digits' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l key-base64 -d 'A key in base64' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l fence -d 'Attach a fencing token: a version, as a lock hands it out' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l ignore-missing -d 'Take it for success if there is no such key'
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l fence-env -d 'Attach the fencing token that is in the environment (see `mqkv help environment`)'
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s k -l key -d 'A key, as an option' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l key-hex -d 'A key in hexadecimal digits' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l key-base64 -d 'A key in base64' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l fence -d 'Attach a fencing token: a version, as a lock hands it out' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l ignore-missing -d 'Take it for success if there is no such key'
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l fence-env -d 'Attach the fencing token that is in the environment (see `mqkv help environment`)'
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s k -l key -d 'A key, as an option' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l key-hex -d 'A key in hexadecimal digits' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l key-base64 -d 'A key in base64' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l fence -d 'Attach a fencing token: a version, as a lock hands it out' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l ignore-missing -d 'Take it for success if there is no such key'
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l fence-env -d 'Attach the fencing token that is in the environment (see `mqkv help environment`)'
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s k -l key -d 'The key, as an option' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l key-hex -d 'The key in hexadecimal digits' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l key-base64 -d 'The key in base64' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l value -d 'The value, literally, whatever it begins with' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s f -l file -l valuefile -d 'Take the value from a file' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l hex -d 'The value in hexadecimal digits' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l base64 -d 'The value in base64' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l fence -d 'Attach a fencing token: a version, as a lock hands it out' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l fence-env -d 'Attach the fencing token that is in the environment (see `mqkv help environment`)'
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s c -l count -d 'How many round trips to make, one after the other' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -f -a "topic" -d 'Say what a topic of the state store is for'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -f -a "frame" -d 'Say what a payload is'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -f -a "hlc" -d 'Take a version or fencing token (a hybrid logical clock) apart'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s f -l file -d 'Read the payload from a file' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l hex -d 'The payload in hexadecimal digits' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l listen -d 'Where to listen; may be given several times [default: 127.0.0.1:1883 and, if available, [::1]:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l data -d 'Keep everything in this folder' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l keys-max -d 'How many keys there may be' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l port-file -d 'Write the first port to this file once it is open' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l all -d 'Write those of all shells into a folder' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -1,0 +1,36 @@
+//! The completions and manual pages that are checked in say what the binary says.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use mqkv::cli::generate::{Generated, all_completions, man_pages};
+
+const REGENERATE: &str = "run: cargo run -- completions --all completions && cargo run -- man man";
+
+/// Holds a folder against what it should hold; files that should not be there count too.
+fn assert_fresh(folder: &str, generated: Vec<Generated>) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let expected: BTreeMap<OsString, Vec<u8>> = generated.into_iter().collect();
+    let entries = fs::read_dir(&path).unwrap_or_else(|error| panic!("{folder}: {error}; {REGENERATE}"));
+    let found: BTreeMap<OsString, Vec<u8>> = entries
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap()))
+        .collect();
+    let names = |files: &BTreeMap<OsString, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&found), names(&expected), "{folder}/ holds other files; {REGENERATE}");
+    for (name, bytes) in &expected {
+        assert!(found.get(name) == Some(bytes), "{folder}/{} is out of date; {REGENERATE}", name.display());
+    }
+}
+
+#[test]
+fn completions_are_fresh() {
+    assert_fresh("completions", all_completions());
+}
+
+#[test]
+fn manual_pages_are_fresh() {
+    assert_fresh("man", man_pages().unwrap());
+}

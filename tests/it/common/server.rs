@@ -1,0 +1,54 @@
+//! A running `mqkv serve`, stopped when dropped.
+#![expect(dead_code, reason = "for tests against a store, as soon as `serve` has one")]
+
+use std::fs;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::Place;
+
+/// A server on a free port of this machine.
+pub struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    /// Starts a server and waits until it listens.
+    pub fn start(place: &Place, options: &[&str]) -> Self {
+        const TRIES_MAX: u32 = 1000;
+        let words = ["serve", "--listen", "127.0.0.1:0", "--port-file", "port"];
+        let _ = fs::remove_file(place.path("port"));
+        let mut child = place
+            .command(&[&words, options].concat())
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        for _ in 0..TRIES_MAX {
+            let port = fs::read_to_string(place.path("port"));
+            if let Some(port) = port.ok().and_then(|text| text.trim().parse().ok()) {
+                return Self { child, port };
+            }
+            if let Some(status) = child.try_wait().unwrap() {
+                panic!("the server has ended: {status}");
+            }
+            sleep(Duration::from_millis(10));
+        }
+        let _ = child.kill();
+        panic!("the server does not say where it listens");
+    }
+
+    /// The URL to connect to.
+    pub fn url(&self) -> String {
+        format!("mqtt://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,60 @@
+//! Brokers that are not there, or are none.
+
+use std::net::TcpListener;
+
+use super::common::Place;
+
+/// A port of this machine at which nothing listens.
+fn closed_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+#[test]
+fn a_refused_connection_is_69_and_suggests_a_store() {
+    let place = Place::new();
+    let url = format!("mqtt://127.0.0.1:{}", closed_port());
+    let shown = place.run(&["get", "k", "-b", &url]);
+    assert!(shown.starts_with("--- stderr\nerror: cannot connect to 127.0.0.1:"), "{shown}");
+    assert!(shown.contains("  try: `mqkv serve` in another terminal"), "{shown}");
+    assert!(!shown.contains("nothing was changed"), "{shown}");
+    assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+}
+
+#[test]
+fn a_write_that_was_never_sent_changed_nothing() {
+    let place = Place::new();
+    let url = format!("mqtt://127.0.0.1:{}", closed_port());
+    let shown = place.run(&["set", "k", "-5", "-b", &url]);
+    assert!(shown.contains("\n  nothing was changed\n"), "{shown}");
+    assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+    let shown = place.run(&["set", "k", "--value", "-abc", "-b", &url, "-j"]);
+    assert!(shown.contains("\"outcome\":\"unchanged\",\"retryable\":true"), "{shown}");
+}
+
+#[test]
+fn a_broker_that_says_nothing_is_124() {
+    // Connections wait in the listener's queue: they are established, and nobody answers.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let place = Place::new();
+    let url = format!("mqtt://{address}");
+    assert_eq!(
+        place.run(&["get", "k", "-b", &url, "--connect-timeout", "100ms"]),
+        format!(
+            "--- stderr\nerror: {address} accepted the connection but said nothing within 100ms\n  \
+             try: a port that speaks TLS says nothing to plain MQTT: check the port\n--- exit 124\n"
+        )
+    );
+}
+
+#[test]
+fn a_file_is_not_touched_by_a_get_that_fails() {
+    let place = Place::new();
+    place.write("kept", "as it was");
+    let url = format!("mqtt://127.0.0.1:{}", closed_port());
+    let shown = place.run(&["get", "-k", "k", "-f", "kept", "-b", &url]);
+    assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+    assert_eq!(std::fs::read(place.path("kept")).unwrap(), b"as it was");
+    assert_eq!(std::fs::read_dir(place.folder()).unwrap().count(), 1);
+}

@@ -1,0 +1,173 @@
+//! Command lines that make no sense: what is said, and exit code 2.
+
+use super::common::Place;
+
+/// Runs a line of words without blanks in them.
+fn run(line: &str) -> String {
+    Place::new().run(&line.split_whitespace().collect::<Vec<_>>())
+}
+
+#[track_caller]
+fn assert_usage(line: &str, words: &str) {
+    assert_eq!(run(line), format!("--- stderr\n{words}--- exit 2\n"), "mqkv {line}");
+}
+
+#[test]
+fn a_missing_value_is_no_wait_for_input() {
+    assert_usage(
+        "set k",
+        "error: VALUE is missing\n  try: mqkv set KEY VALUE\n  \
+         try: - in place of VALUE reads it from standard input, '' is the empty value\n",
+    );
+}
+
+#[test]
+fn a_missing_key_is_told_with_its_usage() {
+    assert_usage("get", "error: KEY is missing\n  try: mqkv get KEY\n");
+    assert_usage("del", "error: KEY is missing\n  try: mqkv del KEY...\n");
+    assert_usage("", "error: a verb is missing\n  try: mqkv help\n");
+}
+
+#[test]
+fn an_empty_key_is_none() {
+    let place = Place::new();
+    assert_eq!(place.run(&["get", ""]), "--- stderr\nerror: the key is empty\n--- exit 2\n");
+}
+
+#[test]
+fn a_value_given_twice_is_refused() {
+    assert_usage("set -k a b c", "error: the value is given twice\n  try: mqkv set KEY VALUE\n");
+    assert_usage(
+        "set a b --value c",
+        "error: the argument '[VALUE]' cannot be used with '--value <STR>'\n  try: mqkv set --help\n",
+    );
+    assert_usage("get -k a b", "error: the key is given twice\n  try: mqkv get KEY\n");
+}
+
+#[test]
+fn a_host_after_h_does_not_pass_for_help() {
+    let words = "error: -h prints help; the host is -n HOST or -b mqtt://HOST\n  \
+                 try: mqkv get KEY -n HOST --notls\n";
+    assert_usage("-h localhost get k", words);
+    assert_usage("get k -h broker.example", words);
+}
+
+#[test]
+fn an_unknown_verb_gets_a_suggestion() {
+    assert_usage("gte k", "error: no such verb: gte\n  try: mqkv get\n  try: mqkv help\n");
+    assert_usage("put k v", "error: no such verb: put\n  try: mqkv set\n  try: mqkv help\n");
+    assert_usage("nonsense", "error: no such verb: nonsense\n  try: mqkv help\n");
+}
+
+#[test]
+fn a_time_to_live_needs_a_unit_and_is_not_zero() {
+    assert_usage(
+        "set k v --ttl 30",
+        "error: invalid value '30' for '--ttl <DURATION>': a duration needs a unit, for example 30s\n  \
+         try: mqkv set --help\n",
+    );
+    assert_usage(
+        "set k v --ttl 0s",
+        "error: invalid value '0s' for '--ttl <DURATION>': a duration must be longer than zero\n  \
+         try: mqkv set --help\n",
+    );
+    assert_usage(
+        "set k v --ttl 1us",
+        "error: invalid value '1us' for '--ttl <DURATION>': a time to live is a number of whole milliseconds\n  \
+         try: mqkv set --help\n",
+    );
+}
+
+#[test]
+fn conditions_exclude_each_other() {
+    assert_usage(
+        "set k v --nx --nex",
+        "error: the argument '--nx' cannot be used with '--nex'\n  try: mqkv set --help\n",
+    );
+}
+
+#[test]
+fn a_fencing_token_is_read_before_anything_is_asked() {
+    assert_usage(
+        "set k v --fence 5",
+        "error: invalid value '5' for '--fence <TOKEN>': a timestamp has three parts, \
+         MILLISECONDS:COUNTER:NODE\n  try: mqkv set --help\n",
+    );
+    assert_usage(
+        "set k v --fence-env",
+        "error: --fence-env finds no token: neither MQKV_FENCING_TOKEN_FILE nor MQKV_FENCING_TOKEN is set\n  \
+         try: --fence TOKEN\n",
+    );
+    let place = Place::new().with_variable("MQKV_FENCING_TOKEN", "5");
+    assert_eq!(
+        place.run(&["del", "k", "--fence-env"]),
+        "--- stderr\nerror: MQKV_FENCING_TOKEN holds no fencing token: a timestamp has three parts, \
+         MILLISECONDS:COUNTER:NODE\n--- exit 2\n"
+    );
+}
+
+#[test]
+fn hexadecimal_digits_come_in_pairs() {
+    assert_usage(
+        "set k --hex abc",
+        "error: invalid value 'abc' for '--hex <HEX>': two digits make a byte: their number must be even\n  \
+         try: mqkv set --help\n",
+    );
+}
+
+#[test]
+fn a_password_is_never_repeated() {
+    assert_usage(
+        "get k -b mqtt://user:hunter2@host",
+        "error: a password does not belong in a URL: other users can see it\n",
+    );
+    assert_usage(
+        "get k -n host -P hunter2",
+        "error: -P takes the name of a file, and there is none of that name \
+         (it is not repeated: it may be a password)\n",
+    );
+}
+
+#[test]
+fn tls_is_answered_and_not_ignored() {
+    assert_usage(
+        "get k -n host",
+        "error: TLS, which -n takes for granted, comes in a later version\n  try: --notls for plain MQTT\n",
+    );
+    assert_usage(
+        "get k -b mqtts://host",
+        "error: TLS (mqtts://) comes in a later version\n  try: mqtt:// for plain MQTT\n",
+    );
+}
+
+#[test]
+fn errors_are_json_where_json_is_asked_for() {
+    assert_usage(
+        "set k -j",
+        "{\"v\":1,\"error\":{\"kind\":\"usage\",\"code\":2,\"message\":\"VALUE is missing\",\"hints\":\
+         [\"mqkv set KEY VALUE\",\"- in place of VALUE reads it from standard input, '' is the empty value\"],\
+         \"retryable\":false}}\n",
+    );
+    assert_usage(
+        "gte -j",
+        "{\"v\":1,\"error\":{\"kind\":\"usage\",\"code\":2,\"message\":\"no such verb: gte\",\
+         \"hints\":[\"mqkv get\",\"mqkv help\"],\"retryable\":false}}\n",
+    );
+}
+
+#[test]
+fn an_error_does_not_drive_the_terminal() {
+    let place = Place::new();
+    assert_eq!(
+        place.run(&["decode", "topic", "\x1b[2Jx"]),
+        "--- stderr\nerror: no topic of the state store: \\x1B[2Jx\n--- exit 65\n"
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_74() {
+    assert_eq!(
+        run("set k -f missing"),
+        "--- stderr\nerror: cannot read missing: No such file or directory (os error 2)\n--- exit 74\n"
+    );
+}
