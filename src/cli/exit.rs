@@ -6,34 +6,45 @@ use crate::commands::{Kind, Verdict};
 
 /// How the process ends. What a code means never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Exit {
     /// Yes: done.
-    Yes = 0,
+    Yes,
     /// The store says no.
-    No = 1,
+    No,
     /// The command line makes no sense.
-    Usage = 2,
+    Usage,
     /// Bad input data.
-    Data = 65,
+    Data,
     /// The broker or the store cannot be reached.
-    Unavailable = 69,
+    Unavailable,
     /// A bug of ours.
-    Bug = 70,
+    Bug,
     /// A local file.
-    File = 74,
+    File,
     /// The store refused.
-    Refused = 76,
+    Refused,
     /// Authentication or authorization.
-    Authorization = 77,
+    Authorization,
     /// The configuration makes no sense.
-    Configuration = 78,
+    Configuration,
     /// No answer in time.
-    Timeout = 124,
+    Timeout,
+    /// The lock was lost while the child ran.
+    LockLost,
+    /// The child cannot be executed.
+    NotExecutable,
+    /// There is no such child to execute.
+    NotFound,
+    /// SIGINT.
+    Interrupted,
+    /// SIGTERM.
+    Terminated,
+    /// The child's own.
+    Child(u8),
 }
 
 /// Every code and what it means, for `help exit-codes`.
-pub const TABLE: [(Exit, &str); 11] = [
+pub const TABLE: [(Exit, &str); 16] = [
     (Exit::Yes, "yes: done, found, deleted"),
     (Exit::No, "the store says no: no such key, --nx or --nex not met, value differs"),
     (Exit::Usage, "the command line makes no sense"),
@@ -45,13 +56,36 @@ pub const TABLE: [(Exit, &str); 11] = [
     (Exit::Authorization, "authentication or authorization"),
     (Exit::Configuration, "the configuration makes no sense"),
     (Exit::Timeout, "no answer in time; for a write the outcome is unknown, and the message says so"),
+    (Exit::LockLost, "the lock was lost while the command ran, and the command was stopped"),
+    (Exit::NotExecutable, "the command to run cannot be executed"),
+    (Exit::NotFound, "the command to run is not found"),
+    (Exit::Interrupted, "ended by SIGINT"),
+    (Exit::Terminated, "ended by SIGTERM"),
 ];
 
 impl Exit {
     /// The number that the caller sees.
     #[must_use]
     pub const fn code(self) -> u8 {
-        self as u8
+        match self {
+            Self::Yes => 0,
+            Self::No => 1,
+            Self::Usage => 2,
+            Self::Data => 65,
+            Self::Unavailable => 69,
+            Self::Bug => 70,
+            Self::File => 74,
+            Self::Refused => 76,
+            Self::Authorization => 77,
+            Self::Configuration => 78,
+            Self::Timeout => 124,
+            Self::LockLost => 125,
+            Self::NotExecutable => 126,
+            Self::NotFound => 127,
+            Self::Interrupted => 130,
+            Self::Terminated => 143,
+            Self::Child(code) => code,
+        }
     }
 }
 
@@ -67,6 +101,9 @@ impl From<Kind> for Exit {
             Kind::Authorization => Self::Authorization,
             Kind::Configuration => Self::Configuration,
             Kind::Timeout => Self::Timeout,
+            Kind::LockLost => Self::LockLost,
+            Kind::NotExecutable => Self::NotExecutable,
+            Kind::NotFound => Self::NotFound,
         }
     }
 }
@@ -76,6 +113,9 @@ impl From<Verdict> for Exit {
         match verdict {
             Verdict::Yes => Self::Yes,
             Verdict::No => Self::No,
+            Verdict::Interrupted => Self::Interrupted,
+            Verdict::Terminated => Self::Terminated,
+            Verdict::Child(code) => Self::Child(code),
         }
     }
 }
@@ -93,7 +133,7 @@ mod tests {
     #[test]
     fn the_codes_are_what_they_have_always_been() {
         let codes: Vec<u8> = TABLE.iter().map(|(exit, _)| exit.code()).collect();
-        assert_eq!(codes, [0, 1, 2, 65, 69, 70, 74, 76, 77, 78, 124]);
+        assert_eq!(codes, [0, 1, 2, 65, 69, 70, 74, 76, 77, 78, 124, 125, 126, 127, 130, 143]);
     }
 
     #[test]
@@ -108,6 +148,9 @@ mod tests {
             (Kind::Authorization, 77),
             (Kind::Configuration, 78),
             (Kind::Timeout, 124),
+            (Kind::LockLost, 125),
+            (Kind::NotExecutable, 126),
+            (Kind::NotFound, 127),
         ];
         for (kind, code) in kinds {
             assert_eq!(Exit::from(kind).code(), code, "{}", kind.name());

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use super::args::{ColorWhen, ConnectionArgs, DisplayArgs, OutputFormat};
 use super::broker::{self, later};
+use crate::chance;
 use crate::client::{Settings, Target};
 use crate::clock;
-use crate::commands::{CommandError, Kind, Surroundings};
+use crate::commands::{CommandError, Surroundings};
 use crate::protocol::Timestamp;
 use crate::render::{Format, Style};
 
@@ -69,7 +70,7 @@ pub fn connection(args: &ConnectionArgs) -> Result<Connection, CommandError> {
         client_id: match &args.client_id {
             Some(id) if id.is_empty() => return Err(CommandError::usage("the client id is empty")),
             Some(id) => id.clone(),
-            None => default_client_id()?,
+            None => default_client_id(),
         },
         connect_timeout: args.connect_timeout,
         request_timeout: args.timeout,
@@ -115,10 +116,9 @@ fn refuse_tls(args: &ConnectionArgs) -> Result<(), CommandError> {
 }
 
 /// A client id for this run alone: two runs with one id would take over each other's session.
-fn default_client_id() -> Result<String, CommandError> {
-    let random = getrandom::u32()
-        .map_err(|error| CommandError::new(Kind::Bug, format!("no random numbers: {error}")))?;
-    Ok(format!("mqkv-{}-{random:08x}", host_name()))
+fn default_client_id() -> String {
+    let random = chance::number() & 0xFFFF_FFFF;
+    format!("mqkv-{}-{random:08x}", host_name())
 }
 
 fn host_name() -> String {
@@ -173,7 +173,13 @@ fn color(when: ColorWhen, terminal: bool) -> bool {
 /// What the verbs get from this process.
 #[must_use]
 pub fn surroundings() -> Surroundings {
-    Surroundings { read_input, inherited_fence, now: clock::monotonic }
+    Surroundings {
+        read_input,
+        inherited_fence,
+        now: clock::monotonic,
+        wall_ms: clock::wall_ms,
+        chance: chance::number,
+    }
 }
 
 fn read_input(max: usize) -> io::Result<Vec<u8>> {
@@ -246,7 +252,7 @@ mod tests {
 
     #[test]
     fn every_run_has_a_client_id_of_its_own() {
-        let (one, other) = (default_client_id().unwrap(), default_client_id().unwrap());
+        let (one, other) = (default_client_id(), default_client_id());
         assert_ne!(one, other);
         assert!(one.starts_with("mqkv-") && !one.contains([':', '/', '+', '#', ' ']), "{one}");
     }

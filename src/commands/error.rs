@@ -27,6 +27,12 @@ pub enum Kind {
     Configuration,
     /// No answer came in time.
     Timeout,
+    /// The lock was lost while the command under it ran.
+    LockLost,
+    /// The command to run cannot be executed.
+    NotExecutable,
+    /// The command to run is not found.
+    NotFound,
 }
 
 impl Kind {
@@ -43,6 +49,9 @@ impl Kind {
             Self::Authorization => "authorization",
             Self::Configuration => "configuration",
             Self::Timeout => "timeout",
+            Self::LockLost => "lock-lost",
+            Self::NotExecutable => "not-executable",
+            Self::NotFound => "not-found",
         }
     }
 }

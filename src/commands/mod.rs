@@ -38,6 +38,12 @@ pub enum Verdict {
     Yes,
     /// The store says no: no such key, or a condition does not hold.
     No,
+    /// SIGINT ended it.
+    Interrupted,
+    /// SIGTERM ended it.
+    Terminated,
+    /// A command that it ran ended with this code; 128 and the signal's number, if a signal ended it.
+    Child(u8),
 }
 
 /// The verbs that work with a store, or with no more than their arguments.

@@ -27,6 +27,10 @@ pub struct Surroundings {
     pub inherited_fence: fn() -> Result<Timestamp, CommandError>,
     /// Reads the monotonic clock.
     pub now: fn() -> Instant,
+    /// Reads the wall clock, in milliseconds since the Unix epoch.
+    pub wall_ms: fn() -> u64,
+    /// Gives a random number.
+    pub chance: fn() -> u64,
 }
 
 /// One MQTT session for one verb or for many, also for many at once.
@@ -48,7 +52,20 @@ impl Session {
     /// # Errors
     /// Whatever keeps the client from connecting.
     pub async fn client(&self) -> Result<&Client, CommandError> {
-        self.client.get_or_try_init(async || Ok(Client::connect((self.settings)().await?).await?)).await
+        self.client_that(|_| {}).await
+    }
+
+    /// The connected client, connected with these changes to its settings if it is not yet.
+    ///
+    /// # Errors
+    /// Whatever keeps the client from connecting.
+    pub async fn client_that(&self, adjust: impl FnOnce(&mut Settings)) -> Result<&Client, CommandError> {
+        let connect = async || {
+            let mut settings = (self.settings)().await?;
+            adjust(&mut settings);
+            Ok(Client::connect(settings).await?)
+        };
+        self.client.get_or_try_init(connect).await
     }
 
     /// Everything on standard input, as a value.
@@ -73,6 +90,18 @@ impl Session {
     #[must_use]
     pub fn now(&self) -> Instant {
         (self.surroundings.now)()
+    }
+
+    /// The wall clock, in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn wall_ms(&self) -> u64 {
+        (self.surroundings.wall_ms)()
+    }
+
+    /// A random number.
+    #[must_use]
+    pub fn chance(&self) -> u64 {
+        (self.surroundings.chance)()
     }
 
     /// Says goodbye to the broker, if anybody spoke to it.
