@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::client::{DeleteOutcome, Found, SetOutcome};
+pub use crate::client::{DeleteOutcome, Found, Outcome, SetOutcome};
 use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Condition, Key, Notification, Reply, Request, Timestamp, Value};

@@ -3,8 +3,8 @@
 use super::escape::escape;
 use super::style::{Paint, paint};
 use super::{Format, Style, json};
-use crate::client::Outcome;
 use crate::commands::CommandError;
+use crate::commands::output::Outcome;
 
 /// Renders an error; `code` is the exit code.
 #[must_use]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::Rendered;
-use crate::client::{DeleteOutcome, Outcome, SetOutcome};
 use crate::commands::encoding::to_base64;
+use crate::commands::output::{DeleteOutcome, Outcome, SetOutcome};
 use crate::commands::output::{Got, Meaning, Output};
 use crate::commands::{CommandError, duration};
 use crate::protocol::frame::Frame;
@@ -267,9 +267,9 @@ fn line(object: Object) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::Found;
     use crate::commands::Kind;
     use crate::commands::output::Deletion;
+    use crate::commands::output::Found;
 
     fn key(bytes: &'static [u8]) -> Key {
         Key::new(bytes).unwrap()

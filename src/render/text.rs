@@ -6,8 +6,8 @@ use super::escape::escape;
 use super::frame;
 use super::style::{Paint, paint};
 use super::{Rendered, Style};
-use crate::client::{DeleteOutcome, SetOutcome};
 use crate::commands::duration;
+use crate::commands::output::{DeleteOutcome, SetOutcome};
 use crate::commands::output::{Got, Meaning, Output};
 use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
@@ -181,8 +181,8 @@ fn clock_text(clock: &Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::Found;
     use crate::commands::output::Deletion;
+    use crate::commands::output::Found;
     use crate::render::Format;
 
     const STYLE: Style =
