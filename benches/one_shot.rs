@@ -1,0 +1,92 @@
+//! Whole processes: `mqkv get` against `mosquitto_rr` sending the same request to the same `mqkv serve`, in turn.
+//!
+//! `cargo bench --bench one_shot` prints both medians and the ratio of each pair; the ratio is what counts, for
+//! machines differ and are noisy. Needs Debian's `mosquitto-clients`.
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::exit, clippy::print_stderr)]
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const REQUEST_TOPIC: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
+const MQKV: &str = env!("CARGO_BIN_EXE_mqkv");
+const PAIRS: usize = 200;
+
+/// The server, ended with the benchmark.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn main() {
+    if Command::new("mosquitto_rr").arg("--help").stdout(Stdio::null()).status().is_err() {
+        eprintln!("mosquitto_rr is missing: apt-get install mosquitto-clients");
+        std::process::exit(1);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let port_file = folder.path().join("port");
+    let request = folder.path().join("request");
+    fs::write(&request, b"*2\r\n$3\r\nGET\r\n$10\r\nline1/temp\r\n").unwrap();
+    let serve = Command::new(MQKV)
+        .args(["serve", "--listen", "127.0.0.1:0", "--port-file"])
+        .arg(&port_file)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _server = Server(serve);
+    let port = loop {
+        match fs::read_to_string(&port_file) {
+            Ok(text) if text.ends_with('\n') => break text.trim().to_owned(),
+            _ => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let mqkv = |words: &[&str]| {
+        let mut command = Command::new(MQKV);
+        command.args(words).args(["-b", &format!("mqtt://127.0.0.1:{port}")]);
+        command
+    };
+    assert!(mqkv(&["set", "line1/temp", "21.5"]).status().unwrap().success());
+    let rr = || {
+        let mut command = Command::new("mosquitto_rr");
+        command.args(["-V", "5", "-h", "127.0.0.1", "-p", &port, "-q", "1", "-t", REQUEST_TOPIC]);
+        command.args(["-e", "clients/rr/response", "-D", "publish", "correlation-data", "0123456789abcdef"]);
+        command.arg("-f").arg(&request);
+        command
+    };
+    let time = |mut command: Command, expected: &[u8]| {
+        let begun = Instant::now();
+        let output = command.output().unwrap();
+        let taken = begun.elapsed();
+        assert!(output.stdout.starts_with(expected), "{command:?}: {output:?}");
+        taken
+    };
+    let mut ours = Vec::new();
+    let mut theirs = Vec::new();
+    let mut ratios = Vec::new();
+    for pair in 0..PAIRS + 10 {
+        // Who goes first changes from pair to pair.
+        let (one, other) = if pair % 2 == 0 {
+            let one = time(mqkv(&["get", "line1/temp"]), b"21.5");
+            (one, time(rr(), b"$4\r\n21.5"))
+        } else {
+            let other = time(rr(), b"$4\r\n21.5");
+            (time(mqkv(&["get", "line1/temp"]), b"21.5"), other)
+        };
+        if pair >= 10 {
+            ours.push(one.as_secs_f64() * 1e3);
+            theirs.push(other.as_secs_f64() * 1e3);
+            ratios.push(one.as_secs_f64() / other.as_secs_f64());
+        }
+    }
+    for (name, mut figures) in [("mqkv get, ms", ours), ("mosquitto_rr, ms", theirs), ("ratio", ratios)] {
+        figures.sort_by(f64::total_cmp);
+        let at = |share: f64| figures[((figures.len() - 1) as f64 * share) as usize];
+        println!("{name:18} median {:.3}  quartiles {:.3} to {:.3}", at(0.5), at(0.25), at(0.75));
+    }
+}
