@@ -1,1 +1,128 @@
 //! The store behind an embedded broker.
+
+pub mod broker;
+pub mod error;
+pub mod event;
+pub mod settings;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::DuplexStream;
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+
+use self::broker::listener::Door;
+use self::broker::{Application, Broker, sweeper};
+pub use self::error::Error;
+pub use self::event::Event;
+pub use self::settings::Settings;
+
+/// How much an in-memory connection holds in each direction, in bytes.
+const PIPE_BYTES: usize = 64 * 1024;
+/// How long connections may take to end at a shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A running server; several may run in one process. Dropping it stops it without waiting.
+#[derive(Debug)]
+pub struct Server {
+    broker: Broker,
+    door: Door,
+    addresses: Vec<SocketAddr>,
+    closing: watch::Sender<bool>,
+    room: Arc<Semaphore>,
+    connections_max: u32,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts to serve `application` on the addresses of the settings.
+    ///
+    /// # Errors
+    ///
+    /// When the settings contradict each other or an address cannot be listened on; then nothing was started.
+    pub async fn start(settings: Settings, application: Arc<dyn Application>) -> Result<Self, Error> {
+        settings.check().map_err(Error::Settings)?;
+        let mut listeners = Vec::new();
+        let mut addresses = Vec::new();
+        for address in settings.addresses.iter().copied() {
+            let bind = |cause| Error::Bind { address, cause };
+            let listener = TcpListener::bind(address).await.map_err(bind)?;
+            addresses.push(listener.local_addr().map_err(bind)?);
+            listeners.push(listener);
+        }
+        let (closing, is_closing) = watch::channel(false);
+        let connections_max = settings.connections_max;
+        let room = Arc::new(Semaphore::new(
+            usize::try_from(connections_max).unwrap_or(Semaphore::MAX_PERMITS),
+        ));
+        let broker = Broker::new(settings, application);
+        let door = Door::new(
+            broker.clone(),
+            is_closing.clone(),
+            Arc::clone(&room),
+            Handle::current(),
+        );
+        let mut tasks = vec![tokio::spawn(sweeper::sweep(broker.clone(), is_closing))];
+        tasks.extend(
+            listeners
+                .into_iter()
+                .map(|listener| tokio::spawn(door.clone().listen(listener))),
+        );
+        Ok(Self {
+            broker,
+            door,
+            addresses,
+            closing,
+            room,
+            connections_max,
+            tasks,
+        })
+    }
+
+    /// The addresses listened on, in the order of the settings, with the ports that port 0 became.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Connects a client in memory: the client's end of the connection.
+    #[must_use]
+    pub fn pipe(&self) -> DuplexStream {
+        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+        self.door.admit(ours, "memory".to_owned());
+        theirs
+    }
+
+    /// The broker, to publish and to disconnect with.
+    #[must_use]
+    pub fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    /// Stops: every client gets a DISCONNECT, and every connection has ended when this returns.
+    pub async fn shutdown(mut self) {
+        self.stop();
+        for task in std::mem::take(&mut self.tasks) {
+            // A task that failed has ended too.
+            let _ = task.await;
+        }
+        let all = self.room.acquire_many(self.connections_max);
+        // What does not end in time ends with the runtime.
+        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await.map(drop);
+    }
+
+    fn stop(&self) {
+        self.closing.send_replace(true);
+        self.broker.close();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

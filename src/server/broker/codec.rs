@@ -1,0 +1,683 @@
+//! Bytes to packets and back: the only file that names the MQTT crate's types.
+
+use bytes::{Bytes, BytesMut};
+use rumqttc::mqttbytes::v5::{
+    ConnAck, ConnAckProperties, ConnectReturnCode, Disconnect, DisconnectProperties, DisconnectReasonCode,
+    Packet, PingResp, PubAck, PubAckReason, PubComp, PubCompReason, PubRec, PubRecReason, PubRel,
+    PubRelReason, PublishProperties, RetainForwardRule, SubAck, SubscribeReasonCode, UnsubAck,
+    UnsubAckReason,
+};
+use rumqttc::mqttbytes::{self, QoS, v5};
+
+use super::filter;
+use super::packet::{Connect, Fault, Incoming, Publish, RetainHandling, SubscriptionRequest, Will};
+use super::publication::Delivery;
+use super::reason::Reason;
+use super::subscriptions::Options;
+use crate::protocol::message::{Message, Qos};
+
+/// Payloads up to this size are copied out of the read buffer: then it can be used again at once,
+/// and a small value that is kept never keeps a large buffer alive.
+const COPIED_BYTES_MAX: usize = 4096;
+
+/// The answer of every MQTT 3 server to a protocol level that it does not speak (MQTT 3.1.1, 3.2.2.3).
+pub const CONNACK_OF_MQTT_3: [u8; 4] = [0x20, 0x02, 0x00, 0x01];
+
+/// What is at the start of the bytes that came in.
+#[derive(Debug)]
+pub enum Decoded {
+    /// A packet, taken off.
+    Packet(Incoming),
+    /// Not a whole packet yet: at least so many bytes are missing.
+    Missing(usize),
+}
+
+/// The packet does not fit the client's Maximum Packet Size, or has a string that MQTT cannot carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsendable;
+
+/// How many bytes are missing for the packet at the start of `input`; 0 if there are enough.
+///
+/// # Errors
+///
+/// A [`Fault`] when no packet can begin like this, or when it announces more than `bytes_max`.
+pub fn missing(input: &[u8], bytes_max: u32) -> Result<usize, Fault> {
+    match mqttbytes::check(input.iter(), Some(bytes_max)) {
+        Ok(_) => Ok(0),
+        Err(mqttbytes::Error::InsufficientBytes(missing)) => Ok(missing.max(1)),
+        Err(error) => Err(fault(&error)),
+    }
+}
+
+/// Takes the packet off the start of `input`.
+///
+/// # Errors
+///
+/// A [`Fault`] when the bytes are no packet that a client may send, or one larger than `bytes_max`.
+pub fn decode(input: &mut BytesMut, bytes_max: u32) -> Result<Decoded, Fault> {
+    match missing(input, bytes_max)? {
+        0 => {}
+        missing => return Ok(Decoded::Missing(missing)),
+    }
+    // The crate wants a property length even where MQTT lets it be left out (3.14.2.2.1).
+    if let [0xE0, 0x01, reason, ..] = **input {
+        drop(input.split_to(3));
+        DisconnectReasonCode::try_from(reason).map_err(|error| fault(&error))?;
+        return Ok(Decoded::Packet(Incoming::Disconnect {
+            is_normal: reason == 0,
+            session_expiry_s: None,
+        }));
+    }
+    let packet = Packet::read(input, Some(bytes_max)).map_err(|error| fault(&error))?;
+    incoming(packet).map(Decoded::Packet)
+}
+
+fn fault(error: &mqttbytes::Error) -> Fault {
+    use mqttbytes::Error as E;
+    let reason = match error {
+        E::ProtocolViolation(reason) if *reason == DisconnectReasonCode::TopicAliasInvalid => {
+            Reason::TopicAliasInvalid
+        }
+        E::ProtocolViolation(_) | E::ProtocolError | E::PacketIdZero | E::EmptySubscription => {
+            Reason::ProtocolError
+        }
+        E::PayloadSizeLimitExceeded { .. } => Reason::PacketTooLarge,
+        E::InvalidProtocol | E::InvalidProtocolLevel(_) => Reason::UnsupportedProtocolVersion,
+        _ => Reason::MalformedPacket,
+    };
+    let is_mqtt_3 = matches!(error, E::InvalidProtocolLevel(3 | 4) | E::InvalidProtocol);
+    Fault {
+        reason,
+        text: error.to_string(),
+        is_mqtt_3,
+    }
+}
+
+fn incoming(packet: Packet) -> Result<Incoming, Fault> {
+    Ok(match packet {
+        Packet::Connect(packet, will, _) => Incoming::Connect(Box::new(connect(packet, will)?)),
+        Packet::Publish(packet) => Incoming::Publish(publish(packet)?),
+        Packet::PubAck(packet) => Incoming::PubAck(packet.pkid),
+        Packet::PubRec(packet) => {
+            let is_accepted = matches!(
+                packet.reason,
+                PubRecReason::Success | PubRecReason::NoMatchingSubscribers
+            );
+            Incoming::PubRec {
+                packet_id: packet.pkid,
+                is_accepted,
+            }
+        }
+        Packet::PubRel(packet) => Incoming::PubRel(packet.pkid),
+        Packet::PubComp(packet) => Incoming::PubComp(packet.pkid),
+        Packet::Subscribe(packet) => subscribe(packet),
+        Packet::Unsubscribe(packet) => {
+            if packet.filters.is_empty() {
+                return Err(Fault::new(
+                    Reason::ProtocolError,
+                    "an UNSUBSCRIBE without a filter",
+                ));
+            }
+            Incoming::Unsubscribe {
+                packet_id: packet.pkid,
+                filters: packet.filters,
+            }
+        }
+        Packet::PingReq => Incoming::PingReq,
+        Packet::Disconnect(packet) => Incoming::Disconnect {
+            is_normal: packet.reason_code == DisconnectReasonCode::NormalDisconnection,
+            session_expiry_s: packet
+                .properties
+                .and_then(|properties| properties.session_expiry_interval),
+        },
+        Packet::Auth(_) => Incoming::Unexpected("AUTH"),
+        Packet::ConnAck(_) => Incoming::Unexpected("CONNACK"),
+        Packet::SubAck(_) => Incoming::Unexpected("SUBACK"),
+        Packet::UnsubAck(_) => Incoming::Unexpected("UNSUBACK"),
+        Packet::PingResp => Incoming::Unexpected("PINGRESP"),
+    })
+}
+
+fn connect(packet: v5::Connect, will: Option<v5::LastWill>) -> Result<Connect, Fault> {
+    let properties = packet.properties.unwrap_or_default();
+    if properties.max_packet_size == Some(0) {
+        return Err(Fault::new(Reason::ProtocolError, "a Maximum Packet Size of 0"));
+    }
+    Ok(Connect {
+        client_id: packet.client_id,
+        clean_start: packet.clean_start,
+        keep_alive_s: packet.keep_alive,
+        session_expiry_s: properties.session_expiry_interval.unwrap_or(0),
+        receive_maximum: properties.receive_maximum.unwrap_or(u16::MAX),
+        packet_bytes_max: properties.max_packet_size,
+        authentication_method: properties.authentication_method,
+        will: will.map(last_will).transpose()?,
+    })
+}
+
+fn last_will(packet: v5::LastWill) -> Result<Will, Fault> {
+    let mut message = Message {
+        topic: text(&packet.topic)?,
+        payload: detached(packet.message),
+        qos: qos_in(packet.qos),
+        retain: packet.retain,
+        ..Message::default()
+    };
+    let mut delay_s = 0;
+    if let Some(properties) = packet.properties {
+        delay_s = properties.delay_interval.unwrap_or(0);
+        message.response_topic = properties.response_topic;
+        message.correlation = properties.correlation_data.map(detached);
+        message.content_type = properties.content_type;
+        message.expiry_s = properties.message_expiry_interval;
+        message.payload_format = properties.payload_format_indicator;
+        message.user_properties = properties.user_properties;
+    }
+    check(&message)?;
+    if message.topic.is_empty() || filter::has_wildcard(&message.topic) {
+        return Err(Fault::new(
+            Reason::TopicNameInvalid,
+            "a will's topic that is empty or has a wildcard",
+        ));
+    }
+    Ok(Will { message, delay_s })
+}
+
+fn publish(packet: v5::Publish) -> Result<Publish, Fault> {
+    let payload = detached(packet.payload);
+    let mut message = Message {
+        topic: text(&packet.topic)?,
+        payload,
+        qos: qos_in(packet.qos),
+        retain: packet.retain,
+        ..Message::default()
+    };
+    let mut topic_alias = None;
+    if let Some(properties) = packet.properties {
+        if !properties.subscription_identifiers.is_empty() {
+            return Err(Fault::new(
+                Reason::ProtocolError,
+                "a subscription identifier from a client",
+            ));
+        }
+        topic_alias = properties.topic_alias;
+        message.response_topic = properties.response_topic;
+        message.correlation = properties.correlation_data.map(detached);
+        message.content_type = properties.content_type;
+        message.expiry_s = properties.message_expiry_interval;
+        message.payload_format = properties.payload_format_indicator;
+        message.user_properties = properties.user_properties;
+    }
+    check(&message)?;
+    Ok(Publish {
+        packet_id: packet.pkid,
+        topic_alias,
+        message,
+    })
+}
+
+/// Refuses what the crate lets through.
+fn check(message: &Message) -> Result<(), Fault> {
+    if message.payload_format.is_some_and(|format| format > 1) {
+        return Err(Fault::new(Reason::ProtocolError, "a payload format above 1"));
+    }
+    if message
+        .response_topic
+        .as_ref()
+        .is_some_and(|topic| topic.is_empty() || filter::has_wildcard(topic))
+    {
+        return Err(Fault::new(
+            Reason::ProtocolError,
+            "a response topic that is empty or has a wildcard",
+        ));
+    }
+    Ok(())
+}
+
+fn subscribe(packet: v5::Subscribe) -> Incoming {
+    let identifier = packet
+        .properties
+        .and_then(|properties| properties.id)
+        .and_then(|identifier| u32::try_from(identifier).ok());
+    let requests = packet.filters.into_iter().map(|wanted| SubscriptionRequest {
+        filter: wanted.path,
+        options: Options {
+            qos: qos_in(wanted.qos),
+            no_local: wanted.nolocal,
+            retain_as_published: wanted.preserve_retain,
+            identifier,
+        },
+        retain_handling: match wanted.retain_forward_rule {
+            RetainForwardRule::OnEverySubscribe => RetainHandling::Always,
+            RetainForwardRule::OnNewSubscribe => RetainHandling::IfNew,
+            RetainForwardRule::Never => RetainHandling::Never,
+        },
+    });
+    Incoming::Subscribe {
+        packet_id: packet.pkid,
+        requests: requests.collect(),
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<String, Fault> {
+    std::str::from_utf8(bytes)
+        .map(str::to_owned)
+        .map_err(|_| Fault::new(Reason::MalformedPacket, "a topic that is not UTF-8"))
+}
+
+fn detached(bytes: Bytes) -> Bytes {
+    if bytes.len() <= COPIED_BYTES_MAX {
+        Bytes::copy_from_slice(&bytes)
+    } else {
+        bytes
+    }
+}
+
+fn qos_in(qos: QoS) -> Qos {
+    match qos {
+        QoS::AtMostOnce => Qos::AtMostOnce,
+        QoS::AtLeastOnce => Qos::AtLeastOnce,
+        QoS::ExactlyOnce => Qos::ExactlyOnce,
+    }
+}
+
+fn qos_out(qos: Qos) -> QoS {
+    match qos {
+        Qos::AtMostOnce => QoS::AtMostOnce,
+        Qos::AtLeastOnce => QoS::AtLeastOnce,
+        Qos::ExactlyOnce => QoS::ExactlyOnce,
+    }
+}
+
+/// What the CONNACK of an accepted connection says (MQTT 5, 3.2.2).
+#[derive(Debug, Default)]
+pub struct Accepted {
+    /// Whether an earlier session goes on.
+    pub session_present: bool,
+    /// The client id, if the client left it to the server.
+    pub assigned_client_id: Option<String>,
+    /// The session expiry, if not the one asked for.
+    pub session_expiry_s: Option<u32>,
+    /// The keep-alive, if not the one asked for.
+    pub keep_alive_s: Option<u16>,
+    /// How much the server takes unacknowledged.
+    pub receive_maximum: u16,
+    /// The largest packet that the server takes, in bytes.
+    pub packet_bytes_max: u32,
+    /// The greatest topic alias that the server takes.
+    pub topic_alias_max: u16,
+}
+
+/// Writes the CONNACK of success.
+pub fn encode_connack(accepted: Accepted, output: &mut BytesMut) {
+    let properties = ConnAckProperties {
+        session_expiry_interval: accepted.session_expiry_s,
+        receive_max: Some(accepted.receive_maximum),
+        max_packet_size: Some(accepted.packet_bytes_max),
+        assigned_client_identifier: accepted.assigned_client_id,
+        topic_alias_max: Some(accepted.topic_alias_max),
+        shared_subscription_available: Some(0),
+        server_keep_alive: accepted.keep_alive_s,
+        ..no_properties()
+    };
+    let (session_present, code) = (accepted.session_present, ConnectReturnCode::Success);
+    put_control(
+        &Packet::ConnAck(ConnAck {
+            session_present,
+            code,
+            properties: Some(properties),
+        }),
+        output,
+    );
+}
+
+/// Writes the CONNACK of a refusal, with its reason in words.
+pub fn encode_refusal(reason: Reason, text: &str, output: &mut BytesMut) {
+    let code = match reason {
+        Reason::MalformedPacket => ConnectReturnCode::MalformedPacket,
+        Reason::ProtocolError => ConnectReturnCode::ProtocolError,
+        Reason::UnsupportedProtocolVersion => ConnectReturnCode::UnsupportedProtocolVersion,
+        Reason::ClientIdNotValid => ConnectReturnCode::ClientIdentifierNotValid,
+        Reason::BadUserNameOrPassword => ConnectReturnCode::BadUserNamePassword,
+        Reason::NotAuthorized => ConnectReturnCode::NotAuthorized,
+        Reason::ServerBusy => ConnectReturnCode::ServerBusy,
+        Reason::ServerShuttingDown => ConnectReturnCode::ServerUnavailable,
+        Reason::BadAuthenticationMethod => ConnectReturnCode::BadAuthenticationMethod,
+        Reason::TopicNameInvalid => ConnectReturnCode::TopicNameInvalid,
+        Reason::PacketTooLarge => ConnectReturnCode::PacketTooLarge,
+        Reason::QuotaExceeded => ConnectReturnCode::QuotaExceeded,
+        _ => ConnectReturnCode::UnspecifiedError,
+    };
+    let properties = ConnAckProperties {
+        reason_string: Some(text.to_owned()),
+        ..no_properties()
+    };
+    put_control(
+        &Packet::ConnAck(ConnAck {
+            session_present: false,
+            code,
+            properties: Some(properties),
+        }),
+        output,
+    );
+}
+
+/// Writes a DISCONNECT; without its words if they would not fit the client's Maximum Packet Size.
+pub fn encode_disconnect(reason: Reason, text: &str, bytes_max: Option<u32>, output: &mut BytesMut) {
+    let code =
+        DisconnectReasonCode::try_from(reason.code()).unwrap_or(DisconnectReasonCode::UnspecifiedError);
+    let properties = DisconnectProperties {
+        session_expiry_interval: None,
+        reason_string: Some(text.to_owned()),
+        user_properties: Vec::new(),
+        server_reference: None,
+    };
+    let in_words = Packet::Disconnect(Disconnect::new_with_properties(code, properties));
+    if put(&in_words, bytes_max, output).is_err() {
+        put_control(&Packet::Disconnect(Disconnect::new(code)), output);
+    }
+}
+
+/// Writes a PUBLISH, `expiry_s` being what is left of its expiry interval.
+///
+/// # Errors
+///
+/// [`Unsendable`]; then nothing is written.
+pub fn encode_publish(
+    delivery: &Delivery,
+    packet_id: Option<u16>,
+    dup: bool,
+    expiry_s: Option<u32>,
+    bytes_max: Option<u32>,
+    output: &mut BytesMut,
+) -> Result<(), Unsendable> {
+    let message = &delivery.publication.message;
+    let identifiers = delivery.subscription_ids.iter();
+    let properties = PublishProperties {
+        payload_format_indicator: message.payload_format,
+        message_expiry_interval: expiry_s,
+        topic_alias: None,
+        response_topic: message.response_topic.clone(),
+        correlation_data: message.correlation.clone(),
+        user_properties: message.user_properties.clone(),
+        subscription_identifiers: identifiers.filter_map(|id| usize::try_from(*id).ok()).collect(),
+        content_type: message.content_type.clone(),
+    };
+    let packet = v5::Publish {
+        dup,
+        qos: qos_out(delivery.qos),
+        retain: delivery.retain,
+        topic: Bytes::copy_from_slice(message.topic.as_bytes()),
+        pkid: packet_id.unwrap_or(0),
+        payload: message.payload.clone(),
+        properties: Some(properties),
+    };
+    put(&Packet::Publish(packet), bytes_max, output)
+}
+
+/// Writes a PUBACK.
+pub fn encode_puback(packet_id: u16, reason: Reason, output: &mut BytesMut) {
+    let reason = match reason {
+        Reason::Success => PubAckReason::Success,
+        Reason::NoMatchingSubscribers => PubAckReason::NoMatchingSubscribers,
+        Reason::NotAuthorized => PubAckReason::NotAuthorized,
+        Reason::QuotaExceeded => PubAckReason::QuotaExceeded,
+        _ => PubAckReason::UnspecifiedError,
+    };
+    put_control(
+        &Packet::PubAck(PubAck {
+            pkid: packet_id,
+            reason,
+            properties: None,
+        }),
+        output,
+    );
+}
+
+/// Writes a PUBREC.
+pub fn encode_pubrec(packet_id: u16, reason: Reason, output: &mut BytesMut) {
+    let reason = match reason {
+        Reason::Success => PubRecReason::Success,
+        Reason::NoMatchingSubscribers => PubRecReason::NoMatchingSubscribers,
+        Reason::NotAuthorized => PubRecReason::NotAuthorized,
+        Reason::QuotaExceeded => PubRecReason::QuotaExceeded,
+        _ => PubRecReason::UnspecifiedError,
+    };
+    put_control(
+        &Packet::PubRec(PubRec {
+            pkid: packet_id,
+            reason,
+            properties: None,
+        }),
+        output,
+    );
+}
+
+/// Writes a PUBREL; `is_known` is whether the packet id is under way.
+pub fn encode_pubrel(packet_id: u16, is_known: bool, output: &mut BytesMut) {
+    let reason = if is_known {
+        PubRelReason::Success
+    } else {
+        PubRelReason::PacketIdentifierNotFound
+    };
+    put_control(
+        &Packet::PubRel(PubRel {
+            pkid: packet_id,
+            reason,
+            properties: None,
+        }),
+        output,
+    );
+}
+
+/// Writes a PUBCOMP; `is_known` is whether such a message had come in.
+pub fn encode_pubcomp(packet_id: u16, is_known: bool, output: &mut BytesMut) {
+    let reason = if is_known {
+        PubCompReason::Success
+    } else {
+        PubCompReason::PacketIdentifierNotFound
+    };
+    put_control(
+        &Packet::PubComp(PubComp {
+            pkid: packet_id,
+            reason,
+            properties: None,
+        }),
+        output,
+    );
+}
+
+/// Writes a SUBACK: per filter the granted QoS or why not.
+pub fn encode_suback(packet_id: u16, results: &[Result<Qos, Reason>], output: &mut BytesMut) {
+    let code = |result: &Result<Qos, Reason>| match result {
+        Ok(qos) => SubscribeReasonCode::Success(qos_out(*qos)),
+        Err(reason) => {
+            SubscribeReasonCode::try_from(reason.code()).unwrap_or(SubscribeReasonCode::Unspecified)
+        }
+    };
+    let return_codes = results.iter().map(code).collect();
+    put_control(
+        &Packet::SubAck(SubAck {
+            pkid: packet_id,
+            return_codes,
+            properties: None,
+        }),
+        output,
+    );
+}
+
+/// Writes an UNSUBACK: per filter whether there was such a subscription.
+pub fn encode_unsuback(packet_id: u16, existed: &[bool], output: &mut BytesMut) {
+    let reason = |existed: &bool| {
+        if *existed {
+            UnsubAckReason::Success
+        } else {
+            UnsubAckReason::NoSubscriptionExisted
+        }
+    };
+    let reasons = existed.iter().map(reason).collect();
+    put_control(
+        &Packet::UnsubAck(UnsubAck {
+            pkid: packet_id,
+            reasons,
+            properties: None,
+        }),
+        output,
+    );
+}
+
+/// Writes a PINGRESP.
+pub fn encode_pingresp(output: &mut BytesMut) {
+    let before = output.len();
+    if PingResp::write(output).is_err() {
+        output.truncate(before);
+    }
+}
+
+fn put(packet: &Packet, bytes_max: Option<u32>, output: &mut BytesMut) -> Result<(), Unsendable> {
+    let before = output.len();
+    packet.write(output, bytes_max).map(drop).map_err(|_| {
+        // The crate may have written a part before it saw what is wrong.
+        output.truncate(before);
+        Unsendable
+    })
+}
+
+/// For packets made by this broker, of which none can be wrong.
+fn put_control(packet: &Packet, output: &mut BytesMut) {
+    let sent = put(packet, None, output);
+    debug_assert!(sent.is_ok(), "{packet:?}");
+}
+
+const fn no_properties() -> ConnAckProperties {
+    ConnAckProperties {
+        session_expiry_interval: None,
+        receive_max: None,
+        max_qos: None,
+        retain_available: None,
+        max_packet_size: None,
+        assigned_client_identifier: None,
+        topic_alias_max: None,
+        reason_string: None,
+        user_properties: Vec::new(),
+        wildcard_subscription_available: None,
+        subscription_identifiers_available: None,
+        shared_subscription_available: None,
+        server_keep_alive: None,
+        response_information: None,
+        server_reference: None,
+        authentication_method: None,
+        authentication_data: None,
+    }
+}
+
+/// The crate's own types, for tests that play the client.
+#[cfg(test)]
+pub mod wire {
+    pub use rumqttc::mqttbytes::QoS;
+    pub use rumqttc::mqttbytes::v5::*;
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// One packet of each kind with a body, to be damaged.
+    fn samples() -> Vec<BytesMut> {
+        let connect: &[u8] = &[
+            0x10, 0x2A, 0, 4, b'M', b'Q', b'T', b'T', 5, 0xEE, 0, 60, 11, 17, 0, 0, 0, 9, 33, 0, 5, 34, 0, 3,
+            0, 1, b'a', 5, 24, 0, 0, 0, 1, 0, 1, b'w', 0, 1, b'm', 0, 1, b'u', 0, 0,
+        ];
+        let publish: &[u8] = &[
+            0x33, 0x12, 0, 1, b'a', 0, 1, 11, 1, 1, 8, 0, 1, b'r', 9, 0, 2, 1, 2, b'p',
+        ];
+        let subscribe: &[u8] = &[0x82, 0x0A, 0, 1, 2, 11, 5, 0, 2, b'a', b'/', 0x2D];
+        let unsubscribe: &[u8] = &[0xA2, 0x06, 0, 1, 0, 0, 1, b'a'];
+        let puback: &[u8] = &[0x40, 0x04, 0, 1, 0x10, 0];
+        let pubrel: &[u8] = &[0x62, 0x04, 0, 1, 0x92, 0];
+        let disconnect: &[u8] = &[0xE0, 0x07, 4, 5, 17, 0, 0, 0, 0];
+        let auth: &[u8] = &[0xF0, 0x06, 0x19, 4, 21, 0, 1, b'x'];
+        [
+            connect,
+            publish,
+            subscribe,
+            unsubscribe,
+            puback,
+            pubrel,
+            disconnect,
+            auth,
+        ]
+        .map(BytesMut::from)
+        .to_vec()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn damaged_bytes_are_a_fault_or_a_packet_and_never_a_panic(
+            sample in 0usize..8,
+            damage in proptest::collection::vec((0usize..48, any::<u8>()), 0..4),
+            keep in 0usize..48,
+        ) {
+            let mut input = samples()[sample].clone();
+            for (at, byte) in damage {
+                if at != 1 && at < input.len() {
+                    input[at] = byte;
+                }
+            }
+            if keep > 2 && keep < input.len() {
+                input.truncate(keep);
+                input[1] = u8::try_from(keep - 2).unwrap();
+            }
+            let before = input.len();
+            match decode(&mut input, 1000) {
+                Ok(Decoded::Packet(_)) => prop_assert!(input.len() < before),
+                Ok(Decoded::Missing(missing)) => prop_assert!(missing > 0 && input.len() == before),
+                Err(fault) => prop_assert!(fault.reason.code() >= 0x80),
+            }
+        }
+    }
+
+    #[test]
+    fn the_undamaged_samples_are_packets() {
+        for sample in samples() {
+            let decoded = decode(&mut sample.clone(), 1000);
+            assert!(
+                matches!(decoded, Ok(Decoded::Packet(_))),
+                "{sample:?}: {decoded:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_sent_leaves_no_trace() {
+        use super::super::publication::Publication;
+        let message = Message {
+            topic: "x".repeat(70_000),
+            ..Message::default()
+        };
+        let publication = std::sync::Arc::new(Publication::new(message, crate::clock::monotonic()));
+        let delivery = Delivery {
+            publication,
+            qos: Qos::AtMostOnce,
+            retain: false,
+            subscription_ids: Vec::new(),
+        };
+        let mut output = BytesMut::from(&b"before"[..]);
+        assert_eq!(
+            encode_publish(&delivery, None, false, None, None, &mut output),
+            Err(Unsendable)
+        );
+        assert_eq!(&output[..], b"before");
+    }
+
+    #[test]
+    fn a_disconnect_too_long_for_the_client_goes_without_words() {
+        let mut output = BytesMut::new();
+        encode_disconnect(Reason::QuotaExceeded, &"long ".repeat(100), Some(50), &mut output);
+        assert_eq!(&output[..], [0xE0, 0x02, 0x97, 0x00]);
+    }
+}

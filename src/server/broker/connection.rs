@@ -1,0 +1,207 @@
+//! One connection's task: bytes between a stream and a conversation, keep-alive, and the farewell.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::codec::{self, CONNACK_OF_MQTT_3, Decoded};
+use super::conversation::Conversation;
+use super::packet::{Connect, Fault, Incoming};
+use super::reason::Reason;
+use super::{Broker, Ending};
+use crate::clock;
+use crate::server::event::Event;
+
+/// The least room to read into.
+const READ_BYTES_MIN: usize = 8 * 1024;
+/// How long the last bytes may take to be written.
+const FAREWELL_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long the peer may take to close after them, so that they are not lost to a reset.
+const LINGER_TIMEOUT: Duration = Duration::from_millis(500);
+/// The first byte of a CONNECT.
+const CONNECT: u8 = 0x10;
+
+/// Serves one connection until it is over. `closing` turns true when the server stops.
+pub async fn serve<S>(broker: Broker, stream: S, remote: String, mut closing: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let mut wire = Wire::new(stream);
+    let connect = tokio::select! {
+        biased;
+        _ = closing.wait_for(|is_closing| *is_closing) => Err(Refusal::Silent("the server stops".to_owned())),
+        connect = timeout(broker.settings().connect_timeout, wire.read_connect(&broker)) => {
+            connect.unwrap_or_else(|_| Err(Refusal::Silent("no CONNECT in time".to_owned())))
+        }
+    };
+    let conversation =
+        connect.and_then(|connect| Conversation::begin(&broker, connect, &remote).map_err(Refusal::Answered));
+    match conversation {
+        Ok(mut conversation) => {
+            let ending = wire.converse(&mut conversation).await;
+            let is_lost = matches!(ending, Ending::Lost(_));
+            // The seat is free and the application knows before the farewell, which may take its time.
+            let output = conversation.end(ending);
+            if !is_lost {
+                wire.say_farewell(output, closing).await;
+            }
+        }
+        Err(refusal) => {
+            let (reason, output) = refusal.settle();
+            broker.tell([Event::Refused { remote, reason }]);
+            wire.say_farewell(output, closing).await;
+        }
+    }
+}
+
+/// Why there is no conversation.
+enum Refusal {
+    /// The peer does not speak MQTT, so there is no answer either.
+    Silent(String),
+    /// With a CONNACK.
+    Answered(Fault),
+}
+
+impl Refusal {
+    fn settle(self) -> (String, BytesMut) {
+        let mut output = BytesMut::new();
+        match self {
+            Self::Silent(text) => (text, output),
+            Self::Answered(Fault {
+                text,
+                is_mqtt_3: true,
+                ..
+            }) => {
+                output.extend_from_slice(&CONNACK_OF_MQTT_3);
+                (text, output)
+            }
+            Self::Answered(Fault { reason, text, .. }) => {
+                codec::encode_refusal(reason, &text, &mut output);
+                (text, output)
+            }
+        }
+    }
+}
+
+struct Wire<S> {
+    reader: ReadHalf<S>,
+    writer: WriteHalf<S>,
+    input: BytesMut,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
+    fn new(stream: S) -> Self {
+        let (reader, writer) = tokio::io::split(stream);
+        Self {
+            reader,
+            writer,
+            input: BytesMut::new(),
+        }
+    }
+
+    async fn read_connect(&mut self, broker: &Broker) -> Result<Connect, Refusal> {
+        loop {
+            if self.input.first().is_some_and(|first| *first != CONNECT) {
+                return Err(Refusal::Silent("what came first was no CONNECT".to_owned()));
+            }
+            let missing = match codec::decode(&mut self.input, broker.settings().packet_bytes_max) {
+                Ok(Decoded::Packet(Incoming::Connect(connect))) => return Ok(*connect),
+                Ok(Decoded::Packet(_)) => {
+                    return Err(Refusal::Silent("what came first was no CONNECT".to_owned()));
+                }
+                Ok(Decoded::Missing(missing)) => missing,
+                Err(fault) => return Err(Refusal::Answered(fault)),
+            };
+            self.make_room(missing);
+            match self.reader.read_buf(&mut self.input).await {
+                Ok(0) => return Err(Refusal::Silent("it closed before its CONNECT".to_owned())),
+                Ok(_) => {}
+                Err(error) => return Err(Refusal::Silent(error.to_string())),
+            }
+        }
+    }
+
+    async fn converse(&mut self, conversation: &mut Conversation) -> Ending {
+        let keep_alive = conversation.keep_alive();
+        let mut silence = pin!(sleep(keep_alive.unwrap_or_default()));
+        loop {
+            match conversation.handle_input(&mut self.input) {
+                Ok(missing) => self.make_room(missing),
+                Err(ending) => return ending,
+            }
+            let link = Arc::clone(conversation.link());
+            if let Some(ending) = link.ending() {
+                return ending.clone();
+            }
+            let reads = conversation.wants_input(&self.input);
+            let output = conversation.output();
+            let is_alive = tokio::select! {
+                biased;
+                () = link.wake.notified() => false,
+                written = self.writer.write_buf(output), if !output.is_empty() => match written {
+                    Ok(0) => return Ending::Lost("it takes no more bytes".to_owned()),
+                    Ok(_) => {
+                        conversation.handle_written();
+                        // While nothing is read, a peer that takes its output shows that it lives.
+                        !reads
+                    }
+                    Err(error) => return Ending::Lost(error.to_string()),
+                },
+                read = self.reader.read_buf(&mut self.input), if reads => match read {
+                    Ok(0) => return Ending::Lost("it closed without a DISCONNECT".to_owned()),
+                    Ok(_) => true,
+                    Err(error) => return Ending::Lost(error.to_string()),
+                },
+                () = &mut silence, if keep_alive.is_some() => {
+                    let text = "nothing was heard for 1.5 times the keep-alive".to_owned();
+                    return Ending::Cut { reason: Reason::KeepAliveTimeout, text };
+                }
+            };
+            if is_alive
+                && let Some(deadline) = keep_alive.and_then(|period| clock::monotonic().checked_add(period))
+            {
+                silence.as_mut().reset(Instant::from_std(deadline));
+            }
+        }
+    }
+
+    /// Grows step by step with what really comes, however much a packet announces.
+    fn make_room(&mut self, missing: usize) {
+        self.input
+            .reserve(missing.min(self.input.len()).max(READ_BYTES_MIN));
+    }
+
+    async fn say_farewell(mut self, mut output: BytesMut, mut closing: watch::Receiver<bool>) {
+        let write = async {
+            self.writer.write_all_buf(&mut output).await?;
+            self.writer.shutdown().await
+        };
+        if !matches!(timeout(FAREWELL_TIMEOUT, write).await, Ok(Ok(()))) {
+            return;
+        }
+        let drain = async {
+            loop {
+                self.input.clear();
+                self.input.reserve(READ_BYTES_MIN);
+                if !self
+                    .reader
+                    .read_buf(&mut self.input)
+                    .await
+                    .is_ok_and(|read| read > 0)
+                {
+                    return;
+                }
+            }
+        };
+        // A peer that does not close in time loses its last bytes at worst.
+        tokio::select! {
+            _ = closing.wait_for(|is_closing| *is_closing) => {}
+            _ = timeout(LINGER_TIMEOUT, drain) => {}
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! What a connection says and hears after its CONNECT, without the socket: packets in, bytes out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+
+use super::codec::{self, Accepted, Decoded};
+use super::packet::{Connect, Fault, Incoming, Publish};
+use super::reason::Reason;
+use super::registry::{Arrival, Attached};
+use super::seat::{Link, Seat};
+use super::session::Outgoing;
+use super::{Broker, ConnectionId, Ending, Peer, Verdict};
+use crate::clock;
+use crate::protocol::message::{Message, Qos};
+use crate::server::event::Event;
+
+/// With so many bytes to write, no other packet is handled and no other message taken from the queue.
+const OUTPUT_BYTES_ENOUGH: usize = 64 * 1024;
+
+/// While packets have to wait for the output, so much is read beside the first whole packet, and no more.
+const READ_AHEAD_BYTES: usize = 64 * 1024;
+
+/// One accepted connection. Dropping it gives its seat back and tells the application.
+#[derive(Debug)]
+pub struct Conversation {
+    broker: Broker,
+    peer: Peer,
+    seat: Arc<Seat>,
+    link: Arc<Link>,
+    /// The client's Maximum Packet Size, in bytes.
+    packet_bytes_max: Option<u32>,
+    /// What the client said at first, in seconds.
+    session_expiry_s: u32,
+    keep_alive: Option<Duration>,
+    aliases: HashMap<u16, String>,
+    /// PUBACKs of which none has been written to the socket.
+    unwritten_acknowledgements: usize,
+    output: BytesMut,
+    ending: Ending,
+}
+
+impl Conversation {
+    /// Accepts a CONNECT: takes the client's seat and answers with a CONNACK.
+    ///
+    /// # Errors
+    ///
+    /// Why the connection is refused.
+    pub fn begin(broker: &Broker, connect: Connect, remote: &str) -> Result<Self, Fault> {
+        let settings = broker.settings();
+        if connect.authentication_method.is_some() {
+            return Err(Fault::new(
+                Reason::BadAuthenticationMethod,
+                "no authentication method is known here",
+            ));
+        }
+        let assigned_client_id = connect.client_id.is_empty().then(new_client_id);
+        let client_id: Arc<str> = assigned_client_id
+            .as_ref()
+            .unwrap_or(&connect.client_id)
+            .as_str()
+            .into();
+        let session_expiry_s = connect.session_expiry_s.min(settings.session_expiry_s_max);
+        let keep_alive_s = match (connect.keep_alive_s, settings.keep_alive_s_max) {
+            (wanted, 0) => wanted,
+            (0, max) => max,
+            (wanted, max) => wanted.min(max),
+        };
+        let peer = Peer {
+            connection: ConnectionId::next(),
+            client_id,
+        };
+        let arrival = Arrival {
+            connection: peer.connection,
+            client_id: Arc::clone(&peer.client_id),
+            clean_start: connect.clean_start,
+            receive_maximum: connect.receive_maximum,
+            will: connect.will,
+            expiry_s: session_expiry_s,
+        };
+        let Attached {
+            seat,
+            link,
+            session_present,
+            ..
+        } = broker
+            .attach(arrival)
+            .map_err(|reason| Fault::new(reason, reason.to_string()))?;
+        let accepted = Accepted {
+            session_present,
+            assigned_client_id,
+            session_expiry_s: (session_expiry_s != connect.session_expiry_s).then_some(session_expiry_s),
+            keep_alive_s: (keep_alive_s != connect.keep_alive_s).then_some(keep_alive_s),
+            receive_maximum: settings.receive_maximum,
+            packet_bytes_max: settings.packet_bytes_max,
+            topic_alias_max: settings.topic_alias_max,
+        };
+        let mut output = BytesMut::new();
+        codec::encode_connack(accepted, &mut output);
+        broker.tell([Event::Connected {
+            client_id: Arc::clone(&peer.client_id),
+            remote: remote.to_owned(),
+            session_present,
+        }]);
+        Ok(Self {
+            broker: broker.clone(),
+            peer,
+            seat,
+            link,
+            packet_bytes_max: connect.packet_bytes_max,
+            session_expiry_s,
+            keep_alive: (keep_alive_s > 0)
+                .then(|| Duration::from_millis(u64::from(keep_alive_s).saturating_mul(1_500))),
+            aliases: HashMap::new(),
+            unwritten_acknowledgements: 0,
+            output,
+            ending: Ending::Lost("its task failed".to_owned()),
+        })
+    }
+
+    /// After how long a silence the client counts as gone: 1.5 times the keep-alive.
+    #[must_use]
+    pub fn keep_alive(&self) -> Option<Duration> {
+        self.keep_alive
+    }
+
+    /// The connection, to be woken and ended by others.
+    #[must_use]
+    pub fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    /// What is to be written to the socket.
+    pub fn output(&mut self) -> &mut BytesMut {
+        &mut self.output
+    }
+
+    /// Whether there is so much to write that packets have to wait.
+    #[must_use]
+    pub fn is_congested(&self) -> bool {
+        self.output.len() >= OUTPUT_BYTES_ENOUGH
+    }
+
+    /// Whether bytes should be read from the socket, having read `input` so far.
+    #[must_use]
+    pub fn wants_input(&self, input: &[u8]) -> bool {
+        // A peer that writes before it reads must be read from even when packets have to wait, or both would
+        // wait for ever: so up to a whole packet, which is bounded, or a few small ones.
+        let is_incomplete =
+            || codec::missing(input, self.broker.settings().packet_bytes_max).is_ok_and(|n| n > 0);
+        !self.is_congested() || input.len() < READ_AHEAD_BYTES || is_incomplete()
+    }
+
+    /// Some output has been written to the socket.
+    pub fn handle_written(&mut self) {
+        // From now on the client may have any of them, and count on it.
+        self.unwritten_acknowledgements = 0;
+        if self.output.is_empty() && self.output.capacity() > OUTPUT_BYTES_ENOUGH.saturating_mul(2) {
+            self.output = BytesMut::new();
+        }
+    }
+
+    /// Handles all packets that came in and takes what waits for the client, until there is enough to write.
+    ///
+    /// Says how many bytes are missing for the next packet.
+    ///
+    /// # Errors
+    ///
+    /// How the connection ends.
+    pub fn handle_input(&mut self, input: &mut BytesMut) -> Result<usize, Ending> {
+        self.seat.work(self.peer.connection);
+        loop {
+            self.take_outgoing(false);
+            if self.is_congested() || self.link.ending().is_some() {
+                return Ok(1);
+            }
+            match codec::decode(input, self.broker.settings().packet_bytes_max) {
+                Ok(Decoded::Packet(packet)) => self.handle_packet(packet)?,
+                Ok(Decoded::Missing(missing)) => {
+                    self.take_outgoing(true);
+                    return Ok(missing);
+                }
+                Err(Fault { reason, text, .. }) => return Err(Ending::Cut { reason, text }),
+            }
+        }
+    }
+
+    /// Ends the conversation and says what is still to be written.
+    #[must_use]
+    pub fn end(mut self, ending: Ending) -> BytesMut {
+        if let Ending::Cut { reason, text } = &ending {
+            codec::encode_disconnect(*reason, text, self.packet_bytes_max, &mut self.output);
+        }
+        self.ending = ending;
+        std::mem::take(&mut self.output)
+    }
+
+    fn take_outgoing(&mut self, or_rest: bool) {
+        let now = clock::monotonic();
+        while !self.is_congested()
+            && let Some(outgoing) = self.seat.poll_outgoing(self.peer.connection, now, or_rest)
+        {
+            self.send(outgoing, now);
+        }
+    }
+
+    fn send(&mut self, outgoing: Outgoing, now: Instant) {
+        let (packet_id, dup, delivery) = match outgoing {
+            Outgoing::Release(packet_id) => {
+                codec::encode_pubrel(packet_id, true, &mut self.output);
+                return;
+            }
+            Outgoing::Publish {
+                packet_id,
+                dup,
+                delivery,
+            } => (packet_id, dup, delivery),
+        };
+        let expiry_s = delivery.publication.remaining_s(now);
+        let output = &mut self.output;
+        if codec::encode_publish(&delivery, packet_id, dup, expiry_s, self.packet_bytes_max, output).is_ok() {
+            return;
+        }
+        // As if it had been delivered (MQTT 5, 3.1.2.11.4).
+        if let Some(packet_id) = packet_id {
+            self.seat
+                .with_session(self.peer.connection, |session| session.abandon(packet_id));
+        }
+        self.broker.tell([Event::Dropped {
+            client_id: Arc::clone(&self.peer.client_id),
+            topic: delivery.publication.message.topic.clone(),
+            reason: "it exceeds the client's Maximum Packet Size",
+        }]);
+    }
+
+    fn handle_packet(&mut self, packet: Incoming) -> Result<(), Ending> {
+        let connection = self.peer.connection;
+        match packet {
+            Incoming::Publish(publish) => self.handle_publish(publish)?,
+            Incoming::PubAck(packet_id) => {
+                self.seat
+                    .with_session(connection, |session| session.handle_puback(packet_id));
+            }
+            Incoming::PubRec {
+                packet_id,
+                is_accepted,
+            } => {
+                let is_known = self
+                    .seat
+                    .with_session(connection, |session| {
+                        session.handle_pubrec(packet_id, is_accepted)
+                    })
+                    .unwrap_or(false);
+                // A refusal ends the exchange, there is nothing to release (MQTT 5, 4.3.3).
+                if is_accepted {
+                    codec::encode_pubrel(packet_id, is_known, &mut self.output);
+                }
+            }
+            Incoming::PubRel(packet_id) => {
+                let released = self
+                    .seat
+                    .with_session(connection, |session| session.handle_pubrel(packet_id));
+                codec::encode_pubcomp(packet_id, released.unwrap_or(false), &mut self.output);
+            }
+            Incoming::PubComp(packet_id) => {
+                self.seat
+                    .with_session(connection, |session| session.handle_pubcomp(packet_id));
+            }
+            Incoming::Subscribe { packet_id, requests } => {
+                let results = self.broker.subscribe(connection, requests);
+                codec::encode_suback(packet_id, &results, &mut self.output);
+            }
+            Incoming::Unsubscribe { packet_id, filters } => {
+                let existed = self.broker.unsubscribe(connection, &filters);
+                codec::encode_unsuback(packet_id, &existed, &mut self.output);
+            }
+            Incoming::PingReq => codec::encode_pingresp(&mut self.output),
+            Incoming::Disconnect {
+                is_normal,
+                session_expiry_s,
+            } => {
+                if self.session_expiry_s == 0 && session_expiry_s.is_some_and(|seconds| seconds > 0) {
+                    return Err(protocol_error("a session expiry that CONNECT did not ask for"));
+                }
+                return Err(Ending::Left {
+                    keeps_will: !is_normal,
+                    session_expiry_s,
+                });
+            }
+            Incoming::Connect(_) => return Err(protocol_error("a second CONNECT")),
+            Incoming::Unexpected(name) => return Err(protocol_error(&format!("an unexpected {name}"))),
+        }
+        Ok(())
+    }
+
+    fn handle_publish(&mut self, publish: Publish) -> Result<(), Ending> {
+        let Publish {
+            packet_id,
+            topic_alias,
+            mut message,
+        } = publish;
+        self.resolve_alias(topic_alias, &mut message)?;
+        match message.qos {
+            Qos::AtMostOnce => {
+                self.publish(message)?;
+            }
+            Qos::AtLeastOnce => {
+                self.unwritten_acknowledgements = self.unwritten_acknowledgements.saturating_add(1);
+                let incoming = self
+                    .seat
+                    .with_session(self.peer.connection, |session| session.incoming());
+                self.check_receive_maximum(incoming.unwrap_or(0))?;
+                let reason = self.publish(message)?;
+                codec::encode_puback(packet_id, reason, &mut self.output);
+            }
+            Qos::ExactlyOnce => {
+                let arrived = self.seat.with_session(self.peer.connection, |session| {
+                    (session.handle_incoming(packet_id), session.incoming())
+                });
+                let (is_new, incoming) = arrived.unwrap_or((false, 0));
+                self.check_receive_maximum(incoming)?;
+                let reason = if is_new {
+                    self.publish(message)?
+                } else {
+                    Reason::Success
+                };
+                codec::encode_pubrec(packet_id, reason, &mut self.output);
+            }
+        }
+        Ok(())
+    }
+
+    fn resolve_alias(&mut self, alias: Option<u16>, message: &mut Message) -> Result<(), Ending> {
+        let Some(alias) = alias else {
+            return if message.topic.is_empty() {
+                Err(protocol_error("a PUBLISH without a topic"))
+            } else {
+                Ok(())
+            };
+        };
+        if alias > self.broker.settings().topic_alias_max {
+            let text = "a topic alias above the maximum".to_owned();
+            return Err(Ending::Cut {
+                reason: Reason::TopicAliasInvalid,
+                text,
+            });
+        }
+        if message.topic.is_empty() {
+            let topic = self
+                .aliases
+                .get(&alias)
+                .ok_or_else(|| protocol_error("an unknown topic alias"))?;
+            message.topic.clone_from(topic);
+        } else {
+            self.aliases.insert(alias, message.topic.clone());
+        }
+        Ok(())
+    }
+
+    /// Counts only what the client cannot have an acknowledgement of, so it never hits one that keeps to the rule.
+    fn check_receive_maximum(&self, incoming: usize) -> Result<(), Ending> {
+        let unacknowledged = self.unwritten_acknowledgements.saturating_add(incoming);
+        if unacknowledged > usize::from(self.broker.settings().receive_maximum) {
+            let text = "more unacknowledged messages than the Receive Maximum".to_owned();
+            return Err(Ending::Cut {
+                reason: Reason::ReceiveMaximumExceeded,
+                text,
+            });
+        }
+        Ok(())
+    }
+
+    fn publish(&self, message: Message) -> Result<Reason, Ending> {
+        match self
+            .broker
+            .inner
+            .application
+            .handle_publish(&self.broker, &self.peer, message)
+        {
+            Verdict::Route(message) => match self.broker.publish(Some(self.peer.connection), message) {
+                0 => Ok(Reason::NoMatchingSubscribers),
+                _ => Ok(Reason::Success),
+            },
+            Verdict::Consumed => Ok(Reason::Success),
+            Verdict::Disconnect { reason, text } => Err(Ending::Cut { reason, text }),
+        }
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        self.broker
+            .inner
+            .application
+            .handle_disconnect(&self.broker, &self.peer);
+        self.broker.detach(self.peer.connection, &self.ending);
+        let client_id = Arc::clone(&self.peer.client_id);
+        self.broker.tell([Event::Gone {
+            client_id,
+            reason: self.ending.to_string(),
+        }]);
+    }
+}
+
+fn protocol_error(text: &str) -> Ending {
+    Ending::Cut {
+        reason: Reason::ProtocolError,
+        text: text.to_owned(),
+    }
+}
+
+/// A client id that nobody guesses, and that no other client has.
+fn new_client_id() -> String {
+    // Without random numbers the connection's own would still be unique within this process.
+    let random = getrandom::u64().unwrap_or_else(|_| ConnectionId::next().0);
+    format!("mqkv-{random:016x}")
+}

@@ -1,0 +1,122 @@
+//! Topic filters: which are well formed, and what they match (MQTT 5, 4.7).
+
+use crate::protocol::message::TOPIC_BYTES_MAX;
+
+/// The most levels of a filter, so that nothing recursive over them can exhaust a stack.
+pub const LEVELS_MAX: usize = 200;
+
+/// Whether a filter is well formed and not too deep.
+#[must_use]
+pub fn is_valid(filter: &str) -> bool {
+    if filter.is_empty() || filter.len() > TOPIC_BYTES_MAX {
+        return false;
+    }
+    let mut ended = false;
+    for (index, level) in filter.split('/').enumerate() {
+        let wild = level.contains(['+', '#']);
+        if ended || index >= LEVELS_MAX || (wild && level.len() > 1) {
+            return false;
+        }
+        ended = level == "#";
+    }
+    true
+}
+
+/// Whether a topic has a character that only a filter may have.
+#[must_use]
+pub fn has_wildcard(topic: &str) -> bool {
+    topic.contains(['+', '#'])
+}
+
+/// The part of a filter before its first wildcard: all topics that match begin with it.
+#[must_use]
+pub fn literal_prefix(filter: &str) -> &str {
+    let literal = filter.split(['+', '#']).next().unwrap_or_default();
+    // `a/#` also matches `a`, which does not begin with `a/`.
+    if filter.ends_with('#') {
+        literal.strip_suffix('/').unwrap_or(literal)
+    } else {
+        literal
+    }
+}
+
+/// Whether a valid filter matches a topic. Wildcards at the start do not match a leading `$` (4.7.2).
+#[must_use]
+pub fn matches(filter: &str, topic: &str) -> bool {
+    if topic.starts_with('$') && filter.starts_with(['+', '#']) {
+        return false;
+    }
+    let mut levels = topic.split('/');
+    for wanted in filter.split('/') {
+        match (wanted, levels.next()) {
+            ("#", _) => return true,
+            ("+", Some(_)) => {}
+            (wanted, Some(level)) if wanted == level => {}
+            _ => return false,
+        }
+    }
+    levels.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_stand_alone_in_their_level_and_a_hash_ends_the_filter() {
+        for filter in ["a", "/", "+", "#", "a/+/b", "a/#", "+/+/#", "$share", "a//b"] {
+            assert!(is_valid(filter), "{filter}");
+        }
+        for filter in ["", "a+", "+a", "a#", "#/a", "a/#/b", "a/b#", "++"] {
+            assert!(!is_valid(filter), "{filter}");
+        }
+    }
+
+    #[test]
+    fn a_filter_too_deep_is_refused() {
+        assert!(is_valid(&"a/".repeat(LEVELS_MAX - 1)));
+        assert!(!is_valid(&"a/".repeat(LEVELS_MAX)));
+    }
+
+    #[test]
+    fn matching_is_level_by_level() {
+        for (filter, topic) in [
+            ("a/b", "a/b"),
+            ("a/+", "a/b"),
+            ("a/+", "a/"),
+            ("+/+", "/a"),
+            ("#", "a/b/c"),
+            ("a/#", "a"),
+            ("a/#", "a/b/c"),
+            ("$SYS/#", "$SYS/x"),
+            ("a/+/#", "a/b"),
+        ] {
+            assert!(matches(filter, topic), "{filter} {topic}");
+        }
+        for (filter, topic) in [
+            ("a", "a/b"),
+            ("a/b", "a"),
+            ("a/+", "a"),
+            ("+", "/a"),
+            ("#", "$SYS"),
+            ("+/x", "$SYS/x"),
+            ("a/+/#", "a"),
+        ] {
+            assert!(!matches(filter, topic), "{filter} {topic}");
+        }
+    }
+
+    #[test]
+    fn what_matches_begins_with_the_literal_prefix() {
+        for (filter, prefix) in [
+            ("a/b", "a/b"),
+            ("a/+/c", "a/"),
+            ("a/#", "a"),
+            ("#", ""),
+            ("+", ""),
+            ("a/+/#", "a"),
+        ] {
+            assert_eq!(literal_prefix(filter), prefix, "{filter}");
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! An MQTT 5 broker that serves one application behind it; nothing here knows the state store.
+
+pub mod codec;
+pub mod connection;
+pub mod conversation;
+pub mod filter;
+pub mod listener;
+pub mod packet;
+pub mod publication;
+pub mod reason;
+pub mod registry;
+pub mod retained;
+pub mod seat;
+pub mod session;
+pub mod subscriptions;
+pub mod sweeper;
+
+#[cfg(test)]
+mod test_client;
+#[cfg(test)]
+mod wire_tests;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+use self::packet::SubscriptionRequest;
+use self::publication::Publication;
+use self::reason::Reason;
+use self::registry::{Arrival, Attached, Registry};
+use super::event::Event;
+use super::settings::Settings;
+use crate::clock;
+use crate::protocol::message::{Message, Qos};
+
+/// Names one connection; never used twice in this process, and later ones are greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+impl ConnectionId {
+    fn next() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed).saturating_add(1))
+    }
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The connection; a client that comes again has another one.
+    pub connection: ConnectionId,
+    /// The client.
+    pub client_id: Arc<str>,
+}
+
+/// What becomes of a message that a client has published.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It goes to whoever subscribes to it.
+    Route(Message),
+    /// It has been dealt with; the client gets its acknowledgement, nobody gets the message.
+    Consumed,
+    /// The client is disconnected.
+    Disconnect {
+        /// The reason code to give.
+        reason: Reason,
+        /// The same in words.
+        text: String,
+    },
+}
+
+/// What sits behind the broker. It may call the broker from all of its functions.
+pub trait Application: Send + Sync + 'static {
+    /// Takes a message from a client, in the task of its connection, before it is routed and acknowledged.
+    ///
+    /// What is pushed to `from` meanwhile goes out together with the acknowledgement.
+    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict;
+
+    /// A connection is over: called once for each that was accepted, after its last message.
+    ///
+    /// When a client's next connection takes over, messages of that one may come before this: tell them apart
+    /// by [`Peer::connection`], not by the client id.
+    fn handle_disconnect(&self, broker: &Broker, peer: &Peer);
+}
+
+/// Nothing behind the broker: every message is routed.
+impl Application for () {
+    fn handle_publish(&self, _: &Broker, _: &Peer, message: Message) -> Verdict {
+        Verdict::Route(message)
+    }
+
+    fn handle_disconnect(&self, _: &Broker, _: &Peer) {}
+}
+
+/// How a connection comes to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The client said goodbye.
+    Left {
+        /// Whether its will is to be published all the same.
+        keeps_will: bool,
+        /// How long the session lives on, if not as long as said before; in seconds.
+        session_expiry_s: Option<u32>,
+    },
+    /// The server ends it, and says so in a DISCONNECT.
+    Cut {
+        /// The reason code.
+        reason: Reason,
+        /// The same in words.
+        text: String,
+    },
+    /// It broke.
+    Lost(String),
+}
+
+impl Ending {
+    fn keeps_will(&self) -> bool {
+        match self {
+            Self::Left { keeps_will, .. } => *keeps_will,
+            // All clients go at once, and there is nobody left to tell.
+            Self::Cut { reason, .. } => *reason != Reason::ServerShuttingDown,
+            Self::Lost(_) => true,
+        }
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Left { .. } => write!(f, "it disconnected"),
+            Self::Cut { reason, text } => write!(f, "{reason}: {text}"),
+            Self::Lost(text) => write!(f, "connection lost: {text}"),
+        }
+    }
+}
+
+/// The broker: a handle that is cheap to clone and may be used from any thread.
+#[derive(Clone)]
+pub struct Broker {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    settings: Settings,
+    application: Arc<dyn Application>,
+    registry: RwLock<Registry>,
+    /// Tells the sweeper that there is a new deadline.
+    deadline: Notify,
+}
+
+impl Broker {
+    pub(super) fn new(settings: Settings, application: Arc<dyn Application>) -> Self {
+        let registry = RwLock::new(Registry::new(&settings));
+        Self {
+            inner: Arc::new(Inner {
+                settings,
+                application,
+                registry,
+                deadline: Notify::new(),
+            }),
+        }
+    }
+
+    /// Publishes a message to whoever subscribes to it; says how many sessions that are.
+    ///
+    /// Subscriptions without local messages are left out for the session of `from`.
+    pub fn publish(&self, from: Option<ConnectionId>, message: Message) -> usize {
+        self.deliver(from, None, message)
+    }
+
+    /// Delivers a message to one connection exactly once, whether it subscribes to it or not, at the message's
+    /// QoS; and to all other sessions that subscribe to it.
+    ///
+    /// A connection that is over gets nothing.
+    pub fn push(&self, to: ConnectionId, message: Message) {
+        self.deliver(None, Some(to), message);
+    }
+
+    /// Ends a connection with a DISCONNECT, if it still is there.
+    pub fn disconnect(&self, connection: ConnectionId, reason: Reason, text: &str) {
+        if let Some(link) = self.read().link(connection) {
+            link.end(reason, text);
+        }
+    }
+
+    fn deliver(&self, from: Option<ConnectionId>, to: Option<ConnectionId>, message: Message) -> usize {
+        let now = clock::monotonic();
+        let publication = Arc::new(Publication::new(message, now));
+        let mut events = Vec::new();
+        let count = if publication.message.retain {
+            // Under one lock, so that a subscriber gets the message either as a retained one or as a new one.
+            let mut registry = self.write();
+            registry.retain(&publication, now, &mut events);
+            registry.route(from, to, &publication, &mut events)
+        } else {
+            self.read().route(from, to, &publication, &mut events)
+        };
+        self.tell(events);
+        count
+    }
+
+    fn attach(&self, arrival: Arrival) -> Result<Attached, Reason> {
+        let mut attached = self.write().attach(arrival)?;
+        if let Some(will) = attached.will.take() {
+            self.publish(None, will);
+        }
+        Ok(attached)
+    }
+
+    fn detach(&self, connection: ConnectionId, ending: &Ending) {
+        let session_expiry_s = match ending {
+            Ending::Left { session_expiry_s, .. } => *session_expiry_s,
+            Ending::Cut { .. } | Ending::Lost(_) => None,
+        };
+        let expiry_s = session_expiry_s.map(|seconds| seconds.min(self.inner.settings.session_expiry_s_max));
+        let will = self
+            .write()
+            .detach(connection, ending.keeps_will(), expiry_s, clock::monotonic());
+        self.inner.deadline.notify_one();
+        if let Some(will) = will {
+            self.publish(None, will);
+        }
+    }
+
+    fn subscribe(
+        &self,
+        connection: ConnectionId,
+        requests: Vec<SubscriptionRequest>,
+    ) -> Vec<Result<Qos, Reason>> {
+        let mut events = Vec::new();
+        let results = self
+            .write()
+            .subscribe(connection, requests, clock::monotonic(), &mut events);
+        self.tell(events);
+        results
+    }
+
+    fn unsubscribe(&self, connection: ConnectionId, filters: &[String]) -> Vec<bool> {
+        self.write().unsubscribe(connection, filters)
+    }
+
+    /// Does what is due now, and says when there is more to do.
+    fn sweep(&self, now: Instant) -> Option<Instant> {
+        let (wills, next) = {
+            let mut registry = self.write();
+            (registry.handle_deadlines(now), registry.next_deadline())
+        };
+        for will in wills {
+            self.publish(None, will);
+        }
+        next
+    }
+
+    /// Ends all connections and lets no other one in.
+    pub(super) fn close(&self) {
+        self.write().close();
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    fn tell(&self, events: impl IntoIterator<Item = Event>) {
+        for event in events {
+            (self.inner.settings.events)(event);
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Registry> {
+        self.inner.registry.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Registry> {
+        self.inner
+            .registry
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Broker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broker")
+            .field("settings", &self.inner.settings)
+            .finish_non_exhaustive()
+    }
+}

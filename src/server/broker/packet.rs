@@ -1,0 +1,138 @@
+//! The packets that come from a client, as this broker sees them: no type of the codec's crate.
+
+use super::reason::Reason;
+use super::subscriptions::Options;
+use crate::protocol::message::Message;
+
+/// A packet from a client.
+#[derive(Debug)]
+pub enum Incoming {
+    /// CONNECT.
+    Connect(Box<Connect>),
+    /// PUBLISH.
+    Publish(Publish),
+    /// PUBACK.
+    PubAck(u16),
+    /// PUBREC.
+    PubRec {
+        /// Which message.
+        packet_id: u16,
+        /// Whether its reason code is below 0x80.
+        is_accepted: bool,
+    },
+    /// PUBREL.
+    PubRel(u16),
+    /// PUBCOMP.
+    PubComp(u16),
+    /// SUBSCRIBE.
+    Subscribe {
+        /// Of the SUBACK.
+        packet_id: u16,
+        /// At least one.
+        requests: Vec<SubscriptionRequest>,
+    },
+    /// UNSUBSCRIBE.
+    Unsubscribe {
+        /// Of the UNSUBACK.
+        packet_id: u16,
+        /// At least one.
+        filters: Vec<String>,
+    },
+    /// PINGREQ.
+    PingReq,
+    /// DISCONNECT.
+    Disconnect {
+        /// Whether the will must not be published: reason code 0x00.
+        is_normal: bool,
+        /// A new session expiry interval, in seconds.
+        session_expiry_s: Option<u32>,
+    },
+    /// A packet that only a server sends, or AUTH: its name.
+    Unexpected(&'static str),
+}
+
+/// CONNECT (MQTT 5, 3.1).
+#[derive(Debug)]
+pub struct Connect {
+    /// May be empty: then the server assigns one.
+    pub client_id: String,
+    /// To drop an earlier session.
+    pub clean_start: bool,
+    /// In seconds; 0 is none.
+    pub keep_alive_s: u16,
+    /// How long the session outlives the connection, in seconds; `u32::MAX` is for ever.
+    pub session_expiry_s: u32,
+    /// How many messages of QoS 1 and 2 the client takes unacknowledged.
+    pub receive_maximum: u16,
+    /// The largest packet that the client takes, in bytes.
+    pub packet_bytes_max: Option<u32>,
+    /// The method of enhanced authentication, if the client wants any.
+    pub authentication_method: Option<String>,
+    /// What to publish when the client goes without a word.
+    pub will: Option<Will>,
+}
+
+/// What is published when a connection ends abnormally (MQTT 5, 3.1.2.5).
+#[derive(Clone, Debug)]
+pub struct Will {
+    /// The message.
+    pub message: Message,
+    /// How long the client has to come back before it is published, in seconds.
+    pub delay_s: u32,
+}
+
+/// PUBLISH (MQTT 5, 3.3).
+#[derive(Debug)]
+pub struct Publish {
+    /// 0 with QoS 0, else at least 1.
+    pub packet_id: u16,
+    /// Stands for a topic, or gives a topic this number; at least 1.
+    pub topic_alias: Option<u16>,
+    /// The message; its topic is empty if only the alias was sent.
+    pub message: Message,
+}
+
+/// One filter of a SUBSCRIBE (MQTT 5, 3.8.3).
+#[derive(Debug)]
+pub struct SubscriptionRequest {
+    /// As sent, not validated.
+    pub filter: String,
+    /// The options to subscribe with.
+    pub options: Options,
+    /// Which retained messages to send.
+    pub retain_handling: RetainHandling,
+}
+
+/// Whether a subscription brings the retained messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetainHandling {
+    /// Each time.
+    Always,
+    /// Only if the subscription did not exist.
+    IfNew,
+    /// Not at all.
+    Never,
+}
+
+/// Why bytes from a client are not a packet to accept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The reason code to end the connection with.
+    pub reason: Reason,
+    /// The same in words.
+    pub text: String,
+    /// Whether it is a CONNECT of MQTT 3, which takes another form of CONNACK.
+    pub is_mqtt_3: bool,
+}
+
+impl Fault {
+    /// A fault of an MQTT 5 client.
+    #[must_use]
+    pub fn new(reason: Reason, text: impl Into<String>) -> Self {
+        Self {
+            reason,
+            text: text.into(),
+            is_mqtt_3: false,
+        }
+    }
+}

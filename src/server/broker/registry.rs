@@ -1,0 +1,554 @@
+//! All that connections share: sessions by client id, live connections, subscriptions, retained messages, deadlines.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::ConnectionId;
+use super::filter;
+use super::packet::{RetainHandling, SubscriptionRequest, Will};
+use super::publication::{Delivery, Publication};
+use super::reason::Reason;
+use super::retained::Retained;
+use super::seat::{Link, Seat};
+use super::session::{Limits, Session};
+use super::subscriptions::{Options, SessionId, Subscriptions};
+use crate::protocol::message::{Message, Qos};
+use crate::server::event::Event;
+use crate::server::settings::Settings;
+
+/// The filters that begin so share their messages among several clients (MQTT 5, 4.8.2).
+const SHARED: &str = "$share/";
+
+/// A connection that asks for its seat.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Which one.
+    pub connection: ConnectionId,
+    /// Whose.
+    pub client_id: Arc<str>,
+    /// Not to go on with an earlier session.
+    pub clean_start: bool,
+    /// The client's Receive Maximum.
+    pub receive_maximum: u16,
+    /// The client's will.
+    pub will: Option<Will>,
+    /// How long the session outlives the connection, in seconds.
+    pub expiry_s: u32,
+}
+
+/// A connection that got its seat.
+#[derive(Debug)]
+pub struct Attached {
+    /// The seat.
+    pub seat: Arc<Seat>,
+    /// The connection.
+    pub link: Arc<Link>,
+    /// Whether an earlier session goes on.
+    pub session_present: bool,
+    /// The will of the connection or session that had to go.
+    pub will: Option<Message>,
+}
+
+/// What connections share. Lock order: this, then a seat's desk.
+#[derive(Debug)]
+pub struct Registry {
+    limits: Limits,
+    sessions_max: usize,
+    subscriptions_max: usize,
+    seats: HashMap<Arc<str>, Arc<Seat>>,
+    links: HashMap<ConnectionId, (Arc<Seat>, Arc<Link>)>,
+    subscriptions: Subscriptions<Arc<Seat>>,
+    retained: Retained,
+    /// When a seat without a connection is due for its will or its end.
+    deadlines: BTreeMap<(Instant, SessionId), Arc<Seat>>,
+    next_session: u64,
+    is_closed: bool,
+}
+
+impl Registry {
+    /// Begins with nothing.
+    #[must_use]
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            limits: Limits {
+                messages_max: settings.session_queue_messages_max,
+                bytes_max: settings.session_queue_bytes_max,
+            },
+            sessions_max: settings.sessions_max,
+            subscriptions_max: settings.subscriptions_per_session_max,
+            seats: HashMap::new(),
+            links: HashMap::new(),
+            subscriptions: Subscriptions::default(),
+            retained: Retained::new(settings.retained_messages_max, settings.retained_bytes_max),
+            deadlines: BTreeMap::new(),
+            next_session: 0,
+            is_closed: false,
+        }
+    }
+
+    /// Gives a connection its seat, and takes it from an earlier one (MQTT 5, 3.1.4).
+    ///
+    /// # Errors
+    ///
+    /// The reason to refuse the connection with.
+    pub fn attach(&mut self, arrival: Arrival) -> Result<Attached, Reason> {
+        if self.is_closed {
+            return Err(Reason::ServerShuttingDown);
+        }
+        let (kept, will) = self.make_way(&arrival);
+        let session_present = kept.is_some();
+        let seat = match kept {
+            Some(seat) => seat,
+            None if self.seats.len() >= self.sessions_max => return Err(Reason::QuotaExceeded),
+            None => self.new_seat(&arrival.client_id),
+        };
+        let link = Arc::new(Link::new(arrival.connection));
+        seat.desk().sit_down(
+            Arc::clone(&link),
+            arrival.receive_maximum,
+            arrival.will,
+            arrival.expiry_s,
+        );
+        self.links
+            .insert(arrival.connection, (Arc::clone(&seat), Arc::clone(&link)));
+        Ok(Attached {
+            seat,
+            link,
+            session_present,
+            will,
+        })
+    }
+
+    /// Ends what the client's earlier connection left: its seat, if that can be taken over, and a will that is due.
+    fn make_way(&mut self, arrival: &Arrival) -> (Option<Arc<Seat>>, Option<Message>) {
+        let Some(seat) = self.seats.get(&arrival.client_id).map(Arc::clone) else {
+            return (None, None);
+        };
+        let mut desk = seat.desk();
+        let last = desk.link.take();
+        if let Some(last) = &last {
+            last.end(Reason::SessionTakenOver, "another connection uses this client id");
+            self.links.remove(&last.id);
+        }
+        self.forget_deadlines(&seat, [desk.will_at, desk.ends_at]);
+        // A session that was not to outlive its connection ends with it, also when that was just cut.
+        let goes_on = !arrival.clean_start && (last.is_none() || desk.expiry_s > 0);
+        let will = desk
+            .will
+            .take()
+            .filter(|will| !goes_on || (last.is_some() && will.delay_s == 0));
+        drop(desk);
+        if !goes_on {
+            self.remove_seat(&seat);
+        }
+        (goes_on.then_some(seat), will.map(|will| will.message))
+    }
+
+    /// A connection is over; the message to publish is its will, if that is due now.
+    ///
+    /// Does nothing if the connection had lost its seat before.
+    pub fn detach(
+        &mut self,
+        connection: ConnectionId,
+        keeps_will: bool,
+        expiry_s: Option<u32>,
+        now: Instant,
+    ) -> Option<Message> {
+        let (seat, _) = self.links.remove(&connection)?;
+        let mut desk = seat.desk();
+        desk.link = None;
+        desk.expiry_s = expiry_s.unwrap_or(desk.expiry_s);
+        if !keeps_will {
+            desk.will = None;
+        }
+        let expiry_s = desk.expiry_s;
+        let will = desk.will.take_if(|will| expiry_s == 0 || will.delay_s == 0);
+        if expiry_s == 0 {
+            drop(desk);
+            self.remove_seat(&seat);
+            return will.map(|will| will.message);
+        }
+        let after = |seconds: u32| now.checked_add(Duration::from_secs(u64::from(seconds)));
+        desk.ends_at = after(expiry_s).filter(|_| expiry_s != u32::MAX);
+        desk.will_at = desk
+            .will
+            .as_ref()
+            .and_then(|will| after(will.delay_s.min(expiry_s)));
+        for at in [desk.will_at, desk.ends_at].into_iter().flatten() {
+            self.deadlines.insert((at, seat.id), Arc::clone(&seat));
+        }
+        will.map(|will| will.message)
+    }
+
+    /// Ends the sessions and takes the wills that are due; the wills are to be published.
+    pub fn handle_deadlines(&mut self, now: Instant) -> Vec<Message> {
+        let mut wills = Vec::new();
+        while let Some(entry) = self.deadlines.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let seat = entry.remove();
+            let mut desk = seat.desk();
+            let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+            if is_due(desk.will_at) {
+                desk.will_at = None;
+                wills.extend(desk.will.take().map(|will| will.message));
+            }
+            if is_due(desk.ends_at) {
+                desk.ends_at = None;
+                drop(desk);
+                self.remove_seat(&seat);
+            }
+        }
+        wills
+    }
+
+    /// When [`Registry::handle_deadlines`] has something to do next.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Subscribes a connection's session and gives it the retained messages that match.
+    pub fn subscribe(
+        &mut self,
+        connection: ConnectionId,
+        requests: Vec<SubscriptionRequest>,
+        now: Instant,
+        events: &mut Vec<Event>,
+    ) -> Vec<Result<Qos, Reason>> {
+        let Some((seat, _)) = self.links.get(&connection).cloned() else {
+            return requests.iter().map(|_| Err(Reason::UnspecifiedError)).collect();
+        };
+        requests
+            .into_iter()
+            .map(|request| self.subscribe_one(&seat, request, now, events))
+            .collect()
+    }
+
+    fn subscribe_one(
+        &mut self,
+        seat: &Arc<Seat>,
+        request: SubscriptionRequest,
+        now: Instant,
+        events: &mut Vec<Event>,
+    ) -> Result<Qos, Reason> {
+        let SubscriptionRequest {
+            filter,
+            options,
+            retain_handling,
+        } = request;
+        if filter.starts_with(SHARED) {
+            return Err(Reason::SharedSubscriptionsNotSupported);
+        }
+        if !filter::is_valid(&filter) {
+            return Err(Reason::TopicFilterInvalid);
+        }
+        {
+            let mut desk = seat.desk();
+            if !desk.filters.contains(&filter) && desk.filters.len() >= self.subscriptions_max {
+                return Err(Reason::QuotaExceeded);
+            }
+            desk.filters.insert(filter.clone());
+        }
+        let is_new = self
+            .subscriptions
+            .insert(&filter, seat.id, Arc::clone(seat), options);
+        let wants_retained = match retain_handling {
+            RetainHandling::Always => true,
+            RetainHandling::IfNew => is_new,
+            RetainHandling::Never => false,
+        };
+        if wants_retained {
+            for publication in self.retained.matching(&filter, now) {
+                let publication = Arc::clone(publication);
+                let qos = publication.message.qos.min(options.qos);
+                let subscription_ids = options.identifier.into_iter().collect();
+                seat.offer(
+                    Delivery {
+                        publication,
+                        qos,
+                        retain: true,
+                        subscription_ids,
+                    },
+                    events,
+                );
+            }
+        }
+        Ok(options.qos)
+    }
+
+    /// Ends subscriptions; says of each whether it existed.
+    pub fn unsubscribe(&mut self, connection: ConnectionId, filters: &[String]) -> Vec<bool> {
+        let Some((seat, _)) = self.links.get(&connection).cloned() else {
+            return filters.iter().map(|_| false).collect();
+        };
+        let mut desk = seat.desk();
+        filters
+            .iter()
+            .map(|filter| desk.filters.remove(filter) && self.subscriptions.remove(filter, seat.id))
+            .collect()
+    }
+
+    /// Keeps a retained message, or removes its topic's.
+    pub fn retain(&mut self, publication: &Arc<Publication>, now: Instant, events: &mut Vec<Event>) {
+        if self.retained.handle_publish(publication, now).is_err() {
+            events.push(Event::NotRetained {
+                topic: publication.message.topic.clone(),
+            });
+        }
+    }
+
+    /// Gives a message to `to` whether it subscribes or not, and to all others that do; says how many got it.
+    pub fn route(
+        &self,
+        from: Option<ConnectionId>,
+        to: Option<ConnectionId>,
+        publication: &Arc<Publication>,
+        events: &mut Vec<Event>,
+    ) -> usize {
+        let session_of = |connection| self.links.get(&connection).map(|(seat, _)| seat);
+        let (from, to) = (from.and_then(session_of), to.and_then(session_of));
+        let message = &publication.message;
+        let mut count = usize::from(to.is_some());
+        if let Some(seat) = to {
+            let publication = Arc::clone(publication);
+            seat.offer(
+                Delivery {
+                    publication,
+                    qos: message.qos,
+                    retain: false,
+                    subscription_ids: Vec::new(),
+                },
+                events,
+            );
+        }
+        let mut matches: Vec<(SessionId, &Arc<Seat>, Options)> = Vec::new();
+        self.subscriptions
+            .for_each_match(&message.topic, |session, seat, options| {
+                let is_own = options.no_local && from.is_some_and(|from| from.id == session);
+                if !is_own && to.is_none_or(|to| to.id != session) {
+                    matches.push((session, seat, options));
+                }
+            });
+        matches.sort_by_key(|(session, ..)| *session);
+        for same in matches.chunk_by(|(one, ..), (other, ..)| one == other) {
+            let Some((_, seat, _)) = same.first() else {
+                continue;
+            };
+            count = count.saturating_add(1);
+            let options = || same.iter().map(|(_, _, options)| options);
+            let delivery = Delivery {
+                publication: Arc::clone(publication),
+                qos: options()
+                    .map(|options| options.qos)
+                    .max()
+                    .unwrap_or_default()
+                    .min(message.qos),
+                retain: message.retain && options().any(|options| options.retain_as_published),
+                subscription_ids: options().filter_map(|options| options.identifier).collect(),
+            };
+            seat.offer(delivery, events);
+        }
+        count
+    }
+
+    /// A live connection.
+    #[must_use]
+    pub fn link(&self, connection: ConnectionId) -> Option<&Arc<Link>> {
+        self.links.get(&connection).map(|(_, link)| link)
+    }
+
+    /// Ends all connections and lets no other one in.
+    pub fn close(&mut self) {
+        self.is_closed = true;
+        for (_, link) in self.links.values() {
+            link.end(Reason::ServerShuttingDown, "the server stops");
+        }
+    }
+
+    fn new_seat(&mut self, client_id: &Arc<str>) -> Arc<Seat> {
+        let id = SessionId(self.next_session);
+        self.next_session = self.next_session.saturating_add(1);
+        let seat = Arc::new(Seat::new(id, Arc::clone(client_id), Session::new(self.limits)));
+        self.seats.insert(Arc::clone(client_id), Arc::clone(&seat));
+        seat
+    }
+
+    fn remove_seat(&mut self, seat: &Arc<Seat>) {
+        let (filters, deadlines) = {
+            let mut desk = seat.desk();
+            (std::mem::take(&mut desk.filters), [desk.will_at, desk.ends_at])
+        };
+        for filter in filters {
+            self.subscriptions.remove(&filter, seat.id);
+        }
+        self.forget_deadlines(seat, deadlines);
+        self.seats.remove(&seat.client_id);
+    }
+
+    fn forget_deadlines(&mut self, seat: &Seat, deadlines: [Option<Instant>; 2]) {
+        for at in deadlines.into_iter().flatten() {
+            self.deadlines.remove(&(at, seat.id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registry() -> Registry {
+        Registry::new(&Settings {
+            sessions_max: 2,
+            ..Settings::default()
+        })
+    }
+
+    fn arrival(connection: u64, client_id: &str, expiry_s: u32, will_delay_s: Option<u32>) -> Arrival {
+        let message = Message {
+            topic: "will".to_owned(),
+            ..Message::default()
+        };
+        Arrival {
+            connection: ConnectionId(connection),
+            client_id: client_id.into(),
+            clean_start: false,
+            receive_maximum: 10,
+            will: will_delay_s.map(|delay_s| Will { message, delay_s }),
+            expiry_s,
+        }
+    }
+
+    fn detach(registry: &mut Registry, connection: u64, now: Instant) -> Option<Message> {
+        registry.detach(ConnectionId(connection), true, None, now)
+    }
+
+    #[test]
+    fn a_session_ends_at_its_deadline_and_not_before() {
+        let start = crate::clock::monotonic();
+        let mut registry = registry();
+        registry.attach(arrival(1, "a", 10, None)).unwrap();
+        assert_eq!(registry.next_deadline(), None);
+        detach(&mut registry, 1, start);
+        assert_eq!(registry.next_deadline(), Some(start + Duration::from_secs(10)));
+        registry.handle_deadlines(start + Duration::from_secs(9));
+        assert_eq!(registry.seats.len(), 1);
+        registry.handle_deadlines(start + Duration::from_secs(10));
+        assert_eq!((registry.seats.len(), registry.next_deadline()), (0, None));
+    }
+
+    #[test]
+    fn a_client_that_comes_back_stops_the_clocks() {
+        let start = crate::clock::monotonic();
+        let mut registry = registry();
+        registry.attach(arrival(1, "a", 10, Some(5))).unwrap();
+        assert_eq!(detach(&mut registry, 1, start), None);
+        let attached = registry.attach(arrival(2, "a", 10, None)).unwrap();
+        assert!(attached.session_present && attached.will.is_none());
+        assert_eq!(registry.next_deadline(), None);
+        assert!(
+            registry
+                .handle_deadlines(start + Duration::from_secs(60))
+                .is_empty()
+        );
+        assert_eq!(registry.seats.len(), 1);
+    }
+
+    #[test]
+    fn a_delayed_will_is_due_at_its_delay_or_at_the_sessions_end() {
+        for (expiry_s, delay_s, due_s) in [(10, 5, 5), (5, 10, 5), (u32::MAX, 7, 7)] {
+            let start = crate::clock::monotonic();
+            let mut registry = registry();
+            registry.attach(arrival(1, "a", expiry_s, Some(delay_s))).unwrap();
+            assert_eq!(detach(&mut registry, 1, start), None);
+            assert!(
+                registry
+                    .handle_deadlines(start + Duration::from_secs(due_s - 1))
+                    .is_empty()
+            );
+            assert_eq!(
+                registry
+                    .handle_deadlines(start + Duration::from_secs(due_s))
+                    .len(),
+                1
+            );
+        }
+    }
+
+    #[test]
+    fn a_will_is_due_at_once_when_the_session_ends_with_the_connection() {
+        let start = crate::clock::monotonic();
+        let mut registry = registry();
+        registry.attach(arrival(1, "a", 0, Some(60))).unwrap();
+        assert!(detach(&mut registry, 1, start).is_some());
+        assert!(registry.seats.is_empty());
+    }
+
+    #[test]
+    fn a_session_not_to_outlive_its_connection_is_not_taken_over() {
+        let mut registry = registry();
+        registry.attach(arrival(1, "a", 0, Some(60))).unwrap();
+        let attached = registry.attach(arrival(2, "a", 0, None)).unwrap();
+        assert!(!attached.session_present && attached.will.is_some());
+    }
+
+    #[test]
+    fn a_connection_that_lost_its_seat_changes_nothing_any_more() {
+        let start = crate::clock::monotonic();
+        let mut registry = registry();
+        registry.attach(arrival(1, "a", 10, None)).unwrap();
+        registry
+            .attach(Arrival {
+                clean_start: true,
+                ..arrival(2, "a", 10, None)
+            })
+            .unwrap();
+        assert_eq!(detach(&mut registry, 1, start), None);
+        let options = Options {
+            qos: Qos::AtLeastOnce,
+            no_local: false,
+            retain_as_published: false,
+            identifier: None,
+        };
+        let request = SubscriptionRequest {
+            filter: "#".to_owned(),
+            options,
+            retain_handling: RetainHandling::Always,
+        };
+        let results = registry.subscribe(ConnectionId(1), vec![request], start, &mut Vec::new());
+        assert_eq!(results, [Err(Reason::UnspecifiedError)]);
+        let publication = Arc::new(Publication::new(Message::default(), start));
+        assert_eq!(registry.route(None, None, &publication, &mut Vec::new()), 0);
+        assert!(
+            registry
+                .link(ConnectionId(2))
+                .is_some_and(|link| link.ending().is_none())
+        );
+    }
+
+    #[test]
+    fn sessions_are_bounded() {
+        let mut registry = registry();
+        registry.attach(arrival(1, "a", 10, None)).unwrap();
+        registry.attach(arrival(2, "b", 10, None)).unwrap();
+        assert_eq!(
+            registry.attach(arrival(3, "c", 10, None)).unwrap_err(),
+            Reason::QuotaExceeded
+        );
+        registry.attach(arrival(4, "a", 10, None)).unwrap();
+    }
+
+    #[test]
+    fn a_closed_registry_lets_nobody_in() {
+        let mut registry = registry();
+        let attached = registry.attach(arrival(1, "a", 10, None)).unwrap();
+        registry.close();
+        assert!(attached.link.ending().is_some());
+        assert_eq!(
+            registry.attach(arrival(2, "b", 10, None)).unwrap_err(),
+            Reason::ServerShuttingDown
+        );
+    }
+}

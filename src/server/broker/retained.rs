@@ -1,0 +1,180 @@
+//! The retained messages: the last one of each topic that was published to be kept (MQTT 5, 3.3.1.3).
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::filter;
+use super::publication::Publication;
+
+/// The retained messages by topic. Pure: time comes as an argument.
+#[derive(Debug)]
+pub struct Retained {
+    messages: BTreeMap<String, Arc<Publication>>,
+    messages_max: usize,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+/// There is no room for another retained message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+impl Retained {
+    /// Begins with no message, and with room for so many and so much.
+    #[must_use]
+    pub fn new(messages_max: usize, bytes_max: usize) -> Self {
+        Self {
+            messages: BTreeMap::new(),
+            messages_max,
+            bytes: 0,
+            bytes_max,
+        }
+    }
+
+    /// Keeps a message instead of its topic's last one; an empty payload only removes that.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] when a limit is reached; then the topic has no retained message.
+    pub fn handle_publish(&mut self, publication: &Arc<Publication>, now: Instant) -> Result<(), Full> {
+        let message = &publication.message;
+        if let Some(last) = self.messages.remove(&message.topic) {
+            self.bytes = self.bytes.saturating_sub(last.bytes);
+        }
+        if message.payload.is_empty() {
+            return Ok(());
+        }
+        if !self.has_room(publication.bytes) {
+            self.forget_expired(now);
+            if !self.has_room(publication.bytes) {
+                return Err(Full);
+            }
+        }
+        self.bytes = self.bytes.saturating_add(publication.bytes);
+        self.messages
+            .insert(message.topic.clone(), Arc::clone(publication));
+        Ok(())
+    }
+
+    /// All messages that a valid filter matches and that have not expired.
+    pub fn matching<'a>(
+        &'a self,
+        filter: &'a str,
+        now: Instant,
+    ) -> impl Iterator<Item = &'a Arc<Publication>> {
+        let prefix = filter::literal_prefix(filter);
+        self.messages
+            .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
+            .take_while(move |(topic, _)| topic.starts_with(prefix))
+            .filter(move |(topic, publication)| {
+                filter::matches(filter, topic) && !publication.is_expired(now)
+            })
+            .map(|(_, publication)| publication)
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.messages.len() < self.messages_max && self.bytes.saturating_add(bytes) <= self.bytes_max
+    }
+
+    fn forget_expired(&mut self, now: Instant) {
+        self.messages
+            .retain(|_, publication| !publication.is_expired(now));
+        self.bytes = self
+            .messages
+            .values()
+            .fold(0, |sum, publication| sum.saturating_add(publication.bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::protocol::message::Message;
+
+    fn publication(
+        topic: &str,
+        payload: &'static str,
+        expiry_s: Option<u32>,
+        now: Instant,
+    ) -> Arc<Publication> {
+        let payload = payload.into();
+        Arc::new(Publication::new(
+            Message {
+                topic: topic.to_owned(),
+                payload,
+                expiry_s,
+                ..Message::default()
+            },
+            now,
+        ))
+    }
+
+    fn topics(retained: &Retained, filter: &str, now: Instant) -> Vec<String> {
+        retained
+            .matching(filter, now)
+            .map(|found| found.message.topic.clone())
+            .collect()
+    }
+
+    #[test]
+    fn the_last_message_of_a_topic_is_kept_and_an_empty_one_removes_it() {
+        let now = crate::clock::monotonic();
+        let mut retained = Retained::new(10, 10_000);
+        for topic in ["a", "a/b", "a/c", "b"] {
+            retained
+                .handle_publish(&publication(topic, "1", None, now), now)
+                .unwrap();
+        }
+        assert_eq!(topics(&retained, "a/#", now), ["a", "a/b", "a/c"]);
+        assert_eq!(topics(&retained, "+", now), ["a", "b"]);
+        assert_eq!(topics(&retained, "a/c", now), ["a/c"]);
+        retained
+            .handle_publish(&publication("a/b", "", None, now), now)
+            .unwrap();
+        assert_eq!(topics(&retained, "a/+", now), ["a/c"]);
+    }
+
+    #[test]
+    fn an_expired_message_is_neither_given_nor_in_the_way() {
+        let start = crate::clock::monotonic();
+        let later = start + Duration::from_secs(2);
+        let mut retained = Retained::new(1, 10_000);
+        retained
+            .handle_publish(&publication("a", "1", Some(1), start), start)
+            .unwrap();
+        assert_eq!(
+            retained.handle_publish(&publication("b", "1", None, start), start),
+            Err(Full)
+        );
+        assert!(topics(&retained, "#", later).is_empty());
+        retained
+            .handle_publish(&publication("b", "1", None, later), later)
+            .unwrap();
+        assert_eq!(topics(&retained, "#", later), ["b"]);
+    }
+
+    #[test]
+    fn bytes_are_bounded_too_and_come_back() {
+        let now = crate::clock::monotonic();
+        let one = publication("a", "1", None, now);
+        let mut retained = Retained::new(10, one.bytes);
+        retained.handle_publish(&one, now).unwrap();
+        retained
+            .handle_publish(&publication("a", "2", None, now), now)
+            .unwrap();
+        assert_eq!(
+            retained.handle_publish(&publication("b", "1", None, now), now),
+            Err(Full)
+        );
+        retained
+            .handle_publish(&publication("a", "", None, now), now)
+            .unwrap();
+        retained
+            .handle_publish(&publication("b", "1", None, now), now)
+            .unwrap();
+    }
+}

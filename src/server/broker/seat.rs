@@ -1,0 +1,193 @@
+//! A client's place in the broker: its session, and the connection that serves it now, if there is one.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+use super::packet::Will;
+use super::publication::Delivery;
+use super::reason::Reason;
+use super::session::{Outgoing, Session};
+use super::subscriptions::SessionId;
+use super::{ConnectionId, Ending};
+use crate::protocol::message::Qos;
+use crate::server::event::Event;
+
+/// One accepted connection, as the rest of the broker sees it.
+#[derive(Debug)]
+pub struct Link {
+    /// Which one.
+    pub id: ConnectionId,
+    /// Wakes the connection's task.
+    pub wake: Notify,
+    ending: OnceLock<Ending>,
+}
+
+impl Link {
+    /// A connection that has not been told to end.
+    #[must_use]
+    pub fn new(id: ConnectionId) -> Self {
+        Self {
+            id,
+            wake: Notify::new(),
+            ending: OnceLock::new(),
+        }
+    }
+
+    /// Tells the connection to end; the first reason given counts.
+    pub fn end(&self, reason: Reason, text: &str) {
+        // Who came second has nothing to add.
+        let _ = self.ending.set(Ending::Cut {
+            reason,
+            text: text.to_owned(),
+        });
+        self.wake.notify_one();
+    }
+
+    /// How the connection was told to end.
+    #[must_use]
+    pub fn ending(&self) -> Option<&Ending> {
+        self.ending.get()
+    }
+}
+
+/// A client's place, as long as its session lives.
+#[derive(Debug)]
+pub struct Seat {
+    /// The session.
+    pub id: SessionId,
+    /// Whose it is.
+    pub client_id: Arc<str>,
+    desk: Mutex<Desk>,
+}
+
+/// What changes at a seat.
+#[derive(Debug)]
+pub struct Desk {
+    /// The messages.
+    pub session: Session,
+    /// The connection that serves the client now.
+    pub link: Option<Arc<Link>>,
+    /// What to publish if the client does not come back in time.
+    pub will: Option<Will>,
+    /// How long the session outlives the connection, in seconds.
+    pub expiry_s: u32,
+    /// When the will is due, while there is no connection.
+    pub will_at: Option<Instant>,
+    /// When the session ends, while there is no connection.
+    pub ends_at: Option<Instant>,
+    /// The filters subscribed to.
+    pub filters: HashSet<String>,
+    /// Whether the connection's task has seen all there is, and must be woken for more.
+    is_idle: bool,
+    /// Whether the operator has been told that messages are dropped.
+    is_overflowing: bool,
+}
+
+impl Seat {
+    /// A seat that nobody has taken yet.
+    #[must_use]
+    pub fn new(id: SessionId, client_id: Arc<str>, session: Session) -> Self {
+        let desk = Desk {
+            session,
+            link: None,
+            will: None,
+            expiry_s: 0,
+            will_at: None,
+            ends_at: None,
+            filters: HashSet::new(),
+            is_idle: false,
+            is_overflowing: false,
+        };
+        Self {
+            id,
+            client_id,
+            desk: Mutex::new(desk),
+        }
+    }
+
+    /// Locks what changes. Taken after the registry's lock, never before it.
+    pub fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `f` on the session, if this connection still is the one that serves it.
+    pub fn with_session<R>(&self, connection: ConnectionId, f: impl FnOnce(&mut Session) -> R) -> Option<R> {
+        let mut desk = self.desk();
+        desk.is_served_by(connection).then(|| f(&mut desk.session))
+    }
+
+    /// The connection's task works on its own and need not be woken.
+    pub fn work(&self, connection: ConnectionId) {
+        let mut desk = self.desk();
+        if desk.is_served_by(connection) {
+            desk.is_idle = false;
+        }
+    }
+
+    /// What to send next; with `or_rest`, if there is nothing, the task must be woken for more.
+    pub fn poll_outgoing(&self, connection: ConnectionId, now: Instant, or_rest: bool) -> Option<Outgoing> {
+        let mut desk = self.desk();
+        if !desk.is_served_by(connection) {
+            return None;
+        }
+        let outgoing = desk.session.poll_outgoing(now);
+        if outgoing.is_none() {
+            desk.is_overflowing = false;
+            desk.is_idle = or_rest;
+        }
+        outgoing
+    }
+
+    /// Gives the client a message; cuts its connection off if it does not read, drops the message if it is away.
+    ///
+    /// False if there is no room for it.
+    pub fn offer(&self, delivery: Delivery, events: &mut Vec<Event>) -> bool {
+        let mut desk = self.desk();
+        let is_needed = delivery.qos > Qos::AtMostOnce;
+        if desk.link.is_none() && !is_needed {
+            return true;
+        }
+        let publication = Arc::clone(&delivery.publication);
+        if desk.session.enqueue(delivery).is_ok() {
+            if desk.is_idle
+                && let Some(link) = &desk.link
+            {
+                link.wake.notify_one();
+                desk.is_idle = false;
+            }
+            return true;
+        }
+        if is_needed && let Some(link) = &desk.link {
+            link.end(Reason::QuotaExceeded, "too many messages wait for this client");
+        }
+        if !desk.is_overflowing {
+            desk.is_overflowing = true;
+            events.push(Event::Dropped {
+                client_id: Arc::clone(&self.client_id),
+                topic: publication.message.topic.clone(),
+                reason: "too many messages wait for this client; not reported again until it catches up",
+            });
+        }
+        false
+    }
+}
+
+impl Desk {
+    fn is_served_by(&self, connection: ConnectionId) -> bool {
+        self.link.as_ref().is_some_and(|link| link.id == connection)
+    }
+
+    /// A connection takes the seat.
+    pub fn sit_down(&mut self, link: Arc<Link>, receive_maximum: u16, will: Option<Will>, expiry_s: u32) {
+        self.link = Some(link);
+        self.will = will;
+        self.expiry_s = expiry_s;
+        self.will_at = None;
+        self.ends_at = None;
+        self.is_idle = false;
+        self.session.handle_connect(receive_maximum);
+    }
+}

@@ -1,0 +1,462 @@
+//! What waits for one client and what is under way to it: queue, packet ids, acknowledgements, resending.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Instant;
+
+use super::publication::Delivery;
+use crate::protocol::message::Qos;
+
+/// The bounds of one session's queue, messages under way included.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Messages.
+    pub messages_max: usize,
+    /// Bytes, as charged by `Publication::bytes`.
+    pub bytes_max: usize,
+}
+
+/// There is no room for another message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// What to send next.
+#[derive(Debug)]
+pub enum Outgoing {
+    /// A PUBLISH.
+    Publish {
+        /// None for QoS 0.
+        packet_id: Option<u16>,
+        /// Whether it was sent before, on an earlier connection.
+        dup: bool,
+        /// What is sent.
+        delivery: Delivery,
+    },
+    /// A PUBREL, sent again on a new connection.
+    Release(u16),
+}
+
+/// What a message under way waits for.
+#[derive(Debug)]
+enum Stage {
+    /// PUBACK or PUBREC.
+    Published(Delivery),
+    /// PUBCOMP.
+    Released,
+}
+
+#[derive(Debug)]
+struct Flight {
+    /// The order of sending, which is also the order of sending again (MQTT 5, 4.6).
+    sequence: u64,
+    /// Whether it was sent on the present connection.
+    is_sent: bool,
+    stage: Stage,
+}
+
+/// One session's messages, in and out (MQTT 5, 4.1). Pure: time comes as an argument.
+///
+/// `handle_*` takes what the client sent, `enqueue` what is for it, `poll_outgoing` says what to send next.
+#[derive(Debug)]
+pub struct Session {
+    limits: Limits,
+    queue: VecDeque<Delivery>,
+    flights: HashMap<u16, Flight>,
+    /// Packet ids under way that the present connection has not seen yet.
+    resend: VecDeque<u16>,
+    /// How many are sent and not acknowledged on the present connection.
+    outstanding: usize,
+    /// The client's Receive Maximum.
+    receive_maximum: usize,
+    last_packet_id: u16,
+    next_sequence: u64,
+    bytes: usize,
+    /// Packet ids of QoS 2 messages that came in and wait for their PUBREL.
+    incoming: HashSet<u16>,
+}
+
+impl Session {
+    /// Begins with nothing waiting.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            queue: VecDeque::new(),
+            flights: HashMap::new(),
+            resend: VecDeque::new(),
+            outstanding: 0,
+            receive_maximum: 0,
+            last_packet_id: 0,
+            next_sequence: 0,
+            bytes: 0,
+            incoming: HashSet::new(),
+        }
+    }
+
+    /// A connection begins: whatever is under way will be sent again, in its order.
+    pub fn handle_connect(&mut self, receive_maximum: u16) {
+        self.receive_maximum = usize::from(receive_maximum);
+        self.outstanding = 0;
+        let mut order: Vec<(u64, u16)> = self
+            .flights
+            .iter()
+            .map(|(packet_id, flight)| (flight.sequence, *packet_id))
+            .collect();
+        order.sort_unstable();
+        self.resend = order.into_iter().map(|(_, packet_id)| packet_id).collect();
+        for flight in self.flights.values_mut() {
+            flight.is_sent = false;
+        }
+    }
+
+    /// Adds a message for the client.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] when it would exceed a limit; then nothing is added.
+    pub fn enqueue(&mut self, delivery: Delivery) -> Result<(), Full> {
+        let messages = self.queue.len().saturating_add(self.flights.len());
+        let bytes = self.bytes.saturating_add(delivery.publication.bytes);
+        if messages >= self.limits.messages_max || bytes > self.limits.bytes_max {
+            return Err(Full);
+        }
+        self.bytes = bytes;
+        self.queue.push_back(delivery);
+        Ok(())
+    }
+
+    /// What to send next, if the client's Receive Maximum leaves room; expired messages are left out.
+    pub fn poll_outgoing(&mut self, now: Instant) -> Option<Outgoing> {
+        if let Some(again) = self.poll_resend() {
+            return Some(again);
+        }
+        if !self.resend.is_empty() {
+            return None;
+        }
+        loop {
+            let head = self.queue.front()?;
+            let is_expired = head.publication.is_expired(now);
+            let is_tracked = head.qos > Qos::AtMostOnce;
+            if !is_expired && is_tracked && self.outstanding >= self.receive_maximum {
+                return None;
+            }
+            let delivery = self.queue.pop_front()?;
+            if is_expired || !is_tracked {
+                self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
+            }
+            if is_expired {
+                continue;
+            }
+            let packet_id = if is_tracked {
+                Some(self.take_off(delivery.clone()))
+            } else {
+                None
+            };
+            return Some(Outgoing::Publish {
+                packet_id,
+                dup: false,
+                delivery,
+            });
+        }
+    }
+
+    /// PUBACK: the message has arrived.
+    pub fn handle_puback(&mut self, packet_id: u16) {
+        let is_qos_1 = |flight: &Flight| match &flight.stage {
+            Stage::Published(delivery) => delivery.qos == Qos::AtLeastOnce,
+            Stage::Released => false,
+        };
+        if self.flights.get(&packet_id).is_some_and(is_qos_1) {
+            self.land(packet_id);
+        }
+    }
+
+    /// PUBREC: true if a PUBREL must follow, false if the packet id is unknown or the client refused.
+    pub fn handle_pubrec(&mut self, packet_id: u16, is_accepted: bool) -> bool {
+        let Some(flight) = self.flights.get_mut(&packet_id) else {
+            return false;
+        };
+        match &flight.stage {
+            Stage::Published(delivery) if delivery.qos == Qos::ExactlyOnce => {
+                if !is_accepted {
+                    self.land(packet_id);
+                    return false;
+                }
+                self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
+                flight.stage = Stage::Released;
+                true
+            }
+            Stage::Published(_) => false,
+            Stage::Released => true,
+        }
+    }
+
+    /// PUBCOMP: the exchange is over.
+    pub fn handle_pubcomp(&mut self, packet_id: u16) {
+        if self
+            .flights
+            .get(&packet_id)
+            .is_some_and(|flight| matches!(flight.stage, Stage::Released))
+        {
+            self.land(packet_id);
+        }
+    }
+
+    /// Ends the delivery of a message that was polled, but cannot be sent to this client.
+    pub fn abandon(&mut self, packet_id: u16) {
+        self.land(packet_id);
+    }
+
+    /// A QoS 2 PUBLISH comes in: false if it is a repetition, which must not be published again.
+    pub fn handle_incoming(&mut self, packet_id: u16) -> bool {
+        self.incoming.insert(packet_id)
+    }
+
+    /// PUBREL: false if no such message came in.
+    pub fn handle_pubrel(&mut self, packet_id: u16) -> bool {
+        self.incoming.remove(&packet_id)
+    }
+
+    /// How many QoS 2 messages came in and wait for their PUBREL.
+    #[must_use]
+    pub fn incoming(&self) -> usize {
+        self.incoming.len()
+    }
+
+    fn poll_resend(&mut self) -> Option<Outgoing> {
+        while self.outstanding < self.receive_maximum {
+            let packet_id = self.resend.pop_front()?;
+            if let Some(flight) = self.flights.get_mut(&packet_id)
+                && !flight.is_sent
+            {
+                flight.is_sent = true;
+                self.outstanding = self.outstanding.saturating_add(1);
+                return Some(match &flight.stage {
+                    Stage::Published(delivery) => {
+                        let delivery = delivery.clone();
+                        Outgoing::Publish {
+                            packet_id: Some(packet_id),
+                            dup: true,
+                            delivery,
+                        }
+                    }
+                    Stage::Released => Outgoing::Release(packet_id),
+                });
+            }
+        }
+        None
+    }
+
+    fn take_off(&mut self, delivery: Delivery) -> u16 {
+        // Ends: fewer messages are under way than the Receive Maximum, which is less than there are ids.
+        loop {
+            self.last_packet_id = self.last_packet_id.checked_add(1).unwrap_or(1);
+            if !self.flights.contains_key(&self.last_packet_id) {
+                break;
+            }
+        }
+        let sequence = self.next_sequence;
+        self.next_sequence = sequence.saturating_add(1);
+        self.outstanding = self.outstanding.saturating_add(1);
+        let flight = Flight {
+            sequence,
+            is_sent: true,
+            stage: Stage::Published(delivery),
+        };
+        self.flights.insert(self.last_packet_id, flight);
+        self.last_packet_id
+    }
+
+    fn land(&mut self, packet_id: u16) {
+        let Some(flight) = self.flights.remove(&packet_id) else {
+            return;
+        };
+        if flight.is_sent {
+            self.outstanding = self.outstanding.saturating_sub(1);
+        }
+        if let Stage::Published(delivery) = flight.stage {
+            self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::super::publication::Publication;
+    use super::*;
+    use crate::protocol::message::Message;
+
+    const LIMITS: Limits = Limits {
+        messages_max: 10,
+        bytes_max: 10_000,
+    };
+
+    fn session(receive_maximum: u16) -> Session {
+        let mut session = Session::new(LIMITS);
+        session.handle_connect(receive_maximum);
+        session
+    }
+
+    fn delivery(topic: &str, qos: Qos, expiry_s: Option<u32>) -> Delivery {
+        let message = Message {
+            topic: topic.to_owned(),
+            qos,
+            expiry_s,
+            ..Message::default()
+        };
+        let publication = Arc::new(Publication::new(message, crate::clock::monotonic()));
+        Delivery {
+            publication,
+            qos,
+            retain: false,
+            subscription_ids: Vec::new(),
+        }
+    }
+
+    fn enqueue(session: &mut Session, topics: &[&str], qos: Qos) {
+        for topic in topics {
+            session.enqueue(delivery(topic, qos, None)).unwrap();
+        }
+    }
+
+    /// All that can be sent now, as `topic#id`, `!` for a duplicate, `release#id`.
+    fn poll_all(session: &mut Session) -> Vec<String> {
+        let now = crate::clock::monotonic();
+        std::iter::from_fn(|| session.poll_outgoing(now))
+            .map(|outgoing| match outgoing {
+                Outgoing::Publish {
+                    packet_id,
+                    dup,
+                    delivery,
+                } => {
+                    let topic = &delivery.publication.message.topic;
+                    format!("{topic}#{}{}", packet_id.unwrap_or(0), if dup { "!" } else { "" })
+                }
+                Outgoing::Release(packet_id) => format!("release#{packet_id}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn no_more_is_sent_than_the_receive_maximum_allows() {
+        let mut session = session(2);
+        enqueue(&mut session, &["a", "b", "c"], Qos::AtLeastOnce);
+        assert_eq!(poll_all(&mut session), ["a#1", "b#2"]);
+        session.handle_puback(7);
+        assert!(poll_all(&mut session).is_empty());
+        session.handle_puback(1);
+        assert_eq!(poll_all(&mut session), ["c#3"]);
+    }
+
+    #[test]
+    fn qos_0_needs_no_packet_id_and_no_room() {
+        let mut session = session(1);
+        enqueue(&mut session, &["a"], Qos::AtLeastOnce);
+        enqueue(&mut session, &["b", "c"], Qos::AtMostOnce);
+        assert_eq!(poll_all(&mut session), ["a#1", "b#0", "c#0"]);
+    }
+
+    #[test]
+    fn what_was_not_acknowledged_is_sent_again_in_order_before_anything_new() {
+        let mut session = session(10);
+        enqueue(&mut session, &["a", "b", "c"], Qos::AtLeastOnce);
+        poll_all(&mut session);
+        session.handle_puback(2);
+        enqueue(&mut session, &["d"], Qos::AtLeastOnce);
+        session.handle_connect(10);
+        assert_eq!(poll_all(&mut session), ["a#1!", "c#3!", "d#4"]);
+    }
+
+    #[test]
+    fn sending_again_respects_a_smaller_receive_maximum() {
+        let mut session = session(10);
+        enqueue(&mut session, &["a", "b", "c"], Qos::AtLeastOnce);
+        poll_all(&mut session);
+        session.handle_connect(1);
+        assert_eq!(poll_all(&mut session), ["a#1!"]);
+        session.handle_puback(1);
+        assert_eq!(poll_all(&mut session), ["b#2!"]);
+    }
+
+    #[test]
+    fn qos_2_is_released_and_completed() {
+        let mut session = session(1);
+        enqueue(&mut session, &["a", "b"], Qos::ExactlyOnce);
+        assert_eq!(poll_all(&mut session), ["a#1"]);
+        session.handle_puback(1);
+        session.handle_pubcomp(1);
+        assert!(session.handle_pubrec(1, true));
+        assert!(poll_all(&mut session).is_empty());
+        session.handle_connect(1);
+        assert_eq!(poll_all(&mut session), ["release#1"]);
+        session.handle_pubcomp(1);
+        assert_eq!(poll_all(&mut session), ["b#2"]);
+        assert!(!session.handle_pubrec(2, false));
+        assert!(!session.handle_pubrec(9, true));
+        assert_eq!(session.bytes, 0);
+    }
+
+    #[test]
+    fn a_repeated_qos_2_message_is_known_until_its_release() {
+        let mut session = session(1);
+        assert!(session.handle_incoming(5));
+        assert!(!session.handle_incoming(5));
+        assert!(session.handle_pubrel(5));
+        assert!(!session.handle_pubrel(5));
+        assert!(session.handle_incoming(5));
+    }
+
+    #[test]
+    fn expired_messages_are_not_sent() {
+        let mut session = session(1);
+        session
+            .enqueue(delivery("old", Qos::AtLeastOnce, Some(1)))
+            .unwrap();
+        session.enqueue(delivery("new", Qos::AtLeastOnce, None)).unwrap();
+        let later = crate::clock::monotonic() + Duration::from_secs(5);
+        let Some(Outgoing::Publish { delivery, .. }) = session.poll_outgoing(later) else {
+            panic!("nothing to send")
+        };
+        assert_eq!(delivery.publication.message.topic, "new");
+    }
+
+    #[test]
+    fn the_queue_is_bounded_in_messages_with_those_under_way() {
+        let mut session = session(1);
+        enqueue(&mut session, &["a"; 10], Qos::AtLeastOnce);
+        assert_eq!(session.enqueue(delivery("a", Qos::AtLeastOnce, None)), Err(Full));
+        assert_eq!(poll_all(&mut session), ["a#1"]);
+        assert_eq!(session.enqueue(delivery("a", Qos::AtLeastOnce, None)), Err(Full));
+        session.handle_puback(1);
+        assert_eq!(session.enqueue(delivery("a", Qos::AtLeastOnce, None)), Ok(()));
+    }
+
+    #[test]
+    fn the_queue_is_bounded_in_bytes_and_they_come_back() {
+        let one = delivery("a", Qos::AtLeastOnce, None);
+        let bytes_max = one.publication.bytes;
+        let mut session = Session::new(Limits {
+            messages_max: 10,
+            bytes_max,
+        });
+        session.handle_connect(1);
+        session.enqueue(one.clone()).unwrap();
+        assert_eq!(session.enqueue(one.clone()), Err(Full));
+        poll_all(&mut session);
+        assert_eq!(session.enqueue(one.clone()), Err(Full));
+        session.handle_puback(1);
+        assert_eq!(session.enqueue(one), Ok(()));
+    }
+
+    #[test]
+    fn packet_ids_skip_those_under_way_and_never_are_zero() {
+        let mut session = session(10);
+        enqueue(&mut session, &["a"], Qos::AtLeastOnce);
+        assert_eq!(poll_all(&mut session), ["a#1"]);
+        session.last_packet_id = u16::MAX;
+        enqueue(&mut session, &["b"], Qos::AtLeastOnce);
+        assert_eq!(poll_all(&mut session), ["b#2"]);
+    }
+}

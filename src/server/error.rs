@@ -1,0 +1,37 @@
+//! What can keep a server from starting.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+/// Why a server did not start.
+#[derive(Debug)]
+pub enum Error {
+    /// The settings contradict each other.
+    Settings(&'static str),
+    /// An address could not be listened on.
+    Bind {
+        /// The address as given.
+        address: SocketAddr,
+        /// What the system said.
+        cause: io::Error,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Settings(what) => write!(f, "the server's settings do not fit: {what}"),
+            Self::Bind { address, cause } => write!(f, "cannot listen on {address}: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Settings(_) => None,
+            Self::Bind { cause, .. } => Some(cause),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What an operator should hear of: one enum, with its text.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Something worth telling the operator. Its text escapes whatever came from the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A client has connected.
+    Connected {
+        /// Who.
+        client_id: Arc<str>,
+        /// Where from.
+        remote: String,
+        /// Whether an earlier session goes on.
+        session_present: bool,
+    },
+    /// A connection that had been accepted is over.
+    Gone {
+        /// Who.
+        client_id: Arc<str>,
+        /// Why.
+        reason: String,
+    },
+    /// A connection was not accepted.
+    Refused {
+        /// Where from.
+        remote: String,
+        /// Why.
+        reason: String,
+    },
+    /// A message did not go where it should have gone.
+    Dropped {
+        /// For whom it was, or whose it was.
+        client_id: Arc<str>,
+        /// The message's topic.
+        topic: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A retained message was not kept.
+    NotRetained {
+        /// The message's topic.
+        topic: String,
+    },
+    /// A request to the state store that nothing could be answered to.
+    Unanswerable {
+        /// Who sent it.
+        client_id: Arc<str>,
+        /// What it lacked.
+        reason: String,
+    },
+    /// The system refused to hand over a connection; the listener goes on.
+    AcceptFailed {
+        /// What the system said.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connected {
+                client_id,
+                remote,
+                session_present,
+            } => {
+                let session = if *session_present {
+                    "its session goes on"
+                } else {
+                    "new session"
+                };
+                write!(
+                    f,
+                    "{} connected from {remote}, {session}",
+                    client_id.escape_debug()
+                )
+            }
+            Self::Gone { client_id, reason } => {
+                write!(
+                    f,
+                    "{} is gone: {}",
+                    client_id.escape_debug(),
+                    reason.escape_debug()
+                )
+            }
+            Self::Refused { remote, reason } => {
+                write!(f, "connection from {remote} refused: {}", reason.escape_debug())
+            }
+            Self::Dropped {
+                client_id,
+                topic,
+                reason,
+            } => {
+                let (client_id, topic) = (client_id.escape_debug(), topic.escape_debug());
+                write!(f, "message on {topic} for {client_id} dropped: {reason}")
+            }
+            Self::NotRetained { topic } => {
+                write!(
+                    f,
+                    "message on {} not retained: too many retained messages",
+                    topic.escape_debug()
+                )
+            }
+            Self::Unanswerable { client_id, reason } => {
+                let (client_id, reason) = (client_id.escape_debug(), reason.escape_debug());
+                write!(f, "request of {client_id} cannot be answered: {reason}")
+            }
+            Self::AcceptFailed { reason } => write!(f, "a connection could not be accepted: {reason}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_from_the_network_is_escaped() {
+        let event = Event::Gone {
+            client_id: "a\x1b[31m\n".into(),
+            reason: "x\ry".to_owned(),
+        };
+        assert_eq!(event.to_string(), "a\\u{1b}[31m\\n is gone: x\\ry");
+    }
+}

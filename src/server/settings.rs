@@ -1,0 +1,118 @@
+//! What a server is told at its start: where it listens, its limits, and where its events go.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::event::Event;
+
+/// Takes everything an operator should hear of. Called from any thread; must be quick.
+pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// The settings of one server. The defaults suit a small machine.
+#[derive(Clone)]
+pub struct Settings {
+    /// The addresses to listen on; none is fine (see `Server::pipe`), port 0 takes any free port.
+    pub addresses: Vec<SocketAddr>,
+    /// The largest packet taken from a client, in bytes with its header; announced in CONNACK.
+    pub packet_bytes_max: u32,
+    /// The most connections at one time, those that have not sent a CONNECT yet included.
+    pub connections_max: u32,
+    /// The most sessions kept, with and without a connection.
+    pub sessions_max: usize,
+    /// The most messages that wait for one session, sent and not acknowledged ones included.
+    pub session_queue_messages_max: usize,
+    /// The most bytes that wait for one session; must exceed [`Settings::packet_bytes_max`].
+    pub session_queue_bytes_max: usize,
+    /// How long a new connection may take to send its CONNECT.
+    pub connect_timeout: Duration,
+    /// How many PUBLISH packets of QoS 1 and 2 a client may have unacknowledged; announced in CONNACK.
+    pub receive_maximum: u16,
+    /// The greatest topic alias a client may use; 0 allows none. Announced in CONNACK.
+    pub topic_alias_max: u16,
+    /// The longest keep-alive in seconds, imposed also on clients that ask for none; 0 imposes nothing.
+    pub keep_alive_s_max: u16,
+    /// The longest a session is kept without a connection, in seconds; `u32::MAX` is for ever.
+    pub session_expiry_s_max: u32,
+    /// The most retained messages.
+    pub retained_messages_max: usize,
+    /// The most bytes of retained messages.
+    pub retained_bytes_max: usize,
+    /// The most subscriptions of one session.
+    pub subscriptions_per_session_max: usize,
+    /// Where events go.
+    pub events: EventSink,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            addresses: Vec::new(),
+            packet_bytes_max: 64 * 1024 * 1024,
+            connections_max: 10_000,
+            sessions_max: 20_000,
+            session_queue_messages_max: 20_000,
+            session_queue_bytes_max: 128 * 1024 * 1024,
+            connect_timeout: Duration::from_secs(10),
+            receive_maximum: 1_024,
+            topic_alias_max: 16,
+            keep_alive_s_max: 0,
+            session_expiry_s_max: u32::MAX,
+            retained_messages_max: 10_000,
+            retained_bytes_max: 256 * 1024 * 1024,
+            subscriptions_per_session_max: 1_000,
+            events: Arc::new(|_| {}),
+        }
+    }
+}
+
+impl Settings {
+    /// Says what is wrong with these settings, or that nothing is.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        let packet_bytes_max = usize::try_from(self.packet_bytes_max).unwrap_or(usize::MAX);
+        if self.session_queue_bytes_max <= packet_bytes_max {
+            return Err("session_queue_bytes_max must exceed packet_bytes_max");
+        }
+        if self.receive_maximum == 0 {
+            return Err("receive_maximum must not be 0");
+        }
+        if self.packet_bytes_max == 0 {
+            return Err("packet_bytes_max must not be 0");
+        }
+        if self.connections_max == 0 {
+            return Err("connections_max must not be 0");
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("addresses", &self.addresses)
+            .field("packet_bytes_max", &self.packet_bytes_max)
+            .field("connections_max", &self.connections_max)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_pass_their_own_check() {
+        assert_eq!(Settings::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_queue_that_cannot_hold_the_largest_packet_is_refused() {
+        let settings = Settings {
+            session_queue_bytes_max: 10,
+            packet_bytes_max: 10,
+            ..Settings::default()
+        };
+        assert!(settings.check().is_err());
+    }
+}
