@@ -13,8 +13,8 @@ use super::glob::Pattern;
 const KEYS_PER_PAGE_MAX: usize = 1_000;
 /// The most bytes of keys in one page, but for a single longer key.
 const BYTES_PER_PAGE_MAX: usize = 128 * 1024;
-/// The most entries looked at for one page: other requests wait meanwhile. Pages may be empty.
-const ENTRIES_PER_PAGE_MAX: usize = 32_768;
+/// The most slots looked at for one page: other requests wait meanwhile. Pages may be empty.
+const SLOTS_PER_PAGE_MAX: usize = 32_768;
 
 /// Answers with the next page of the entries that are `alive`.
 ///
@@ -34,7 +34,7 @@ pub(super) fn scan(
     let (mut keys, mut bytes, mut seen) = (Vec::new(), 0_usize, 0_usize);
     for (slot, entry) in entries.iter_from(first) {
         let is_full = keys.len() >= KEYS_PER_PAGE_MAX || bytes >= BYTES_PER_PAGE_MAX;
-        if is_full || seen >= ENTRIES_PER_PAGE_MAX {
+        if is_full || seen >= SLOTS_PER_PAGE_MAX {
             let token = Some(Bytes::copy_from_slice(&slot.to_be_bytes()));
             return Reply::Keys { keys, token };
         }
@@ -47,7 +47,7 @@ pub(super) fn scan(
     Reply::Keys { keys, token: None }
 }
 
-/// Keys that are not UTF-8 match nothing.
+/// Keys that are not UTF-8 match nothing, and neither do vacant slots.
 fn matches(pattern: &Pattern, entry: &Entry) -> bool {
-    std::str::from_utf8(entry.key()).is_ok_and(|key| pattern.matches(key))
+    std::str::from_utf8(entry.key()).is_ok_and(|key| !key.is_empty() && pattern.matches(key))
 }
