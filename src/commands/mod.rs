@@ -15,6 +15,7 @@ mod ping;
 mod raw;
 pub mod session;
 mod set;
+pub mod signal;
 mod value;
 mod vdel;
 
