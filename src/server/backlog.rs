@@ -16,17 +16,6 @@ const BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What a key was before a change, to be put back should it not reach the disk.
 pub type Undo = (Key, Option<(Version, Content)>);
 
-/// The keys that an answer depends on.
-#[derive(Clone, Copy, Debug)]
-pub enum Basis<'a> {
-    /// None: it is true whatever the disk does.
-    Nothing,
-    /// This one.
-    Key(&'a Key),
-    /// Any.
-    Everything,
-}
-
 /// The queue in front of the disk: nobody learns of a change before it is committed, and what goes out keeps its order.
 #[derive(Debug, Default)]
 pub struct Backlog {
@@ -74,18 +63,14 @@ impl Backlog {
         self.ticket
     }
 
-    /// Puts a delivery in the queue; gives it back if it need not wait.
-    pub fn hold(&mut self, delivery: Delivery, basis: Basis<'_>, undo: Option<Undo>) -> Option<Delivery> {
-        if self.failed {
-            return Some(delivery);
-        }
-        let waits = delivery.change.is_some()
-            || match basis {
-                Basis::Nothing => false,
-                Basis::Key(key) => self.unsettled.contains_key(key),
-                Basis::Everything => !self.waiting.is_empty(),
-            };
-        if !waits {
+    /// Puts a delivery in the queue; gives it back if it need not wait. It waits if it is about a change, or for the
+    /// changes of the key that it depends on; of all keys, if that is none.
+    pub fn hold(&mut self, delivery: Delivery, key: Option<&Key>, undo: Option<Undo>) -> Option<Delivery> {
+        let is_unsettled = match key {
+            Some(key) => self.unsettled.contains_key(key),
+            None => !self.waiting.is_empty(),
+        };
+        if self.failed || !(is_unsettled || delivery.change.is_some()) {
             return Some(delivery);
         }
         if let Some(change) = &delivery.change {
@@ -149,7 +134,10 @@ impl Backlog {
 }
 
 fn size(delivery: &Delivery) -> usize {
-    let answer = delivery.answer.as_ref().map_or(0, |(_, answer)| answer.len());
+    let answer = delivery
+        .answer
+        .as_ref()
+        .map_or(0, |(_, answer)| answer.payload_len());
     let change = delivery.change.as_ref().map_or(0, |change| {
         let value = change.content.as_ref().map_or(0, |content| content.value.len());
         value.saturating_add(change.key.as_bytes().len())

@@ -48,7 +48,7 @@ pub struct Answer {
 impl Answer {
     /// How many bytes the payload has.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn payload_len(&self) -> usize {
         self.payload.len()
     }
 

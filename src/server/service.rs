@@ -12,21 +12,22 @@ use tokio::task::JoinHandle;
 use crate::clock;
 use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
 use crate::protocol::request::Case;
-use crate::protocol::{Key, Message, Request, Timestamp, topic};
-use crate::store::{Call, Change, ConnectionId, Limits, Now, Outcome, Store};
+use crate::protocol::{Message, Request, Timestamp, topic};
+use crate::store::{Call, Change, ConnectionId, Limits, Now, Store};
 
-use super::backlog::{Backlog, Basis, Undo};
+use super::backlog::Backlog;
 use super::broker::reason::Reason;
 use super::broker::{Application, Broker, Peer, Verdict};
 use super::delivery::{Answer, Asker, Delivery, Outlet};
-use super::engine::Engine;
 use super::event::Event;
 use super::journal::{Journal, JournalError};
-use super::repeats::Repeats;
 use super::settings::EventSink;
 
+mod state;
 #[cfg(test)]
 mod tests;
+
+use state::State;
 
 /// What goes to the disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,16 +66,6 @@ pub struct Service {
     origin: Instant,
 }
 
-struct State {
-    engine: Box<dyn Engine>,
-    repeats: Repeats,
-    /// None if nothing is kept on disk.
-    backlog: Option<Backlog>,
-    /// When the timer wakes by itself, in monotonic milliseconds.
-    timer_ms: u64,
-    closing: bool,
-}
-
 /// The service's work in the background: expiry and the disk. Dropping it commits what waits, and ends both.
 #[derive(Debug)]
 pub struct Running {
@@ -106,13 +97,7 @@ impl Service {
                 Some(journal)
             }
         };
-        let state = State {
-            engine: Box::new(store),
-            repeats: Repeats::default(),
-            backlog: journal.is_some().then(Backlog::default),
-            timer_ms: 0,
-            closing: false,
-        };
+        let state = State::new(Box::new(store), journal.is_some());
         Ok(Arc::new(Self {
             state: Mutex::new(state),
             journal: Mutex::new(journal),
@@ -221,10 +206,7 @@ impl Service {
         };
         let now = self.now();
         let mut state = self.lock();
-        match write_key(&call.request).cloned() {
-            Some(key) => state.write(outlet, call, &key, asker, message, now),
-            None => state.read(outlet, call, asker, now),
-        }
+        state.answer(outlet, call, asker, message, now);
         self.wake_writer(&state);
         if let Some(next_ms) = state.engine.next_expiry()
             && next_ms < state.timer_ms
@@ -258,7 +240,7 @@ impl Service {
         let now = self.now();
         let mut state = self.lock();
         for change in state.engine.poll_expired(now) {
-            state.send(outlet, change.into(), Basis::Nothing, None);
+            state.send(outlet, change.into(), None, None);
         }
         self.wake_writer(&state);
         state.timer_ms = state.engine.next_expiry().unwrap_or(u64::MAX);
@@ -295,114 +277,6 @@ impl Service {
     }
 }
 
-impl State {
-    /// SET, DEL and VDEL: applied once, however often they are delivered.
-    fn write(
-        &mut self,
-        outlet: &dyn Outlet,
-        call: Call,
-        key: &Key,
-        asker: Asker,
-        message: &Message,
-        now: Now,
-    ) {
-        let fingerprint = self
-            .repeats
-            .fingerprint(&call.client_id, &asker, &message.payload);
-        if let Some(answer) = self.repeats.recall(fingerprint, now.monotonic_ms) {
-            return self.send(outlet, Delivery::from((asker, answer)), Basis::Everything, None);
-        }
-        if let Some(refusal) = self.backlog.as_ref().and_then(Backlog::refusal_of_write) {
-            return Delivery::from((asker, Answer::refusal(refusal))).send(outlet);
-        }
-        let undo = self.backlog.is_some().then(|| self.undo(key, now));
-        let Outcome {
-            reply,
-            version,
-            expired,
-            change,
-        } = self.engine.handle_request(call, now);
-        if let Some(expired) = expired {
-            self.send(outlet, expired.into(), Basis::Nothing, None);
-        }
-        let answer = Answer::new(&reply, version);
-        let undo = undo.filter(|_| change.is_some());
-        let delivery = Delivery {
-            answer: Some((asker, answer.clone())),
-            change,
-        };
-        self.send(outlet, delivery, Basis::Key(key), undo);
-        let ticket = self.backlog.as_ref().map_or(0, Backlog::ticket);
-        self.repeats
-            .remember(fingerprint, answer, message.expiry_s, now.monotonic_ms, ticket);
-    }
-
-    /// Everything that changes no key.
-    fn read(&mut self, outlet: &dyn Outlet, call: Call, asker: Asker, now: Now) {
-        if let Some(refusal) = self.backlog.as_ref().and_then(Backlog::refusal_of_read) {
-            return Delivery::from((asker, Answer::refusal(refusal))).send(outlet);
-        }
-        let key;
-        let basis = match &call.request {
-            Request::KeyNotify { .. } => Basis::Nothing,
-            Request::Get { key: read } => {
-                key = read.clone();
-                Basis::Key(&key)
-            }
-            _ => Basis::Everything,
-        };
-        let Outcome {
-            reply,
-            version,
-            expired,
-            ..
-        } = self.engine.handle_request(call, now);
-        if let Some(expired) = expired {
-            self.send(outlet, expired.into(), Basis::Nothing, None);
-        }
-        self.send(
-            outlet,
-            Delivery::from((asker, Answer::new(&reply, version))),
-            basis,
-            None,
-        );
-    }
-
-    /// Sends now or, if it depends on what is not on the disk yet, then.
-    fn send(&mut self, outlet: &dyn Outlet, delivery: Delivery, basis: Basis<'_>, undo: Option<Undo>) {
-        let delivery = match &mut self.backlog {
-            Some(backlog) => backlog.hold(delivery, basis, undo),
-            None => Some(delivery),
-        };
-        if let Some(delivery) = delivery {
-            delivery.send(outlet);
-        }
-    }
-
-    /// What the key is now; a key whose time is over is gone whatever happens.
-    fn undo(&self, key: &Key, now: Now) -> Undo {
-        let lives = |deadline_ms| deadline_ms > now.monotonic_ms;
-        let was = self
-            .engine
-            .read(key)
-            .filter(|(_, content)| content.deadline_ms.is_none_or(lives));
-        (key.clone(), was)
-    }
-
-    fn handle_saved(&mut self, ticket: u64, outlet: &dyn Outlet) {
-        if let Some(backlog) = &mut self.backlog {
-            backlog.handle_saved(ticket, outlet);
-        }
-    }
-
-    fn handle_failure(&mut self, outlet: &dyn Outlet) {
-        if let Some(backlog) = &mut self.backlog {
-            let saved = backlog.handle_failure(&mut *self.engine, outlet);
-            self.repeats.forget_after(saved);
-        }
-    }
-}
-
 impl Application for Service {
     fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict {
         self.take(broker, from, message)
@@ -432,14 +306,6 @@ impl fmt::Debug for Service {
         out.debug_struct("Service")
             .field("case", &self.case)
             .finish_non_exhaustive()
-    }
-}
-
-/// The key that a request may change.
-fn write_key(request: &Request) -> Option<&Key> {
-    match request {
-        Request::Set { key, .. } | Request::Del { key } | Request::VDel { key, .. } => Some(key),
-        Request::Get { .. } | Request::KeyNotify { .. } | Request::Scan { .. } => None,
     }
 }
 

@@ -4,13 +4,16 @@ use super::super::broker;
 use super::super::journal::FILE_NAME;
 use super::*;
 use crate::protocol::message::{PROTOCOL_VERSION, STATUS};
-use crate::protocol::{Condition, Notification, Refusal, Reply, Value};
+use crate::protocol::{Condition, Key, Notification, Refusal, Reply, Value};
 use std::num::NonZeroU64;
 use tempfile::TempDir;
 
-/// A broker that only takes notes: to whom, what.
+/// To whom, if to one only, and what.
+type Sent = (Option<ConnectionId>, Message);
+
+/// A broker that only takes notes.
 #[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<(Option<ConnectionId>, Message)>>>);
+struct Notes(Arc<Mutex<Vec<Sent>>>);
 
 impl Outlet for Notes {
     fn publish(&self, message: Message) {
@@ -23,7 +26,7 @@ impl Outlet for Notes {
 }
 
 impl Notes {
-    fn take(&self) -> Vec<(Option<ConnectionId>, Message)> {
+    fn take(&self) -> Vec<Sent> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
