@@ -50,6 +50,11 @@ pub enum Event {
         /// What it lacked.
         reason: String,
     },
+    /// The disk has failed: the state store takes no write any more.
+    NotPersisted {
+        /// What was wrong with it.
+        reason: String,
+    },
     /// The system refused to hand over a connection; the listener goes on.
     AcceptFailed {
         /// What the system said.
@@ -80,6 +85,9 @@ impl fmt::Display for Event {
             Self::Unanswerable { client_id, reason } => {
                 let (client_id, reason) = (client_id.escape_debug(), reason.escape_debug());
                 write!(f, "request of {client_id} cannot be answered: {reason}")
+            }
+            Self::NotPersisted { reason } => {
+                write!(f, "no write is taken any more, for the disk has failed: {reason}")
             }
             Self::AcceptFailed { reason } => write!(f, "a connection could not be accepted: {reason}"),
         }

@@ -1,9 +1,14 @@
 //! The store behind an embedded broker.
 
+mod backlog;
 pub mod broker;
+pub mod delivery;
+pub mod engine;
 pub mod error;
 pub mod event;
 pub mod journal;
+mod repeats;
+pub mod service;
 pub mod settings;
 
 use std::net::SocketAddr;
