@@ -79,11 +79,7 @@ impl Backlog {
             self.unsaved.push(change.clone());
         }
         self.bytes = self.bytes.saturating_add(size(&delivery));
-        self.waiting.push_back(Waiting {
-            ticket: self.ticket,
-            delivery,
-            undo,
-        });
+        self.waiting.push_back(Waiting { ticket: self.ticket, delivery, undo });
         None
     }
 
@@ -119,12 +115,7 @@ impl Backlog {
                 engine.restore(key, was.clone());
             }
         }
-        for Waiting {
-            delivery: Delivery { answer, change },
-            undo,
-            ..
-        } in waiting
-        {
+        for Waiting { delivery: Delivery { answer, change }, undo, .. } in waiting {
             let answer = answer.map(|(asker, _)| (asker, Answer::refusal(Refusal::NotPersisted)));
             let change = change.filter(|change| undo.is_none() && engine.read(&change.key).is_none());
             Delivery { answer, change }.send(outlet);
@@ -134,10 +125,7 @@ impl Backlog {
 }
 
 fn size(delivery: &Delivery) -> usize {
-    let answer = delivery
-        .answer
-        .as_ref()
-        .map_or(0, |(_, answer)| answer.payload_len());
+    let answer = delivery.answer.as_ref().map_or(0, |(_, answer)| answer.payload_len());
     let change = delivery.change.as_ref().map_or(0, |change| {
         let value = change.content.as_ref().map_or(0, |content| content.value.len());
         value.saturating_add(change.key.as_bytes().len())

@@ -55,10 +55,7 @@ impl Answer {
     /// The answer for a reply and its version, if it has one (protocol §2).
     #[must_use]
     pub fn new(reply: &Reply, version: Option<Version>) -> Self {
-        Self {
-            payload: reply.encode(),
-            version,
-        }
+        Self { payload: reply.encode(), version }
     }
 
     /// The answer for a refusal.
@@ -91,19 +88,13 @@ impl Delivery {
 
 impl From<(Asker, Answer)> for Delivery {
     fn from(answer: (Asker, Answer)) -> Self {
-        Self {
-            answer: Some(answer),
-            change: None,
-        }
+        Self { answer: Some(answer), change: None }
     }
 }
 
 impl From<Change> for Delivery {
     fn from(change: Change) -> Self {
-        Self {
-            answer: None,
-            change: Some(change),
-        }
+        Self { answer: None, change: Some(change) }
     }
 }
 
@@ -120,19 +111,11 @@ fn response(asker: Asker, answer: Answer) -> Message {
 }
 
 fn notify(change: Change, outlet: &dyn Outlet) {
-    let Change {
-        key,
-        version,
-        content,
-        watchers,
-        ..
-    } = change;
+    let Change { key, version, content, watchers, .. } = change;
     if watchers.is_empty() {
         return;
     }
-    let notification = content.map_or(Notification::Delete, |content| {
-        Notification::Set(Some(content.value))
-    });
+    let notification = content.map_or(Notification::Delete, |content| Notification::Set(Some(content.value)));
     let payload = notification.encode();
     for watcher in watchers {
         // The store lets nobody watch a key for which there is no topic.

@@ -62,6 +62,14 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Whether something went wrong; what is left is everyday life.
+    #[must_use]
+    pub fn is_trouble(&self) -> bool {
+        !matches!(self, Self::Connected { .. } | Self::Gone { .. })
+    }
+}
+
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

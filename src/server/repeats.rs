@@ -36,15 +36,9 @@ impl Repeats {
     /// Client, response topic and correlation data make a request what it is. The payload is looked at too: a script
     /// that always sends the same correlation data does not repeat itself if it asks for something else.
     pub fn fingerprint(&self, client_id: &str, asker: &Asker, payload: &[u8]) -> Fingerprint {
-        let Asker {
-            response_topic,
-            correlation,
-        } = asker;
+        let Asker { response_topic, correlation } = asker;
         let start = payload.get(..PAYLOAD_BYTES_MAX).unwrap_or(payload);
-        Fingerprint(
-            self.hasher
-                .hash_one((client_id, response_topic, correlation, payload.len(), start)),
-        )
+        Fingerprint(self.hasher.hash_one((client_id, response_topic, correlation, payload.len(), start)))
     }
 
     /// The answer that such a request has had, if it still lives.
@@ -68,19 +62,11 @@ impl Repeats {
             self.answers.remove(oldest);
             self.order.pop_front();
         }
-        let lifetime_ms = expiry_s.map_or(DEFAULT_EXPIRY_MS, |expiry_s| {
-            u64::from(expiry_s).saturating_mul(1_000)
-        });
+        let lifetime_ms =
+            expiry_s.map_or(DEFAULT_EXPIRY_MS, |expiry_s| u64::from(expiry_s).saturating_mul(1_000));
         let until_ms = monotonic_ms.saturating_add(lifetime_ms);
         self.order.push_back(fingerprint);
-        self.answers.insert(
-            fingerprint,
-            Remembered {
-                answer,
-                until_ms,
-                ticket,
-            },
-        );
+        self.answers.insert(fingerprint, Remembered { answer, until_ms, ticket });
     }
 
     /// Forgets the answers that depend on a commit after this one.
@@ -89,9 +75,7 @@ impl Repeats {
     }
 
     fn is_over(&self, fingerprint: Fingerprint, monotonic_ms: u64) -> bool {
-        self.answers
-            .get(&fingerprint)
-            .is_none_or(|known| known.until_ms <= monotonic_ms)
+        self.answers.get(&fingerprint).is_none_or(|known| known.until_ms <= monotonic_ms)
     }
 }
 
@@ -101,10 +85,7 @@ mod tests {
     use crate::protocol::Reply;
 
     fn asker(correlation: &'static str) -> Asker {
-        Asker {
-            response_topic: "r".to_owned(),
-            correlation: correlation.into(),
-        }
+        Asker { response_topic: "r".to_owned(), correlation: correlation.into() }
     }
 
     fn answer() -> Answer {
@@ -119,10 +100,7 @@ mod tests {
         for (client_id, correlation, payload) in
             [("other", "1", "p"), ("client", "2", "p"), ("client", "1", "q")]
         {
-            assert_ne!(
-                print,
-                repeats.fingerprint(client_id, &asker(correlation), payload.as_bytes())
-            );
+            assert_ne!(print, repeats.fingerprint(client_id, &asker(correlation), payload.as_bytes()));
         }
     }
 

@@ -86,13 +86,8 @@ impl Service {
             Persistence::None => None,
             Persistence::All(directory) => {
                 let journal = Journal::open(&directory)?;
-                let now = Now {
-                    wall_ms: reading.wall_ms,
-                    monotonic_ms: 0,
-                };
-                journal.load(now, |key, version, content| {
-                    store.restore(&key, Some((version, content)))
-                })?;
+                let now = Now { wall_ms: reading.wall_ms, monotonic_ms: 0 };
+                journal.load(now, |key, version, content| store.restore(&key, Some((version, content))))?;
                 store.raise_floor(journal.greatest_version());
                 Some(journal)
             }
@@ -124,11 +119,7 @@ impl Service {
         let writer = writer.transpose()?;
         let service = Arc::clone(self);
         let timer = tokio::spawn(async move { service.expire(&outlet).await });
-        Ok(Running {
-            service: Arc::clone(self),
-            timer,
-            writer,
-        })
+        Ok(Running { service: Arc::clone(self), timer, writer })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -138,10 +129,7 @@ impl Service {
     fn now(&self) -> Now {
         let reading = clock::now();
         let since = reading.monotonic.saturating_duration_since(self.origin);
-        Now {
-            wall_ms: reading.wall_ms,
-            monotonic_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
-        }
+        Now { wall_ms: reading.wall_ms, monotonic_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX) }
     }
 
     /// Takes a message from a client.
@@ -150,15 +138,9 @@ impl Service {
             return self.take_other(from, message);
         }
         let response_topic = message.response_topic.take();
-        if response_topic
-            .as_deref()
-            .is_some_and(topic::is_reserved_for_response)
-        {
+        if response_topic.as_deref().is_some_and(topic::is_reserved_for_response) {
             let text = "the response topic is the state store's own".to_owned();
-            return Verdict::Disconnect {
-                reason: Reason::TopicNameInvalid,
-                text,
-            };
+            return Verdict::Disconnect { reason: Reason::TopicNameInvalid, text };
         }
         match read_asker(&message, response_topic) {
             Ok(asker) => self.answer(outlet, from, &message, asker),
@@ -175,15 +157,8 @@ impl Service {
         if !message.topic.starts_with(topic::RESERVED) {
             return Verdict::Route(message);
         }
-        let (client_id, reason) = (
-            Arc::clone(&from.client_id),
-            "only the state store publishes there",
-        );
-        (self.events)(Event::Dropped {
-            client_id,
-            topic: message.topic,
-            reason,
-        });
+        let (client_id, reason) = (Arc::clone(&from.client_id), "only the state store publishes there");
+        (self.events)(Event::Dropped { client_id, topic: message.topic, reason });
         Verdict::Consumed
     }
 
@@ -258,9 +233,7 @@ impl Service {
                 Err(error) => {
                     state.handle_failure(outlet);
                     drop(state);
-                    (self.events)(Event::NotPersisted {
-                        reason: error.to_string(),
-                    });
+                    (self.events)(Event::NotPersisted { reason: error.to_string() });
                     return;
                 }
             }
@@ -283,9 +256,7 @@ impl Application for Service {
     }
 
     fn handle_disconnect(&self, _: &Broker, peer: &Peer) {
-        self.lock()
-            .engine
-            .handle_disconnect(ConnectionId(peer.connection.0));
+        self.lock().engine.handle_disconnect(ConnectionId(peer.connection.0));
     }
 }
 
@@ -303,9 +274,7 @@ impl Drop for Running {
 
 impl fmt::Debug for Service {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Service")
-            .field("case", &self.case)
-            .finish_non_exhaustive()
+        out.debug_struct("Service").field("case", &self.case).finish_non_exhaustive()
     }
 }
 
@@ -319,8 +288,5 @@ fn read_asker(message: &Message, response_topic: Option<String>) -> Result<Asker
         return Err("its response topic is empty or has a wildcard");
     }
     let correlation = message.correlation.clone().ok_or("it has no correlation data")?;
-    Ok(Asker {
-        response_topic,
-        correlation,
-    })
+    Ok(Asker { response_topic, correlation })
 }

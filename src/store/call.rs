@@ -72,11 +72,6 @@ impl Outcome {
 
 impl From<Reply> for Outcome {
     fn from(reply: Reply) -> Self {
-        Self {
-            reply,
-            version: None,
-            expired: None,
-            change: None,
-        }
+        Self { reply, version: None, expired: None, change: None }
     }
 }

@@ -54,9 +54,7 @@ impl State {
         message: &Message,
         now: Now,
     ) {
-        let fingerprint = self
-            .repeats
-            .fingerprint(&call.client_id, &asker, &message.payload);
+        let fingerprint = self.repeats.fingerprint(&call.client_id, &asker, &message.payload);
         if let Some(answer) = self.repeats.recall(fingerprint, now.monotonic_ms) {
             return self.send(outlet, Delivery::from((asker, answer)), Some(key), None);
         }
@@ -64,25 +62,16 @@ impl State {
             return Delivery::from((asker, Answer::refusal(refusal))).send(outlet);
         }
         let undo = self.backlog.is_some().then(|| self.undo(key, now));
-        let Outcome {
-            reply,
-            version,
-            expired,
-            change,
-        } = self.engine.handle_request(call, now);
+        let Outcome { reply, version, expired, change } = self.engine.handle_request(call, now);
         if let Some(expired) = expired {
             self.send(outlet, expired.into(), None, None);
         }
         let answer = Answer::new(&reply, version);
         let undo = undo.filter(|_| change.is_some());
-        let delivery = Delivery {
-            answer: Some((asker, answer.clone())),
-            change,
-        };
+        let delivery = Delivery { answer: Some((asker, answer.clone())), change };
         self.send(outlet, delivery, Some(key), undo);
         let ticket = self.backlog.as_ref().map_or(0, Backlog::ticket);
-        self.repeats
-            .remember(fingerprint, answer, message.expiry_s, now.monotonic_ms, ticket);
+        self.repeats.remember(fingerprint, answer, message.expiry_s, now.monotonic_ms, ticket);
     }
 
     /// Everything that changes no key.
@@ -94,12 +83,7 @@ impl State {
             Request::Get { key } | Request::KeyNotify { key, .. } => Some(key.clone()),
             _ => None,
         };
-        let Outcome {
-            reply,
-            version,
-            expired,
-            ..
-        } = self.engine.handle_request(call, now);
+        let Outcome { reply, version, expired, .. } = self.engine.handle_request(call, now);
         if let Some(expired) = expired {
             self.send(outlet, expired.into(), None, None);
         }
@@ -127,10 +111,7 @@ impl State {
     /// What the key is now; a key whose time is over is gone whatever happens.
     fn undo(&self, key: &Key, now: Now) -> Undo {
         let lives = |deadline_ms| deadline_ms > now.monotonic_ms;
-        let was = self
-            .engine
-            .read(key)
-            .filter(|(_, content)| content.deadline_ms.is_none_or(lives));
+        let was = self.engine.read(key).filter(|(_, content)| content.deadline_ms.is_none_or(lives));
         (key.clone(), was)
     }
 

@@ -33,9 +33,7 @@ impl Notes {
     /// The replies since the last time, notifications left out.
     fn replies(&self) -> Vec<Reply> {
         let responses = self.take().into_iter().filter(|(to, _)| to.is_none());
-        responses
-            .map(|(_, message)| Reply::decode(&message.payload).unwrap())
-            .collect()
+        responses.map(|(_, message)| Reply::decode(&message.payload).unwrap()).collect()
     }
 
     /// Waits for the disk.
@@ -61,17 +59,10 @@ impl Bench {
     fn new(persistence: Persistence) -> Self {
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&events);
-        let settings = StoreSettings {
-            persistence,
-            ..StoreSettings::default()
-        };
+        let settings = StoreSettings { persistence, ..StoreSettings::default() };
         let service =
             Service::open(settings, Arc::new(move |event| sink.lock().unwrap().push(event))).unwrap();
-        Self {
-            service,
-            notes: Notes::default(),
-            events,
-        }
+        Self { service, notes: Notes::default(), events }
     }
 
     fn in_memory() -> Self {
@@ -102,10 +93,7 @@ impl Bench {
 }
 
 fn peer(connection: u64) -> Peer {
-    Peer {
-        connection: broker::ConnectionId(connection),
-        client_id: "client".into(),
-    }
+    Peer { connection: broker::ConnectionId(connection), client_id: "client".into() }
 }
 
 /// A request as an SDK sends it, with correlation data of its own.
@@ -130,12 +118,7 @@ fn key(name: &str) -> Key {
 
 fn set_with(name: &str, value: &str, condition: Option<Condition>, ttl_ms: u64) -> Request {
     let (value, ttl_ms) = (Value::from(value.to_owned()), NonZeroU64::new(ttl_ms));
-    Request::Set {
-        key: key(name),
-        value,
-        condition,
-        ttl_ms,
-    }
+    Request::Set { key: key(name), value, condition, ttl_ms }
 }
 
 fn set(name: &str, value: &str) -> Request {
@@ -151,10 +134,7 @@ fn del(name: &str) -> Request {
 }
 
 fn watch(name: &str) -> Request {
-    Request::KeyNotify {
-        key: key(name),
-        stop: false,
-    }
+    Request::KeyNotify { key: key(name), stop: false }
 }
 
 fn value(text: &'static str) -> Reply {
@@ -172,14 +152,8 @@ fn a_request_is_answered_where_it_says_with_all_that_an_sdk_needs() {
     bench.send(request.clone());
     let [(to, response)] = bench.notes.take().try_into().unwrap();
     assert_eq!(to, None);
-    assert_eq!(
-        (response.topic.as_str(), &response.payload[..]),
-        ("answers", &b"+OK\r\n"[..])
-    );
-    assert_eq!(
-        (response.qos, response.retain, response.expiry_s),
-        (Qos::AtLeastOnce, false, None)
-    );
+    assert_eq!((response.topic.as_str(), &response.payload[..]), ("answers", &b"+OK\r\n"[..]));
+    assert_eq!((response.qos, response.retain, response.expiry_s), (Qos::AtLeastOnce, false, None));
     assert_eq!(response.correlation, request.correlation);
     assert_eq!(response.content_type.as_deref(), Some("application/octet-stream"));
     assert_eq!(response.user_property(STATUS), Some("200"));
@@ -192,26 +166,11 @@ fn a_request_that_cannot_be_answered_is_reported_and_not_applied() {
     let bench = Bench::in_memory();
     let whole = message(&set("k", "v"));
     let lacking = [
-        Message {
-            qos: Qos::AtMostOnce,
-            ..whole.clone()
-        },
-        Message {
-            qos: Qos::ExactlyOnce,
-            ..whole.clone()
-        },
-        Message {
-            response_topic: None,
-            ..whole.clone()
-        },
-        Message {
-            response_topic: Some("a/#".to_owned()),
-            ..whole.clone()
-        },
-        Message {
-            correlation: None,
-            ..whole
-        },
+        Message { qos: Qos::AtMostOnce, ..whole.clone() },
+        Message { qos: Qos::ExactlyOnce, ..whole.clone() },
+        Message { response_topic: None, ..whole.clone() },
+        Message { response_topic: Some("a/#".to_owned()), ..whole.clone() },
+        Message { correlation: None, ..whole },
     ];
     for message in lacking {
         assert!(matches!(bench.send(message), Verdict::Consumed));
@@ -226,10 +185,7 @@ fn a_request_that_cannot_be_answered_is_reported_and_not_applied() {
 fn who_wants_the_answer_on_the_stores_own_topics_is_disconnected() {
     let bench = Bench::in_memory();
     for response_topic in [topic::REQUEST.to_owned(), format!("{}/x", topic::RESERVED)] {
-        let message = Message {
-            response_topic: Some(response_topic),
-            ..message(&set("k", "v"))
-        };
+        let message = Message { response_topic: Some(response_topic), ..message(&set("k", "v")) };
         assert!(matches!(bench.send(message), Verdict::Disconnect { .. }));
     }
     assert_eq!(bench.reply(&get("k")), Reply::Absent);
@@ -239,21 +195,9 @@ fn who_wants_the_answer_on_the_stores_own_topics_is_disconnected() {
 fn nobody_can_forge_a_notification() {
     let bench = Bench::in_memory();
     let topic = topic::notify("client", &key("k")).unwrap();
-    assert!(matches!(
-        bench.send(Message {
-            topic,
-            ..Message::default()
-        }),
-        Verdict::Consumed
-    ));
-    assert!(matches!(
-        bench.events.lock().unwrap().pop(),
-        Some(Event::Dropped { .. })
-    ));
-    let other = Message {
-        topic: "other".to_owned(),
-        ..Message::default()
-    };
+    assert!(matches!(bench.send(Message { topic, ..Message::default() }), Verdict::Consumed));
+    assert!(matches!(bench.events.lock().unwrap().pop(), Some(Event::Dropped { .. })));
+    let other = Message { topic: "other".to_owned(), ..Message::default() };
     assert!(matches!(bench.send(other), Verdict::Route(_)));
 }
 
@@ -266,10 +210,7 @@ fn what_is_no_request_is_refused() {
         (b"*2\r\n$3\r\nGET\r\n$0\r\n\r\n", Refusal::EmptyKey),
     ];
     for (payload, refusal) in rows {
-        bench.send(Message {
-            payload: payload.into(),
-            ..message(&get("k"))
-        });
+        bench.send(Message { payload: payload.into(), ..message(&get("k")) });
         assert_eq!(bench.notes.replies(), [Reply::Refused(refusal)]);
     }
 }
@@ -280,10 +221,9 @@ fn watchers_are_told_after_the_answer() {
     bench.ask(&watch("k"));
     bench.service.take(&bench.notes, &peer(2), message(&watch("k")));
     bench.notes.take();
-    for (request, expected) in [
-        (set("k", "v"), Notification::Set(Some("v".into()))),
-        (del("k"), Notification::Delete),
-    ] {
+    for (request, expected) in
+        [(set("k", "v"), Notification::Set(Some("v".into()))), (del("k"), Notification::Delete)]
+    {
         bench.ask(&request);
         let sent = bench.notes.take();
         assert_eq!(
@@ -347,13 +287,7 @@ async fn the_timer_tells_of_what_expires_also_when_an_earlier_deadline_appears()
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let [(to, told)] = bench.notes.take().try_into().unwrap();
-        assert_eq!(
-            (to, told.topic),
-            (
-                Some(ConnectionId(1)),
-                topic::notify("client", &key(name)).unwrap()
-            )
-        );
+        assert_eq!((to, told.topic), (Some(ConnectionId(1)), topic::notify("client", &key(name)).unwrap()));
         assert_eq!(Notification::decode(&told.payload), Ok(Notification::Delete));
     }
     drop(running);
@@ -369,41 +303,19 @@ async fn what_was_acknowledged_survives_a_restart() {
     bench.ask(&set_with("long", "v", None, 60_000));
     bench.ask(&del("gone"));
     bench.notes.wait_for(last + 3);
-    let versions: Vec<_> = bench
-        .notes
-        .take()
-        .iter()
-        .map(|(_, message)| version(message))
-        .collect();
+    let versions: Vec<_> = bench.notes.take().iter().map(|(_, message)| version(message)).collect();
     drop((running, bench));
     thread::sleep(Duration::from_millis(5));
     let bench = Bench::on_disk(&home);
     let replies = ["a", "b", "gone", "short", "long"].map(|name| bench.reply_of_get(name));
-    assert_eq!(
-        replies,
-        [value("v"), value("v"), Reply::Absent, Reply::Absent, value("v")]
-    );
-    let left_ms = bench
-        .service
-        .lock()
-        .engine
-        .read(&key("long"))
-        .unwrap()
-        .1
-        .deadline_ms
-        .unwrap();
+    assert_eq!(replies, [value("v"), value("v"), Reply::Absent, Reply::Absent, value("v")]);
+    let left_ms = bench.service.lock().engine.read(&key("long")).unwrap().1.deadline_ms.unwrap();
     assert!((1..=60_001).contains(&left_ms), "{left_ms}");
     let _running = bench.run();
     bench.notes.take();
     bench.ask(&set("gone", "again"));
     bench.notes.wait_for(1);
-    assert!(
-        bench
-            .notes
-            .take()
-            .iter()
-            .all(|(_, message)| version(message) > *versions.iter().max().unwrap())
-    );
+    assert!(bench.notes.take().iter().all(|(_, message)| version(message) > *versions.iter().max().unwrap()));
 }
 
 impl Bench {
@@ -443,16 +355,11 @@ async fn nobody_learns_of_a_change_before_it_is_on_the_disk() {
     let home = TempDir::new().unwrap();
     let bench = Bench::on_disk(&home);
     assert_eq!(bench.reply(&watch("k")), Reply::Done);
-    let scan = Request::Scan {
-        pattern: "*".into(),
-        token: None,
-    };
+    let scan = Request::Scan { pattern: "*".into(), token: None };
     let repeated = message(&set("k", "v"));
     bench.send(repeated.clone());
     bench.send(repeated);
-    [get("k"), del("k"), get("k"), scan]
-        .iter()
-        .for_each(|request| bench.ask(request));
+    [get("k"), del("k"), get("k"), scan].iter().for_each(|request| bench.ask(request));
     assert!(bench.notes.take().is_empty());
     assert_eq!(bench.reply(&get("other")), Reply::Absent);
     let running = bench.run();
@@ -461,24 +368,9 @@ async fn nobody_learns_of_a_change_before_it_is_on_the_disk() {
     let told: Vec<_> = sent.iter().map(|(to, _)| to.is_some()).collect();
     assert_eq!(told, [false, true, false, false, false, true, false, false]);
     let replies = sent.iter().filter(|(to, _)| to.is_none());
-    let replies: Vec<_> = replies
-        .map(|(_, message)| Reply::decode(&message.payload).unwrap())
-        .collect();
-    let page = Reply::Keys {
-        keys: vec![],
-        token: None,
-    };
-    assert_eq!(
-        replies,
-        [
-            Reply::Done,
-            Reply::Done,
-            value("v"),
-            Reply::Count(1),
-            Reply::Absent,
-            page
-        ]
-    );
+    let replies: Vec<_> = replies.map(|(_, message)| Reply::decode(&message.payload).unwrap()).collect();
+    let page = Reply::Keys { keys: vec![], token: None };
+    assert_eq!(replies, [Reply::Done, Reply::Done, value("v"), Reply::Count(1), Reply::Absent, page]);
     drop(running);
 }
 
@@ -493,16 +385,12 @@ fn a_change_that_does_not_reach_the_disk_has_not_happened() {
     bench.notes.take();
     let lost = message(&set("k", "lost"));
     bench.send(lost.clone());
-    [del("k"), get("k"), set("new", "v")]
-        .iter()
-        .for_each(|request| bench.ask(request));
+    [del("k"), get("k"), set("new", "v")].iter().for_each(|request| bench.ask(request));
     bench.service.lock().handle_failure(&bench.notes);
     let sent = bench.notes.take();
     assert!(sent.iter().all(|(to, _)| to.is_none()), "nobody is told");
     let refused = Reply::Refused(Refusal::NotPersisted);
-    let replies = sent
-        .iter()
-        .map(|(_, message)| Reply::decode(&message.payload).unwrap());
+    let replies = sent.iter().map(|(_, message)| Reply::decode(&message.payload).unwrap());
     assert!(replies.eq([refused.clone(), refused.clone(), refused.clone(), refused.clone()]));
     assert_eq!(bench.reply(&get("k")), value("saved"));
     assert_eq!(bench.reply(&get("new")), Reply::Absent);
@@ -516,10 +404,8 @@ fn a_change_that_does_not_reach_the_disk_has_not_happened() {
 fn a_second_server_on_the_same_directory_is_refused() {
     let home = TempDir::new().unwrap();
     let _first = Bench::on_disk(&home);
-    let settings = StoreSettings {
-        persistence: Persistence::All(home.path().to_owned()),
-        ..StoreSettings::default()
-    };
+    let settings =
+        StoreSettings { persistence: Persistence::All(home.path().to_owned()), ..StoreSettings::default() };
     let error = Service::open(settings, Arc::new(|_| {})).unwrap_err();
     assert!(error.to_string().contains("in use"), "{error}");
 }
