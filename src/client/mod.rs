@@ -3,10 +3,12 @@
 pub mod ask;
 mod driver;
 pub mod error;
+mod listeners;
 pub mod lock;
 pub mod packet;
 pub mod session;
 pub mod settings;
+pub mod subscription;
 mod transport;
 pub mod watch;
 mod watchers;
@@ -22,6 +24,7 @@ pub use ask::{Access, Ask, Response, Stamps};
 pub use error::{Error, Outcome, ReasonCode};
 
 pub use settings::{Reconnect, Settings, Target};
+pub use subscription::{Heard, Subscription};
 pub use watch::{Watch, WatchEvent};
 
 use crate::clock;
