@@ -38,6 +38,7 @@ const PURE: &[&str] = &[
     "src/client/session.rs",
     "src/client/watch.rs",
     "src/client/lock.rs",
+    "src/commands/monitor/tracker.rs",
     "src/shell/line.rs",
     "src/shell/complete.rs",
 ];
@@ -56,6 +57,7 @@ const OWNERS: &[(&str, &[Owner])] = &[
     ("anstream", &[one_of("src/")]),
     ("base64", &[one_of("src/")]),
     ("humantime", &[one_of("src/")]),
+    ("terminal_size", &[only("src/cli/terminal.rs")]),
     ("clap_complete", &[one_of("src/")]),
     ("clap_mangen", &[one_of("src/")]),
 ];

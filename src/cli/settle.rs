@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::args::{ColorWhen, ConnectionArgs, DisplayArgs, OutputFormat};
 use super::broker::{self, later};
+use super::{report, terminal};
 use crate::chance;
 use crate::client::{Settings, Target};
 use crate::clock;
@@ -179,6 +180,8 @@ pub fn surroundings() -> Surroundings {
         now: clock::monotonic,
         wall_ms: clock::wall_ms,
         chance: chance::number,
+        output_closed: report::output_closed,
+        columns: terminal::columns,
     }
 }
 

@@ -10,6 +10,7 @@ mod fence;
 mod file;
 mod get;
 mod key;
+pub mod monitor;
 pub mod output;
 mod ping;
 mod raw;
@@ -56,6 +57,7 @@ pub enum Command {
     Vdel(vdel::VdelArgs),
     Ping(ping::PingArgs),
     Raw(raw::RawArgs),
+    Monitor(monitor::MonitorArgs),
     Decode(decode::DecodeArgs),
 }
 
@@ -73,6 +75,7 @@ impl Command {
             Self::Vdel(args) => vdel::run(args, session, emit).await,
             Self::Ping(args) => ping::run(args, session, emit).await,
             Self::Raw(args) => raw::run(args, session, emit).await,
+            Self::Monitor(args) => monitor::run(args, session, emit).await,
             Self::Decode(args) => decode::run(args, session, emit),
         };
         result.map_err(|error| match access {
@@ -88,9 +91,15 @@ impl Command {
         matches!(self, Self::Decode(_))
     }
 
+    /// Whether the session must be served while the verb is held up by whoever reads its records.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        matches!(self, Self::Monitor(_))
+    }
+
     fn access(&self) -> Access {
         match self {
-            Self::Get(_) | Self::Ping(_) | Self::Decode(_) => Access::Read,
+            Self::Get(_) | Self::Ping(_) | Self::Monitor(_) | Self::Decode(_) => Access::Read,
             Self::Set(_) | Self::Del(_) | Self::Vdel(_) => Access::Write,
             Self::Raw(args) => args.access(),
         }

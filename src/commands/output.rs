@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::monitor::sighting::Sighting;
 pub use crate::client::{DeleteOutcome, Found, Outcome, SetOutcome};
 use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
@@ -52,6 +53,17 @@ pub enum Output {
         connect: Option<Duration>,
         /// From asking to the answer.
         round_trip: Duration,
+    },
+    /// What `monitor` saw.
+    Sighted {
+        /// What it was.
+        sighting: Box<Sighting>,
+        /// When, in milliseconds since the Unix epoch.
+        at_ms: u64,
+        /// Counts the records from 1; none for what is said beside them.
+        sequence: Option<u64>,
+        /// How wide a line may be at a terminal.
+        columns_max: Option<usize>,
     },
     /// A response as sent, of `raw`.
     Response {

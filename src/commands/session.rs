@@ -18,6 +18,9 @@ use crate::protocol::key::VALUE_BYTES_MAX;
 /// Settings that are ready when a connection is needed: an embedded store starts no sooner.
 pub type Connecting = Pin<Box<dyn Future<Output = Result<Settings, CommandError>>>>;
 
+/// Resolves when something has happened.
+pub type Waiting = Pin<Box<dyn Future<Output = ()>>>;
+
 /// What only the process edge can give.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings {
@@ -31,6 +34,10 @@ pub struct Surroundings {
     pub wall_ms: fn() -> u64,
     /// Gives a random number.
     pub chance: fn() -> u64,
+    /// Waits until nobody reads standard output any more, as far as that can be learnt.
+    pub output_closed: fn() -> Waiting,
+    /// Measures the terminal that standard output is, in columns.
+    pub columns: fn() -> Option<usize>,
 }
 
 /// One MQTT session for one verb or for many, also for many at once.
@@ -102,6 +109,18 @@ impl Session {
     #[must_use]
     pub fn chance(&self) -> u64 {
         (self.surroundings.chance)()
+    }
+
+    /// Resolves when nobody reads standard output any more, as far as that can be learnt.
+    #[must_use]
+    pub fn output_closed(&self) -> Waiting {
+        (self.surroundings.output_closed)()
+    }
+
+    /// How wide the terminal is that standard output is, if it is one; it may change at any time.
+    #[must_use]
+    pub fn columns(&self) -> Option<usize> {
+        (self.surroundings.columns)()
     }
 
     /// Says goodbye to the broker, if anybody spoke to it.

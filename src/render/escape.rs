@@ -34,7 +34,7 @@ pub fn quote(bytes: &[u8]) -> String {
 }
 
 /// Control characters drive the terminal; marks of direction and line separators reorder what is read.
-fn is_harmless(c: char) -> bool {
+pub(super) fn is_harmless(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FEFF}')
 }

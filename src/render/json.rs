@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::Rendered;
+use super::escape::is_harmless;
+use super::{Rendered, Style, monitor};
 use crate::commands::encoding::to_base64;
 use crate::commands::output::{DeleteOutcome, Outcome, SetOutcome};
 use crate::commands::output::{Got, Meaning, Output};
@@ -13,6 +14,8 @@ use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Condition, Key, Notification, Reply, Request, Timestamp};
 
+mod traffic;
+
 /// The version of the records.
 const SCHEMA: u32 = 1;
 
@@ -20,8 +23,14 @@ type Object = Map<String, Value>;
 
 /// Renders one record.
 #[must_use]
-pub fn output(output: &Output) -> Rendered {
+pub fn output(output: &Output, style: &Style) -> Rendered {
     Rendered::data(line(match output {
+        Output::Sighted { sighting, at_ms, sequence, .. } => {
+            match traffic::object(sighting, *at_ms, *sequence) {
+                Some(object) => object,
+                None => return monitor::words(sighting, style),
+            }
+        }
         Output::Got { key, got } => got_object(key, got),
         Output::Set { key, ttl_ms, condition, outcome, .. } => set_object(key, *ttl_ms, *condition, outcome),
         Output::Deleted { verb, key, outcome } => deleted_object(verb.verb(), key, outcome),
@@ -260,8 +269,16 @@ fn ms(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1000.0 * FRACTION).round() / FRACTION
 }
 
+/// JSON lets through what drives a terminal above ASCII; it stands in texts only, where it may as well be escaped.
 fn line(object: Object) -> String {
-    format!("{}\n", Value::from(object))
+    let mut line = Value::from(object).to_string();
+    if line.contains(|c| !is_harmless(c)) {
+        let escaped =
+            |c: char| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();
+        line = line.chars().map(|c| if is_harmless(c) { c.to_string() } else { escaped(c) }).collect();
+    }
+    line.push('\n');
+    line
 }
 
 #[cfg(test)]
@@ -270,13 +287,17 @@ mod tests {
     use crate::commands::Kind;
     use crate::commands::output::Deletion;
     use crate::commands::output::Found;
+    use crate::render::Format;
+
+    const STYLE: Style =
+        Style { format: Format::Json, color_data: false, color_words: false, verbose: false, quiet: false };
 
     fn key(bytes: &'static [u8]) -> Key {
         Key::new(bytes).unwrap()
     }
 
     fn shown(record: &Output) -> String {
-        let Rendered { data, words } = output(record);
+        let Rendered { data, words } = output(record, &STYLE);
         assert_eq!(words, "");
         String::from_utf8(data.to_vec()).unwrap()
     }
@@ -308,6 +329,15 @@ mod tests {
             "{\"v\":1,\"op\":\"get\",\"key\":\"/w==\",\"key_encoding\":\"base64\",\"found\":true,\
              \"value\":\"AP8=\",\"encoding\":\"base64\",\"size\":2}\n"
         );
+    }
+
+    #[test]
+    fn json_drives_no_terminal_and_stays_what_it_is() {
+        let value = "\u{9b}2J\x7f\u{202e}°";
+        let found = Found { value: value.into(), version: None };
+        let line = shown(&Output::Got { key: key(b"k"), got: Got::Found(found) });
+        assert!(line.contains("\"value\":\"\\u009b2J\\u007f\\u202e°\""), "{line}");
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["value"], value);
     }
 
     #[test]

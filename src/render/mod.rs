@@ -1,9 +1,11 @@
 //! Output and errors to bytes: pure, told everything about the terminal.
 
+mod cut;
 pub mod error;
 pub mod escape;
 mod frame;
 mod json;
+mod monitor;
 mod raw;
 mod style;
 mod text;
@@ -57,7 +59,7 @@ pub struct Rendered {
 #[must_use]
 pub fn output(output: &Output, style: &Style) -> Rendered {
     match style.format {
-        Format::Json => json::output(output),
+        Format::Json => json::output(output, style),
         Format::Text => text::output(output, style),
         Format::Lines | Format::Raw | Format::Hex | Format::Base64 => {
             raw::output(output, style.format).unwrap_or_else(|| text::lines(output, style))

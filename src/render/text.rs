@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::escape::escape;
 use super::frame;
 use super::style::{Paint, paint};
-use super::{Rendered, Style};
+use super::{Rendered, Style, monitor};
 use crate::commands::duration;
 use crate::commands::output::{DeleteOutcome, SetOutcome};
 use crate::commands::output::{Got, Meaning, Output};
@@ -28,6 +28,9 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
             DeleteOutcome::Missing => no_such_key(key, style),
             DeleteOutcome::ValueDiffers { .. } => denied("not deleted: value differs", style),
         },
+        Output::Sighted { sighting, at_ms, columns_max, .. } => {
+            monitor::text(sighting, *at_ms, *columns_max, style)
+        }
         other => lines(other, style),
     }
 }
@@ -37,6 +40,7 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
 pub fn lines(output: &Output, style: &Style) -> Rendered {
     match output {
         Output::Got { .. } | Output::Set { .. } | Output::Deleted { .. } => Rendered::default(),
+        Output::Sighted { sighting, at_ms, .. } => monitor::columns(sighting, *at_ms, style),
         Output::Pinged { broker, connect, round_trip, .. } => ping_line(broker, *connect, *round_trip),
         Output::Response { payload, version } => {
             let reply = match Frame::decode(payload) {
@@ -129,7 +133,7 @@ fn ping_line(broker: &str, connect: Option<Duration>, round_trip: Duration) -> R
     Rendered::data(format!("{broker}{connect}  round trip {}\n", ms_text(round_trip)))
 }
 
-fn ms_text(duration: Duration) -> String {
+pub(super) fn ms_text(duration: Duration) -> String {
     let ms = duration.as_secs_f64() * 1000.0;
     if ms < 1.0 { format!("{ms:.3} ms") } else { format!("{ms:.1} ms") }
 }
