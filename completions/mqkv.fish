@@ -59,6 +59,7 @@ complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "rm" -d 'Remove keys'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "vdel" -d 'Remove a key if it holds this value'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "ping" -d 'Measure the way to the store and back'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "raw" -d 'Send any words to the store and show the reply as sent'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "monitor" -d 'Show every request, reply and notification, live'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "decode" -d 'Say what a topic, a payload or a version is; needs no broker'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "serve" -d 'Run a broker with a state store'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "completions" -d 'Print the completions for a shell'
@@ -319,6 +320,37 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s j -l json -d 'Short fo
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s k -l key -d 'Only what is about this key, or about keys that begin so if it ends in *' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l client -d 'Only what is asked by, answered to or told to this client' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s c -l count -d 'End after so many records' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s w -l wait -d 'End after this time; exit code 124 if -c is not reached by then' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l full -d 'Do not cut lines at the terminal\'s width'
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s p -l port -d 'The broker\'s port' -r

@@ -73,9 +73,10 @@ Data goes to standard output, words to standard error.
   json    one object; `del` with several keys: one object a key and line
   jsonl   the same, always one object a line
 
-raw, hex and base64 are about values and, with the verb raw, payloads; other records stay lines.
+raw, hex and base64 are about values and, with the verb raw, payloads; other records stay lines. Those of
+monitor are columns with tabs between.
 
-JSON records have v (the schema, 1) and op (the verb). A value comes with its encoding, utf-8 or base64;
+JSON records have v (the schema, 1) and op (the verb) or, where records come as things happen, event. A value comes with its encoding, utf-8 or base64;
 a key with key_encoding only if that is base64. With -j an error is one object on standard error:
 
   {\"v\":1,\"error\":{\"kind\":\"timeout\",\"code\":124,\"message\":\"...\",\"outcome\":\"unknown\",\"retryable\":true}}

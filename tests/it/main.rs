@@ -4,5 +4,6 @@
 mod common;
 mod decode;
 mod help;
+mod monitor;
 mod unreachable;
 mod usage;
