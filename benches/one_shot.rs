@@ -2,7 +2,12 @@
 //!
 //! `cargo bench --bench one_shot` prints both medians and the ratio of each pair; the ratio is what counts, for
 //! machines differ and are noisy. Needs Debian's `mosquitto-clients`.
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::arithmetic_side_effects,
+    clippy::disallowed_methods
+)]
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::exit, clippy::print_stderr)]
 
 use std::fs;

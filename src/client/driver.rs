@@ -276,7 +276,9 @@ impl Driver {
                     self.watchers.handle_subscribed(ticket, result);
                 }
                 Event::Answer { ticket: Ticket::Stopped(_), .. } | Event::Subscribed { .. } => {}
-                Event::Message(message) => self.watchers.handle_message(&message),
+                Event::Message(message) => {
+                    self.watchers.handle_message(&message, &self.settings.client_id);
+                }
             }
         }
     }
@@ -312,14 +314,18 @@ impl Driver {
     /// Returns the error with which everything ends, if there is to be no other connection.
     fn handle_lost(&mut self, loss: Loss) -> Option<Error> {
         let Loss { cause, since_ms, fatal } = loss;
+        // What came before the end, in the same read, came in time.
+        self.deliver(clock::now());
         self.session.handle_lost(&cause);
+        // Watches begin again with the next connection, and the store has forgotten those that were to be stopped.
+        self.session.withdraw(|ticket| matches!(ticket, Ticket::Watch(_) | Ticket::Stopped(_)));
         let end = fatal.or_else(|| {
             let never = self.settings.reconnect == Reconnect::Never;
             never.then(|| self.session.lost(&cause, Outcome::Unchanged))
         });
         match &end {
             None => {
-                self.watchers.handle_lost(since_ms);
+                self.watchers.handle_lost(since_ms, &cause);
                 let delay = backoff(self.failures, chance::number());
                 self.failures = self.failures.saturating_add(1);
                 let now = clock::monotonic();
