@@ -3,6 +3,7 @@
 pub mod broker;
 pub mod error;
 pub mod event;
+pub mod journal;
 pub mod settings;
 
 use std::net::SocketAddr;
