@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::args::{ColorWhen, ConnectionArgs, DisplayArgs, OutputFormat};
 use super::broker::{self, later};
+use super::report;
 use crate::chance;
 use crate::client::{Settings, Target};
 use crate::clock;
@@ -29,6 +30,7 @@ pub struct Connection {
     client_id: String,
     connect_timeout: Duration,
     request_timeout: Duration,
+    keep_alive: Duration,
 }
 
 /// Where the broker is.
@@ -55,6 +57,7 @@ impl Connection {
         Settings {
             connect_timeout: self.connect_timeout,
             request_timeout: self.request_timeout,
+            keep_alive: self.keep_alive,
             ..Settings::new(target, self.client_id.clone())
         }
     }
@@ -74,6 +77,7 @@ pub fn connection(args: &ConnectionArgs) -> Result<Connection, CommandError> {
         },
         connect_timeout: args.connect_timeout,
         request_timeout: args.timeout,
+        keep_alive: args.keep_alive,
     })
 }
 
@@ -179,6 +183,7 @@ pub fn surroundings() -> Surroundings {
         now: clock::monotonic,
         wall_ms: clock::wall_ms,
         chance: chance::number,
+        output_closed: report::output_closed,
     }
 }
 

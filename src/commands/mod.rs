@@ -15,8 +15,10 @@ mod ping;
 mod raw;
 pub mod session;
 mod set;
+mod signal;
 mod value;
 mod vdel;
+mod watch;
 
 use std::io;
 
@@ -53,6 +55,7 @@ pub enum Command {
     Set(set::SetArgs),
     Del(del::DelArgs),
     Vdel(vdel::VdelArgs),
+    Watch(watch::WatchArgs),
     Ping(ping::PingArgs),
     Raw(raw::RawArgs),
     Decode(decode::DecodeArgs),
@@ -70,6 +73,7 @@ impl Command {
             Self::Set(args) => set::run(args, session, emit).await,
             Self::Del(args) => del::run(args, session, emit).await,
             Self::Vdel(args) => vdel::run(args, session, emit).await,
+            Self::Watch(args) => watch::run(args, session, emit).await,
             Self::Ping(args) => ping::run(args, session, emit).await,
             Self::Raw(args) => raw::run(args, session, emit).await,
             Self::Decode(args) => decode::run(args, session, emit),
@@ -87,9 +91,15 @@ impl Command {
         matches!(self, Self::Decode(_))
     }
 
+    /// Whether the session must be served while the verb is held up by whoever reads its records.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        matches!(self, Self::Watch(_))
+    }
+
     fn access(&self) -> Access {
         match self {
-            Self::Get(_) | Self::Ping(_) | Self::Decode(_) => Access::Read,
+            Self::Get(_) | Self::Watch(_) | Self::Ping(_) | Self::Decode(_) => Access::Read,
             Self::Set(_) | Self::Del(_) | Self::Vdel(_) => Access::Write,
             Self::Raw(args) => args.access(),
         }

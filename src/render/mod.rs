@@ -7,6 +7,7 @@ mod json;
 mod raw;
 mod style;
 mod text;
+mod watch;
 
 use bytes::Bytes;
 
@@ -57,10 +58,10 @@ pub struct Rendered {
 #[must_use]
 pub fn output(output: &Output, style: &Style) -> Rendered {
     match style.format {
-        Format::Json => json::output(output),
+        Format::Json => json::output(output, style.quiet),
         Format::Text => text::output(output, style),
         Format::Lines | Format::Raw | Format::Hex | Format::Base64 => {
-            raw::output(output, style.format).unwrap_or_else(|| text::lines(output, style))
+            raw::output(output, style).unwrap_or_else(|| text::lines(output, style))
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::escape::escape;
 use super::frame;
 use super::style::{Paint, paint};
-use super::{Rendered, Style};
+use super::{Rendered, Style, watch};
 use crate::commands::duration;
 use crate::commands::output::{DeleteOutcome, SetOutcome};
 use crate::commands::output::{Got, Meaning, Output};
@@ -28,6 +28,9 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
             DeleteOutcome::Missing => no_such_key(key, style),
             DeleteOutcome::ValueDiffers { .. } => denied("not deleted: value differs", style),
         },
+        Output::Watched { event, received_ms, sequence } => {
+            watch::text(event, *received_ms, sequence.is_some(), style)
+        }
         other => lines(other, style),
     }
 }
@@ -37,6 +40,10 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
 pub fn lines(output: &Output, style: &Style) -> Rendered {
     match output {
         Output::Got { .. } | Output::Set { .. } | Output::Deleted { .. } => Rendered::default(),
+        Output::Watched { event, received_ms, sequence } => {
+            watch::columns(event, *received_ms, sequence.is_some(), style)
+        }
+        Output::HandlerEnded { key, ended } => watch::handler_ended(key, *ended, style),
         Output::Pinged { broker, connect, round_trip, .. } => ping_line(broker, *connect, *round_trip),
         Output::Response { payload, version } => {
             let reply = match Frame::decode(payload) {

@@ -68,28 +68,16 @@ impl Journal {
     pub fn open(directory: &Path) -> Result<Self, JournalError> {
         let path = directory.join(FILE_NAME);
         match guarded(|| Self::open_file(directory, &path)) {
-            Ok((database, greatest)) => Ok(Self {
-                database,
-                path,
-                greatest,
-            }),
+            Ok((database, greatest)) => Ok(Self { database, path, greatest }),
             Err(kind) => Err(JournalError { path, kind }),
         }
     }
 
     fn open_file(directory: &Path, path: &Path) -> Result<(Database, Version), JournalErrorKind> {
         create_directory(directory)?;
-        let file = owned(
-            OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false),
-        )
-        .open(path)?;
-        let mut database = Database::builder()
-            .set_cache_size(CACHE_BYTES)
-            .create_file(file)?;
+        let file =
+            owned(OpenOptions::new().read(true).write(true).create(true).truncate(false)).open(path)?;
+        let mut database = Database::builder().set_cache_size(CACHE_BYTES).create_file(file)?;
         // The crate believes its pages: one that is damaged would be a panic later.
         database.check_integrity()?;
         sync_directory(directory)?;
@@ -103,10 +91,7 @@ impl Journal {
                 None => drop(formats.insert((), FORMAT)?),
             }
             write.open_table(ENTRIES)?;
-            let greatest = write
-                .open_table(GREATEST)?
-                .get(())?
-                .map(|greatest| greatest.value());
+            let greatest = write.open_table(GREATEST)?.get(())?.map(|greatest| greatest.value());
             let (ms, counter) = greatest.unwrap_or_default();
             Version { ms, counter }
         };
@@ -166,13 +151,7 @@ impl Journal {
         let write = self.database.begin_write()?;
         {
             let mut entries = write.open_table(ENTRIES)?;
-            for Change {
-                key,
-                version,
-                content,
-                ..
-            } in changes
-            {
+            for Change { key, version, content, .. } in changes {
                 self.greatest = self.greatest.max(*version);
                 let Some(content) = content else {
                     entries.remove(key.as_bytes())?;
@@ -180,13 +159,7 @@ impl Journal {
                 };
                 let fence = content.fence.as_ref().map(Timestamp::to_string);
                 let deadline = content.deadline_ms.map(|at| wall_deadline(at, now));
-                let row = (
-                    version.ms,
-                    version.counter,
-                    deadline,
-                    fence.as_deref(),
-                    &content.value[..],
-                );
+                let row = (version.ms, version.counter, deadline, fence.as_deref(), &content.value[..]);
                 entries.insert(key.as_bytes(), row)?;
             }
             let Version { ms, counter } = self.greatest;
@@ -197,10 +170,7 @@ impl Journal {
     }
 
     fn error(&self, kind: JournalErrorKind) -> JournalError {
-        JournalError {
-            path: self.path.clone(),
-            kind,
-        }
+        JournalError { path: self.path.clone(), kind }
     }
 }
 
@@ -240,11 +210,7 @@ fn create_directory(directory: &Path) -> io::Result<()> {
 
 /// Makes sure that the file can still be found after a power cut.
 fn sync_directory(directory: &Path) -> io::Result<()> {
-    if cfg!(unix) {
-        File::open(directory)?.sync_all()
-    } else {
-        Ok(())
-    }
+    if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
 }
 
 impl From<io::Error> for JournalErrorKind {
@@ -283,13 +249,7 @@ macro_rules! from_each {
     };
 }
 
-from_each!(
-    DatabaseError,
-    StorageError,
-    redb::TransactionError,
-    redb::TableError,
-    redb::CommitError
-);
+from_each!(DatabaseError, StorageError, redb::TransactionError, redb::TableError, redb::CommitError);
 
 impl fmt::Display for JournalError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -298,10 +258,7 @@ impl fmt::Display for JournalError {
             JournalErrorKind::InUse => write!(out, "{path} is in use by another process"),
             JournalErrorKind::Damaged(what) => write!(out, "{path} is damaged or no store: {what}"),
             JournalErrorKind::OtherFormat(format) => {
-                write!(
-                    out,
-                    "{path} has format {format}; this version reads and writes format {FORMAT}"
-                )
+                write!(out, "{path} has format {format}; this version reads and writes format {FORMAT}")
             }
             JournalErrorKind::Io(error) => write!(out, "{path}: {error}"),
             JournalErrorKind::Other(what) => write!(out, "{path}: {what}"),
@@ -323,39 +280,21 @@ mod tests {
     use super::*;
     use tempfile::TempDir;
 
-    const NOW: Now = Now {
-        wall_ms: 1_000_000,
-        monotonic_ms: 5_000,
-    };
+    const NOW: Now = Now { wall_ms: 1_000_000, monotonic_ms: 5_000 };
 
     fn change(key: &'static str, version_ms: u64, content: Option<Content>) -> Change {
-        let version = Version {
-            ms: version_ms,
-            counter: 7,
-        };
-        Change {
-            key: Key::new(key).unwrap(),
-            version,
-            content,
-            persist: false,
-            watchers: vec![],
-        }
+        let version = Version { ms: version_ms, counter: 7 };
+        Change { key: Key::new(key).unwrap(), version, content, persist: false, watchers: vec![] }
     }
 
     fn content(value: &'static str, ttl_ms: Option<u64>) -> Content {
         let deadline_ms = ttl_ms.map(|ttl_ms| NOW.monotonic_ms + ttl_ms);
-        Content {
-            value: value.into(),
-            fence: Some(Timestamp::of_store(9, 2)),
-            deadline_ms,
-        }
+        Content { value: value.into(), fence: Some(Timestamp::of_store(9, 2)), deadline_ms }
     }
 
     fn all(journal: &Journal, now: Now) -> Vec<(Key, Version, Content)> {
         let mut all = Vec::new();
-        journal
-            .load(now, |key, version, content| all.push((key, version, content)))
-            .unwrap();
+        journal.load(now, |key, version, content| all.push((key, version, content))).unwrap();
         all
     }
 
@@ -377,11 +316,7 @@ mod tests {
         journal.commit(&changes, NOW).unwrap();
         drop(journal);
         let journal = Journal::open(&directory).unwrap();
-        let kept = (
-            Key::new("kept").unwrap(),
-            Version { ms: 30, counter: 7 },
-            content("v", None),
-        );
+        let kept = (Key::new("kept").unwrap(), Version { ms: 30, counter: 7 }, content("v", None));
         assert_eq!(all(&journal, NOW), [kept]);
         assert_eq!(journal.greatest_version(), Version { ms: 40, counter: 7 });
     }
@@ -390,14 +325,9 @@ mod tests {
     fn a_deadline_is_kept_late_rather_than_early() {
         let home = TempDir::new().unwrap();
         let mut journal = Journal::open(home.path()).unwrap();
-        journal
-            .commit(&[change("k", 1, Some(content("v", Some(100))))], NOW)
-            .unwrap();
+        journal.commit(&[change("k", 1, Some(content("v", Some(100))))], NOW).unwrap();
         let left = |wall_ms| {
-            let now = Now {
-                wall_ms,
-                monotonic_ms: 3,
-            };
+            let now = Now { wall_ms, monotonic_ms: 3 };
             all(&journal, now)[0].2.deadline_ms.unwrap() - now.monotonic_ms
         };
         assert_eq!(left(NOW.wall_ms), 101);
@@ -412,12 +342,7 @@ mod tests {
         let _first = Journal::open(home.path()).unwrap();
         let error = Journal::open(home.path()).unwrap_err();
         assert!(matches!(error.kind, JournalErrorKind::InUse));
-        assert!(
-            error
-                .to_string()
-                .ends_with("store.redb is in use by another process"),
-            "{error}"
-        );
+        assert!(error.to_string().ends_with("store.redb is in use by another process"), "{error}");
     }
 
     #[test]
@@ -448,9 +373,7 @@ mod tests {
         let home = TempDir::new().unwrap();
         let mut journal = Journal::open(home.path()).unwrap();
         for round in 0..20 {
-            journal
-                .commit(&[change("k", round, Some(content("v", None)))], NOW)
-                .unwrap();
+            journal.commit(&[change("k", round, Some(content("v", None)))], NOW).unwrap();
         }
         drop(journal);
         let path = home.path().join(FILE_NAME);
@@ -458,9 +381,7 @@ mod tests {
         let damage = (0..60).flat_map(|part| {
             let at = whole.len() * part / 60;
             let mut flipped = whole.clone();
-            flipped[at..(at + 64).min(whole.len())]
-                .iter_mut()
-                .for_each(|byte| *byte ^= 0x55);
+            flipped[at..(at + 64).min(whole.len())].iter_mut().for_each(|byte| *byte ^= 0x55);
             [whole[..at].to_vec(), flipped]
         });
         for bytes in damage {
@@ -480,9 +401,6 @@ mod tests {
         let directory = home.path().join("new");
         let _journal = Journal::open(&directory).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!(
-            (mode(&directory), mode(&directory.join(FILE_NAME))),
-            (0o700, 0o600)
-        );
+        assert_eq!((mode(&directory), mode(&directory.join(FILE_NAME))), (0o700, 0o600));
     }
 }

@@ -47,11 +47,7 @@ pub(super) fn decide(wish: Wish<'_>, token: Option<&Timestamp>, held: Option<Hel
         (Wish::Set(..), None) | (Wish::Set(None, _) | Wish::Del, Some(_)) => Decision::Apply,
         (Wish::Set(Some(Condition::Absent), _), Some(_)) => Decision::NotApplied,
         (Wish::Set(Some(Condition::AbsentOrEqual), value) | Wish::VDel(value), Some(held)) => {
-            if value == held.value {
-                Decision::Apply
-            } else {
-                Decision::NotApplied
-            }
+            if value == held.value { Decision::Apply } else { Decision::NotApplied }
         }
         (Wish::Del | Wish::VDel(_), None) => Decision::Absent,
     }
@@ -107,14 +103,9 @@ mod tests {
                 for value in [b"v".as_slice(), b"w"] {
                     let held = Some(Held { value, fence: *fence });
                     let unfenced = Some(Held { value, fence: None });
-                    let expected = refusal
-                        .clone()
-                        .map_or_else(|| decide(wish, None, unfenced), Decision::Refuse);
-                    assert_eq!(
-                        decide(wish, *token, held),
-                        expected,
-                        "{wish:?} {token:?} {held:?}"
-                    );
+                    let expected =
+                        refusal.clone().map_or_else(|| decide(wish, None, unfenced), Decision::Refuse);
+                    assert_eq!(decide(wish, *token, held), expected, "{wish:?} {token:?} {held:?}");
                 }
             }
         }
@@ -124,14 +115,8 @@ mod tests {
     fn tokens_of_one_moment_are_ordered_by_their_node() {
         let token = |node| format!("10:5:{node}").parse::<Timestamp>().unwrap();
         let (a, b) = (token("a"), token("b"));
-        let held = Some(Held {
-            value: b"v",
-            fence: Some(&b),
-        });
-        assert_eq!(
-            decide(Wish::Del, Some(&a), held),
-            Decision::Refuse(Refusal::FenceTooOld)
-        );
+        let held = Some(Held { value: b"v", fence: Some(&b) });
+        assert_eq!(decide(Wish::Del, Some(&a), held), Decision::Refuse(Refusal::FenceTooOld));
         assert_eq!(decide(Wish::Del, Some(&b), held), Decision::Apply);
     }
 }

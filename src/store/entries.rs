@@ -64,12 +64,7 @@ impl Entries {
 
     /// Adds the entry of a key that has none.
     pub(super) fn insert(&mut self, entry: Entry) -> Slot {
-        let Self {
-            index,
-            slots,
-            vacant,
-            hasher,
-        } = self;
+        let Self { index, slots, vacant, hasher } = self;
         let hash = hasher.hash_one(entry.key());
         let slot = match vacant.pop() {
             Some(slot) => {
@@ -84,11 +79,7 @@ impl Entries {
                 Slot::try_from(slots.len().saturating_sub(1)).unwrap_or(Slot::MAX)
             }
         };
-        let hash_of = |slot: &Slot| {
-            slots
-                .get(*slot as usize)
-                .map_or(0, |entry| hasher.hash_one(entry.key()))
-        };
+        let hash_of = |slot: &Slot| slots.get(*slot as usize).map_or(0, |entry| hasher.hash_one(entry.key()));
         if let Some(part) = index.get_mut(part(hash)) {
             part.insert_unique(hash, slot, hash_of);
         }

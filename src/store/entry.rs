@@ -94,18 +94,14 @@ impl Entry {
 
     pub(super) fn key(&self) -> &[u8] {
         match &self.data {
-            Data::Packed(both) => both
-                .split_at_checked(self.key_len.into())
-                .map_or(&[], |(key, _)| key),
+            Data::Packed(both) => both.split_at_checked(self.key_len.into()).map_or(&[], |(key, _)| key),
             Data::Split(both) => &both.0,
         }
     }
 
     pub(super) fn value(&self) -> &[u8] {
         match &self.data {
-            Data::Packed(both) => both
-                .split_at_checked(self.key_len.into())
-                .map_or(&[], |(_, value)| value),
+            Data::Packed(both) => both.split_at_checked(self.key_len.into()).map_or(&[], |(_, value)| value),
             Data::Split(both) => &both.1,
         }
     }
@@ -119,10 +115,7 @@ impl Entry {
     }
 
     pub(super) fn version(&self) -> Version {
-        Version {
-            ms: self.version_ms,
-            counter: self.version_counter,
-        }
+        Version { ms: self.version_ms, counter: self.version_counter }
     }
 
     pub(super) fn fence(&self) -> Option<&Timestamp> {
@@ -191,10 +184,7 @@ mod tests {
 
     #[test]
     fn a_full_counter_carries_into_the_milliseconds() {
-        let full = Version {
-            ms: 10,
-            counter: i32::MAX as u32,
-        };
+        let full = Version { ms: 10, counter: i32::MAX as u32 };
         let next = full.next(&Timestamp::of_store(10, 0), 10);
         assert_eq!(next, Version { ms: 11, counter: 0 });
     }

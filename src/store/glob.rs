@@ -15,10 +15,7 @@ enum Token {
     /// `?`
     Any,
     /// `[...]` and, negated, `[!...]`: ranges from a character to a character.
-    OneOf {
-        negated: bool,
-        ranges: Vec<(char, char)>,
-    },
+    OneOf { negated: bool, ranges: Vec<(char, char)> },
     /// `*`
     Sequence,
     /// `**/`, or `**` at the end: whole parts of a path, or none; at the end, whatever there is.
@@ -97,9 +94,7 @@ impl Token {
         match self {
             Self::Char(expected) => *expected == char,
             Self::OneOf { negated, ranges } => {
-                let within = ranges
-                    .iter()
-                    .any(|(first, last)| (*first..=*last).contains(&char));
+                let within = ranges.iter().any(|(first, last)| (*first..=*last).contains(&char));
                 within != *negated
             }
             Self::Any | Self::Sequence | Self::Parts => true,
@@ -111,11 +106,7 @@ impl Token {
 fn one_of(tail: &[char]) -> Option<(Token, &[char])> {
     let negated = tail.first() == Some(&'!');
     let tail = if negated { tail.get(1..)? } else { tail };
-    let end = tail
-        .iter()
-        .skip(1)
-        .position(|char| *char == ']')?
-        .checked_add(1)?;
+    let end = tail.iter().skip(1).position(|char| *char == ']')?.checked_add(1)?;
     let (mut inside, rest) = tail.split_at_checked(end)?;
     let mut ranges = Vec::new();
     while let [first, tail @ ..] = inside {
@@ -163,14 +154,8 @@ mod tests {
         ];
         for (pattern, matching, others) in rows {
             let parsed = Pattern::parse(pattern).unwrap();
-            assert!(
-                matching.iter().all(|text| parsed.matches(text)),
-                "{pattern} {parsed:?}"
-            );
-            assert!(
-                !others.iter().any(|text| parsed.matches(text)),
-                "{pattern} {parsed:?}"
-            );
+            assert!(matching.iter().all(|text| parsed.matches(text)), "{pattern} {parsed:?}");
+            assert!(!others.iter().any(|text| parsed.matches(text)), "{pattern} {parsed:?}");
         }
     }
 
@@ -185,10 +170,6 @@ mod tests {
     fn many_stars_do_not_take_for_ever() {
         let pattern = Pattern::parse(&"*a".repeat(1_000)).unwrap();
         assert!(!pattern.matches(&"a".repeat(999)));
-        assert!(
-            !Pattern::parse(&format!("{}b", "a*".repeat(50)))
-                .unwrap()
-                .matches(&"a".repeat(10_000))
-        );
+        assert!(!Pattern::parse(&format!("{}b", "a*".repeat(50))).unwrap().matches(&"a".repeat(10_000)));
     }
 }

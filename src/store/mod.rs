@@ -99,12 +99,7 @@ impl Outcome {
 
 impl From<Reply> for Outcome {
     fn from(reply: Reply) -> Self {
-        Self {
-            reply,
-            version: None,
-            expired: None,
-            change: None,
-        }
+        Self { reply, version: None, expired: None, change: None }
     }
 }
 
@@ -137,44 +132,19 @@ impl Store {
     /// An empty store.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self {
-            limits,
-            ..Self::default()
-        }
+        Self { limits, ..Self::default() }
     }
 
     /// Decides about a request, in the order of protocol §5: key length, timestamps, fence, condition.
     pub fn handle_request(&mut self, call: Call, now: Now) -> Outcome {
         let wall_ms = self.observe(now);
-        let Call {
-            connection,
-            client_id,
-            request,
-            timestamp,
-            fence,
-            persist,
-        } = call;
+        let Call { connection, client_id, request, timestamp, fence, persist } = call;
         let outcome = match request {
-            Request::Set {
-                key,
-                value,
-                condition,
-                ttl_ms,
-            } => self
+            Request::Set { key, value, condition, ttl_ms } => self
                 .check_lengths(&key, &value)
                 .and_then(|()| Ok((check_timestamp(timestamp, wall_ms)?, check_fence(fence, wall_ms)?)))
                 .map(|(timestamp, fence)| {
-                    self.set(
-                        Set {
-                            key,
-                            value,
-                            condition,
-                            ttl_ms,
-                            persist,
-                        },
-                        &timestamp,
-                        fence,
-                    )
+                    self.set(Set { key, value, condition, ttl_ms, persist }, &timestamp, fence)
                 }),
             Request::Get { key } => self.check_key(&key).map(|()| self.get(&key)),
             Request::Del { key } => self
@@ -189,15 +159,9 @@ impl Store {
                 let watched = self.watchers.remove(&key, connection);
                 Ok(if watched { Reply::Done } else { Reply::Count(0) }.into())
             }
-            Request::KeyNotify { key, stop: false } => self.check_key(&key).and_then(|()| {
-                self.watch(
-                    &key,
-                    Watcher {
-                        connection,
-                        client_id,
-                    },
-                )
-            }),
+            Request::KeyNotify { key, stop: false } => {
+                self.check_key(&key).and_then(|()| self.watch(&key, Watcher { connection, client_id }))
+            }
             Request::Scan { pattern, token } => {
                 let alive = |slot| !self.is_due(slot);
                 Ok(scan::scan(&self.entries, &pattern, token.as_deref(), alive).into())
@@ -257,9 +221,7 @@ impl Store {
             self.entries.remove(slot);
         }
         if let Some((version, content)) = was {
-            let slot = self
-                .entries
-                .insert(Entry::new(key, &content.value, version, content.fence));
+            let slot = self.entries.insert(Entry::new(key, &content.value, version, content.fence));
             self.expiry.set(slot, content.deadline_ms);
             self.versions.raise_greatest(version);
         }
@@ -295,38 +257,21 @@ impl Store {
     fn get(&mut self, key: &Key) -> Outcome {
         let (found, expired) = self.find(key);
         let Some(entry) = found.and_then(|slot| self.entries.get(slot)) else {
-            return Outcome {
-                expired,
-                ..Reply::Absent.into()
-            };
+            return Outcome { expired, ..Reply::Absent.into() };
         };
-        Outcome {
-            version: Some(entry.version()),
-            ..Reply::Value(entry.to_value()).into()
-        }
+        Outcome { version: Some(entry.version()), ..Reply::Value(entry.to_value()).into() }
     }
 
     fn set(&mut self, set: Set, timestamp: &Timestamp, fence: Option<Timestamp>) -> Outcome {
         let (found, mut expired) = self.find(&set.key);
         let held = found.and_then(|slot| self.entries.get(slot));
-        match decide(
-            Wish::Set(set.condition, &set.value),
-            fence.as_ref(),
-            held.map(Held::from),
-        ) {
+        match decide(Wish::Set(set.condition, &set.value), fence.as_ref(), held.map(Held::from)) {
             Decision::Apply => {}
             Decision::Refuse(refusal) => {
-                return Outcome {
-                    expired,
-                    ..Outcome::refused(refusal)
-                };
+                return Outcome { expired, ..Outcome::refused(refusal) };
             }
             Decision::NotApplied | Decision::Absent => {
-                return Outcome {
-                    version: held.map(Entry::version),
-                    expired,
-                    ..Reply::NotApplied.into()
-                };
+                return Outcome { version: held.map(Entry::version), expired, ..Reply::NotApplied.into() };
             }
         }
         let last = held.map(Entry::version);
@@ -338,28 +283,17 @@ impl Store {
             }
         }
         let version = self.versions.next(set.key.as_bytes(), last, timestamp);
-        let deadline_ms = set
-            .ttl_ms
-            .map(|ttl_ms| self.monotonic_ms.saturating_add(ttl_ms.get()));
+        let deadline_ms = set.ttl_ms.map(|ttl_ms| self.monotonic_ms.saturating_add(ttl_ms.get()));
         let slot = self.write(found, &set, version, fence.clone());
         self.expiry.set(slot, deadline_ms);
         let change = Change {
             version,
             watchers: self.watchers.of(set.key.as_bytes()),
-            content: Some(Content {
-                value: set.value,
-                fence,
-                deadline_ms,
-            }),
+            content: Some(Content { value: set.value, fence, deadline_ms }),
             persist: set.persist,
             key: set.key,
         };
-        Outcome {
-            reply: Reply::Done,
-            version: Some(version),
-            expired,
-            change: Some(change),
-        }
+        Outcome { reply: Reply::Done, version: Some(version), expired, change: Some(change) }
     }
 
     fn write(&mut self, found: Option<Slot>, set: &Set, version: Version, fence: Option<Timestamp>) -> Slot {
@@ -368,9 +302,7 @@ impl Store {
                 entry.overwrite(&set.value, version, fence);
                 slot
             }
-            None => self
-                .entries
-                .insert(Entry::new(&set.key, &set.value, version, fence)),
+            None => self.entries.insert(Entry::new(&set.key, &set.value, version, fence)),
         }
     }
 
@@ -382,27 +314,15 @@ impl Store {
         let reply = match decide(wish, fence, held.map(Held::from)) {
             Decision::Apply => {
                 let change = found.and_then(|slot| self.take(slot, key.clone(), persist));
-                return Outcome {
-                    reply: Reply::Count(1),
-                    version,
-                    expired,
-                    change,
-                };
+                return Outcome { reply: Reply::Count(1), version, expired, change };
             }
             Decision::Refuse(refusal) => {
-                return Outcome {
-                    expired,
-                    ..Outcome::refused(refusal)
-                };
+                return Outcome { expired, ..Outcome::refused(refusal) };
             }
             Decision::NotApplied => Reply::NotApplied,
             Decision::Absent => Reply::Count(0),
         };
-        Outcome {
-            version,
-            expired,
-            ..reply.into()
-        }
+        Outcome { version, expired, ..reply.into() }
     }
 
     fn watch(&mut self, key: &Key, watcher: Watcher) -> Result<Outcome, Refusal> {
@@ -410,9 +330,7 @@ impl Store {
             return Err(Refusal::KeyTooLongToWatch);
         }
         let added = self.watchers.add(key, watcher, &self.limits);
-        added
-            .map(|()| Reply::Done.into())
-            .map_err(|_| Refusal::QuotaExceeded)
+        added.map(|()| Reply::Done.into()).map_err(|_| Refusal::QuotaExceeded)
     }
 
     /// Where a key is; if its time is over, it goes now.
@@ -426,10 +344,7 @@ impl Store {
     /// Looks at the earliest deadline first: as long as that is ahead, no other needs to be fetched.
     fn is_due(&self, slot: Slot) -> bool {
         self.first_due().is_some()
-            && self
-                .expiry
-                .get(slot)
-                .is_some_and(|deadline_ms| deadline_ms <= self.monotonic_ms)
+            && self.expiry.get(slot).is_some_and(|deadline_ms| deadline_ms <= self.monotonic_ms)
     }
 
     fn first_due(&self) -> Option<Slot> {
@@ -447,22 +362,13 @@ impl Store {
         let version = self.entries.remove(slot)?.version();
         self.versions.remove(key.as_bytes(), version);
         let watchers = self.watchers.of(key.as_bytes());
-        Some(Change {
-            key,
-            version,
-            content: None,
-            persist,
-            watchers,
-        })
+        Some(Change { key, version, content: None, persist, watchers })
     }
 }
 
 impl<'a> From<&'a Entry> for Held<'a> {
     fn from(entry: &'a Entry) -> Self {
-        Self {
-            value: entry.value(),
-            fence: entry.fence(),
-        }
+        Self { value: entry.value(), fence: entry.fence() }
     }
 }
 
@@ -471,9 +377,7 @@ fn check_timestamp(
     timestamp: Option<Result<Timestamp, TimestampError>>,
     wall_ms: u64,
 ) -> Result<Timestamp, Refusal> {
-    let timestamp = timestamp
-        .ok_or(Refusal::MissingTimestamp)?
-        .map_err(|_| Refusal::MalformedTimestamp)?;
+    let timestamp = timestamp.ok_or(Refusal::MissingTimestamp)?.map_err(|_| Refusal::MalformedTimestamp)?;
     if timestamp.is_too_far_ahead(wall_ms) {
         return Err(Refusal::TimestampTooFarAhead);
     }
@@ -485,10 +389,7 @@ fn check_fence(
     wall_ms: u64,
 ) -> Result<Option<Timestamp>, Refusal> {
     let fence = fence.transpose().map_err(|_| Refusal::MalformedTimestamp)?;
-    if fence
-        .as_ref()
-        .is_some_and(|fence| fence.is_too_far_ahead(wall_ms))
-    {
+    if fence.as_ref().is_some_and(|fence| fence.is_too_far_ahead(wall_ms)) {
         return Err(Refusal::FenceTooFarAhead);
     }
     Ok(fence)

@@ -57,11 +57,7 @@ impl Versions {
     /// The next version of a key that has this one, or is absent.
     pub(super) fn next(&mut self, key: &[u8], last: Option<Version>, received: &Timestamp) -> Version {
         let last = last.unwrap_or_else(|| {
-            let removed = if self.removed.is_empty() {
-                None
-            } else {
-                self.removed.get(key)
-            };
+            let removed = if self.removed.is_empty() { None } else { self.removed.get(key) };
             removed.copied().unwrap_or_default().max(self.floor)
         });
         let next = last.next(received, self.wall_ms);
@@ -108,10 +104,7 @@ mod tests {
         versions.remove(b"now", at(10, 7));
         assert_eq!(versions.removed.len(), 1);
         assert_eq!(versions.next(b"now", None, &Timestamp::of_store(0, 0)), at(10, 8));
-        assert_eq!(
-            versions.next(b"another", None, &Timestamp::of_store(0, 0)),
-            at(10, 0)
-        );
+        assert_eq!(versions.next(b"another", None, &Timestamp::of_store(0, 0)), at(10, 0));
         versions.observe(11);
         assert!(versions.removed.is_empty());
         assert_eq!(versions.next(b"now", None, &Timestamp::of_store(0, 0)), at(11, 0));

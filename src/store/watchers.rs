@@ -37,10 +37,7 @@ pub(super) struct Watchers {
 impl Watchers {
     /// Registers a connection for a key; again is as good as once.
     pub(super) fn add(&mut self, key: &Key, watcher: Watcher, limits: &Limits) -> Result<(), TooManyWatches> {
-        let Watcher {
-            connection,
-            client_id,
-        } = watcher;
+        let Watcher { connection, client_id } = watcher;
         let keys = self.by_connection.get(&connection);
         if keys.is_some_and(|keys| keys.contains(key)) {
             return Ok(());
@@ -51,10 +48,7 @@ impl Watchers {
         }
         let shared = self.by_key.get_key_value(key).map(|(key, _)| key.clone());
         let key = shared.unwrap_or_else(|| copied(key));
-        self.by_connection
-            .entry(connection)
-            .or_default()
-            .insert(key.clone());
+        self.by_connection.entry(connection).or_default().insert(key.clone());
         self.by_key.entry(key).or_default().insert(connection, client_id);
         self.len = self.len.saturating_add(1);
         Ok(())
@@ -121,18 +115,11 @@ mod tests {
     }
 
     fn watcher(connection: u64) -> Watcher {
-        Watcher {
-            connection: ConnectionId(connection),
-            client_id: "c".into(),
-        }
+        Watcher { connection: ConnectionId(connection), client_id: "c".into() }
     }
 
     fn connections(watchers: &Watchers, key: &str) -> Vec<u64> {
-        watchers
-            .of(key.as_bytes())
-            .iter()
-            .map(|watcher| watcher.connection.0)
-            .collect()
+        watchers.of(key.as_bytes()).iter().map(|watcher| watcher.connection.0).collect()
     }
 
     #[test]
@@ -151,9 +138,7 @@ mod tests {
     fn a_disconnect_ends_the_connections_registrations_and_no_others() {
         let mut watchers = Watchers::default();
         for (name, connection) in [("a", 1), ("b", 1), ("a", 2)] {
-            watchers
-                .add(&key(name), watcher(connection), &Limits::default())
-                .unwrap();
+            watchers.add(&key(name), watcher(connection), &Limits::default()).unwrap();
         }
         watchers.remove_all(ConnectionId(1));
         assert_eq!(connections(&watchers, "a"), [2]);
@@ -164,11 +149,7 @@ mod tests {
 
     #[test]
     fn both_limits_hold_and_do_not_refuse_what_is_registered_already() {
-        let limits = Limits {
-            watches_max: 3,
-            watches_per_connection_max: 2,
-            ..Limits::default()
-        };
+        let limits = Limits { watches_max: 3, watches_per_connection_max: 2, ..Limits::default() };
         let mut watchers = Watchers::default();
         let mut add = |name, connection| watchers.add(&key(name), watcher(connection), &limits);
         assert_eq!(add("a", 1), Ok(()));

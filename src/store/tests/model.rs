@@ -9,20 +9,10 @@ use super::*;
 /// One thing that happens to the store.
 #[derive(Clone, Debug)]
 enum Step {
-    Request {
-        connection: u64,
-        verb: Verb,
-        key: u8,
-        value: u8,
-        timestamp: u64,
-        fence: Option<u64>,
-    },
+    Request { connection: u64, verb: Verb, key: u8, value: u8, timestamp: u64, fence: Option<u64> },
     Disconnect(u64),
     Poll,
-    Pass {
-        monotonic_ms: u64,
-        wall_ms: i64,
-    },
+    Pass { monotonic_ms: u64, wall_ms: i64 },
 }
 
 #[derive(Clone, Debug)]
@@ -35,10 +25,7 @@ enum Verb {
 }
 
 fn verb() -> impl Strategy<Value = Verb> {
-    let condition = prop::option::of(prop_oneof![
-        Just(Condition::Absent),
-        Just(Condition::AbsentOrEqual)
-    ]);
+    let condition = prop::option::of(prop_oneof![Just(Condition::Absent), Just(Condition::AbsentOrEqual)]);
     prop_oneof![
         5 => (condition, 0..30_u64).prop_map(|(condition, ttl_ms)| Verb::Set(condition, ttl_ms)),
         2 => Just(Verb::Get),
@@ -87,8 +74,7 @@ struct Model {
 impl Model {
     fn tell(&mut self, key: u8, version: Version, value: Option<u8>) {
         let watches = self.watches.iter().filter(|(watched, _)| *watched == key);
-        self.heard
-            .extend(watches.map(|(_, connection)| (*connection, key, version, value)));
+        self.heard.extend(watches.map(|(_, connection)| (*connection, key, version, value)));
     }
 
     fn expire(&mut self, key: u8) {
@@ -128,9 +114,8 @@ impl Model {
         let held = self.keys.get(&key).cloned();
         let stored = held.as_ref().map(|held| held.version);
         if matches!(verb, Verb::Get) {
-            return held.map_or((Reply::Absent, None), |held| {
-                (Reply::Value(vec![held.value].into()), stored)
-            });
+            return held
+                .map_or((Reply::Absent, None), |held| (Reply::Value(vec![held.value].into()), stored));
         }
         if let Some(protecting) = held.as_ref().and_then(|held| held.fence) {
             match fence {
@@ -148,31 +133,14 @@ impl Model {
             }
             (Verb::Set(_, ttl_ms), _) => {
                 let last = self.last.get(&key).copied().unwrap_or_default();
-                let latest = last.max(Version {
-                    ms: timestamp,
-                    counter: 0,
-                });
+                let latest = last.max(Version { ms: timestamp, counter: 0 });
                 let version = if self.wall_ms > latest.ms {
-                    Version {
-                        ms: self.wall_ms,
-                        counter: 0,
-                    }
+                    Version { ms: self.wall_ms, counter: 0 }
                 } else {
-                    Version {
-                        counter: latest.counter + 1,
-                        ..latest
-                    }
+                    Version { counter: latest.counter + 1, ..latest }
                 };
                 let deadline_ms = (*ttl_ms > 0).then(|| self.monotonic_ms + ttl_ms);
-                self.keys.insert(
-                    key,
-                    Held {
-                        value,
-                        version,
-                        fence,
-                        deadline_ms,
-                    },
-                );
+                self.keys.insert(key, Held { value, version, fence, deadline_ms });
                 self.last.insert(key, version);
                 self.tell(key, version, Some(value));
                 (Reply::Done, Some(version))
@@ -187,20 +155,9 @@ impl Model {
 
 fn heard(changes: impl IntoIterator<Item = Change>) -> Vec<Heard> {
     let mut all = Vec::new();
-    for Change {
-        key,
-        version,
-        content,
-        watchers,
-        ..
-    } in changes
-    {
+    for Change { key, version, content, watchers, .. } in changes {
         let value = content.map(|content| content.value[0]);
-        all.extend(
-            watchers
-                .iter()
-                .map(|watcher| (watcher.connection.0, key.as_bytes()[0], version, value)),
-        );
+        all.extend(watchers.iter().map(|watcher| (watcher.connection.0, key.as_bytes()[0], version, value)));
     }
     all
 }
@@ -208,12 +165,9 @@ fn heard(changes: impl IntoIterator<Item = Change>) -> Vec<Heard> {
 fn call_of(connection: u64, verb: &Verb, name: u8, value: u8, timestamp: u64, fence: Option<u64>) -> Call {
     let (key, value) = (key([name]), Bytes::from(vec![value]));
     let request = match *verb {
-        Verb::Set(condition, ttl_ms) => Request::Set {
-            key,
-            value,
-            condition,
-            ttl_ms: NonZeroU64::new(ttl_ms),
-        },
+        Verb::Set(condition, ttl_ms) => {
+            Request::Set { key, value, condition, ttl_ms: NonZeroU64::new(ttl_ms) }
+        }
         Verb::Get => Request::Get { key },
         Verb::Del => Request::Del { key },
         Verb::VDel => Request::VDel { key, value },
