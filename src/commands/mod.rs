@@ -15,7 +15,11 @@ mod ping;
 mod raw;
 pub mod session;
 mod set;
+<<<<<<< HEAD
 mod signal;
+=======
+pub mod signal;
+>>>>>>> main
 mod value;
 mod vdel;
 mod watch;
