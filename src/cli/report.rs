@@ -69,7 +69,6 @@ impl Reporter {
     }
 }
 
-<<<<<<< HEAD
 /// Resolves when whoever read standard output has left: a watch that has nothing to say would not notice otherwise.
 ///
 /// Never, where standard output is a file or the system cannot tell.
@@ -88,11 +87,11 @@ pub fn output_closed() -> Waiting {
         }
         std::future::pending().await
     })
-=======
+}
+
 /// Puts out a line for the operator. Standard error may be closed: nobody is served worse for it.
 pub fn log(line: &str) {
     put_words(&format!("{line}\n"), false);
->>>>>>> main
 }
 
 fn put_data(bytes: &[u8], color: bool) -> io::Result<()> {

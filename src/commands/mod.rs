@@ -15,11 +15,7 @@ mod ping;
 mod raw;
 pub mod session;
 mod set;
-<<<<<<< HEAD
-mod signal;
-=======
 pub mod signal;
->>>>>>> main
 mod value;
 mod vdel;
 mod watch;

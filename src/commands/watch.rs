@@ -168,8 +168,8 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
 
 fn verdict_of(signal: Signal) -> Verdict {
     match signal {
-        Signal::Interrupt => Verdict::Interrupted,
-        Signal::Terminate => Verdict::Terminated,
+        Signal::Interrupt | Signal::Quit => Verdict::Interrupted,
+        Signal::Terminate | Signal::Hangup => Verdict::Terminated,
     }
 }
 

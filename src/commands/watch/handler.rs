@@ -166,7 +166,9 @@ fn send(signal: Signal, child: &mut Child) {
     use nix::sys::signal::killpg;
     use nix::unistd::Pid;
     let signal = match signal {
+        Signal::Hangup => nix::sys::signal::Signal::SIGHUP,
         Signal::Interrupt => nix::sys::signal::Signal::SIGINT,
+        Signal::Quit => nix::sys::signal::Signal::SIGQUIT,
         Signal::Terminate => nix::sys::signal::Signal::SIGTERM,
     };
     let id = child.id().and_then(|id| i32::try_from(id).ok());
