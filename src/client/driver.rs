@@ -186,7 +186,7 @@ impl Driver {
             match command {
                 Some(Command::Ask { ask, answer }) => self.session.ask(ask, Ticket::Asked(answer), now),
                 Some(Command::Watch { watch, events, begun }) => self.watch(watch, events, begun),
-                Some(Command::Unwatch { id, done }) => self.unwatch(id, done, now),
+                Some(Command::Unwatch { id, done }) => self.unwatch(id, Some(done), now),
                 Some(Command::Close { done }) => return Some(Some(done)),
                 None => return Some(None),
             }
@@ -208,7 +208,7 @@ impl Driver {
         let _ = begun.send(id);
     }
 
-    fn unwatch(&mut self, id: WatchId, done: oneshot::Sender<()>, now: Reading) {
+    fn unwatch(&mut self, id: WatchId, done: Option<oneshot::Sender<()>>, now: Reading) {
         let keys = self.watchers.end(id);
         // Without a connection the store has forgotten us already.
         if matches!(self.link, Link::Up(_)) {
@@ -216,8 +216,7 @@ impl Driver {
         }
     }
 
-    fn stop(&mut self, keys: Vec<Key>, done: oneshot::Sender<()>, now: Reading) {
-        let mut done = Some(done);
+    fn stop(&mut self, keys: Vec<Key>, mut done: Option<oneshot::Sender<()>>, now: Reading) {
         let last = keys.len().saturating_sub(1);
         for (at, key) in keys.into_iter().enumerate() {
             let payload = Request::KeyNotify { key, stop: true }.encode();
@@ -238,6 +237,9 @@ impl Driver {
             Loss { cause, since_ms: now.wall_ms.saturating_sub(silence_ms), fatal: None }
         })?;
         self.deliver(now);
+        for id in self.watchers.abandoned() {
+            self.unwatch(id, None, now);
+        }
         while self.session.has_room()
             && let Some(work) = self.watchers.poll_work()
         {

@@ -182,25 +182,31 @@ impl Watchers {
         Some(Work::Ask(ask, StepTicket { watch, step }))
     }
 
+    /// Watches whose events nobody takes any more.
+    pub(super) fn abandoned(&self) -> Vec<WatchId> {
+        self.active.iter().filter(|(_, active)| active.events.is_closed()).map(|(id, _)| *id).collect()
+    }
+
     /// Hands events to who watches. Returns the first channel that is full: nothing should be read before it has room.
     pub(super) fn deliver(&mut self) -> Option<Events> {
         let mut full = None;
-        self.active.retain(|_, active| {
+        for active in self.active.values_mut() {
             loop {
                 let room = match active.events.try_reserve() {
                     Ok(room) => room,
-                    Err(TrySendError::Closed(())) => return false,
+                    // It is to be stopped at the store before it is forgotten.
+                    Err(TrySendError::Closed(())) => break,
                     Err(TrySendError::Full(())) => {
                         full = Some(active.events.clone());
-                        return true;
+                        break;
                     }
                 };
                 match active.watch.poll_event() {
                     Some(event) => room.send(Ok(event)),
-                    None => return true,
+                    None => break,
                 }
             }
-        });
+        }
         full
     }
 }
