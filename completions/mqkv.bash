@@ -55,6 +55,9 @@ _mqkv() {
             mqkv,vdel)
                 cmd="mqkv__subcmd__vdel"
                 ;;
+            mqkv,watch)
+                cmd="mqkv__subcmd__watch"
+                ;;
             mqkv__subcmd__decode,frame)
                 cmd="mqkv__subcmd__decode__subcmd__frame"
                 ;;
@@ -71,7 +74,7 @@ _mqkv() {
 
     case "${cmd}" in
         mqkv)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h -V --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --output --json --quiet --verbose --color --help --version get set del delete rm vdel ping raw decode serve completions man help"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h -V --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help --version get set del delete rm vdel watch ping raw decode serve completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -161,6 +164,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -181,7 +188,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__completions)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --all --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --output --json --quiet --verbose --color --help bash elvish fish powershell zsh"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --all --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help bash elvish fish powershell zsh"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -275,6 +282,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -295,7 +306,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__decode)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --output --json --quiet --verbose --color --help topic frame hlc"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help topic frame hlc"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -385,6 +396,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -405,7 +420,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__decode__subcmd__frame)
-            opts="-f -b -n -p -T -C -K -P -i -t -o -j -q -v -h --file --hex --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --output --json --quiet --verbose --color --help -"
+            opts="-f -b -n -p -T -C -K -P -i -t -o -j -q -v -h --file --hex --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help -"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -507,6 +522,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -527,7 +546,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__decode__subcmd__hlc)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -614,6 +633,10 @@ _mqkv() {
                     return 0
                     ;;
                 --connect-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep-alive)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -637,7 +660,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__decode__subcmd__topic)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -727,6 +750,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -747,7 +774,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__del)
-            opts="-k -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --ignore-missing --fence --fence-env --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --output --json --quiet --verbose --color --help"
+            opts="-k -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --ignore-missing --fence --fence-env --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -857,6 +884,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -877,7 +908,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__get)
-            opts="-k -f -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --valuefile --file --default --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --output --json --quiet --verbose --color --help"
+            opts="-k -f -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --valuefile --file --default --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -999,6 +1030,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -1019,7 +1054,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__help)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1106,6 +1141,10 @@ _mqkv() {
                     return 0
                     ;;
                 --connect-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep-alive)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1129,7 +1168,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__man)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1219,6 +1258,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -1239,7 +1282,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__ping)
-            opts="-c -b -n -p -T -C -K -P -i -t -o -j -q -v -h --count --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --output --json --quiet --verbose --color --help"
+            opts="-c -b -n -p -T -C -K -P -i -t -o -j -q -v -h --count --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1337,6 +1380,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -1357,7 +1404,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__raw)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1447,6 +1494,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -1467,7 +1518,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__serve)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --listen --data --keys-max --port-file --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --listen --data --keys-max --port-file --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1573,6 +1624,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -1593,7 +1648,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__set)
-            opts="-k -f -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --value --valuefile --file --hex --base64 --ttl --if-absent --nx --if-absent-or-equal --nex --fence --fence-env --persist --strip-newline --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --output --json --quiet --verbose --color --help"
+            opts="-k -f -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --value --valuefile --file --hex --base64 --ttl --if-absent --nx --if-absent-or-equal --nex --fence --fence-env --persist --strip-newline --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1731,6 +1786,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -1751,7 +1810,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__vdel)
-            opts="-k -f -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --value --valuefile --file --hex --base64 --fence --fence-env --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --output --json --quiet --verbose --color --help"
+            opts="-k -f -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --value --valuefile --file --hex --base64 --fence --fence-env --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1882,6 +1941,172 @@ _mqkv() {
                     return 0
                     ;;
                 --connect-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mqkv__subcmd__watch)
+            opts="-k -c -w -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --count --wait --until --no-initial --only --on-gap --exec-on --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -k)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key-hex)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key-base64)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -c)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -w)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --until)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --only)
+                    COMPREPLY=($(compgen -W "set del" -- "${cur}"))
+                    return 0
+                    ;;
+                --on-gap)
+                    COMPREPLY=($(compgen -W "continue fail" -- "${cur}"))
+                    return 0
+                    ;;
+                --exec-on)
+                    COMPREPLY=($(compgen -W "set del initial resync" -- "${cur}"))
+                    return 0
+                    ;;
+                --broker)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -b)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hostname)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cafile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -T)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -C)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keyfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -K)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keypasswordfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -P)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --embedded)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --connect-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep-alive)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -135,6 +135,8 @@ fn beside_or_gap(
             said(format!("skipped a message on {topic}: {cause}\n"))
         }
         WatchEvent::Gap { since_ms, until_ms } => {
+            // Words are for people, wherever the data goes.
+            let separator = if is_data { separator } else { "  " };
             let color = if is_data { style.color_data } else { style.color_words };
             let word = if separator == TAB { "GAP".to_owned() } else { format!("{:<7}", "GAP") };
             // The column of the key is there, and empty: no key is.

@@ -6,3 +6,9 @@ mod decode;
 mod help;
 mod unreachable;
 mod usage;
+#[cfg(unix)]
+mod watch;
+#[cfg(unix)]
+mod watch_command;
+#[cfg(unix)]
+mod watch_lost;

@@ -1,5 +1,7 @@
 //! A hermetic environment for the real binary: no variables, a home and a folder of its own.
 
+mod proxy;
+mod running;
 mod server;
 
 use std::fs;
@@ -9,7 +11,8 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-#[expect(unused_imports, reason = "for tests against a store, as soon as `serve` has one")]
+pub use proxy::Proxy;
+pub use running::{Running, wait_until};
 pub use server::Server;
 
 /// A place to run the binary in; removed at the end.
