@@ -166,9 +166,9 @@ fn only_what_is_asked_for_is_told_and_counted() {
     let server = Server::start(&place, &[]);
     let url = server.url();
     ok(&place, &url, &["set", "k", "0"]);
-    let running = watch(&place, &url, &["gone", "k", "--only", "del", "-c", "2"]);
+    let running = watch(&place, &url, &["k", "gone", "--only", "del", "-c", "2"]);
+    // The keys are read in this order: with the second, the first has been read, too.
     assert_eq!(without_time(&running.line()), "CURRENT\tgone");
-    // The keys are read in order, but answered one by one: with a change of the second, its value was told, too.
     for value in ["1", "2"] {
         ok(&place, &url, &["set", "k", value]);
         ok(&place, &url, &["del", "k"]);

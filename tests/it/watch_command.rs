@@ -8,9 +8,9 @@ use super::watch::{STOP, ok, watch};
 /// Prints what it is told, the value in brackets.
 const SHOW: &str = "printf '%s %s %s %s [' $MQKV_EVENT $MQKV_KEY $MQKV_FOUND $MQKV_SEQ; cat; echo ]";
 
-/// The same, then waits until there is a file.
+/// The same, and for a change waits until there is a file.
 fn show_and_wait_for(file: &str) -> String {
-    format!("{SHOW}; until test -e {file}; do sleep 0.01; done")
+    format!("{SHOW}; test $MQKV_EVENT = initial || until test -e {file}; do sleep 0.01; done")
 }
 
 /// Waits until the watch of `k` is in force: the command says so for the initial value.
@@ -57,12 +57,10 @@ fn changes_of_a_key_collapse_into_the_latest_while_the_command_runs() {
     let proxy = Proxy::start(server.port());
     let url = server.url();
     let script = show_and_wait_for("go");
-    let words = ["other", "-c", "6", "--exec-on", "set,del", "--", "sh", "-c", &script];
-    let running = watch(&place, &proxy.url(), &[&["k"][..], &words].concat());
-    // Its first change may come before or after the watch is in force: only one that is told runs the command.
-    proxy.wait_for(b"*2\r\n$3\r\nGET\r\n$5\r\nother\r\n");
+    let running = watch_k(&place, &proxy.url(), &["other", "-c", "6"], &script);
+    assert_eq!(running.line(), "initial other false 2 []");
     ok(&place, &url, &["set", "k", "1"]);
-    assert_eq!(running.line(), "set k true 1 [1]");
+    assert_eq!(running.line(), "set k true 3 [1]");
     for (key, value) in [("k", "2"), ("other", "a"), ("k", "3"), ("other", "b"), ("k", "4")] {
         ok(&place, &url, &["set", key, value]);
     }
@@ -70,7 +68,7 @@ fn changes_of_a_key_collapse_into_the_latest_while_the_command_runs() {
     proxy.wait_for(STOP);
     place.write("go", "");
     let (lines, words, code) = running.end();
-    assert_eq!(lines, ["set k true 6 [4]", "set other true 5 [b]"]);
+    assert_eq!(lines, ["set k true 8 [4]", "set other true 7 [b]"]);
     assert_eq!((words, code), (vec![], Some(0)));
 }
 
@@ -141,6 +139,8 @@ fn a_signal_reaches_the_command_and_its_end_is_waited_for() {
     let server = Server::start(&place, &[]);
     let script = format!("trap 'echo told; exit 0' TERM; {}", show_and_wait_for("never"));
     let running = watch_k(&place, &server.url(), &[], &script);
+    ok(&place, &server.url(), &["set", "k", "1"]);
+    assert_eq!(running.line(), "set k true 2 [1]");
     running.signal(Signal::SIGTERM);
     // Some shells say of what they ran that it was terminated: what is said is theirs.
     let (lines, _, code) = running.end();
