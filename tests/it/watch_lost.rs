@@ -1,11 +1,12 @@
 //! `watch` through losses of its connection: told, and never a change lost without a word.
 
+use std::io::Read;
 use std::time::Duration;
 
 use mqkv::clock;
 use nix::sys::signal::Signal;
 
-use super::common::{Place, Proxy, Server};
+use super::common::{Place, Proxy, Running, Server};
 use super::watch::{ok, set_numbers, watch, without_time};
 
 /// Options with which a loss is noticed, and the way back is tried, soon.
@@ -84,6 +85,37 @@ fn a_line_cut_without_a_word_is_noticed_and_told() {
     let (lines, words, code) = running.end();
     assert_eq!((words, code), (vec![], Some(0)));
     assert_eq!(lines.iter().map(|line| without_time(line)).collect::<Vec<_>>(), ["RESYNC\tk\t2"]);
+}
+
+#[test]
+fn a_reader_that_stalls_does_not_cost_the_connection() {
+    /// More than a pipe holds.
+    const CHANGES: usize = 10;
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let proxy = Proxy::start(server.port());
+    place.write("large", vec![b'x'; 30_000]);
+    let url = proxy.url();
+    let words = ["watch", "k", "-b", &url, "--until", "value=end", "--keep-alive", "1s"];
+    let mut child = place.command(&words).spawn().unwrap();
+    // One line and no more is read: the watch is in force.
+    let first: Vec<_> = child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .bytes()
+        .map(Result::unwrap)
+        .take_while(|byte| *byte != b'\n')
+        .collect();
+    assert!(first.ends_with(b"\tCURRENT\tk"));
+    for _ in 0..CHANGES {
+        ok(&place, &server.url(), &["set", "k", "-f", "large"]);
+    }
+    ok(&place, &server.url(), &["set", "k", "end"]);
+    // The broker would give up a client that had been silent for one and a half keep-alives.
+    proxy.wait_for_pings(3);
+    let (lines, words, code) = Running::read(child).end();
+    assert_eq!((lines.len(), words, code), (CHANGES + 1, vec![], Some(0)));
 }
 
 #[test]

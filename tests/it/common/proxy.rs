@@ -88,6 +88,15 @@ impl Proxy {
         state.sent.first().map_or(0, |sent| packets(sent).filter(|packet| packet[0] >> 4 == PUBLISH).count())
     }
 
+    /// Waits until so many PINGREQ packets have been sent on the first connection.
+    pub fn wait_for_pings(&self, count: usize) {
+        wait_until("the client has asked whether the broker is there", || {
+            let state = self.line.state();
+            let is_ping = |packet: &&[u8]| packet[0] == 0xC0;
+            (packets(state.sent.first()?).filter(is_ping).count() >= count).then_some(())
+        });
+    }
+
     /// Waits until a client has sent this.
     pub fn wait_for(&self, bytes: &[u8]) {
         wait_until("a client has sent it", || {
