@@ -99,15 +99,12 @@ fn a_reader_that_stalls_does_not_cost_the_connection() {
     let words = ["watch", "k", "-b", &url, "--until", "value=end", "--keep-alive", "1s"];
     let mut child = place.command(&words).spawn().unwrap();
     // One line and no more is read: the watch is in force.
-    let first: Vec<_> = child
-        .stdout
-        .as_mut()
-        .unwrap()
-        .bytes()
-        .map(Result::unwrap)
-        .take_while(|byte| *byte != b'\n')
-        .collect();
-    assert!(first.ends_with(b"\tCURRENT\tk"));
+    let (mut first, mut byte) = (Vec::new(), [0]);
+    while !first.ends_with(b"\n") {
+        child.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
+        first.extend(byte);
+    }
+    assert!(first.ends_with(b"\tCURRENT\tk\n"));
     for _ in 0..CHANGES {
         ok(&place, &server.url(), &["set", "k", "-f", "large"]);
     }
