@@ -1,8 +1,11 @@
 //! Everything that starts processes: the real binary in a hermetic environment.
 #![allow(clippy::unwrap_used, clippy::panic)] // clippy.toml exempts tests only, not what they share
 
+mod bytes;
 mod common;
 mod decode;
+mod fencing;
 mod help;
+mod two_terminals;
 mod unreachable;
 mod usage;
