@@ -1,6 +1,8 @@
 //! Everything that starts processes: the real binary in a hermetic environment.
 #![allow(clippy::unwrap_used, clippy::panic)] // clippy.toml exempts tests only, not what they share
 
+mod bad_answers;
+mod bad_brokers;
 mod bytes;
 mod common;
 mod decode;
