@@ -3,9 +3,11 @@
 
 mod bad_answers;
 mod bad_brokers;
+mod bad_input;
 mod bytes;
 mod common;
 mod decode;
+mod embedded;
 mod fencing;
 mod help;
 mod two_terminals;
