@@ -1,6 +1,10 @@
 //! A hermetic environment for the real binary: no variables, a home and a folder of its own.
 
+pub mod bounded;
+pub mod fake;
+pub mod proxy;
 mod server;
+pub mod wire;
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +13,6 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-#[expect(unused_imports, reason = "for tests against a store, as soon as `serve` has one")]
 pub use server::Server;
 
 /// A place to run the binary in; removed at the end.

@@ -1,5 +1,4 @@
 //! A running `mqkv serve`, stopped when dropped.
-#![expect(dead_code, reason = "for tests against a store, as soon as `serve` has one")]
 
 use std::fs;
 use std::process::{Child, Stdio};
