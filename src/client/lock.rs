@@ -259,6 +259,12 @@ impl Lock {
         }
     }
 
+    /// Whether the lock is held, for all that is known here.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        matches!(self.state, State::Held { .. })
+    }
+
     /// What to do next, if anything.
     pub fn poll_step(&mut self) -> Option<Step> {
         self.steps.pop_front()
