@@ -35,8 +35,6 @@ fn main() {
     }
     let folder = tempfile::tempdir().unwrap();
     let port_file = folder.path().join("port");
-    let request = folder.path().join("request");
-    fs::write(&request, b"*2\r\n$3\r\nGET\r\n$10\r\nline1/temp\r\n").unwrap();
     let serve = Command::new(MQKV)
         .args(["serve", "--listen", "127.0.0.1:0", "--port-file"])
         .arg(&port_file)
@@ -61,7 +59,7 @@ fn main() {
         let mut command = Command::new("mosquitto_rr");
         command.args(["-V", "5", "-h", "127.0.0.1", "-p", &port, "-q", "1", "-t", REQUEST_TOPIC]);
         command.args(["-e", "clients/rr/response", "-D", "publish", "correlation-data", "0123456789abcdef"]);
-        command.arg("-f").arg(&request);
+        command.args(["-m", "*2\r\n$3\r\nGET\r\n$10\r\nline1/temp\r\n"]);
         command
     };
     let time = |mut command: Command, expected: &[u8]| {

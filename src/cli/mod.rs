@@ -68,7 +68,7 @@ fn run_verb(cli: Cli, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     };
     match verb {
         Verb::Command(command) => return run_command(command, &cli.options, reporter),
-        Verb::Serve(args) => serve::run(&args)?,
+        Verb::Serve(args) => serve::run(&args, &cli.options.display)?,
         Verb::Completions(args) => reporter.data(&generate::completions(&args)?)?,
         Verb::Man(args) => reporter.data(&generate::man(&args)?)?,
         Verb::Help(args) => {

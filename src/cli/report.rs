@@ -66,6 +66,11 @@ impl Reporter {
     }
 }
 
+/// Puts out a line for the operator. Standard error may be closed: nobody is served worse for it.
+pub fn log(line: &str) {
+    put_words(&format!("{line}\n"), false);
+}
+
 fn put_data(bytes: &[u8], color: bool) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     if color {

@@ -1,10 +1,19 @@
 //! `serve`: a broker with a state store, until a signal.
 
-use std::path::PathBuf;
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 
+use super::args::DisplayArgs;
+use super::report;
+
+use crate::commands::signal::Signals;
 use crate::commands::{CommandError, Kind};
+use crate::render::escape::escape;
+use crate::server::{self, Event, Limits, Persistence, Settings, StoreServer, StoreSettings};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,17 +66,100 @@ impl ServeArgs {
     }
 }
 
-/// Runs the verb.
+/// Runs the verb: listens, says so, writes the port file, and serves until a signal.
 ///
 /// # Errors
 /// An address is taken, or the folder cannot be used.
-pub fn run(args: &ServeArgs) -> Result<(), CommandError> {
-    run_server(args, &args.addresses())
+pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<(), CommandError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
+    runtime.block_on(async {
+        let mut signals = Signals::new()?;
+        let server = start(args, display).await?;
+        if let Some(path) = &args.port_file {
+            write_port(path, server.addresses())?;
+        }
+        if !display.quiet {
+            report::log(&ready(server.addresses(), args.data.as_deref()));
+        }
+        signals.next().await;
+        server.shutdown().await;
+        Ok(())
+    })
 }
 
-/// Listens, writes the port file, and serves until a signal.
-fn run_server(_args: &ServeArgs, _addresses: &[Address]) -> Result<(), CommandError> {
-    Err(CommandError::new(Kind::Unavailable, "this build has no server inside"))
+async fn start(args: &ServeArgs, display: &DisplayArgs) -> Result<StoreServer, CommandError> {
+    let (quiet, verbose) = (display.quiet, display.verbose);
+    let events = move |event: Event| {
+        if verbose || (event.is_trouble() && !quiet) {
+            report::log(&event.to_string());
+        }
+    };
+    let settings = Settings {
+        addresses: resolve(&args.addresses()).await?,
+        events: Arc::new(events),
+        ..Settings::default()
+    };
+    let mut limits = Limits::default();
+    if let Some(keys_max) = args.keys_max {
+        limits.keys_max = usize::try_from(keys_max).unwrap_or(usize::MAX);
+    }
+    let store =
+        StoreSettings { limits, persistence: persistence(args.data.as_deref()), ..StoreSettings::default() };
+    StoreServer::start(settings, store).await.map_err(failure)
+}
+
+/// What a folder means: everything is kept in it.
+pub fn persistence(data: Option<&Path>) -> Persistence {
+    data.map_or(Persistence::None, |folder| Persistence::All(folder.to_owned()))
+}
+
+/// Why a server did not start, for the user.
+pub fn failure(error: server::Error) -> CommandError {
+    match &error {
+        server::Error::Bind { address, .. } => {
+            let other = format!("--listen {}:0 for any free port, or end what listens there", address.ip());
+            CommandError::new(Kind::Unavailable, error.to_string()).hint(other)
+        }
+        server::Error::Journal(_) => CommandError::new(Kind::File, error.to_string()),
+        server::Error::Settings(_) | server::Error::Thread(_) => {
+            CommandError::new(Kind::Bug, error.to_string())
+        }
+    }
+}
+
+async fn resolve(addresses: &[Address]) -> Result<Vec<SocketAddr>, CommandError> {
+    let mut resolved = Vec::new();
+    for Address { host, port, required } in addresses {
+        let found = tokio::net::lookup_host((host.as_str(), *port)).await;
+        let unknown =
+            |error| CommandError::new(Kind::Unavailable, format!("cannot find {host}:{port}: {error}"));
+        let found = found.map_err(unknown)?;
+        // A machine without IPv6 is no reason to fail, nor is somebody else's listener there.
+        resolved.extend(found.filter(|address| *required || TcpListener::bind(address).is_ok()));
+    }
+    Ok(resolved)
+}
+
+/// The file appears with its content: whoever waits for it need not look twice.
+fn write_port(path: &Path, addresses: &[SocketAddr]) -> Result<(), CommandError> {
+    let failed = |error| CommandError::file("write", path, &error);
+    let port = addresses.first().map_or(0, SocketAddr::port);
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".new");
+    fs::write(&unfinished, format!("{port}\n")).map_err(failed)?;
+    fs::rename(&unfinished, path).map_err(failed)
+}
+
+fn ready(addresses: &[SocketAddr], data: Option<&Path>) -> String {
+    let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    let kept = match data {
+        Some(folder) => format!("everything is kept in {}", escape(folder.as_os_str().as_encoded_bytes())),
+        None => "in memory".to_owned(),
+    };
+    format!("listening on {}, {kept}", addresses.join(" and "))
 }
 
 fn parse_address(text: &str) -> Result<Address, String> {

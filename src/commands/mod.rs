@@ -18,7 +18,7 @@ mod ping;
 mod raw;
 pub mod session;
 mod set;
-mod signal;
+pub mod signal;
 mod unlock;
 mod value;
 mod vdel;

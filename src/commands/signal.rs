@@ -1,4 +1,5 @@
-//! The signals that ask a process to end, as a stream.
+//! The signals that ask a process to end, as a stream; from the first [`Signals::new`] on they no longer end it by
+//! themselves.
 
 use std::fs;
 use std::future::poll_fn;

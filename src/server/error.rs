@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::io;
+
+use super::journal::JournalError;
 use std::net::SocketAddr;
 
 /// Why a server did not start.
@@ -16,6 +18,10 @@ pub enum Error {
         /// What the system said.
         cause: io::Error,
     },
+    /// The store cannot be read from the disk.
+    Journal(JournalError),
+    /// The system starts no other thread.
+    Thread(io::Error),
 }
 
 impl fmt::Display for Error {
@@ -23,6 +29,8 @@ impl fmt::Display for Error {
         match self {
             Self::Settings(what) => write!(f, "the server's settings do not fit: {what}"),
             Self::Bind { address, cause } => write!(f, "cannot listen on {address}: {cause}"),
+            Self::Journal(error) => error.fmt(f),
+            Self::Thread(cause) => write!(f, "cannot start a thread: {cause}"),
         }
     }
 }
@@ -31,7 +39,8 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Settings(_) => None,
-            Self::Bind { cause, .. } => Some(cause),
+            Self::Bind { cause, .. } | Self::Thread(cause) => Some(cause),
+            Self::Journal(error) => Some(error),
         }
     }
 }

@@ -50,11 +50,24 @@ pub enum Event {
         /// What it lacked.
         reason: String,
     },
+    /// The disk has failed: the state store takes no write any more.
+    NotPersisted {
+        /// What was wrong with it.
+        reason: String,
+    },
     /// The system refused to hand over a connection; the listener goes on.
     AcceptFailed {
         /// What the system said.
         reason: String,
     },
+}
+
+impl Event {
+    /// Whether something went wrong; what is left is everyday life.
+    #[must_use]
+    pub fn is_trouble(&self) -> bool {
+        !matches!(self, Self::Connected { .. } | Self::Gone { .. })
+    }
 }
 
 impl fmt::Display for Event {
@@ -80,6 +93,9 @@ impl fmt::Display for Event {
             Self::Unanswerable { client_id, reason } => {
                 let (client_id, reason) = (client_id.escape_debug(), reason.escape_debug());
                 write!(f, "request of {client_id} cannot be answered: {reason}")
+            }
+            Self::NotPersisted { reason } => {
+                write!(f, "no write is taken any more, for the disk has failed: {reason}")
             }
             Self::AcceptFailed { reason } => write!(f, "a connection could not be accepted: {reason}"),
         }

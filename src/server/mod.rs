@@ -1,8 +1,15 @@
 //! The store behind an embedded broker.
 
+mod backlog;
 pub mod broker;
+pub mod delivery;
+pub mod engine;
 pub mod error;
 pub mod event;
+mod hosting;
+pub mod journal;
+mod repeats;
+pub mod service;
 pub mod settings;
 
 use std::net::SocketAddr;
@@ -19,7 +26,10 @@ use self::broker::listener::Door;
 use self::broker::{Application, Broker, sweeper};
 pub use self::error::Error;
 pub use self::event::Event;
+pub use self::hosting::StoreServer;
+pub use self::service::{Persistence, StoreSettings};
 pub use self::settings::Settings;
+pub use crate::store::Limits;
 
 /// How much an in-memory connection holds in each direction, in bytes.
 const PIPE_BYTES: usize = 64 * 1024;

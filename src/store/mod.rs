@@ -1,1 +1,329 @@
-//! The rules of the store.
+//! The rules of the store: (state, who, request, now) → (reply, notifications, what to keep on disk).
+
+mod call;
+mod condition;
+mod entries;
+mod entry;
+mod expiry;
+mod glob;
+mod limits;
+mod scan;
+mod versions;
+mod watchers;
+
+#[cfg(test)]
+mod tests;
+
+use std::num::NonZeroU64;
+
+use bytes::Bytes;
+
+use crate::protocol::timestamp::TimestampError;
+use crate::protocol::{Condition, Key, Refusal, Reply, Request, Timestamp, Value, topic};
+
+use condition::{Decision, Held, Wish, decide};
+use entries::Entries;
+use entry::Entry;
+use expiry::{Expiry, Slot};
+use versions::Versions;
+use watchers::Watchers;
+
+pub use call::{Call, Change, Now, Outcome};
+pub use entry::{Content, Version};
+pub use limits::Limits;
+pub use watchers::{ConnectionId, Watcher};
+
+/// The most keys that one [`Store::poll_expired`] removes: a million that expire at once must not hold up requests.
+pub const EXPIRED_PER_POLL_MAX: usize = 1_000;
+
+/// The state store as a state machine.
+///
+/// Feed it requests ([`Store::handle_request`]) and the ends of connections ([`Store::handle_disconnect`]), each with
+/// the time; ask it what has expired ([`Store::poll_expired`]), at the latest at [`Store::next_expiry`]. A key past its
+/// deadline is never served, polled or not. Every change is reported once, in the order in which it happened: the
+/// caller tells the watchers, after the reply to the request that caused it, and keeps it on disk.
+#[derive(Debug, Default)]
+pub struct Store {
+    limits: Limits,
+    entries: Entries,
+    expiry: Expiry,
+    versions: Versions,
+    watchers: Watchers,
+    monotonic_ms: u64,
+}
+
+/// The words of a SET.
+struct Set {
+    key: Key,
+    value: Value,
+    condition: Option<Condition>,
+    ttl_ms: Option<NonZeroU64>,
+    persist: bool,
+}
+
+impl Store {
+    /// An empty store.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// Decides about a request, in the order of protocol §5: key length, timestamps, fence, condition.
+    pub fn handle_request(&mut self, call: Call, now: Now) -> Outcome {
+        let wall_ms = self.observe(now);
+        let Call { connection, client_id, request, timestamp, fence, persist } = call;
+        let outcome = match request {
+            Request::Set { key, value, condition, ttl_ms } => self
+                .check_lengths(&key, &value)
+                .and_then(|()| Ok((check_timestamp(timestamp, wall_ms)?, check_fence(fence, wall_ms)?)))
+                .map(|(timestamp, fence)| {
+                    self.set(Set { key, value, condition, ttl_ms, persist }, &timestamp, fence)
+                }),
+            Request::Get { key } => self.check_key(&key).map(|()| self.get(&key)),
+            Request::Del { key } => self
+                .check_key(&key)
+                .and_then(|()| check_fence(fence, wall_ms))
+                .map(|fence| self.remove(&key, Wish::Del, fence.as_ref(), persist)),
+            Request::VDel { key, value } => self
+                .check_lengths(&key, &value)
+                .and_then(|()| check_fence(fence, wall_ms))
+                .map(|fence| self.remove(&key, Wish::VDel(&value), fence.as_ref(), persist)),
+            Request::KeyNotify { key, stop: true } => {
+                let watched = self.watchers.remove(&key, connection);
+                Ok(if watched { Reply::Done } else { Reply::Count(0) }.into())
+            }
+            Request::KeyNotify { key, stop: false } => {
+                self.check_key(&key).and_then(|()| self.watch(&key, Watcher { connection, client_id }))
+            }
+            Request::Scan { pattern, token } => {
+                let alive = |slot| !self.is_due(slot);
+                Ok(scan::scan(&self.entries, &pattern, token.as_deref(), alive).into())
+            }
+        };
+        outcome.unwrap_or_else(Outcome::refused)
+    }
+
+    /// Forgets what a connection watches.
+    pub fn handle_disconnect(&mut self, connection: ConnectionId) {
+        self.watchers.remove_all(connection);
+    }
+
+    /// Removes what has expired, at most [`EXPIRED_PER_POLL_MAX`] keys: if there is more, [`Store::next_expiry`] is
+    /// not later than now.
+    pub fn poll_expired(&mut self, now: Now) -> Vec<Change> {
+        self.observe(now);
+        let due = std::iter::from_fn(|| self.first_due().and_then(|slot| self.expire(slot)));
+        due.take(EXPIRED_PER_POLL_MAX).collect()
+    }
+
+    /// When the next key expires, in monotonic milliseconds.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<u64> {
+        self.expiry.first().map(|(deadline_ms, _)| deadline_ms)
+    }
+
+    /// How many keys there are, those included that have expired and were not polled.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What a key holds, expired or not: to be put back with [`Store::restore`].
+    #[must_use]
+    pub fn read(&self, key: &Key) -> Option<(Version, Content)> {
+        let slot = self.entries.find(key.as_bytes())?;
+        let entry = self.entries.get(slot)?;
+        let content = Content {
+            value: entry.to_value(),
+            fence: entry.fence().cloned(),
+            deadline_ms: self.expiry.get(slot),
+        };
+        Some((entry.version(), content))
+    }
+
+    /// Makes a key what it was, at a start or because a change of it has failed; tells nobody.
+    pub fn restore(&mut self, key: &Key, was: Option<(Version, Content)>) {
+        if let Some(slot) = self.entries.find(key.as_bytes()) {
+            self.expiry.set(slot, None);
+            self.entries.remove(slot);
+        }
+        if let Some((version, content)) = was {
+            let slot = self.entries.insert(Entry::new(key, &content.value, version, content.fence));
+            self.expiry.set(slot, content.deadline_ms);
+            self.versions.raise_greatest(version);
+        }
+    }
+
+    /// The greatest version ever given out.
+    #[must_use]
+    pub fn greatest_version(&self) -> Version {
+        self.versions.greatest()
+    }
+
+    /// Gives a key that is absent only versions after this one: the greatest that was given out in an earlier life.
+    pub fn raise_floor(&mut self, floor: Version) {
+        self.versions.raise_floor(floor);
+    }
+
+    fn observe(&mut self, now: Now) -> u64 {
+        self.monotonic_ms = self.monotonic_ms.max(now.monotonic_ms);
+        self.versions.observe(now.wall_ms)
+    }
+
+    fn check_key(&self, key: &Key) -> Result<(), Refusal> {
+        let fits = key.as_bytes().len() <= self.limits.key_bytes_max;
+        fits.then_some(()).ok_or(Refusal::KeyTooLong)
+    }
+
+    fn check_lengths(&self, key: &Key, value: &Value) -> Result<(), Refusal> {
+        self.check_key(key)?;
+        let fits = value.len() <= self.limits.value_bytes_max;
+        fits.then_some(()).ok_or(Refusal::ValueTooLong)
+    }
+
+    fn get(&mut self, key: &Key) -> Outcome {
+        let (found, expired) = self.find(key);
+        let Some(entry) = found.and_then(|slot| self.entries.get(slot)) else {
+            return Outcome { expired, ..Reply::Absent.into() };
+        };
+        Outcome { version: Some(entry.version()), ..Reply::Value(entry.to_value()).into() }
+    }
+
+    fn set(&mut self, set: Set, timestamp: &Timestamp, fence: Option<Timestamp>) -> Outcome {
+        let (found, mut expired) = self.find(&set.key);
+        let held = found.and_then(|slot| self.entries.get(slot));
+        match decide(Wish::Set(set.condition, &set.value), fence.as_ref(), held.map(Held::from)) {
+            Decision::Apply => {}
+            Decision::Refuse(refusal) => {
+                return Outcome { expired, ..Outcome::refused(refusal) };
+            }
+            Decision::NotApplied | Decision::Absent => {
+                return Outcome { version: held.map(Entry::version), expired, ..Reply::NotApplied.into() };
+            }
+        }
+        let last = held.map(Entry::version);
+        if found.is_none() && self.entries.len() >= self.limits.keys_max() {
+            // There is room once something that has expired is gone.
+            expired = expired.or_else(|| self.first_due().and_then(|slot| self.expire(slot)));
+            if expired.is_none() {
+                return Outcome::refused(Refusal::QuotaExceeded);
+            }
+        }
+        let version = self.versions.next(set.key.as_bytes(), last, timestamp);
+        let deadline_ms = set.ttl_ms.map(|ttl_ms| self.monotonic_ms.saturating_add(ttl_ms.get()));
+        let slot = self.write(found, &set, version, fence.clone());
+        self.expiry.set(slot, deadline_ms);
+        let change = Change {
+            version,
+            watchers: self.watchers.of(set.key.as_bytes()),
+            content: Some(Content { value: set.value, fence, deadline_ms }),
+            persist: set.persist,
+            key: set.key,
+        };
+        Outcome { reply: Reply::Done, version: Some(version), expired, change: Some(change) }
+    }
+
+    fn write(&mut self, found: Option<Slot>, set: &Set, version: Version, fence: Option<Timestamp>) -> Slot {
+        match found.and_then(|slot| Some((slot, self.entries.get_mut(slot)?))) {
+            Some((slot, entry)) => {
+                entry.overwrite(&set.value, version, fence);
+                slot
+            }
+            None => self.entries.insert(Entry::new(&set.key, &set.value, version, fence)),
+        }
+    }
+
+    /// DEL and VDEL.
+    fn remove(&mut self, key: &Key, wish: Wish<'_>, fence: Option<&Timestamp>, persist: bool) -> Outcome {
+        let (found, expired) = self.find(key);
+        let held = found.and_then(|slot| self.entries.get(slot));
+        let version = held.map(Entry::version);
+        let reply = match decide(wish, fence, held.map(Held::from)) {
+            Decision::Apply => {
+                let change = found.and_then(|slot| self.take(slot, key.clone(), persist));
+                return Outcome { reply: Reply::Count(1), version, expired, change };
+            }
+            Decision::Refuse(refusal) => {
+                return Outcome { expired, ..Outcome::refused(refusal) };
+            }
+            Decision::NotApplied => Reply::NotApplied,
+            Decision::Absent => Reply::Count(0),
+        };
+        Outcome { version, expired, ..reply.into() }
+    }
+
+    fn watch(&mut self, key: &Key, watcher: Watcher) -> Result<Outcome, Refusal> {
+        if topic::notify(&watcher.client_id, key).is_none() {
+            return Err(Refusal::KeyTooLongToWatch);
+        }
+        let added = self.watchers.add(key, watcher, &self.limits);
+        added.map(|()| Reply::Done.into()).map_err(|_| Refusal::QuotaExceeded)
+    }
+
+    /// Where a key is; if its time is over, it goes now.
+    fn find(&mut self, key: &Key) -> (Option<Slot>, Option<Change>) {
+        match self.entries.find(key.as_bytes()) {
+            Some(slot) if self.is_due(slot) => (None, self.expire(slot)),
+            found => (found, None),
+        }
+    }
+
+    /// Looks at the earliest deadline first: as long as that is ahead, no other needs to be fetched.
+    fn is_due(&self, slot: Slot) -> bool {
+        self.first_due().is_some()
+            && self.expiry.get(slot).is_some_and(|deadline_ms| deadline_ms <= self.monotonic_ms)
+    }
+
+    fn first_due(&self) -> Option<Slot> {
+        let (deadline_ms, slot) = self.expiry.first()?;
+        (deadline_ms <= self.monotonic_ms).then_some(slot)
+    }
+
+    fn expire(&mut self, slot: Slot) -> Option<Change> {
+        let key = Key::new(Bytes::copy_from_slice(self.entries.get(slot)?.key())).ok()?;
+        self.take(slot, key, false)
+    }
+
+    fn take(&mut self, slot: Slot, key: Key, persist: bool) -> Option<Change> {
+        self.expiry.set(slot, None);
+        let version = self.entries.remove(slot)?.version();
+        self.versions.remove(key.as_bytes(), version);
+        let watchers = self.watchers.of(key.as_bytes());
+        Some(Change { key, version, content: None, persist, watchers })
+    }
+}
+
+impl<'a> From<&'a Entry> for Held<'a> {
+    fn from(entry: &'a Entry) -> Self {
+        Self { value: entry.value(), fence: entry.fence() }
+    }
+}
+
+/// Only a SET needs `__ts`; elsewhere it is not looked at (protocol §0 row 8).
+fn check_timestamp(
+    timestamp: Option<Result<Timestamp, TimestampError>>,
+    wall_ms: u64,
+) -> Result<Timestamp, Refusal> {
+    let timestamp = timestamp.ok_or(Refusal::MissingTimestamp)?.map_err(|_| Refusal::MalformedTimestamp)?;
+    if timestamp.is_too_far_ahead(wall_ms) {
+        return Err(Refusal::TimestampTooFarAhead);
+    }
+    Ok(timestamp)
+}
+
+fn check_fence(
+    fence: Option<Result<Timestamp, TimestampError>>,
+    wall_ms: u64,
+) -> Result<Option<Timestamp>, Refusal> {
+    let fence = fence.transpose().map_err(|_| Refusal::MalformedTimestamp)?;
+    if fence.as_ref().is_some_and(|fence| fence.is_too_far_ahead(wall_ms)) {
+        return Err(Refusal::FenceTooFarAhead);
+    }
+    Ok(fence)
+}

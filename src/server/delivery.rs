@@ -1,0 +1,142 @@
+//! What the service sends: the answer to a request, and after it what the watchers are told.
+
+use bytes::Bytes;
+
+use crate::protocol::message::{
+    CONTENT_TYPE, PROTOCOL_VERSION, PROTOCOL_VERSION_1, Qos, STATUS, STATUS_OK, TIMESTAMP,
+};
+use crate::protocol::{Message, Notification, Refusal, Reply, Timestamp, topic};
+use crate::store::{Change, ConnectionId, Version};
+
+use super::broker::{self, Broker};
+
+/// Where the service's messages go. Called while the service is locked: it must not come back from there.
+pub trait Outlet: Send + Sync {
+    /// Delivers to whoever subscribes.
+    fn publish(&self, message: Message);
+
+    /// Delivers to one connection exactly once, subscribed or not.
+    fn push(&self, to: ConnectionId, message: Message);
+}
+
+impl Outlet for Broker {
+    fn publish(&self, message: Message) {
+        Self::publish(self, None, message);
+    }
+
+    fn push(&self, to: ConnectionId, message: Message) {
+        Self::push(self, broker::ConnectionId(to.0), message);
+    }
+}
+
+/// Where an answer goes.
+#[derive(Debug)]
+pub struct Asker {
+    /// The request's response topic.
+    pub response_topic: String,
+    /// Its correlation data.
+    pub correlation: Bytes,
+}
+
+/// An answer, ready to be sent: payload and `__ts`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    payload: Bytes,
+    version: Option<Version>,
+}
+
+impl Answer {
+    /// How many bytes the payload has.
+    #[must_use]
+    pub fn payload_len(&self) -> usize {
+        self.payload.len()
+    }
+
+    /// The answer for a reply and its version, if it has one (protocol §2).
+    #[must_use]
+    pub fn new(reply: &Reply, version: Option<Version>) -> Self {
+        Self { payload: reply.encode(), version }
+    }
+
+    /// The answer for a refusal.
+    #[must_use]
+    pub fn refusal(refusal: Refusal) -> Self {
+        Self::new(&Reply::Refused(refusal), None)
+    }
+}
+
+/// What goes out together and in this order: an answer, then the notifications of what was done (protocol §3).
+#[derive(Debug, Default)]
+pub struct Delivery {
+    /// The answer, and who gets it.
+    pub answer: Option<(Asker, Answer)>,
+    /// What was done.
+    pub change: Option<Change>,
+}
+
+impl Delivery {
+    /// Hands everything to the broker.
+    pub fn send(self, outlet: &dyn Outlet) {
+        if let Some((asker, answer)) = self.answer {
+            outlet.publish(response(asker, answer));
+        }
+        if let Some(change) = self.change {
+            notify(change, outlet);
+        }
+    }
+}
+
+impl From<(Asker, Answer)> for Delivery {
+    fn from(answer: (Asker, Answer)) -> Self {
+        Self { answer: Some(answer), change: None }
+    }
+}
+
+impl From<Change> for Delivery {
+    fn from(change: Change) -> Self {
+        Self { answer: None, change: Some(change) }
+    }
+}
+
+fn response(asker: Asker, answer: Answer) -> Message {
+    Message {
+        topic: asker.response_topic,
+        payload: answer.payload,
+        qos: Qos::AtLeastOnce,
+        correlation: Some(asker.correlation),
+        content_type: Some(CONTENT_TYPE.to_owned()),
+        user_properties: properties([(STATUS, STATUS_OK.to_owned())], answer.version),
+        ..Message::default()
+    }
+}
+
+fn notify(change: Change, outlet: &dyn Outlet) {
+    let Change { key, version, content, watchers, .. } = change;
+    if watchers.is_empty() {
+        return;
+    }
+    let notification = content.map_or(Notification::Delete, |content| Notification::Set(Some(content.value)));
+    let payload = notification.encode();
+    for watcher in watchers {
+        // The store lets nobody watch a key for which there is no topic.
+        let Some(topic) = topic::notify(&watcher.client_id, &key) else {
+            continue;
+        };
+        let message = Message {
+            topic,
+            payload: payload.clone(),
+            qos: Qos::AtLeastOnce,
+            content_type: Some(CONTENT_TYPE.to_owned()),
+            user_properties: properties([], Some(version)),
+            ..Message::default()
+        };
+        outlet.push(watcher.connection, message);
+    }
+}
+
+fn properties<const N: usize>(first: [(&str, String); N], version: Option<Version>) -> Vec<(String, String)> {
+    let version = version.map(|version| (TIMESTAMP, Timestamp::from(version).to_string()));
+    let protocol = (PROTOCOL_VERSION, PROTOCOL_VERSION_1.to_owned());
+    let all = first.into_iter().chain([protocol]).chain(version);
+    all.map(|(name, value)| (name.to_owned(), value)).collect()
+}

@@ -1,0 +1,51 @@
+//! What decides about requests: the service knows no more of it than this.
+
+use crate::protocol::Key;
+use crate::store::{Call, Change, ConnectionId, Content, Now, Outcome, Store, Version};
+
+/// Decides about requests and says what came of each. The store in this process is the first of its kind.
+pub trait Engine: Send + 'static {
+    /// Decides about a request.
+    fn handle_request(&mut self, call: Call, now: Now) -> Outcome;
+
+    /// Forgets what a connection watches.
+    fn handle_disconnect(&mut self, connection: ConnectionId);
+
+    /// Removes what has expired, perhaps not all at once.
+    fn poll_expired(&mut self, now: Now) -> Vec<Change>;
+
+    /// When to poll next, in monotonic milliseconds.
+    fn next_expiry(&self) -> Option<u64>;
+
+    /// What a key holds, to be put back should a change of it fail.
+    fn read(&self, key: &Key) -> Option<(Version, Content)>;
+
+    /// Makes a key what it was; tells nobody.
+    fn restore(&mut self, key: &Key, was: Option<(Version, Content)>);
+}
+
+impl Engine for Store {
+    fn handle_request(&mut self, call: Call, now: Now) -> Outcome {
+        Self::handle_request(self, call, now)
+    }
+
+    fn handle_disconnect(&mut self, connection: ConnectionId) {
+        Self::handle_disconnect(self, connection);
+    }
+
+    fn poll_expired(&mut self, now: Now) -> Vec<Change> {
+        Self::poll_expired(self, now)
+    }
+
+    fn next_expiry(&self) -> Option<u64> {
+        Self::next_expiry(self)
+    }
+
+    fn read(&self, key: &Key) -> Option<(Version, Content)> {
+        Self::read(self, key)
+    }
+
+    fn restore(&mut self, key: &Key, was: Option<(Version, Content)>) {
+        Self::restore(self, key, was);
+    }
+}

@@ -1,0 +1,140 @@
+//! The answers to writes that may be delivered again: QoS 1 is at least once, a write must not be (protocol §1).
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+
+use super::delivery::{Answer, Asker};
+
+/// The most answers remembered, for all clients together: about 3 MB.
+const ANSWERS_MAX: usize = 28_672;
+/// How long an answer is remembered whose request does not expire, in milliseconds.
+const DEFAULT_EXPIRY_MS: u64 = 60_000;
+/// How much of a payload tells it from another: reading more would cost more than it tells.
+const PAYLOAD_BYTES_MAX: usize = 1024;
+
+/// What tells a request from all others. Two that differ share one with a probability of 2⁻⁶⁴, which nobody can
+/// raise: the hash is keyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint(u64);
+
+/// Remembers the latest answers, each for as long as its request lives; the oldest go first.
+#[derive(Debug, Default)]
+pub struct Repeats {
+    hasher: RandomState,
+    answers: HashMap<Fingerprint, Remembered>,
+    order: VecDeque<Fingerprint>,
+}
+
+#[derive(Debug)]
+struct Remembered {
+    answer: Answer,
+    until_ms: u64,
+    ticket: u64,
+}
+
+impl Repeats {
+    /// Client, response topic and correlation data make a request what it is. The payload is looked at too: a script
+    /// that always sends the same correlation data does not repeat itself if it asks for something else.
+    pub fn fingerprint(&self, client_id: &str, asker: &Asker, payload: &[u8]) -> Fingerprint {
+        let Asker { response_topic, correlation } = asker;
+        let start = payload.get(..PAYLOAD_BYTES_MAX).unwrap_or(payload);
+        Fingerprint(self.hasher.hash_one((client_id, response_topic, correlation, payload.len(), start)))
+    }
+
+    /// The answer that such a request has had, if it still lives.
+    pub fn recall(&self, fingerprint: Fingerprint, monotonic_ms: u64) -> Option<Answer> {
+        let known = self.answers.get(&fingerprint)?;
+        (monotonic_ms < known.until_ms).then(|| known.answer.clone())
+    }
+
+    /// Remembers an answer. The ticket says which commit it depends on.
+    pub fn remember(
+        &mut self,
+        fingerprint: Fingerprint,
+        answer: Answer,
+        expiry_s: Option<u32>,
+        monotonic_ms: u64,
+        ticket: u64,
+    ) {
+        while let Some(oldest) = self.order.front()
+            && (self.order.len() >= ANSWERS_MAX || self.is_over(*oldest, monotonic_ms))
+        {
+            self.answers.remove(oldest);
+            self.order.pop_front();
+        }
+        let lifetime_ms =
+            expiry_s.map_or(DEFAULT_EXPIRY_MS, |expiry_s| u64::from(expiry_s).saturating_mul(1_000));
+        let until_ms = monotonic_ms.saturating_add(lifetime_ms);
+        self.order.push_back(fingerprint);
+        self.answers.insert(fingerprint, Remembered { answer, until_ms, ticket });
+    }
+
+    /// Forgets the answers that depend on a commit after this one.
+    pub fn forget_after(&mut self, ticket: u64) {
+        self.answers.retain(|_, known| known.ticket <= ticket);
+    }
+
+    fn is_over(&self, fingerprint: Fingerprint, monotonic_ms: u64) -> bool {
+        self.answers.get(&fingerprint).is_none_or(|known| known.until_ms <= monotonic_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Reply;
+
+    fn asker(correlation: &'static str) -> Asker {
+        Asker { response_topic: "r".to_owned(), correlation: correlation.into() }
+    }
+
+    fn answer() -> Answer {
+        Answer::new(&Reply::Done, None)
+    }
+
+    #[test]
+    fn a_request_is_known_by_its_client_its_correlation_and_its_payload() {
+        let repeats = Repeats::default();
+        let print = repeats.fingerprint("client", &asker("1"), b"p");
+        assert_eq!(print, repeats.fingerprint("client", &asker("1"), b"p"));
+        for (client_id, correlation, payload) in
+            [("other", "1", "p"), ("client", "2", "p"), ("client", "1", "q")]
+        {
+            assert_ne!(print, repeats.fingerprint(client_id, &asker(correlation), payload.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn an_answer_is_remembered_as_long_as_its_request_lives() {
+        let mut repeats = Repeats::default();
+        let [short, long] = ["1", "2"].map(|correlation| repeats.fingerprint("c", &asker(correlation), b""));
+        repeats.remember(short, answer(), Some(2), 100, 0);
+        repeats.remember(long, answer(), None, 100, 0);
+        assert_eq!(repeats.recall(short, 2_099), Some(answer()));
+        assert_eq!(repeats.recall(short, 2_100), None);
+        assert_eq!(repeats.recall(long, 60_099), Some(answer()));
+        repeats.remember(Fingerprint(1), answer(), None, 60_100, 0);
+        assert_eq!((repeats.answers.len(), repeats.order.len()), (1, 1));
+    }
+
+    #[test]
+    fn the_oldest_answer_makes_room() {
+        let mut repeats = Repeats::default();
+        for number in 0..=ANSWERS_MAX as u64 {
+            repeats.remember(Fingerprint(number), answer(), None, 0, 0);
+        }
+        assert_eq!(repeats.answers.len(), ANSWERS_MAX);
+        assert_eq!(repeats.recall(Fingerprint(0), 1), None);
+        assert_eq!(repeats.recall(Fingerprint(1), 1), Some(answer()));
+    }
+
+    #[test]
+    fn an_answer_that_depends_on_a_failed_commit_is_forgotten() {
+        let mut repeats = Repeats::default();
+        repeats.remember(Fingerprint(1), answer(), None, 0, 5);
+        repeats.remember(Fingerprint(2), answer(), None, 0, 6);
+        repeats.forget_after(5);
+        let known = [1, 2].map(|number| repeats.recall(Fingerprint(number), 1).is_some());
+        assert_eq!(known, [true, false]);
+    }
+}

@@ -1,0 +1,300 @@
+//! From message to request, through the engine, to the response and the notifications.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::clock;
+use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
+use crate::protocol::request::Case;
+use crate::protocol::{Message, Request, Timestamp, topic};
+use crate::store::{Call, Change, ConnectionId, Limits, Now, Store};
+
+use super::backlog::Backlog;
+use super::broker::reason::Reason;
+use super::broker::{Application, Broker, Peer, Verdict};
+use super::delivery::{Answer, Asker, Delivery, Outlet};
+use super::event::Event;
+use super::journal::{Journal, JournalError};
+use super::settings::EventSink;
+
+mod state;
+#[cfg(test)]
+mod tests;
+
+use state::State;
+
+/// What goes to the disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Persistence {
+    /// Nothing: the values are in memory, as in the product (protocol §7).
+    #[default]
+    None,
+    /// Every change, before it is answered, in a file in this directory.
+    All(PathBuf),
+}
+
+/// The settings of the state store in a server.
+#[derive(Clone, Debug, Default)]
+pub struct StoreSettings {
+    /// How much the store takes.
+    pub limits: Limits,
+    /// Whether commands in lower case are taken.
+    pub case: Case,
+    /// What goes to the disk.
+    pub persistence: Persistence,
+}
+
+/// The state store as the application behind a broker.
+///
+/// One lock is held from the decision about a request until its answer and its notifications have been handed to the
+/// broker: that is what keeps the notifications of a key in the order of its versions. The broker may be called under
+/// the lock; the broker calls the service without any of its own.
+pub struct Service {
+    state: Mutex<State>,
+    /// Where the journal waits for [`Service::run`].
+    journal: Mutex<Option<Journal>>,
+    has_unsaved: Condvar,
+    has_earlier_deadline: Notify,
+    case: Case,
+    events: EventSink,
+    origin: Instant,
+}
+
+/// The service's work in the background: expiry and the disk. Dropping it commits what waits, and ends both.
+#[derive(Debug)]
+pub struct Running {
+    service: Arc<Service>,
+    timer: JoinHandle<()>,
+    writer: Option<thread::JoinHandle<()>>,
+}
+
+impl Service {
+    /// Opens the store with what the disk holds of it.
+    ///
+    /// # Errors
+    /// [`JournalError`] if that cannot be read.
+    pub fn open(settings: StoreSettings, events: EventSink) -> Result<Arc<Self>, JournalError> {
+        let reading = clock::now();
+        let mut store = Store::new(settings.limits);
+        let journal = match settings.persistence {
+            Persistence::None => None,
+            Persistence::All(directory) => {
+                let journal = Journal::open(&directory)?;
+                let now = Now { wall_ms: reading.wall_ms, monotonic_ms: 0 };
+                journal.load(now, |key, version, content| store.restore(&key, Some((version, content))))?;
+                store.raise_floor(journal.greatest_version());
+                Some(journal)
+            }
+        };
+        let state = State::new(Box::new(store), journal.is_some());
+        Ok(Arc::new(Self {
+            state: Mutex::new(state),
+            journal: Mutex::new(journal),
+            has_unsaved: Condvar::new(),
+            has_earlier_deadline: Notify::new(),
+            case: settings.case,
+            events,
+            origin: reading.monotonic,
+        }))
+    }
+
+    /// Starts what happens by itself: keys expire, and changes go to the disk. Until then, changes that must go there
+    /// are not answered. Must be called once, within a tokio runtime.
+    ///
+    /// # Errors
+    /// If the system starts no other thread.
+    pub fn run(self: &Arc<Self>, outlet: impl Outlet + Clone + 'static) -> std::io::Result<Running> {
+        let journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let writer = journal.map(|journal| {
+            let (service, outlet) = (Arc::clone(self), outlet.clone());
+            let thread = thread::Builder::new().name("journal".to_owned());
+            thread.spawn(move || service.save(journal, &outlet))
+        });
+        let writer = writer.transpose()?;
+        let service = Arc::clone(self);
+        let timer = tokio::spawn(async move { service.expire(&outlet).await });
+        Ok(Running { service: Arc::clone(self), timer, writer })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Now {
+        let reading = clock::now();
+        let since = reading.monotonic.saturating_duration_since(self.origin);
+        Now { wall_ms: reading.wall_ms, monotonic_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX) }
+    }
+
+    /// Takes a message from a client.
+    fn take(&self, outlet: &dyn Outlet, from: &Peer, mut message: Message) -> Verdict {
+        if message.topic != topic::REQUEST {
+            return self.take_other(from, message);
+        }
+        let response_topic = message.response_topic.take();
+        if response_topic.as_deref().is_some_and(topic::is_reserved_for_response) {
+            let text = "the response topic is the state store's own".to_owned();
+            return Verdict::Disconnect { reason: Reason::TopicNameInvalid, text };
+        }
+        match read_asker(&message, response_topic) {
+            Ok(asker) => self.answer(outlet, from, &message, asker),
+            Err(reason) => {
+                let (client_id, reason) = (Arc::clone(&from.client_id), reason.to_owned());
+                (self.events)(Event::Unanswerable { client_id, reason });
+            }
+        }
+        Verdict::Consumed
+    }
+
+    /// Nobody but the store may tell of changes: what a client publishes there is acknowledged and goes nowhere.
+    fn take_other(&self, from: &Peer, message: Message) -> Verdict {
+        if !message.topic.starts_with(topic::RESERVED) {
+            return Verdict::Route(message);
+        }
+        let (client_id, reason) = (Arc::clone(&from.client_id), "only the state store publishes there");
+        (self.events)(Event::Dropped { client_id, topic: message.topic, reason });
+        Verdict::Consumed
+    }
+
+    fn answer(&self, outlet: &dyn Outlet, from: &Peer, message: &Message, asker: Asker) {
+        let request = match Request::decode(&message.payload, self.case) {
+            Ok(request) => request,
+            Err(error) => {
+                let answer = Some((asker, Answer::refusal(error.refusal())));
+                return Delivery { answer, change: None }.send(outlet);
+            }
+        };
+        let parsed = |name| message.user_property(name).map(str::parse::<Timestamp>);
+        let call = Call {
+            connection: ConnectionId(from.connection.0),
+            client_id: Arc::clone(&from.client_id),
+            request,
+            timestamp: parsed(TIMESTAMP),
+            fence: parsed(FENCE),
+            persist: message.user_property(PERSIST) == Some("true"),
+        };
+        let now = self.now();
+        let mut state = self.lock();
+        state.answer(outlet, call, asker, message, now);
+        self.wake_writer(&state);
+        if let Some(next_ms) = state.engine.next_expiry()
+            && next_ms < state.timer_ms
+        {
+            state.timer_ms = next_ms;
+            self.has_earlier_deadline.notify_one();
+        }
+    }
+
+    fn wake_writer(&self, state: &State) {
+        if state.backlog.as_ref().is_some_and(Backlog::has_unsaved) {
+            self.has_unsaved.notify_one();
+        }
+    }
+
+    /// Removes keys at their deadlines, for ever.
+    async fn expire(&self, outlet: &dyn Outlet) {
+        loop {
+            let next_ms = self.expire_due(outlet);
+            // If there was more than one poll takes, requests come between.
+            let wait_ms = next_ms.saturating_sub(self.now().monotonic_ms).max(1);
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(wait_ms)) => {}
+                () = self.has_earlier_deadline.notified() => {}
+            }
+        }
+    }
+
+    /// Removes what is due, tells of it, and says when more will be.
+    fn expire_due(&self, outlet: &dyn Outlet) -> u64 {
+        let now = self.now();
+        let mut state = self.lock();
+        for change in state.engine.poll_expired(now) {
+            state.send(outlet, change.into(), None, None);
+        }
+        self.wake_writer(&state);
+        state.timer_ms = state.engine.next_expiry().unwrap_or(u64::MAX);
+        state.timer_ms
+    }
+
+    /// Commits changes in groups, as many as have come while the disk was busy, until the service closes or the disk
+    /// fails. After a failure nothing is believed to reach it any more: it cannot be known what did.
+    fn save(&self, mut journal: Journal, outlet: &dyn Outlet) {
+        while let Some((changes, ticket)) = self.unsaved() {
+            let result = journal.commit(&changes, self.now());
+            let mut state = self.lock();
+            match result {
+                Ok(()) => state.handle_saved(ticket, outlet),
+                Err(error) => {
+                    state.handle_failure(outlet);
+                    drop(state);
+                    (self.events)(Event::NotPersisted { reason: error.to_string() });
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits for changes that must be committed, and for the number of the last; none when the service has closed.
+    fn unsaved(&self) -> Option<(Vec<Change>, u64)> {
+        let is_idle =
+            |state: &mut State| !state.closing && !state.backlog.as_ref().is_some_and(Backlog::has_unsaved);
+        let state = self.has_unsaved.wait_while(self.lock(), is_idle);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        state.backlog.as_mut()?.fetch()
+    }
+}
+
+impl Application for Service {
+    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict {
+        self.take(broker, from, message)
+    }
+
+    /// A will would pass by the service: it could forge a notification, or ask without being answered.
+    fn check_will(&self, will: &Message) -> Result<(), String> {
+        if will.topic == topic::REQUEST || will.topic.starts_with(topic::RESERVED) {
+            return Err("the topic of the will is the state store's own".to_owned());
+        }
+        Ok(())
+    }
+
+    fn handle_disconnect(&self, _: &Broker, peer: &Peer) {
+        self.lock().engine.handle_disconnect(ConnectionId(peer.connection.0));
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.timer.abort();
+        self.service.lock().closing = true;
+        self.service.has_unsaved.notify_all();
+        if let Some(writer) = self.writer.take() {
+            // A writer that has panicked has nothing left to commit.
+            let _ = writer.join();
+        }
+    }
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Service").field("case", &self.case).finish_non_exhaustive()
+    }
+}
+
+/// What a request needs to be answered at all, or what it lacks (protocol §1).
+fn read_asker(message: &Message, response_topic: Option<String>) -> Result<Asker, &'static str> {
+    if message.qos != Qos::AtLeastOnce {
+        return Err("its QoS is not 1");
+    }
+    let response_topic = response_topic.ok_or("it names no response topic")?;
+    if response_topic.is_empty() || response_topic.contains(['+', '#']) {
+        return Err("its response topic is empty or has a wildcard");
+    }
+    let correlation = message.correlation.clone().ok_or("it has no correlation data")?;
+    Ok(Asker { response_topic, correlation })
+}

@@ -1,0 +1,140 @@
+//! What the service's lock protects: the engine, and what waits for the disk.
+
+use crate::protocol::{Key, Message, Request};
+use crate::store::{Call, Now, Outcome};
+
+use super::super::backlog::{Backlog, Undo};
+use super::super::delivery::{Answer, Asker, Delivery, Outlet};
+use super::super::engine::Engine;
+use super::super::repeats::Repeats;
+
+pub(super) struct State {
+    pub(super) engine: Box<dyn Engine>,
+    repeats: Repeats,
+    /// None if nothing is kept on disk.
+    pub(super) backlog: Option<Backlog>,
+    /// When the timer wakes by itself, in monotonic milliseconds.
+    pub(super) timer_ms: u64,
+    pub(super) closing: bool,
+}
+
+impl State {
+    pub(super) fn new(engine: Box<dyn Engine>, has_disk: bool) -> Self {
+        Self {
+            engine,
+            repeats: Repeats::default(),
+            backlog: has_disk.then(Backlog::default),
+            timer_ms: 0,
+            closing: false,
+        }
+    }
+
+    /// Has the engine decide, and sends what comes of it. `message` is what the request came in.
+    pub(super) fn answer(
+        &mut self,
+        outlet: &dyn Outlet,
+        call: Call,
+        asker: Asker,
+        message: &Message,
+        now: Now,
+    ) {
+        match write_key(&call.request).cloned() {
+            Some(key) => self.write(outlet, call, &key, asker, message, now),
+            None => self.read(outlet, call, asker, now),
+        }
+    }
+
+    /// SET, DEL and VDEL: applied once, however often they are delivered.
+    fn write(
+        &mut self,
+        outlet: &dyn Outlet,
+        call: Call,
+        key: &Key,
+        asker: Asker,
+        message: &Message,
+        now: Now,
+    ) {
+        let fingerprint = self.repeats.fingerprint(&call.client_id, &asker, &message.payload);
+        if let Some(answer) = self.repeats.recall(fingerprint, now.monotonic_ms) {
+            return self.send(outlet, Delivery::from((asker, answer)), Some(key), None);
+        }
+        if let Some(refusal) = self.backlog.as_ref().and_then(Backlog::refusal_of_write) {
+            return Delivery::from((asker, Answer::refusal(refusal))).send(outlet);
+        }
+        let undo = self.backlog.is_some().then(|| self.undo(key, now));
+        let Outcome { reply, version, expired, change } = self.engine.handle_request(call, now);
+        if let Some(expired) = expired {
+            self.send(outlet, expired.into(), None, None);
+        }
+        let answer = Answer::new(&reply, version);
+        let undo = undo.filter(|_| change.is_some());
+        let delivery = Delivery { answer: Some((asker, answer.clone())), change };
+        self.send(outlet, delivery, Some(key), undo);
+        let ticket = self.backlog.as_ref().map_or(0, Backlog::ticket);
+        self.repeats.remember(fingerprint, answer, message.expiry_s, now.monotonic_ms, ticket);
+    }
+
+    /// Everything that changes no key.
+    fn read(&mut self, outlet: &dyn Outlet, call: Call, asker: Asker, now: Now) {
+        if let Some(refusal) = self.backlog.as_ref().and_then(Backlog::refusal_of_read) {
+            return Delivery::from((asker, Answer::refusal(refusal))).send(outlet);
+        }
+        let key = match &call.request {
+            Request::Get { key } | Request::KeyNotify { key, .. } => Some(key.clone()),
+            _ => None,
+        };
+        let Outcome { reply, version, expired, .. } = self.engine.handle_request(call, now);
+        if let Some(expired) = expired {
+            self.send(outlet, expired.into(), None, None);
+        }
+        let answer = Answer::new(&reply, version);
+        self.send(outlet, Delivery::from((asker, answer)), key.as_ref(), None);
+    }
+
+    /// Sends now or, if that depends on what is not on the disk yet, then: see [`Backlog::hold`].
+    pub(super) fn send(
+        &mut self,
+        outlet: &dyn Outlet,
+        delivery: Delivery,
+        key: Option<&Key>,
+        undo: Option<Undo>,
+    ) {
+        let delivery = match &mut self.backlog {
+            Some(backlog) => backlog.hold(delivery, key, undo),
+            None => Some(delivery),
+        };
+        if let Some(delivery) = delivery {
+            delivery.send(outlet);
+        }
+    }
+
+    /// What the key is now; a key whose time is over is gone whatever happens.
+    fn undo(&self, key: &Key, now: Now) -> Undo {
+        let lives = |deadline_ms| deadline_ms > now.monotonic_ms;
+        let was = self.engine.read(key).filter(|(_, content)| content.deadline_ms.is_none_or(lives));
+        (key.clone(), was)
+    }
+
+    /// The changes up to this one are on the disk.
+    pub(super) fn handle_saved(&mut self, ticket: u64, outlet: &dyn Outlet) {
+        if let Some(backlog) = &mut self.backlog {
+            backlog.handle_saved(ticket, outlet);
+        }
+    }
+
+    /// The disk has failed: what is not on it has not happened.
+    pub(super) fn handle_failure(&mut self, outlet: &dyn Outlet) {
+        if let Some(backlog) = &mut self.backlog {
+            let saved = backlog.handle_failure(&mut *self.engine, outlet);
+            self.repeats.forget_after(saved);
+        }
+    }
+}
+
+/// The key that a request may change.
+fn write_key(request: &Request) -> Option<&Key> {
+    match request {
+        Request::Set { key, .. } | Request::Del { key } | Request::VDel { key, .. } => Some(key),
+        Request::Get { .. } | Request::KeyNotify { .. } | Request::Scan { .. } => None,
+    }
+}

@@ -1,0 +1,128 @@
+//! The deadlines of the keys, in order.
+
+/// Which entry: its place in [`super::entries::Entries`].
+pub(super) type Slot = u32;
+
+/// How many children a node of the heap has: four deadlines share a cache line.
+const CHILDREN: usize = 4;
+
+/// A heap of deadlines that knows where each slot's is, so that one can be moved or taken out: a lease that is
+/// renewed a thousand times leaves nothing behind.
+#[derive(Debug, Default)]
+pub(super) struct Expiry {
+    /// The earliest is first; each is at or before its children.
+    heap: Vec<(u64, Slot)>,
+    /// For each slot, one more than its place in `heap`; 0: it has no deadline.
+    places: Vec<u32>,
+}
+
+impl Expiry {
+    /// The earliest deadline in monotonic milliseconds, and whose it is.
+    pub(super) fn first(&self) -> Option<(u64, Slot)> {
+        self.heap.first().copied()
+    }
+
+    /// The deadline of a slot, if it has one.
+    pub(super) fn get(&self, slot: Slot) -> Option<u64> {
+        let (deadline_ms, _) = self.heap.get(self.place(slot)?)?;
+        Some(*deadline_ms)
+    }
+
+    /// Gives a slot this deadline, or none.
+    pub(super) fn set(&mut self, slot: Slot, deadline_ms: Option<u64>) {
+        match (self.place(slot), deadline_ms) {
+            (Some(place), Some(deadline_ms)) => self.settle(place, (deadline_ms, slot)),
+            (None, Some(deadline_ms)) => {
+                self.heap.push((deadline_ms, slot));
+                self.settle(self.heap.len().saturating_sub(1), (deadline_ms, slot));
+            }
+            (Some(place), None) => self.remove(place, slot),
+            (None, None) => {}
+        }
+    }
+
+    fn place(&self, slot: Slot) -> Option<usize> {
+        let place = *self.places.get(slot as usize)?;
+        place.checked_sub(1).map(|place| place as usize)
+    }
+
+    /// Fills the gap with the last deadline of the heap.
+    fn remove(&mut self, place: usize, slot: Slot) {
+        if let Some(known) = self.places.get_mut(slot as usize) {
+            *known = 0;
+        }
+        if let Some(last) = self.heap.pop()
+            && place < self.heap.len()
+        {
+            self.settle(place, last);
+        }
+    }
+
+    /// Puts an item where `place` is vacant, or as far above or below as its deadline demands.
+    fn settle(&mut self, mut place: usize, item: (u64, Slot)) {
+        while let Some(above) = place.checked_sub(1).map(|place| place / CHILDREN)
+            && let Some(parent) = self.heap.get(above).copied()
+            && item < parent
+        {
+            self.put(place, parent);
+            place = above;
+        }
+        while let Some((below, child)) = self.first_child(place)
+            && child < item
+        {
+            self.put(place, child);
+            place = below;
+        }
+        self.put(place, item);
+    }
+
+    fn first_child(&self, place: usize) -> Option<(usize, (u64, Slot))> {
+        let first = place.saturating_mul(CHILDREN).saturating_add(1);
+        let children =
+            (first..first.saturating_add(CHILDREN)).filter_map(|at| Some((at, *self.heap.get(at)?)));
+        children.min_by_key(|(_, child)| *child)
+    }
+
+    fn put(&mut self, place: usize, item: (u64, Slot)) {
+        let slot = item.1 as usize;
+        if self.places.len() <= slot {
+            self.places.resize(slot.saturating_add(1), 0);
+        }
+        if let (Some(at), Some(known)) = (self.heap.get_mut(place), self.places.get_mut(slot)) {
+            *at = item;
+            // There are no more deadlines than slots, and those are counted in 32 bits.
+            *known = u32::try_from(place.saturating_add(1)).unwrap_or(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    proptest! {
+        #[test]
+        fn deadlines_come_in_order_however_they_were_moved(
+            moves in prop::collection::vec((0..40_u32, prop::option::of(0..100_u64)), 0..300),
+        ) {
+            let (mut expiry, mut model) = (Expiry::default(), BTreeMap::new());
+            for (slot, deadline_ms) in moves {
+                expiry.set(slot, deadline_ms);
+                match deadline_ms {
+                    Some(deadline_ms) => model.insert(slot, deadline_ms),
+                    None => model.remove(&slot),
+                };
+                let ordered: BTreeSet<_> = model.iter().map(|(slot, at)| (*at, *slot)).collect();
+                prop_assert_eq!(expiry.first(), ordered.first().copied());
+                prop_assert_eq!(expiry.get(slot), deadline_ms);
+            }
+            while let Some((at, slot)) = expiry.first() {
+                prop_assert_eq!(model.remove(&slot), Some(at));
+                expiry.set(slot, None);
+            }
+            prop_assert!(model.is_empty());
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! SCAN: which keys match a pattern, a page at a time (protocol §7).
+
+use bytes::Bytes;
+
+use crate::protocol::{Refusal, Reply};
+
+use super::entries::Entries;
+use super::entry::Entry;
+use super::expiry::Slot;
+use super::glob::Pattern;
+
+/// The most keys of one page.
+const KEYS_PER_PAGE_MAX: usize = 1_000;
+/// The most bytes of keys in one page, but for a single longer key.
+const BYTES_PER_PAGE_MAX: usize = 128 * 1024;
+/// The most slots looked at for one page: other requests wait meanwhile. Pages may be empty.
+const SLOTS_PER_PAGE_MAX: usize = 32_768;
+
+/// Answers with the next page of the entries that are `alive`.
+///
+/// Entries are listed by their slots, which they keep: a key that lives throughout a scan is listed exactly once,
+/// and a page costs the same however many keys there are. The token is the slot where the next page begins.
+pub(super) fn scan(
+    entries: &Entries,
+    pattern: &[u8],
+    token: Option<&[u8]>,
+    alive: impl Fn(Slot) -> bool,
+) -> Reply {
+    let pattern = std::str::from_utf8(pattern).ok().filter(|text| !text.is_empty());
+    let first = token.map_or(Some(0), |token| token.try_into().ok().map(Slot::from_be_bytes));
+    let (Some(Ok(pattern)), Some(first)) = (pattern.map(Pattern::parse), first) else {
+        return Reply::Refused(Refusal::SyntaxError);
+    };
+    let (mut keys, mut bytes, mut seen) = (Vec::new(), 0_usize, 0_usize);
+    for (slot, entry) in entries.iter_from(first) {
+        let is_full = keys.len() >= KEYS_PER_PAGE_MAX || bytes >= BYTES_PER_PAGE_MAX;
+        if is_full || seen >= SLOTS_PER_PAGE_MAX {
+            let token = Some(Bytes::copy_from_slice(&slot.to_be_bytes()));
+            return Reply::Keys { keys, token };
+        }
+        seen = seen.saturating_add(1);
+        if matches(&pattern, entry) && alive(slot) {
+            bytes = bytes.saturating_add(entry.key().len());
+            keys.push(Bytes::copy_from_slice(entry.key()));
+        }
+    }
+    Reply::Keys { keys, token: None }
+}
+
+/// Keys that are not UTF-8 match nothing, and neither do vacant slots.
+fn matches(pattern: &Pattern, entry: &Entry) -> bool {
+    std::str::from_utf8(entry.key()).is_ok_and(|key| !key.is_empty() && pattern.matches(key))
+}

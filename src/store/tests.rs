@@ -1,0 +1,349 @@
+//! The store as its clients and its caller see it, and against a naive model.
+
+use super::*;
+use crate::protocol::timestamp::SKEW_MAX_MS;
+
+mod model;
+
+const NOW: Now = Now { wall_ms: 1_000_000, monotonic_ms: 5_000 };
+
+fn key(bytes: impl AsRef<[u8]>) -> Key {
+    Key::new(bytes.as_ref().to_vec()).unwrap()
+}
+
+fn later(ms: u64) -> Now {
+    Now { wall_ms: NOW.wall_ms + ms, monotonic_ms: NOW.monotonic_ms + ms }
+}
+
+fn call(request: Request) -> Call {
+    Call {
+        connection: ConnectionId(1),
+        client_id: "client".into(),
+        request,
+        timestamp: Some(Ok(Timestamp::of_store(1, 0))),
+        fence: None,
+        persist: false,
+    }
+}
+
+fn set_with(name: &str, value: &str, condition: Option<Condition>, ttl_ms: u64) -> Call {
+    call(Request::Set {
+        key: key(name),
+        value: value.to_owned().into(),
+        condition,
+        ttl_ms: NonZeroU64::new(ttl_ms),
+    })
+}
+
+fn set(name: &str, value: &str) -> Call {
+    set_with(name, value, None, 0)
+}
+
+fn get(name: &str) -> Call {
+    call(Request::Get { key: key(name) })
+}
+
+fn del(name: &str) -> Call {
+    call(Request::Del { key: key(name) })
+}
+
+fn vdel(name: &str, value: &str) -> Call {
+    call(Request::VDel { key: key(name), value: value.to_owned().into() })
+}
+
+fn watch(name: &str, stop: bool) -> Call {
+    call(Request::KeyNotify { key: key(name), stop })
+}
+
+fn fenced(ms: u64, call: Call) -> Call {
+    Call { fence: Some(Ok(Timestamp::of_store(ms, 0))), ..call }
+}
+
+fn value(text: &'static str) -> Reply {
+    Reply::Value(Bytes::from_static(text.as_bytes()))
+}
+
+fn store() -> Store {
+    Store::new(Limits::default())
+}
+
+/// Handles each call at its time and returns the replies.
+fn replies(store: &mut Store, calls: impl IntoIterator<Item = (u64, Call)>) -> Vec<Reply> {
+    calls.into_iter().map(|(ms, call)| store.handle_request(call, later(ms)).reply).collect()
+}
+
+#[test]
+fn what_is_set_can_be_read_with_its_version_until_it_is_removed() {
+    let mut store = store();
+    let set = store.handle_request(set("k", "v"), NOW);
+    let version = Some(Version { ms: NOW.wall_ms, counter: 0 });
+    assert_eq!((set.reply, set.version), (Reply::Done, version));
+    let got = store.handle_request(get("k"), NOW);
+    assert_eq!((got.reply, got.version, got.change), (value("v"), version, None));
+    let removed = store.handle_request(del("k"), NOW);
+    assert_eq!((removed.reply, removed.version), (Reply::Count(1), version));
+    let gone = [get("k"), del("k"), vdel("k", "v")].map(|call| store.handle_request(call, NOW));
+    assert_eq!(gone, [Reply::Absent, Reply::Count(0), Reply::Count(0)].map(Outcome::from));
+}
+
+#[test]
+fn a_condition_that_does_not_hold_is_answered_with_the_stored_version() {
+    let mut store = store();
+    let version = store.handle_request(set("k", "v"), NOW).version;
+    let (nx, nex) = (Some(Condition::Absent), Some(Condition::AbsentOrEqual));
+    for call in [set_with("k", "v", nx, 0), set_with("k", "w", nex, 0), vdel("k", "w")] {
+        let expected = Outcome { version, ..Reply::NotApplied.into() };
+        assert_eq!(store.handle_request(call, later(9)), expected);
+    }
+}
+
+#[test]
+fn a_set_without_a_usable_timestamp_is_refused() {
+    let ahead = |ms| Timestamp::of_store(NOW.wall_ms + SKEW_MAX_MS + ms, 0);
+    let rows = [
+        (None, Some(Refusal::MissingTimestamp)),
+        (Some(Err(TimestampError::Parts)), Some(Refusal::MalformedTimestamp)),
+        (Some(Ok(ahead(1))), Some(Refusal::TimestampTooFarAhead)),
+        (Some(Ok(ahead(0))), None),
+    ];
+    for (timestamp, refusal) in rows {
+        let outcome = store().handle_request(Call { timestamp, ..set("k", "v") }, NOW);
+        assert_eq!(outcome.reply, refusal.map_or(Reply::Done, Reply::Refused));
+    }
+}
+
+#[test]
+fn a_fence_that_is_no_timestamp_or_too_far_ahead_is_refused_wherever_it_counts() {
+    let ahead = Timestamp::of_store(NOW.wall_ms + SKEW_MAX_MS + 1, 0);
+    let rows =
+        [(Err(TimestampError::Parts), Refusal::MalformedTimestamp), (Ok(ahead), Refusal::FenceTooFarAhead)];
+    for (fence, refusal) in rows {
+        for call in [set("k", "v"), del("k"), vdel("k", "v")] {
+            let outcome = store().handle_request(Call { fence: Some(fence.clone()), ..call }, NOW);
+            assert_eq!(outcome, Outcome::refused(refusal.clone()));
+        }
+        let outcome = store().handle_request(Call { fence: Some(fence), ..get("k") }, NOW);
+        assert_eq!(outcome.reply, Reply::Absent);
+    }
+}
+
+#[test]
+fn a_fence_protects_until_the_key_is_gone() {
+    let refused = Reply::Refused;
+    let calls = [
+        (fenced(10, set("k", "a")), Reply::Done),
+        (set("k", "b"), refused(Refusal::FenceRequired)),
+        (set_with("k", "b", Some(Condition::Absent), 0), refused(Refusal::FenceRequired)),
+        (fenced(9, vdel("k", "a")), refused(Refusal::FenceTooOld)),
+        (fenced(11, set("k", "c")), Reply::Done),
+        (fenced(10, del("k")), refused(Refusal::FenceTooOld)),
+        (fenced(12, vdel("k", "x")), Reply::NotApplied),
+        (get("k"), value("c")),
+        (fenced(11, del("k")), Reply::Count(1)),
+        (set("k", "d"), Reply::Done),
+    ];
+    let (calls, expected): (Vec<_>, Vec<_>) =
+        calls.into_iter().map(|(call, reply)| ((0, call), reply)).unzip();
+    assert_eq!(replies(&mut store(), calls), expected);
+}
+
+#[test]
+fn a_key_expires_to_the_millisecond_and_takes_its_fence_with_it() {
+    let mut store = store();
+    store.handle_request(fenced(10, set_with("k", "v", None, 100)), NOW);
+    assert_eq!(store.next_expiry(), Some(NOW.monotonic_ms + 100));
+    assert_eq!(replies(&mut store, [(99, get("k")), (100, get("k"))]), [value("v"), Reply::Absent]);
+    assert_eq!(store.next_expiry(), None);
+    assert_eq!(replies(&mut store, [(100, set("k", "w"))]), [Reply::Done]);
+}
+
+#[test]
+fn a_set_without_a_lifetime_ends_the_one_before() {
+    let mut store = store();
+    let calls = [(0, set_with("k", "v", None, 100)), (50, set("k", "w")), (9_999, get("k"))];
+    assert_eq!(replies(&mut store, calls), [Reply::Done, Reply::Done, value("w")]);
+}
+
+#[test]
+fn a_clock_that_is_set_expires_nothing() {
+    let mut store = store();
+    store.handle_request(set_with("k", "v", None, 100), NOW);
+    let year_later = Now { wall_ms: NOW.wall_ms + 31_536_000_000, ..later(99) };
+    assert_eq!(store.handle_request(get("k"), year_later).reply, value("v"));
+}
+
+#[test]
+fn an_expiry_is_reported_once_whoever_finds_it() {
+    let mut store = store();
+    store.handle_request(watch("polled", false), NOW);
+    store.handle_request(watch("found", false), NOW);
+    let version = store.handle_request(set_with("polled", "v", None, 100), NOW).version;
+    store.handle_request(set_with("found", "v", None, 100), NOW);
+    let found = store.handle_request(get("found"), later(100)).expired.unwrap();
+    assert_eq!((found.key, found.content, found.watchers.len()), (key("found"), None, 1));
+    let [polled] = store.poll_expired(later(100)).try_into().unwrap();
+    assert_eq!((polled.key, polled.content, polled.watchers.len()), (key("polled"), None, 1));
+    assert_eq!(Some(polled.version), version);
+    assert_eq!(store.poll_expired(later(200)), []);
+}
+
+#[test]
+fn one_poll_is_bounded_and_the_next_goes_on() {
+    let mut store = store();
+    for index in 0..EXPIRED_PER_POLL_MAX + 1 {
+        store.handle_request(set_with(&index.to_string(), "v", None, 1), NOW);
+    }
+    assert_eq!(store.poll_expired(later(5)).len(), EXPIRED_PER_POLL_MAX);
+    assert!(store.next_expiry().unwrap() <= later(5).monotonic_ms);
+    assert_eq!(store.poll_expired(later(5)).len(), 1);
+}
+
+#[test]
+fn versions_are_per_key_and_follow_the_request() {
+    let mut store = store();
+    let ahead = Call { timestamp: Some(Ok(Timestamp::of_store(NOW.wall_ms + 50, 7))), ..set("a", "v") };
+    let versions = [ahead, set("a", "v"), set("b", "v")].map(|call| store.handle_request(call, NOW).version);
+    let expected = [(NOW.wall_ms + 50, 8), (NOW.wall_ms + 50, 9), (NOW.wall_ms, 0)];
+    assert_eq!(versions, expected.map(|(ms, counter)| Some(Version { ms, counter })));
+}
+
+#[test]
+fn a_client_that_changes_what_it_watches_is_told_too() {
+    let mut store = store();
+    let calls = [watch("k", false), watch("k", false)].map(|call| (0, call));
+    assert_eq!(replies(&mut store, calls), [Reply::Done, Reply::Done]);
+    let watcher = Watcher { connection: ConnectionId(1), client_id: "client".into() };
+    let changes = [set("k", "v"), del("k")].map(|call| store.handle_request(call, NOW).change.unwrap());
+    assert_eq!(changes.each_ref().map(|change| change.watchers.clone()), [[watcher.clone()], [watcher]]);
+    let calls = [watch("k", true), watch("k", true)].map(|call| (0, call));
+    assert_eq!(replies(&mut store, calls), [Reply::Done, Reply::Count(0)]);
+    assert_eq!(store.handle_request(set("k", "v"), NOW).change.unwrap().watchers, []);
+}
+
+#[test]
+fn a_disconnect_ends_the_watches_of_that_connection_only() {
+    let mut store = store();
+    store.handle_request(watch("k", false), NOW);
+    store.handle_request(Call { connection: ConnectionId(2), ..watch("k", false) }, NOW);
+    store.handle_disconnect(ConnectionId(1));
+    let watchers = store.handle_request(set("k", "v"), NOW).change.unwrap().watchers;
+    assert_eq!(watchers.iter().map(|watcher| watcher.connection.0).collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn a_key_too_long_for_a_topic_cannot_be_watched() {
+    let long = "k".repeat(40_000);
+    let expected = Reply::Refused(Refusal::KeyTooLongToWatch);
+    assert_eq!(replies(&mut store(), [(0, watch(&long, false))]), [expected]);
+}
+
+#[test]
+fn lengths_are_limited() {
+    let limits = Limits { key_bytes_max: 3, value_bytes_max: 2, ..Limits::default() };
+    let calls = [set("keys", "v"), get("keys"), del("keys"), set("key", "val"), set("key", "va")];
+    let [key, value] = [Refusal::KeyTooLong, Refusal::ValueTooLong].map(Reply::Refused);
+    let expected = [key.clone(), key.clone(), key, value, Reply::Done];
+    assert_eq!(replies(&mut Store::new(limits), calls.map(|call| (0, call))), expected);
+}
+
+#[test]
+fn a_full_store_takes_a_new_key_only_when_one_is_gone() {
+    let full = Reply::Refused(Refusal::QuotaExceeded);
+    let mut store = Store::new(Limits { keys_max: 2, ..Limits::default() });
+    let calls = [
+        (0, set("a", "v"), Reply::Done),
+        (0, set_with("b", "v", None, 100), Reply::Done),
+        (0, set("c", "v"), full.clone()),
+        (0, set_with("a", "w", None, 200), Reply::Done),
+        (0, del("b"), Reply::Count(1)),
+        (0, set_with("c", "v", None, 100), Reply::Done),
+        (99, set("d", "v"), full),
+        (100, set("d", "v"), Reply::Done),
+        (200, set("a", "v"), Reply::Done),
+    ];
+    for (ms, call, expected) in calls {
+        assert_eq!(store.handle_request(call, later(ms)).reply, expected);
+    }
+}
+
+#[test]
+fn a_key_that_expires_to_make_room_is_reported() {
+    let mut store = Store::new(Limits { keys_max: 1, ..Limits::default() });
+    store.handle_request(set_with("a", "v", None, 100), NOW);
+    let outcome = store.handle_request(set("b", "v"), later(100));
+    assert_eq!(outcome.expired.unwrap().key, key("a"));
+    assert_eq!(outcome.change.unwrap().key, key("b"));
+}
+
+#[test]
+fn what_is_restored_is_what_was_read() {
+    let (mut old, mut new) = (store(), store());
+    old.handle_request(fenced(10, set_with("k", "v", None, 100)), NOW);
+    let was = old.read(&key("k"));
+    new.restore(&key("k"), was.clone());
+    assert_eq!((new.read(&key("k")), new.greatest_version()), (was, old.greatest_version()));
+    assert_eq!(replies(&mut new, [(99, get("k")), (100, get("k"))]), [value("v"), Reply::Absent]);
+    old.restore(&key("k"), None);
+    assert!(old.is_empty() && old.next_expiry().is_none());
+}
+
+#[test]
+fn an_absent_key_gets_a_version_above_the_floor() {
+    let mut store = store();
+    store.raise_floor(Version { ms: NOW.wall_ms + 500, counter: 3 });
+    let version = store.handle_request(set("k", "v"), NOW).version;
+    assert_eq!(version, Some(Version { ms: NOW.wall_ms + 500, counter: 4 }));
+}
+
+fn scan_all(store: &mut Store, pattern: &str, now: Now) -> (Vec<Bytes>, usize) {
+    let (mut all, mut token, mut pages) = (Vec::new(), None, 0);
+    loop {
+        let scan = call(Request::Scan { pattern: pattern.to_owned().into(), token });
+        let Reply::Keys { keys, token: next } = store.handle_request(scan, now).reply else { panic!() };
+        all.extend(keys);
+        pages += 1;
+        token = next;
+        if token.is_none() {
+            all.sort();
+            return (all, pages);
+        }
+    }
+}
+
+#[test]
+fn a_scan_lists_each_living_key_that_matches_once() {
+    let mut store = store();
+    let names: Vec<_> = (0..2_500).map(|index| format!("k{index:04}")).collect();
+    for name in &names {
+        store.handle_request(set(name, "v"), NOW);
+    }
+    store.handle_request(set("other", "v"), NOW);
+    store.handle_request(set_with("k-expired", "v", None, 1), NOW);
+    store.handle_request(set("k-deleted", "v"), NOW);
+    store.handle_request(del("k-deleted"), NOW);
+    store.restore(&key(b"k\xff"), store.read(&key("other")));
+    assert_eq!(scan_all(&mut store, "k*", later(1)), (names.into_iter().map(Bytes::from).collect(), 3));
+}
+
+#[test]
+fn a_hundred_of_the_longest_keys_take_no_more_than_64_pages() {
+    let mut store = store();
+    for index in 0..100 {
+        store.handle_request(set(&format!("{index:065535}"), ""), NOW);
+    }
+    let (keys, pages) = scan_all(&mut store, "*", NOW);
+    assert!(keys.len() == 100 && pages <= 64, "{pages}");
+}
+
+#[test]
+fn a_scan_of_nonsense_is_a_syntax_error() {
+    let mut store = store();
+    let scan = |pattern: &'static [u8], token: Option<&'static [u8]>| {
+        call(Request::Scan { pattern: pattern.into(), token: token.map(Bytes::from) })
+    };
+    for call in [scan(b"", None), scan(b"\xff", None), scan(b"[", None), scan(b"*", Some(b"x"))] {
+        assert_eq!(store.handle_request(call, NOW), Outcome::refused(Refusal::SyntaxError));
+    }
+    let beyond = store.handle_request(scan(b"*", Some(b"\xff\xff\xff\xff")), NOW);
+    assert_eq!(beyond.reply, Reply::Keys { keys: vec![], token: None });
+}

@@ -1,0 +1,232 @@
+//! The store against a naive model: a plain map with the obvious rules, and clocks that jump.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// One thing that happens to the store.
+#[derive(Clone, Debug)]
+enum Step {
+    Request { connection: u64, verb: Verb, key: u8, value: u8, timestamp: u64, fence: Option<u64> },
+    Disconnect(u64),
+    Poll,
+    Pass { monotonic_ms: u64, wall_ms: i64 },
+}
+
+#[derive(Clone, Debug)]
+enum Verb {
+    Set(Option<Condition>, u64),
+    Get,
+    Del,
+    VDel,
+    Watch(bool),
+}
+
+fn verb() -> impl Strategy<Value = Verb> {
+    let condition = prop::option::of(prop_oneof![Just(Condition::Absent), Just(Condition::AbsentOrEqual)]);
+    prop_oneof![
+        5 => (condition, 0..30_u64).prop_map(|(condition, ttl_ms)| Verb::Set(condition, ttl_ms)),
+        2 => Just(Verb::Get),
+        2 => Just(Verb::Del),
+        1 => Just(Verb::VDel),
+        1 => any::<bool>().prop_map(Verb::Watch),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    // A fence now and then: with one on every key, nothing else would get through.
+    let fence = prop_oneof![6 => Just(None), 1 => (0..20_u64).prop_map(Some)];
+    let request = (0..3_u64, verb(), 0..4_u8, 0..3_u8, 0..2_100_u64, fence);
+    prop_oneof![
+        12 => request.prop_map(|(connection, verb, key, value, timestamp, fence)| {
+            Step::Request { connection, verb, key, value, timestamp, fence }
+        }),
+        1 => (0..3_u64).prop_map(Step::Disconnect),
+        1 => Just(Step::Poll),
+        4 => (0..20_u64, -300..300_i64).prop_map(|(monotonic_ms, wall_ms)| Step::Pass { monotonic_ms, wall_ms }),
+    ]
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    value: u8,
+    version: Version,
+    fence: Option<u64>,
+    deadline_ms: Option<u64>,
+}
+
+/// What a watcher hears: who, key, version, value.
+type Heard = (u64, u8, Version, Option<u8>);
+
+#[derive(Default)]
+struct Model {
+    keys: BTreeMap<u8, Held>,
+    /// The last version of every key that ever was.
+    last: BTreeMap<u8, Version>,
+    watches: BTreeSet<(u8, u64)>,
+    heard: Vec<Heard>,
+    monotonic_ms: u64,
+    wall_ms: u64,
+}
+
+impl Model {
+    fn tell(&mut self, key: u8, version: Version, value: Option<u8>) {
+        let watches = self.watches.iter().filter(|(watched, _)| *watched == key);
+        self.heard.extend(watches.map(|(_, connection)| (*connection, key, version, value)));
+    }
+
+    fn expire(&mut self, key: u8) {
+        let is_due = |held: &mut Held| held.deadline_ms.is_some_and(|at| at <= self.monotonic_ms);
+        if let Some(held) = self.keys.get_mut(&key)
+            && is_due(held)
+        {
+            self.remove(key);
+        }
+    }
+
+    fn remove(&mut self, key: u8) {
+        let held = self.keys.remove(&key).unwrap();
+        self.tell(key, held.version, None);
+    }
+
+    fn request(
+        &mut self,
+        connection: u64,
+        verb: &Verb,
+        key: u8,
+        value: u8,
+        timestamp: u64,
+        fence: Option<u64>,
+    ) -> (Reply, Option<Version>) {
+        if matches!(verb, Verb::Watch(_)) {
+            let (watch, new) = ((key, connection), matches!(verb, Verb::Watch(false)));
+            let was = if new {
+                self.watches.insert(watch);
+                true
+            } else {
+                self.watches.remove(&watch)
+            };
+            return (if was { Reply::Done } else { Reply::Count(0) }, None);
+        }
+        self.expire(key);
+        let held = self.keys.get(&key).cloned();
+        let stored = held.as_ref().map(|held| held.version);
+        if matches!(verb, Verb::Get) {
+            return held
+                .map_or((Reply::Absent, None), |held| (Reply::Value(vec![held.value].into()), stored));
+        }
+        if let Some(protecting) = held.as_ref().and_then(|held| held.fence) {
+            match fence {
+                None => return (Reply::Refused(Refusal::FenceRequired), None),
+                Some(fence) if fence < protecting => return (Reply::Refused(Refusal::FenceTooOld), None),
+                Some(_) => {}
+            }
+        }
+        let same = held.as_ref().is_some_and(|held| held.value == value);
+        match (verb, held.is_some()) {
+            (Verb::Del | Verb::VDel, false) => (Reply::Count(0), None),
+            (Verb::Set(Some(Condition::Absent), _), true) => (Reply::NotApplied, stored),
+            (Verb::Set(Some(Condition::AbsentOrEqual), _) | Verb::VDel, true) if !same => {
+                (Reply::NotApplied, stored)
+            }
+            (Verb::Set(_, ttl_ms), _) => {
+                let last = self.last.get(&key).copied().unwrap_or_default();
+                let latest = last.max(Version { ms: timestamp, counter: 0 });
+                let version = if self.wall_ms > latest.ms {
+                    Version { ms: self.wall_ms, counter: 0 }
+                } else {
+                    Version { counter: latest.counter + 1, ..latest }
+                };
+                let deadline_ms = (*ttl_ms > 0).then(|| self.monotonic_ms + ttl_ms);
+                self.keys.insert(key, Held { value, version, fence, deadline_ms });
+                self.last.insert(key, version);
+                self.tell(key, version, Some(value));
+                (Reply::Done, Some(version))
+            }
+            _ => {
+                self.remove(key);
+                (Reply::Count(1), stored)
+            }
+        }
+    }
+}
+
+fn heard(changes: impl IntoIterator<Item = Change>) -> Vec<Heard> {
+    let mut all = Vec::new();
+    for Change { key, version, content, watchers, .. } in changes {
+        let value = content.map(|content| content.value[0]);
+        all.extend(watchers.iter().map(|watcher| (watcher.connection.0, key.as_bytes()[0], version, value)));
+    }
+    all
+}
+
+fn call_of(connection: u64, verb: &Verb, name: u8, value: u8, timestamp: u64, fence: Option<u64>) -> Call {
+    let (key, value) = (key([name]), Bytes::from(vec![value]));
+    let request = match *verb {
+        Verb::Set(condition, ttl_ms) => {
+            Request::Set { key, value, condition, ttl_ms: NonZeroU64::new(ttl_ms) }
+        }
+        Verb::Get => Request::Get { key },
+        Verb::Del => Request::Del { key },
+        Verb::VDel => Request::VDel { key, value },
+        Verb::Watch(stop) => Request::KeyNotify { key, stop },
+    };
+    Call {
+        connection: ConnectionId(connection),
+        timestamp: Some(Ok(Timestamp::of_store(timestamp, 0))),
+        fence: fence.map(|ms| Ok(Timestamp::of_store(ms, 0))),
+        ..call(request)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+
+    #[test]
+    fn the_store_does_what_a_plain_map_with_the_same_rules_does(steps in prop::collection::vec(step(), 0..120)) {
+        let (mut store, mut model) = (store(), Model::default());
+        let mut now = Now { wall_ms: 1_000, monotonic_ms: 0 };
+        for step in steps {
+            if matches!(step, Step::Request { .. } | Step::Poll) {
+                model.wall_ms = model.wall_ms.max(now.wall_ms);
+            }
+            match step {
+                Step::Request { connection, verb, key, value, timestamp, fence } => {
+                    let (before, last) = (model.heard.len(), model.last.get(&key).copied());
+                    let expected = model.request(connection, &verb, key, value, timestamp, fence);
+                    let outcome = store.handle_request(call_of(connection, &verb, key, value, timestamp, fence), now);
+                    if let (Verb::Set(..), Reply::Done) = (&verb, &outcome.reply) {
+                        let request = Version { ms: timestamp, counter: 0 };
+                        prop_assert!(outcome.version > last.max(Some(request)));
+                    }
+                    prop_assert_eq!((outcome.reply, outcome.version), expected);
+                    let changes = outcome.expired.into_iter().chain(outcome.change);
+                    prop_assert_eq!(&heard(changes), &model.heard[before..]);
+                }
+                Step::Disconnect(connection) => {
+                    store.handle_disconnect(ConnectionId(connection));
+                    model.watches.retain(|(_, watcher)| *watcher != connection);
+                }
+                Step::Poll => {
+                    let before = model.heard.len();
+                    (0..4).for_each(|key| model.expire(key));
+                    let mut told = heard(store.poll_expired(now));
+                    // The model expires by key, the store by deadline: what counts is that each is told once.
+                    told.sort();
+                    model.heard[before..].sort();
+                    prop_assert_eq!(&told, &model.heard[before..]);
+                }
+                Step::Pass { monotonic_ms, wall_ms } => {
+                    now.monotonic_ms += monotonic_ms;
+                    now.wall_ms = now.wall_ms.saturating_add_signed(wall_ms);
+                    model.monotonic_ms = now.monotonic_ms;
+                }
+            }
+            let next = model.keys.values().filter_map(|held| held.deadline_ms).min();
+            prop_assert_eq!(store.next_expiry(), next);
+            prop_assert_eq!(store.len(), model.keys.len());
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Who watches which key.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::protocol::Key;
+
+use super::limits::Limits;
+
+/// One connection of a client; never used for two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// Who is told of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watcher {
+    /// The connection that asked for it.
+    pub connection: ConnectionId,
+    /// Its client id, part of the topic of the notification.
+    pub client_id: Arc<str>,
+}
+
+/// A limit on watched keys is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooManyWatches;
+
+/// The registrations, found from either end.
+#[derive(Debug, Default)]
+pub(super) struct Watchers {
+    by_key: HashMap<Key, BTreeMap<ConnectionId, Arc<str>>>,
+    by_connection: HashMap<ConnectionId, HashSet<Key>>,
+    len: usize,
+}
+
+impl Watchers {
+    /// Registers a connection for a key; again is as good as once.
+    pub(super) fn add(&mut self, key: &Key, watcher: Watcher, limits: &Limits) -> Result<(), TooManyWatches> {
+        let Watcher { connection, client_id } = watcher;
+        let keys = self.by_connection.get(&connection);
+        if keys.is_some_and(|keys| keys.contains(key)) {
+            return Ok(());
+        }
+        let count = keys.map_or(0, HashSet::len);
+        if self.len >= limits.watches_max || count >= limits.watches_per_connection_max {
+            return Err(TooManyWatches);
+        }
+        let shared = self.by_key.get_key_value(key).map(|(key, _)| key.clone());
+        let key = shared.unwrap_or_else(|| copied(key));
+        self.by_connection.entry(connection).or_default().insert(key.clone());
+        self.by_key.entry(key).or_default().insert(connection, client_id);
+        self.len = self.len.saturating_add(1);
+        Ok(())
+    }
+
+    /// Ends a registration, and says whether there was one.
+    pub(super) fn remove(&mut self, key: &Key, connection: ConnectionId) -> bool {
+        let Some(keys) = self.by_connection.get_mut(&connection) else {
+            return false;
+        };
+        if !keys.remove(key) {
+            return false;
+        }
+        if keys.is_empty() {
+            self.by_connection.remove(&connection);
+        }
+        self.forget(key, connection);
+        true
+    }
+
+    /// Ends all registrations of a connection.
+    pub(super) fn remove_all(&mut self, connection: ConnectionId) {
+        for key in self.by_connection.remove(&connection).unwrap_or_default() {
+            self.forget(&key, connection);
+        }
+    }
+
+    /// Who watches a key. Nobody costs no allocation.
+    pub(super) fn of(&self, key: &[u8]) -> Vec<Watcher> {
+        // Most stores have no watcher at all: spare them the hash.
+        if self.by_key.is_empty() {
+            return Vec::new();
+        }
+        let of_key = self.by_key.get(key).into_iter().flatten();
+        let watcher = |(connection, client_id): (&ConnectionId, &Arc<str>)| Watcher {
+            connection: *connection,
+            client_id: Arc::clone(client_id),
+        };
+        of_key.map(watcher).collect()
+    }
+
+    fn forget(&mut self, key: &Key, connection: ConnectionId) {
+        if let Some(of_key) = self.by_key.get_mut(key) {
+            of_key.remove(&connection);
+            if of_key.is_empty() {
+                self.by_key.remove(key);
+            }
+            self.len = self.len.saturating_sub(1);
+        }
+    }
+}
+
+/// The key in memory of its own: the packet it came in must not live as long as the registration.
+fn copied(key: &Key) -> Key {
+    Key::new(Bytes::copy_from_slice(key.as_bytes())).unwrap_or_else(|_| key.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &'static str) -> Key {
+        Key::new(text).unwrap()
+    }
+
+    fn watcher(connection: u64) -> Watcher {
+        Watcher { connection: ConnectionId(connection), client_id: "c".into() }
+    }
+
+    fn connections(watchers: &Watchers, key: &str) -> Vec<u64> {
+        watchers.of(key.as_bytes()).iter().map(|watcher| watcher.connection.0).collect()
+    }
+
+    #[test]
+    fn registering_twice_counts_once() {
+        let mut watchers = Watchers::default();
+        for _ in 0..2 {
+            watchers.add(&key("k"), watcher(1), &Limits::default()).unwrap();
+        }
+        assert_eq!(connections(&watchers, "k"), [1]);
+        assert!(watchers.remove(&key("k"), ConnectionId(1)));
+        assert!(!watchers.remove(&key("k"), ConnectionId(1)));
+        assert_eq!(watchers.len, 0);
+    }
+
+    #[test]
+    fn a_disconnect_ends_the_connections_registrations_and_no_others() {
+        let mut watchers = Watchers::default();
+        for (name, connection) in [("a", 1), ("b", 1), ("a", 2)] {
+            watchers.add(&key(name), watcher(connection), &Limits::default()).unwrap();
+        }
+        watchers.remove_all(ConnectionId(1));
+        assert_eq!(connections(&watchers, "a"), [2]);
+        assert!(connections(&watchers, "b").is_empty());
+        watchers.remove_all(ConnectionId(2));
+        assert!(watchers.by_key.is_empty() && watchers.by_connection.is_empty() && watchers.len == 0);
+    }
+
+    #[test]
+    fn both_limits_hold_and_do_not_refuse_what_is_registered_already() {
+        let limits = Limits { watches_max: 3, watches_per_connection_max: 2, ..Limits::default() };
+        let mut watchers = Watchers::default();
+        let mut add = |name, connection| watchers.add(&key(name), watcher(connection), &limits);
+        assert_eq!(add("a", 1), Ok(()));
+        assert_eq!(add("b", 1), Ok(()));
+        assert_eq!(add("c", 1), Err(TooManyWatches));
+        assert_eq!(add("a", 2), Ok(()));
+        assert_eq!(add("b", 2), Err(TooManyWatches));
+        assert_eq!(add("a", 1), Ok(()));
+    }
+}
