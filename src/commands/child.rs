@@ -260,5 +260,5 @@ fn not_started(program: &OsStr, error: &io::Error) -> CommandError {
         _ => Kind::NotExecutable,
     };
     CommandError::new(kind, format!("cannot run {}: {error}", program.display()))
-        .hint("the command is not passed through a shell: sh -c '...' for pipes and variables")
+        .hint("sh -c '...' for pipes, variables and what only a shell knows")
 }

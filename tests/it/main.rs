@@ -4,5 +4,7 @@
 mod common;
 mod decode;
 mod help;
+mod lock;
+mod lock_lost;
 mod unreachable;
 mod usage;
