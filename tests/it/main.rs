@@ -1,5 +1,5 @@
 //! Everything that starts processes: the real binary in a hermetic environment.
-#![allow(clippy::unwrap_used, clippy::panic)] // clippy.toml exempts tests only, not what they share
+#![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)] // clippy.toml exempts tests only, not what they share
 
 mod bad_answers;
 mod bad_brokers;
@@ -10,6 +10,8 @@ mod decode;
 mod embedded;
 mod fencing;
 mod help;
+mod lock;
+mod lock_lost;
 mod mosquitto;
 mod round_trips;
 mod streams;

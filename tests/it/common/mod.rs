@@ -2,8 +2,10 @@
 
 pub mod bounded;
 pub mod fake;
+mod process;
 pub mod proxy;
 mod server;
+mod tap;
 pub mod wire;
 
 use std::fs;
@@ -13,7 +15,9 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
+pub use process::{Left, Process, is_running, line_in, until};
 pub use server::Server;
+pub use tap::Tap;
 
 /// A place to run the binary in; removed at the end.
 pub struct Place {
