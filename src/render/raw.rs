@@ -23,6 +23,9 @@ pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
                 None => return Some(watch::words(event, *received_ms, style)),
             }
         }
+        (Output::Holder { found: Some(found), .. }, Format::Raw | Format::Hex | Format::Base64) => {
+            &found.value
+        }
         // A payload is no line unless asked for as bytes: `raw` shows its meaning in a pipe too.
         (Output::Response { payload, .. }, Format::Raw | Format::Hex | Format::Base64) => payload,
         _ => return None,

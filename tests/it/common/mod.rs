@@ -1,8 +1,14 @@
 //! A hermetic environment for the real binary: no variables, a home and a folder of its own.
 
-mod proxy;
+pub mod bounded;
+pub mod fake;
+mod process;
+pub mod proxy;
+mod relay;
 mod running;
 mod server;
+mod tap;
+pub mod wire;
 
 use std::fs;
 use std::io::Write;
@@ -11,9 +17,11 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-pub use proxy::Proxy;
+pub use process::{Left, Process, is_running, line_in, until};
+pub use relay::Relay;
 pub use running::{Running, wait_until};
 pub use server::Server;
+pub use tap::Tap;
 
 /// A place to run the binary in; removed at the end.
 pub struct Place {

@@ -5,6 +5,9 @@ use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use super::Place;
 
 /// A server on a free port of this machine.
@@ -38,7 +41,7 @@ impl Server {
         let mut child = place
             .command(&[&words, options].concat())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::inherit())
             .spawn()
             .unwrap();
         for _ in 0..TRIES_MAX {
@@ -58,6 +61,11 @@ impl Server {
     /// The port at which it listens.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
     /// The URL to connect to.
