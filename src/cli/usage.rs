@@ -27,6 +27,7 @@ pub fn judge(error: Error, words: &[OsString]) -> Instead {
         ),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Instead::Show(Box::new(error)),
         ErrorKind::InvalidSubcommand => Instead::Fail(no_such_verb(&error, words)),
+        ErrorKind::InvalidUtf8 => Instead::Fail(no_text(words).hint(help_hint(words))),
         _ => Instead::Fail(reshape(&error).hint(help_hint(words))),
     }
 }
@@ -43,6 +44,14 @@ pub fn wants_json(words: &[OsString]) -> bool {
     }) || options()
         .zip(options().skip(1))
         .any(|(option, value)| (option == "-o" || option == "--output") && json(value))
+}
+
+/// Clap does not say which word it is: all that it can be are named.
+fn no_text(words: &[OsString]) -> CommandError {
+    let odd = words.iter().filter(|word| word.to_str().is_none());
+    let odd: Vec<_> = odd.map(|word| word.as_encoded_bytes().escape_ascii().to_string()).collect();
+    CommandError::usage(format!("no UTF-8: {}", odd.join(" ")))
+        .cause("only keys, values and names of files may hold any byte")
 }
 
 /// Users of mosquitto's tools write `-h localhost`, and a script would take the help for success.
@@ -65,7 +74,8 @@ fn no_such_verb(error: &Error, words: &[OsString]) -> CommandError {
     let verb = texts(error, ContextKind::InvalidSubcommand).join(" ");
     let mut failure = CommandError::usage(format!("no such verb: {verb}"));
     let similar = texts(error, ContextKind::SuggestedSubcommand);
-    failure.hints.extend(similar.iter().map(|similar| format!("mqkv {similar}")));
+    // Clap puts the most similar last.
+    failure.hints.extend(similar.iter().rev().map(|similar| format!("mqkv {similar}")));
     if failure.hints.is_empty() {
         failure.hints.extend(habit(&verb).map(|habit| format!("mqkv {habit}")));
     }

@@ -1,8 +1,12 @@
 //! A hermetic environment for the real binary: no variables, a home and a folder of its own.
 
+pub mod bounded;
+pub mod fake;
 mod process;
+pub mod proxy;
 mod server;
-mod wire;
+mod tap;
+pub mod wire;
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +17,7 @@ use tempfile::TempDir;
 
 pub use process::{Left, Process, is_running, line_in, until};
 pub use server::Server;
-pub use wire::Wire;
+pub use tap::Tap;
 
 /// A place to run the binary in; removed at the end.
 pub struct Place {
