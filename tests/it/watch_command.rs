@@ -125,7 +125,7 @@ fn a_command_whose_child_never_reads_holds_nothing_up() {
     place.write("large", vec![b'x'; 1_000_000]);
     ok(&place, &url, &["set", "k", "-f", "large"]);
     // The child has the same standard input and none of the outputs, for whose end the test waits.
-    let script = "(until test -e go; do sleep 0.01; done) <&0 >&- 2>&- & echo done";
+    let script = "(for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do test -e go && break; sleep 0.5; done) <&0 >&- 2>&- & echo done";
     let words = ["k", "--until", "set", "--exec-on", "initial", "--", "sh", "-c", script];
     let (lines, words, code) = watch(&place, &url, &words).end();
     place.write("go", "");
