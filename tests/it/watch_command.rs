@@ -10,7 +10,9 @@ const SHOW: &str = "printf '%s %s %s %s [' $MQKV_EVENT $MQKV_KEY $MQKV_FOUND $MQ
 
 /// The same, and for a change waits until there is a file.
 fn show_and_wait_for(file: &str) -> String {
-    format!("{SHOW}; test $MQKV_EVENT = initial || until test -e {file}; do sleep 0.01; done")
+    // Bounded, so that a test that fails leaves nothing running for ever.
+    let wait = format!("n=0; until test -e {file} || test $((n=n+1)) -gt 3000; do sleep 0.01; done");
+    format!("{SHOW}; test $MQKV_EVENT = initial || {{ {wait}; }}")
 }
 
 /// Waits until the watch of `k` is in force: the command says so for the initial value.
