@@ -27,6 +27,7 @@ pub fn judge(error: Error, words: &[OsString]) -> Instead {
         ),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Instead::Show(Box::new(error)),
         ErrorKind::InvalidSubcommand => Instead::Fail(no_such_verb(&error, words)),
+        ErrorKind::InvalidUtf8 => Instead::Fail(no_text(words).hint(help_hint(words))),
         _ => Instead::Fail(reshape(&error).hint(help_hint(words))),
     }
 }
@@ -43,6 +44,14 @@ pub fn wants_json(words: &[OsString]) -> bool {
     }) || options()
         .zip(options().skip(1))
         .any(|(option, value)| (option == "-o" || option == "--output") && json(value))
+}
+
+/// Clap does not say which word it is: all that it can be are named.
+fn no_text(words: &[OsString]) -> CommandError {
+    let odd = words.iter().filter(|word| word.to_str().is_none());
+    let odd: Vec<_> = odd.map(|word| word.as_encoded_bytes().escape_ascii().to_string()).collect();
+    CommandError::usage(format!("no UTF-8: {}", odd.join(" ")))
+        .cause("only keys, values and names of files may hold any byte")
 }
 
 /// Users of mosquitto's tools write `-h localhost`, and a script would take the help for success.
@@ -79,6 +88,7 @@ fn habit(verb: &str) -> Option<&'static str> {
         "get" | "gte" | "teg" | "egt" | "read" | "fetch" | "show" | "cat" => "get",
         "set" | "ste" | "est" | "put" | "write" | "store" | "pub" | "publish" => "set",
         "del" | "dle" | "remove" | "unset" | "rmkey" => "del",
+        "sub" | "subscribe" | "tail" | "follow" | "keynotify" => "watch",
         "server" | "start" | "broker" | "run" => "serve",
         "completion" => "completions",
         _ => return None,

@@ -198,7 +198,7 @@ impl Driver {
             match command {
                 Some(Command::Ask { ask, answer }) => self.session.ask(ask, Ticket::Asked(answer), now),
                 Some(Command::Watch { watch, events, begun }) => self.watch(watch, events, begun),
-                Some(Command::Unwatch { id, done }) => self.unwatch(id, done, now),
+                Some(Command::Unwatch { id, done }) => self.unwatch(id, Some(done), now),
                 Some(Command::Subscribe { filters, heard, begun }) => {
                     self.listeners.begin(filters, heard, begun, matches!(self.link, Link::Up(_)));
                 }
@@ -223,7 +223,7 @@ impl Driver {
         let _ = begun.send(id);
     }
 
-    fn unwatch(&mut self, id: WatchId, done: oneshot::Sender<()>, now: Reading) {
+    fn unwatch(&mut self, id: WatchId, done: Option<oneshot::Sender<()>>, now: Reading) {
         let keys = self.watchers.end(id);
         // Without a connection the store has forgotten us already.
         if matches!(self.link, Link::Up(_)) {
@@ -231,8 +231,7 @@ impl Driver {
         }
     }
 
-    fn stop(&mut self, keys: Vec<Key>, done: oneshot::Sender<()>, now: Reading) {
-        let mut done = Some(done);
+    fn stop(&mut self, keys: Vec<Key>, mut done: Option<oneshot::Sender<()>>, now: Reading) {
         let last = keys.len().saturating_sub(1);
         for (at, key) in keys.into_iter().enumerate() {
             let payload = Request::KeyNotify { key, stop: true }.encode();
@@ -253,6 +252,9 @@ impl Driver {
             Loss { cause, since_ms: now.wall_ms.saturating_sub(silence_ms), fatal: None }
         })?;
         self.deliver(now);
+        for id in self.watchers.abandoned() {
+            self.unwatch(id, None, now);
+        }
         while self.session.has_room()
             && let Some(work) = self.watchers.poll_work()
         {
@@ -302,9 +304,10 @@ impl Driver {
                 Event::Message(message) => {
                     // What only a listener asked for is nothing that a watch would have to wonder about.
                     let is_heard = self.listeners.handle_message(&message, now);
-                    let own = || topic::notify_filter(&self.settings.client_id);
-                    if !is_heard || topic::filter_matches(&own(), &message.topic) {
-                        self.watchers.handle_message(&message);
+                    let client_id = &self.settings.client_id;
+                    let is_own = || topic::filter_matches(&topic::notify_filter(client_id), &message.topic);
+                    if !is_heard || is_own() {
+                        self.watchers.handle_message(&message, client_id);
                     }
                 }
             }
@@ -343,14 +346,18 @@ impl Driver {
     /// Returns the error with which everything ends, if there is to be no other connection.
     fn handle_lost(&mut self, loss: Loss) -> Option<Error> {
         let Loss { cause, since_ms, fatal } = loss;
+        // What came before the end, in the same read, came in time.
+        self.deliver(clock::now());
         self.session.handle_lost(&cause);
+        // Watches begin again with the next connection, and the store has forgotten those that were to be stopped.
+        self.session.withdraw(|ticket| matches!(ticket, Ticket::Watch(_) | Ticket::Stopped(_)));
         let end = fatal.or_else(|| {
             let never = self.settings.reconnect == Reconnect::Never;
             never.then(|| self.session.lost(&cause, Outcome::Unchanged))
         });
         match &end {
             None => {
-                self.watchers.handle_lost(since_ms);
+                self.watchers.handle_lost(since_ms, &cause);
                 self.listeners.handle_lost(since_ms, &cause);
                 let delay = backoff(self.failures, chance::number());
                 self.failures = self.failures.saturating_add(1);

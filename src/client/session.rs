@@ -18,6 +18,8 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
 ///
 /// The word is not proof: a broker that has the store inside may not count it as a subscriber.
 const NO_STORE_AFTER: Duration = Duration::from_secs(1);
+/// As good as for ever, and no clock overflows.
+const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// MQTT's reason for a publish that nobody subscribes to.
 const NO_MATCHING_SUBSCRIBERS: u8 = 0x10;
 /// Reason codes from here on are failures (MQTT 5, 2.4).
@@ -135,6 +137,7 @@ impl<T> Session<T> {
     /// A session that is not connected yet.
     #[must_use]
     pub fn new(config: Config) -> Self {
+        let config = Config { request_timeout: config.request_timeout.min(REQUEST_TIMEOUT_MAX), ..config };
         Self {
             response_topic: topic::response(&config.client_id),
             clock: config.clock.clone(),
@@ -202,6 +205,23 @@ impl<T> Session<T> {
                 self.fail(id, |session, outcome| session.lost(cause, outcome));
             }
         }
+    }
+
+    /// Takes back requests that nobody wants an answer to any more.
+    pub fn withdraw(&mut self, is_unwanted: impl Fn(&T) -> bool) {
+        let mut unwanted: Vec<(u64, Instant)> = Vec::new();
+        self.requests.retain(|id, pending| {
+            let wanted = !is_unwanted(&pending.ticket);
+            if !wanted {
+                unwanted.push((*id, pending.deadline));
+            }
+            wanted
+        });
+        for (id, deadline) in unwanted {
+            self.timers.remove(&(deadline, id, Timer::Deadline));
+        }
+        let requests = &self.requests;
+        self.waiting.retain(|id| requests.contains_key(id));
     }
 
     /// There will be no connection any more: every request fails.

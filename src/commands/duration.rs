@@ -22,13 +22,42 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
+/// Reads a duration that may be zero.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_or_zero(text: &str) -> Result<Duration, String> {
+    if text == "0" || humantime::parse_duration(text).is_ok_and(|duration| duration.is_zero()) {
+        return Ok(Duration::ZERO);
+    }
+    parse(text)
+}
+
+/// How long to wait; none: for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait(pub Option<Duration>);
+
+/// Reads how long to wait: `0`, a duration, or `forever`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_wait(text: &str) -> Result<Wait, String> {
+    if text == "forever" {
+        return Ok(Wait(None));
+    }
+    parse_or_zero(text).map(|wait| Wait(Some(wait)))
+}
+
 /// Reads a time to live in whole milliseconds.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn parse_ttl(text: &str) -> Result<NonZeroU64, String> {
     let duration = parse(text)?;
-    let ms = u64::try_from(duration.as_millis()).ok().and_then(NonZeroU64::new);
+    let Ok(ms) = u64::try_from(duration.as_millis()) else {
+        return Err("a time to live is shorter than that".to_owned());
+    };
+    let ms = NonZeroU64::new(ms);
     ms.filter(|ms| Duration::from_millis(ms.get()) == duration)
         .ok_or_else(|| "a time to live is a number of whole milliseconds".to_owned())
 }
@@ -60,6 +89,16 @@ pub fn time_of_day(ms: u64) -> String {
     format!("{:02}:{:02}:{:02}.{ms:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
+/// Reads a keep-alive: MQTT counts it in whole seconds.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_keep_alive(text: &str) -> Result<Duration, String> {
+    let duration = parse(text)?;
+    let whole = duration.subsec_nanos() == 0 && duration.as_secs() <= u16::MAX.into();
+    if whole { Ok(duration) } else { Err("a keep-alive is 1 to 65535 whole seconds".to_owned()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +111,15 @@ mod tests {
         for text in ["", "s", "-5s", "0s", "0", "1 fortnight", "99999999999999999999s"] {
             assert!(parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_wait_may_be_zero_or_have_no_end() {
+        assert_eq!(parse_wait("0"), Ok(Wait(Some(Duration::ZERO))));
+        assert_eq!(parse_wait("0s"), Ok(Wait(Some(Duration::ZERO))));
+        assert_eq!(parse_wait("90s"), Ok(Wait(Some(Duration::from_secs(90)))));
+        assert_eq!(parse_wait("forever"), Ok(Wait(None)));
+        assert!(parse_wait("5").is_err() && parse_wait("-1").is_err() && parse_wait("never").is_err());
     }
 
     #[test]
@@ -93,5 +141,13 @@ mod tests {
         assert_eq!(time_of_day(1_763_669_639_958), "20:13:59.958");
         assert_eq!(time_of_day(1_763_683_200_001), "00:00:00.001");
         assert_eq!(text(Duration::from_millis(1_500)), "1s 500ms");
+    }
+
+    #[test]
+    fn a_keep_alive_has_whole_seconds() {
+        assert_eq!(parse_keep_alive("1m"), Ok(Duration::from_secs(60)));
+        for text in ["500ms", "1s 1ms", "0s", "65536s", "10"] {
+            assert!(parse_keep_alive(text).is_err(), "{text}");
+        }
     }
 }

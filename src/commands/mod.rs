@@ -1,6 +1,7 @@
 //! The verbs: one file each, with its arguments, its help and what it does. A verb returns data and prints
 //! nothing; the command line, and whatever else parses a line, runs the same.
 
+mod child;
 mod decode;
 mod del;
 pub mod duration;
@@ -9,7 +10,9 @@ pub mod error;
 mod fence;
 mod file;
 mod get;
+mod holder;
 mod key;
+mod lock;
 pub mod monitor;
 pub mod output;
 mod ping;
@@ -17,14 +20,18 @@ mod raw;
 pub mod session;
 mod set;
 pub mod signal;
+mod unlock;
 mod value;
 mod vdel;
+mod watch;
 
 use std::io;
 
 use clap::Subcommand;
 
 pub use error::{CommandError, Kind};
+pub use fence::{FENCING_TOKEN, FENCING_TOKEN_FILE};
+pub use lock::{LOCK_HOLDER, LOCK_KEY};
 pub use output::Output;
 pub use session::{Connecting, Session, Surroundings};
 
@@ -40,6 +47,8 @@ pub enum Verdict {
     Yes,
     /// The store says no: no such key, or a condition does not hold.
     No,
+    /// The same, with a code that the caller has chosen for it.
+    NoAs(u8),
     /// SIGINT ended it.
     Interrupted,
     /// SIGTERM ended it.
@@ -55,6 +64,10 @@ pub enum Command {
     Set(set::SetArgs),
     Del(del::DelArgs),
     Vdel(vdel::VdelArgs),
+    Watch(watch::WatchArgs),
+    Lock(lock::LockArgs),
+    Unlock(unlock::UnlockArgs),
+    Holder(holder::HolderArgs),
     Ping(ping::PingArgs),
     Raw(raw::RawArgs),
     Monitor(monitor::MonitorArgs),
@@ -68,11 +81,17 @@ impl Command {
     /// Why it could not do what it was asked for; its records so far have been put out.
     pub async fn run(self, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
         let access = self.access();
+        let mut untold = false;
+        let emit: Emit<'_> = &mut |output| emit(output).inspect_err(|_| untold = true);
         let result = match self {
             Self::Get(args) => get::run(args, session, emit).await,
             Self::Set(args) => set::run(args, session, emit).await,
             Self::Del(args) => del::run(args, session, emit).await,
             Self::Vdel(args) => vdel::run(args, session, emit).await,
+            Self::Watch(args) => watch::run(args, session, emit).await,
+            Self::Lock(args) => lock::run(args, session, emit).await,
+            Self::Unlock(args) => unlock::run(args, session, emit).await,
+            Self::Holder(args) => holder::run(args, session, emit).await,
             Self::Ping(args) => ping::run(args, session, emit).await,
             Self::Raw(args) => raw::run(args, session, emit).await,
             Self::Monitor(args) => monitor::run(args, session, emit).await,
@@ -81,6 +100,7 @@ impl Command {
         result.map_err(|error| match access {
             // Nobody asks what a failed read has changed.
             Access::Read => CommandError { outcome: None, ..error },
+            Access::Write if untold => error.cause("the store has answered; only saying so failed"),
             Access::Write => error,
         })
     }
@@ -94,13 +114,18 @@ impl Command {
     /// Whether the session must be served while the verb is held up by whoever reads its records.
     #[must_use]
     pub fn is_lasting(&self) -> bool {
-        matches!(self, Self::Monitor(_))
+        matches!(self, Self::Watch(_) | Self::Monitor(_))
     }
 
     fn access(&self) -> Access {
         match self {
-            Self::Get(_) | Self::Ping(_) | Self::Monitor(_) | Self::Decode(_) => Access::Read,
-            Self::Set(_) | Self::Del(_) | Self::Vdel(_) => Access::Write,
+            Self::Get(_)
+            | Self::Watch(_)
+            | Self::Holder(_)
+            | Self::Ping(_)
+            | Self::Monitor(_)
+            | Self::Decode(_) => Access::Read,
+            Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Lock(_) | Self::Unlock(_) => Access::Write,
             Self::Raw(args) => args.access(),
         }
     }

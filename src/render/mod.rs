@@ -5,10 +5,12 @@ pub mod error;
 pub mod escape;
 mod frame;
 mod json;
+mod lock;
 mod monitor;
 mod raw;
 mod style;
 mod text;
+mod watch;
 
 use bytes::Bytes;
 
@@ -40,6 +42,8 @@ pub struct Style {
     pub color_data: bool,
     /// Whether standard error takes colour.
     pub color_words: bool,
+    /// Whether standard error is a terminal.
+    pub words_on_terminal: bool,
     /// Say more.
     pub verbose: bool,
     /// Say no more than what was asked for, and errors.
@@ -59,10 +63,10 @@ pub struct Rendered {
 #[must_use]
 pub fn output(output: &Output, style: &Style) -> Rendered {
     match style.format {
-        Format::Json => json::output(output, style),
+        Format::Json => json::output(output, style.quiet),
         Format::Text => text::output(output, style),
         Format::Lines | Format::Raw | Format::Hex | Format::Base64 => {
-            raw::output(output, style.format).unwrap_or_else(|| text::lines(output, style))
+            raw::output(output, style).unwrap_or_else(|| text::lines(output, style))
         }
     }
 }

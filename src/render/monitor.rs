@@ -119,7 +119,7 @@ pub fn words(sighting: &Sighting, style: &Style) -> Rendered {
             let filters = escaped(&filters.join(", "));
             Rendered::words(format!("{refused}listening at {} to {filters}\n", escaped(broker)))
         }
-        Sighting::Lost { cause } => {
+        Sighting::Lost { cause, .. } => {
             Rendered::words(format!("lost the connection: {}; trying again\n", escaped(cause)))
         }
         _ => Rendered::default(),

@@ -2,12 +2,16 @@
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)] // a panic here is a failed test
 
 use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
 use std::process::Command;
 
 use mqkv::client::{Client, SetOptions, Settings, Target};
 use mqkv::protocol::{Key, Value};
 
-use super::common::{Follow, Place, Server, Visit, gatekeeper, publish};
+use nix::sys::signal::Signal;
+
+use super::common::bounded::ended;
+use super::common::{Place, Running, Server, Visit, gatekeeper, publish};
 
 const REQUEST: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
 
@@ -16,8 +20,8 @@ fn monitor(place: &Place, url: &str, words: &[&str]) -> Command {
 }
 
 /// A monitor whose subscriptions are in force.
-fn listening(place: &Place, url: &str, words: &[&str]) -> Follow {
-    let follow = Follow::start(monitor(place, url, words));
+fn listening(place: &Place, url: &str, words: &[&str]) -> Running {
+    let follow = Running::start(&mut monitor(place, url, words));
     let said = follow.words();
     assert!(said.starts_with("listening at 127.0.0.1:"), "{said}");
     follow
@@ -93,12 +97,11 @@ fn a_watcher_s_notifications_are_seen_and_those_of_other_keys_can_be_left_out() 
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let url = server.url();
-    let follow = listening(&place, &url, &["--key", "line1/*", "-c", "6"]);
-    let (runtime, watcher) = client(&url, "w");
-    let key = || Key::new("line1/temp").unwrap();
-    let mut watch = runtime.block_on(watcher.watch([key(), Key::new("other").unwrap()])).unwrap();
+    let follow = listening(&place, &url, &["--key", "line1/*"]);
+    let mut watch = place.command(&["watch", "line1/temp", "other", "-b", &url, "-i", "w"]);
+    let watch = Running::start(&mut watch);
     for _ in 0..2 {
-        runtime.block_on(watch.next()).unwrap();
+        watch.line();
     }
     let first: Vec<_> = (0..4).map(|_| masked(&follow.line())).collect();
     assert!(first.contains(&"REQUEST|w|KEYNOTIFY|line1/temp||||||".to_owned()), "{first:?}");
@@ -114,7 +117,6 @@ fn a_watcher_s_notifications_are_seen_and_those_of_other_keys_can_be_left_out() 
         ["NOTIFY|w|SET|line1/temp||1|VERSION|||1", "NOTIFY|w|DELETE|line1/temp|||VERSION|||"]
     );
     assert_eq!(code, Some(0));
-    runtime.block_on(watcher.close());
 }
 
 #[test]
@@ -123,7 +125,7 @@ fn many_requests_are_json_lines_in_order_each_with_its_reply() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let url = server.url();
-    let follow = Follow::start(monitor(&place, &url, &["-j", "-c", &(2 * COUNT).to_string()]));
+    let follow = Running::start(&mut monitor(&place, &url, &["-j", "-c", &(2 * COUNT).to_string()]));
     assert!(follow.line().contains("\"event\":\"listening\""));
     let (runtime, writer) = client(&url, "w");
     runtime.block_on(async {
@@ -208,7 +210,7 @@ fn where_only_all_of_clients_is_forbidden_the_sdks_topics_are_seen() {
     let response = "clients/c/services/statestore/_any_/command/invoke/response";
     let publishes = publish(response, "-ERR syntax error\r\n");
     let url = gatekeeper(vec![Visit { publishes, ..visit(refuse_clients, 8) }]);
-    let follow = Follow::start(monitor(&place, &url, &["-c", "1"]));
+    let follow = Running::start(&mut monitor(&place, &url, &["-c", "1"]));
     assert_eq!(
         follow.words(),
         "the broker refused the subscription to clients/#: not authorized (0x87); \
@@ -238,20 +240,23 @@ fn a_lost_connection_is_told_at_once_and_its_gap_when_it_is_back() {
 fn a_reader_that_leaves_ends_it_quietly_even_when_nothing_happens() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
-    let (follow, output) = Follow::start_unread(monitor(&place, &server.url(), &[]));
-    follow.words();
-    drop(output);
-    let (_, words, code) = follow.end();
-    assert_eq!((words, code), (Vec::new(), Some(0)));
+    let mut child = monitor(&place, &server.url(), &[]).spawn().unwrap();
+    let mut words = BufReader::new(child.stderr.take().unwrap());
+    words.read_line(&mut String::new()).unwrap();
+    drop(child.stdout.take());
+    assert_eq!(ended(&mut child).code(), Some(0));
+    let mut rest = String::new();
+    words.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
 }
 
 #[test]
 fn signals_end_it_with_their_codes() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
-    for (name, code) in [("INT", 130), ("TERM", 143)] {
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
         let follow = listening(&place, &server.url(), &[]);
-        follow.signal(name);
+        follow.signal(signal);
         assert_eq!(follow.end(), (Vec::new(), Vec::new(), Some(code)));
     }
 }

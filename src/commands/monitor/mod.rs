@@ -118,7 +118,7 @@ pub async fn run(args: MonitorArgs, session: &Session, emit: Emit<'_>) -> Result
     };
     let (mut subscription, listening) = tokio::select! {
         biased;
-        signal = signals.next() => return Ok(verdict_of(signal)),
+        signal = signals.next() => return Ok(signal.verdict()),
         subscribed = subscribe => subscribed?,
     };
     let filters = match &listening {
@@ -137,7 +137,7 @@ pub async fn run(args: MonitorArgs, session: &Session, emit: Emit<'_>) -> Result
     monitor.tell(listening, session.wall_ms())?;
     match monitor.follow(&mut subscription, &mut signals, wait).await? {
         End::Reached | End::Left => Ok(Verdict::Yes),
-        End::Signal(signal) => Ok(verdict_of(signal)),
+        End::Signal(signal) => Ok(signal.verdict()),
         End::Late => match (count, wait) {
             (Some(count), Some(wait)) => {
                 let message =
@@ -176,13 +176,6 @@ fn refusal(error: Error) -> CommandError {
     }
     let hint = "ask for the right to subscribe to it with this client id (-i); `mqkv monitor --help` names all topics";
     CommandError { hints: vec![hint.to_owned()], ..error }
-}
-
-fn verdict_of(signal: Signal) -> Verdict {
-    match signal {
-        Signal::Interrupt | Signal::Quit => Verdict::Interrupted,
-        Signal::Terminate | Signal::Hangup => Verdict::Terminated,
-    }
 }
 
 struct Monitor<'a> {
@@ -247,9 +240,9 @@ impl Monitor<'_> {
                     None => Ok(()),
                 }
             }
-            Heard::Lost { cause, .. } => {
+            Heard::Lost { since_ms, cause } => {
                 self.tracker.handle_lost();
-                self.tell(Sighting::Lost { cause }, self.session.wall_ms())
+                self.tell(Sighting::Lost { since_ms, cause }, self.session.wall_ms())
             }
             Heard::Gap { since_ms, until_ms } => self.tell(Sighting::Gap { since_ms, until_ms }, until_ms),
         }

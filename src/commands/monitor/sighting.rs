@@ -33,6 +33,8 @@ pub enum Sighting {
     Notification(NotificationSeen),
     /// The connection is lost; another one is on its way.
     Lost {
+        /// Milliseconds since the Unix epoch: until then everything was seen.
+        since_ms: u64,
         /// Why.
         cause: String,
     },

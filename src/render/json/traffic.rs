@@ -8,8 +8,8 @@ use crate::commands::monitor::sighting::{
 };
 use crate::protocol::{Condition, Notification, Reply, Request};
 
-/// The object of a sighting; none for what is said in words.
-pub(super) fn object(sighting: &Sighting, at_ms: u64, sequence: Option<u64>) -> Option<Object> {
+/// The object of a sighting.
+pub(super) fn object(sighting: &Sighting, at_ms: u64, sequence: Option<u64>) -> Object {
     let name = match sighting {
         Sighting::Listening { .. } => "listening",
         Sighting::Request(_) => "request",
@@ -17,7 +17,7 @@ pub(super) fn object(sighting: &Sighting, at_ms: u64, sequence: Option<u64>) -> 
         Sighting::Unanswered { .. } => "no-reply",
         Sighting::Notification(_) => "notification",
         Sighting::Gap { .. } => "gap",
-        Sighting::Lost { .. } => return None,
+        Sighting::Lost { .. } => "lost",
     };
     let mut object = schema_and("event", name.into());
     put(&mut object, "received", rfc3339(at_ms));
@@ -40,9 +40,12 @@ pub(super) fn object(sighting: &Sighting, at_ms: u64, sequence: Option<u64>) -> 
             put(&mut object, "until", rfc3339(*until_ms));
             put(&mut object, "ms", until_ms.saturating_sub(*since_ms));
         }
-        Sighting::Lost { .. } => {}
+        Sighting::Lost { since_ms, cause } => {
+            put(&mut object, "since", rfc3339(*since_ms));
+            put(&mut object, "cause", cause.as_str());
+        }
     }
-    Some(object)
+    object
 }
 
 fn put_asked(object: &mut Object, asked: &Asked) {

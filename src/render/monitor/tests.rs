@@ -14,7 +14,14 @@ const NOW: u64 = 1_763_669_639_958;
 const VERSION: &str = "001763669639958:00003:StateStore";
 
 fn style(format: Format, color: bool) -> Style {
-    Style { format, color_data: color, color_words: color, verbose: false, quiet: false }
+    Style {
+        format,
+        color_data: color,
+        color_words: color,
+        words_on_terminal: false,
+        verbose: false,
+        quiet: false,
+    }
 }
 
 fn shown(sighting: &Sighting, columns_max: Option<usize>, style: &Style) -> String {
@@ -221,7 +228,7 @@ fn nothing_that_came_from_the_network_drives_the_terminal() {
         Sighting::Reply(answer),
         Sighting::Notification(told),
         Sighting::Unanswered { asked, waited: Duration::ZERO },
-        Sighting::Lost { cause: evil() },
+        Sighting::Lost { since_ms: NOW, cause: evil() },
         listening,
     ] {
         for text in [on_terminal(&sighting, 500), in_pipe(&sighting), in_json(&sighting)] {
@@ -265,8 +272,9 @@ fn what_is_no_traffic_is_said_in_words_and_to_the_quiet_not_at_all() {
     let listening = Sighting::Listening { broker: "h:1".to_owned(), filters, refused: None };
     assert_eq!(in_pipe(&listening), "listening at h:1 to a, clients/#\n");
     assert!(in_json(&listening).ends_with("\"broker\":\"h:1\",\"filters\":[\"a\",\"clients/#\"]}\n"));
-    let lost = Sighting::Lost { cause: "reset".to_owned() };
-    assert_eq!(in_json(&lost), "lost the connection: reset; trying again\n");
+    let lost = Sighting::Lost { since_ms: NOW, cause: "reset".to_owned() };
+    assert_eq!(in_pipe(&lost), "lost the connection: reset; trying again\n");
+    assert!(in_json(&lost).ends_with("\"since\":\"2025-11-20T20:13:59.958Z\",\"cause\":\"reset\"}\n"));
     let quiet = Style { quiet: true, ..style(Format::Lines, false) };
     assert_eq!(shown(&lost, None, &quiet), "");
 }

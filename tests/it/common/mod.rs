@@ -1,8 +1,15 @@
 //! A hermetic environment for the real binary: no variables, a home and a folder of its own.
 
-mod follow;
+pub mod bounded;
+pub mod fake;
 mod gatekeeper;
+mod process;
+pub mod proxy;
+mod relay;
+mod running;
 mod server;
+mod tap;
+pub mod wire;
 
 use std::fs;
 use std::io::Write;
@@ -11,9 +18,12 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-pub use follow::Follow;
 pub use gatekeeper::{Visit, gatekeeper, publish};
+pub use process::{Left, Process, is_running, line_in, until};
+pub use relay::Relay;
+pub use running::{Running, wait_until};
 pub use server::Server;
+pub use tap::Tap;
 
 /// A place to run the binary in; removed at the end.
 pub struct Place {
@@ -52,6 +62,7 @@ impl Place {
             .env_clear()
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .env("HOME", self.folder.path())
+            .env("TMPDIR", self.folder.path())
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
