@@ -69,8 +69,9 @@ pub fn text(sighting: &Sighting, at_ms: u64, columns_max: Option<usize>, style: 
     let value = row.value.unwrap_or_default();
     let value_width = width_of(&value).min(VALUE_WIDTH_MIN);
     let needed = |spans: &[Span]| {
-        let widths = spans.iter().map(|(text, _)| width_of(text)).filter(|width| *width > 0);
-        widths.fold(value_width, |sum, width| sum.saturating_add(width).saturating_add(GAP.len()))
+        let widths = spans.iter().map(|(text, _)| width_of(text)).chain([value_width]);
+        let widths = widths.filter(|width| *width > 0).map(|width| width.saturating_add(GAP.len()));
+        widths.fold(0, usize::saturating_add).saturating_sub(GAP.len())
     };
     for part in [VERSION, SIZE, TOOK] {
         let is_wanted = part == VERSION && style.verbose;

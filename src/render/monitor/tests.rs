@@ -174,6 +174,10 @@ fn a_line_is_cut_at_the_width_and_the_version_gives_way_first() {
         on_terminal(&Sighting::Request(set(b"21.5")), 60),
         "20:13:59.958  REQUEST   plc-7  SET  line1/temp  NX PX 30000…\n"
     );
+    let set = Sighting::Reply(ReplySeen { version: None, ..reply("SET", Reply::Done) });
+    let line = "20:13:59.958  REPLY     plc-7  SET  line1/temp  OK  0.412 ms";
+    assert_eq!(on_terminal(&set, 60), format!("{line}\n"));
+    assert_eq!(on_terminal(&set, 59), format!("{}\n", line.trim_end_matches("  0.412 ms")));
     for width in 0..200 {
         let line = on_terminal(&found, width);
         assert!(width_of(line.trim_end_matches('\n')) <= width.max(1), "{width}: {line}");
