@@ -8,7 +8,7 @@ use crate::protocol::Timestamp;
 
 /// A fencing token, if any: it is never attached unasked, for the first fenced write makes a key refuse
 /// unfenced ones.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct FenceArgs {
     /// Attach a fencing token: a version, as a lock hands it out
     #[arg(long, value_name = "TOKEN", conflicts_with = "fence_env")]
@@ -19,6 +19,12 @@ pub struct FenceArgs {
 }
 
 impl FenceArgs {
+    /// A token that is known.
+    #[must_use]
+    pub fn token(fence: Option<Timestamp>) -> Self {
+        Self { fence, fence_env: false }
+    }
+
     /// The token, if one is asked for.
     ///
     /// # Errors
