@@ -255,6 +255,14 @@ impl Application for Service {
         self.take(broker, from, message)
     }
 
+    /// A will would pass by the service: it could forge a notification, or ask without being answered.
+    fn check_will(&self, will: &Message) -> Result<(), String> {
+        if will.topic == topic::REQUEST || will.topic.starts_with(topic::RESERVED) {
+            return Err("the topic of the will is the state store's own".to_owned());
+        }
+        Ok(())
+    }
+
     fn handle_disconnect(&self, _: &Broker, peer: &Peer) {
         self.lock().engine.handle_disconnect(ConnectionId(peer.connection.0));
     }

@@ -20,7 +20,15 @@ pub struct Version {
 
 impl Version {
     /// The version that follows this one and `received`, at `wall_ms` or later.
+    ///
+    /// Where only a timestamp of this very millisecond stands in the way, the version is of the next one: on a fast
+    /// network that happens to every other request, and an SDK takes it for granted that the renewals of a lease
+    /// have one counter (protocol §4). A key that is written again meanwhile counts on from there, so no version is
+    /// more than a millisecond ahead for this.
     pub(super) fn next(self, received: &Timestamp, wall_ms: u64) -> Self {
+        if received.ms == wall_ms && self.ms < wall_ms {
+            return Self { ms: wall_ms.saturating_add(1), counter: 0 };
+        }
         let Timestamp { ms, counter, .. } = Timestamp::from(self).merge(received, wall_ms);
         Self { ms, counter }
     }

@@ -111,6 +111,17 @@ mod tests {
     }
 
     #[test]
+    fn a_timestamp_of_this_millisecond_moves_the_version_to_the_next_one_and_no_further() {
+        let mut versions = Versions::default();
+        versions.observe(10);
+        let here = Timestamp::of_store(10, 4);
+        assert_eq!(versions.next(b"k", None, &here), at(11, 0));
+        assert_eq!(versions.next(b"k", Some(at(9, 3)), &here), at(11, 0));
+        assert_eq!(versions.next(b"k", Some(at(10, 3)), &here), at(10, 5));
+        assert_eq!(versions.next(b"k", Some(at(11, 0)), &here), at(11, 1));
+    }
+
+    #[test]
     fn too_many_removed_keys_become_one_floor() {
         let mut versions = Versions::default();
         versions.observe(10);

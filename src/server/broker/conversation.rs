@@ -57,6 +57,10 @@ impl Conversation {
                 "no authentication method is known here",
             ));
         }
+        if let Some(will) = &connect.will {
+            let refuse = |text| Fault::new(Reason::TopicNameInvalid, text);
+            broker.check_will(&will.message).map_err(refuse)?;
+        }
         let assigned_client_id = connect.client_id.is_empty().then(new_client_id);
         let client_id: Arc<str> = assigned_client_id.as_ref().unwrap_or(&connect.client_id).as_str().into();
         let session_expiry_s = connect.session_expiry_s.min(settings.session_expiry_s_max);

@@ -79,6 +79,14 @@ pub trait Application: Send + Sync + 'static {
     /// What is pushed to `from` meanwhile goes out together with the acknowledgement.
     fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict;
 
+    /// Says why a client may not leave this will, if it may not: a will is routed without another look at it.
+    ///
+    /// # Errors
+    /// The reason in words.
+    fn check_will(&self, _will: &Message) -> Result<(), String> {
+        Ok(())
+    }
+
     /// A connection is over: called once for each that was accepted, after its last message.
     ///
     /// When a client's next connection takes over, messages of that one may come before this: tell them apart
@@ -246,6 +254,10 @@ impl Broker {
     /// Ends all connections and lets no other one in.
     pub(super) fn close(&self) {
         self.write().close();
+    }
+
+    fn check_will(&self, will: &Message) -> Result<(), String> {
+        self.inner.application.check_will(will)
     }
 
     fn settings(&self) -> &Settings {

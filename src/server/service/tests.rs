@@ -409,3 +409,13 @@ fn a_second_server_on_the_same_directory_is_refused() {
     let error = Service::open(settings, Arc::new(|_| {})).unwrap_err();
     assert!(error.to_string().contains("in use"), "{error}");
 }
+
+#[test]
+fn no_will_may_speak_for_the_store_or_to_it() {
+    let bench = Bench::new(Persistence::None);
+    let will = |topic: String| Message { topic, ..Message::default() };
+    let notify = topic::notify("me", &Key::new("k").unwrap()).unwrap();
+    assert!(bench.service.check_will(&will(notify)).is_err());
+    assert!(bench.service.check_will(&will(topic::REQUEST.to_owned())).is_err());
+    assert!(bench.service.check_will(&will("plant/line1/offline".to_owned())).is_ok());
+}
