@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::Rendered;
 use crate::commands::encoding::to_base64;
 use crate::commands::output::{DeleteOutcome, Outcome, SetOutcome};
-use crate::commands::output::{Got, Meaning, Output};
+use crate::commands::output::{Answer, Answered, Got, Meaning, Output};
 use crate::commands::{CommandError, duration};
 use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
@@ -21,7 +21,11 @@ type Object = Map<String, Value>;
 /// Renders one record.
 #[must_use]
 pub fn output(output: &Output) -> Rendered {
-    Rendered::data(line(match output {
+    Rendered::data(line(object(output)))
+}
+
+fn object(output: &Output) -> Object {
+    match output {
         Output::Got { key, got } => got_object(key, got),
         Output::Set { key, ttl_ms, condition, outcome, .. } => set_object(key, *ttl_ms, *condition, outcome),
         Output::Deleted { verb, key, outcome } => deleted_object(verb.verb(), key, outcome),
@@ -58,12 +62,57 @@ pub fn output(output: &Output) -> Rendered {
             put(&mut object, "node", clock.node());
             object
         }
-    }))
+        Output::Listed { key, .. } => {
+            let mut object = op("keys");
+            put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+            object
+        }
+        Output::Entry { key, found } => {
+            let mut object = op("export");
+            put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+            put_bytes(&mut object, "value", "encoding", &found.value);
+            put_version(&mut object, found.version.as_ref());
+            object
+        }
+        Output::Exported(ended) => {
+            let mut object = op("export");
+            put(&mut object, "keys", ended.keys);
+            put(&mut object, "missing", ended.missing);
+            object
+        }
+        Output::Imported(ended) => {
+            let mut object = op("import");
+            put(&mut object, "written", ended.written);
+            put(&mut object, "left", ended.left);
+            put(&mut object, "failed", ended.failed);
+            put(&mut object, "dry_run", ended.dry_run);
+            object
+        }
+        Output::Answered(answered) => answered_object(answered),
+        Output::Progress(_) => Object::new(),
+    }
+}
+
+/// The record of a line's verb, or its error, with the line's number and name behind the schema.
+fn answered_object(answered: &Answered) -> Object {
+    let mut object = match &answered.answer {
+        Answer::Record(record) => object(record),
+        Answer::Failed { error, .. } => error_object(error, error.kind.code()),
+    };
+    object.shift_insert(1, "line".to_owned(), answered.line.into());
+    if let Some(id) = &answered.id {
+        object.shift_insert(1, "id".to_owned(), id.value().clone());
+    }
+    object
 }
 
 /// Renders an error; `code` is the exit code.
 #[must_use]
 pub fn error(error: &CommandError, code: u8) -> String {
+    line(error_object(error, code))
+}
+
+fn error_object(error: &CommandError, code: u8) -> Object {
     let mut inner = Object::new();
     put(&mut inner, "kind", error.kind.name());
     put(&mut inner, "code", code);
@@ -80,7 +129,7 @@ pub fn error(error: &CommandError, code: u8) -> String {
     });
     put_some(&mut inner, "outcome", outcome);
     put(&mut inner, "retryable", error.is_retryable());
-    line(schema_and("error", inner.into()))
+    schema_and("error", inner.into())
 }
 
 fn got_object(key: &Key, got: &Got) -> Object {

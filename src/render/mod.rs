@@ -2,6 +2,7 @@
 
 pub mod error;
 pub mod escape;
+mod bulk;
 mod frame;
 mod json;
 mod raw;
@@ -56,6 +57,9 @@ pub struct Rendered {
 /// Renders one record.
 #[must_use]
 pub fn output(output: &Output, style: &Style) -> Rendered {
+    if let Some(rendered) = bulk::output(output, style) {
+        return rendered;
+    }
     match style.format {
         Format::Json => json::output(output),
         Format::Text => text::output(output, style),

@@ -37,6 +37,13 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
 pub fn lines(output: &Output, style: &Style) -> Rendered {
     match output {
         Output::Got { .. } | Output::Set { .. } | Output::Deleted { .. } => Rendered::default(),
+        // What belongs to many records is in `bulk`.
+        Output::Listed { .. }
+        | Output::Entry { .. }
+        | Output::Exported(_)
+        | Output::Imported(_)
+        | Output::Answered(_)
+        | Output::Progress(_) => Rendered::default(),
         Output::Pinged { broker, connect, round_trip, .. } => ping_line(broker, *connect, *round_trip),
         Output::Response { payload, version } => {
             let reply = match Frame::decode(payload) {
