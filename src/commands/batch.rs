@@ -173,7 +173,12 @@ impl<'a> Batch<'a> {
                 .await?;
         }
         match command.room() {
-            Room::Shared => self.window.push(size, answer(number, id, command, self.session)),
+            Room::Shared => {
+                let flight = Box::pin(answer(number, id, command, self.session));
+                let landed = self.window.push(size, flight).await;
+                let failed = landed.is_some_and(|outcome| outcome.result.is_err());
+                self.is_failing |= failed && !self.troubles.keeps_going();
+            }
             Room::Alone | Room::None => self.run_alone(number, id, command).await?,
         }
         Ok(())

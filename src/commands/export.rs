@@ -98,10 +98,13 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
         tokio::select! {
             biased;
             key = keys.next(), if reads => match key? {
-                Some(key) => window.push(size, async move {
-                    let got = client.get(&key).await;
-                    (key, got)
-                }),
+                Some(key) => {
+                    let read = async move {
+                        let got = client.get(&key).await;
+                        (key, got)
+                    };
+                    window.push(size, Box::pin(read)).await;
+                }
                 None => has_more = false,
             },
             () = window.settle(), if !window.is_empty() => {}

@@ -166,7 +166,8 @@ impl<'a> Import<'a> {
             Ok(entry) => {
                 let client = session.client_that(adjust).await?;
                 let (size, condition) = (entry.value.len(), self.condition);
-                self.window.push(size, async move { (number, write(entry, condition, client).await) });
+                let flight = async move { (number, write(entry, condition, client).await) };
+                self.window.push(size, Box::pin(flight)).await;
             }
         }
         Ok(())

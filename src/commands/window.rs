@@ -12,7 +12,8 @@ pub const INFLIGHT_MAX: i64 = 1024;
 /// How many bytes may be in flight; one request may be larger.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
-type Flight<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+/// A request on its way, and what comes of it.
+pub type Flight<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// Requests in flight.
 ///
@@ -53,10 +54,23 @@ impl<'a, T> Window<'a, T> {
         self.slots.is_empty()
     }
 
-    /// Puts a request of this size behind the others; it goes out when the window is waited for.
-    pub fn push(&mut self, bytes: usize, flight: impl Future<Output = T> + 'a) {
+    /// Puts a request of this size behind the others, and sends it if it can go. Gives its outcome where that is there
+    /// at once: such a request was never sent.
+    pub async fn push(&mut self, bytes: usize, mut flight: Flight<'a, T>) -> Option<&T> {
         self.bytes = self.bytes.saturating_add(bytes);
-        self.slots.push_back(Slot { state: State::Flying(Box::pin(flight)), bytes });
+        let state = poll_fn(|context| {
+            Poll::Ready(match flight.as_mut().poll(context) {
+                Poll::Ready(outcome) => Some(State::Landed(outcome)),
+                Poll::Pending => None,
+            })
+        })
+        .await
+        .unwrap_or(State::Flying(flight));
+        self.slots.push_back(Slot { state, bytes });
+        match self.slots.back() {
+            Some(Slot { state: State::Landed(outcome), .. }) => Some(outcome),
+            _ => None,
+        }
     }
 
     /// Puts something that needs no request behind the others.
@@ -107,11 +121,12 @@ mod tests {
     async fn outcomes_come_in_the_order_of_the_requests() {
         let mut window = Window::new(3);
         let (first, wait) = oneshot::channel::<()>();
-        window.push(1, async {
+        let waiting = async {
             wait.await.unwrap();
             1
-        });
-        window.push(1, async { 2 });
+        };
+        assert_eq!(window.push(1, Box::pin(waiting)).await, None);
+        assert_eq!(window.push(1, Box::pin(async { 2 })).await, Some(&2));
         window.push_landed(3);
         assert!(!window.has_room());
         tokio::select! {
@@ -132,7 +147,7 @@ mod tests {
         let mut window = Window::new(500);
         for number in 0..500 {
             let sender = sender.clone();
-            window.push(1, async move { sender.send(number).await.unwrap() });
+            window.push(1, Box::pin(async move { sender.send(number).await.unwrap() })).await;
         }
         drop(sender);
         let reader = tokio::spawn(async move {
@@ -150,10 +165,10 @@ mod tests {
         assert!(reader.await.unwrap().is_sorted());
     }
 
-    #[test]
-    fn bytes_are_bounded_but_one_request_always_goes() {
+    #[tokio::test]
+    async fn bytes_are_bounded_but_one_request_always_goes() {
         let mut window: Window<'_, ()> = Window::new(64);
-        window.push(usize::MAX, async {});
+        window.push(usize::MAX, Box::pin(async {})).await;
         assert!(!window.has_room());
         window.slots.clear();
         assert!(window.has_room());
