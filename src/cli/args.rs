@@ -18,7 +18,7 @@ Examples:
   mqkv --embedded=./state set k v       no broker at all: a store inside this process
 
 --embedded keeps everything in memory, gone at the end; --embedded=DIR keeps everything in DIR.
-More: mqkv help VERB, mqkv help exit-codes, mqkv help formats, mqkv help environment";
+More: mqkv help VERB, mqkv help exit-codes, mqkv help formats, mqkv help environment, mqkv help locks";
 
 /// Command line for the Azure IoT Operations state store
 ///
@@ -105,6 +105,11 @@ pub struct ConnectionArgs {
     /// How long to wait for the connection
     #[arg(long, global = true, value_name = "DURATION", default_value = "5s", value_parser = duration::parse, hide_short_help = true)]
     pub connect_timeout: Duration,
+    /// How long the broker may be silent before it is probed, in whole seconds
+    ///
+    /// It is taken for lost after half as much again.
+    #[arg(long, global = true, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_keep_alive, hide_short_help = true)]
+    pub keep_alive: Duration,
 }
 
 /// What the output shall look like, as typed.

@@ -39,14 +39,14 @@ pub enum Exit {
     Interrupted,
     /// SIGTERM.
     Terminated,
-    /// The child's own.
+    /// The child's own, or one that the caller has chosen (`lock -E`).
     Child(u8),
 }
 
 /// Every code and what it means, for `help exit-codes`.
 pub const TABLE: [(Exit, &str); 16] = [
-    (Exit::Yes, "yes: done, found, deleted"),
-    (Exit::No, "the store says no: no such key, --nx or --nex not met, value differs"),
+    (Exit::Yes, "yes: done, found, deleted, acquired"),
+    (Exit::No, "the store says no: no such key, --nx or --nex not met, value differs, lock held"),
     (Exit::Usage, "the command line makes no sense"),
     (Exit::Data, "bad input data"),
     (Exit::Unavailable, "unavailable: name not found, connection refused or lost, no store there"),
@@ -55,7 +55,10 @@ pub const TABLE: [(Exit, &str); 16] = [
     (Exit::Refused, "the store refused: quota, fencing, clock skew, unknown command, malformed reply"),
     (Exit::Authorization, "authentication or authorization"),
     (Exit::Configuration, "the configuration makes no sense"),
-    (Exit::Timeout, "no answer in time; for a write the outcome is unknown, and the message says so"),
+    (
+        Exit::Timeout,
+        "no answer in time, or no change; for a write the outcome is unknown, and the message says so",
+    ),
     (Exit::LockLost, "the lock was lost while the command ran, and the command was stopped"),
     (Exit::NotExecutable, "the command to run cannot be executed"),
     (Exit::NotFound, "the command to run is not found"),
@@ -113,6 +116,7 @@ impl From<Verdict> for Exit {
         match verdict {
             Verdict::Yes => Self::Yes,
             Verdict::No => Self::No,
+            Verdict::NoAs(code) => Self::Child(code),
             Verdict::Interrupted => Self::Interrupted,
             Verdict::Terminated => Self::Terminated,
             Verdict::Child(code) => Self::Child(code),

@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn the_templates_make_sense() {
-        for template in ["{bar:30} {percent:>3}%  {msg}  {elapsed}, {eta} left", "{spinner} {msg}  {elapsed}"] {
+        for template in ["{bar:30} {percent:>3}%  {msg}  {elapsed}, {eta} left", "{spinner} {msg}  {elapsed}"]
+        {
             assert!(ProgressStyle::with_template(template).is_ok());
         }
     }

@@ -13,7 +13,9 @@ use super::report;
 use crate::commands::signal::Signals;
 use crate::commands::{CommandError, Kind};
 use crate::render::escape::escape;
-use crate::server::{self, Event, Limits, Persistence, Settings, StoreServer, StoreSettings};
+use crate::server::{
+    self, Event, JournalErrorKind, Limits, Persistence, Settings, StoreServer, StoreSettings,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -123,7 +125,17 @@ pub fn failure(error: server::Error) -> CommandError {
             let other = format!("--listen {}:0 for any free port, or end what listens there", address.ip());
             CommandError::new(Kind::Unavailable, error.to_string()).hint(other)
         }
-        server::Error::Journal(_) => CommandError::new(Kind::File, error.to_string()),
+        server::Error::Journal(journal) => {
+            let hint = match &journal.kind {
+                JournalErrorKind::InUse => {
+                    "-b mqtt://HOST:PORT of the `mqkv serve` that keeps it, or end that"
+                }
+                JournalErrorKind::Damaged(_) => "another folder, or this file from a backup",
+                JournalErrorKind::OtherFormat(_) => "another folder, or the version of mqkv that wrote it",
+                JournalErrorKind::Io(_) | JournalErrorKind::Other(_) => "a folder that you may write to",
+            };
+            CommandError::new(Kind::File, error.to_string()).hint(hint)
+        }
         server::Error::Settings(_) | server::Error::Thread(_) => {
             CommandError::new(Kind::Bug, error.to_string())
         }

@@ -5,21 +5,21 @@ use std::env;
 use std::fs;
 use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
+use std::pin::Pin;
+use std::thread;
 use std::time::Duration;
+
+use tokio::sync::oneshot;
 
 use super::args::{ColorWhen, ConnectionArgs, DisplayArgs, OutputFormat};
 use super::broker::{self, later};
+use super::report;
 use crate::chance;
 use crate::client::{Settings, Target};
 use crate::clock;
-use crate::commands::{CommandError, Surroundings};
+use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, Surroundings};
 use crate::protocol::Timestamp;
 use crate::render::{Format, Style};
-
-/// The variable that holds a fencing token.
-pub const FENCING_TOKEN: &str = "MQKV_FENCING_TOKEN";
-/// The variable that names a file with a fencing token; the file may be newer than [`FENCING_TOKEN`].
-pub const FENCING_TOKEN_FILE: &str = "MQKV_FENCING_TOKEN_FILE";
 
 /// Where to connect to, and how.
 #[derive(Clone, Debug)]
@@ -29,6 +29,7 @@ pub struct Connection {
     client_id: String,
     connect_timeout: Duration,
     request_timeout: Duration,
+    keep_alive: Duration,
 }
 
 /// Where the broker is.
@@ -55,6 +56,7 @@ impl Connection {
         Settings {
             connect_timeout: self.connect_timeout,
             request_timeout: self.request_timeout,
+            keep_alive: self.keep_alive,
             ..Settings::new(target, self.client_id.clone())
         }
     }
@@ -74,6 +76,7 @@ pub fn connection(args: &ConnectionArgs) -> Result<Connection, CommandError> {
         },
         connect_timeout: args.connect_timeout,
         request_timeout: args.timeout,
+        keep_alive: args.keep_alive,
     })
 }
 
@@ -160,6 +163,7 @@ pub fn style(args: &DisplayArgs, json: bool) -> Style {
         format,
         color_data: color(args.color, io::stdout().is_terminal()),
         color_words: color(args.color, io::stderr().is_terminal()),
+        words_on_terminal: io::stderr().is_terminal(),
         verbose: args.verbose,
         quiet: args.quiet,
     }
@@ -184,10 +188,14 @@ pub fn surroundings() -> Surroundings {
         read_input,
         open_input: || Box::new(io::stdin()),
         input_is_terminal: || io::stdin().is_terminal(),
+        end_of_input,
         inherited_fence,
+        inherited_holder: || env::var_os(LOCK_HOLDER),
+        private_folder,
         now: clock::monotonic,
         wall_ms: clock::wall_ms,
         chance: chance::number,
+        output_closed: report::output_closed,
     }
 }
 
@@ -196,6 +204,28 @@ fn read_input(max: usize) -> io::Result<Vec<u8>> {
     let limit = u64::try_from(max).unwrap_or(u64::MAX);
     io::stdin().lock().take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Reads standard input in a thread of its own: whoever waits for its end must not wait for the thread, too.
+fn end_of_input() -> Pin<Box<dyn Future<Output = ()>>> {
+    let (ended, end) = oneshot::channel();
+    thread::spawn(move || {
+        // Input that cannot be read has no end that could mean anything.
+        if io::copy(&mut io::stdin().lock(), &mut io::sink()).is_ok() {
+            let _ = ended.send(());
+        }
+    });
+    Box::pin(async move {
+        if end.await.is_err() {
+            std::future::pending().await
+        }
+    })
+}
+
+/// A folder of this user's, in memory where the system has one.
+fn private_folder() -> PathBuf {
+    let folder = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    folder.filter(|folder| folder.is_absolute() && folder.is_dir()).unwrap_or_else(env::temp_dir)
 }
 
 /// The file goes first: whoever renews the lock writes the newer token there.

@@ -159,7 +159,12 @@ impl<'a> Batch<'a> {
             Err(error) => {
                 let error = if is_cut_off { error.cause("the file ends within this line") } else { error };
                 self.is_failing = !self.troubles.keeps_going();
-                self.window.push_landed(Outcome { line: number, id, records: Vec::new(), result: Err(error) });
+                self.window.push_landed(Outcome {
+                    line: number,
+                    id,
+                    records: Vec::new(),
+                    result: Err(error),
+                });
                 return Ok(());
             }
         };
@@ -185,12 +190,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Runs what makes more than one request: everything before it is done by then, and nothing goes beside it.
-    async fn run_alone(
-        &mut self,
-        line: u64,
-        id: Option<Id>,
-        command: Command,
-    ) -> Result<(), CommandError> {
+    async fn run_alone(&mut self, line: u64, id: Option<Id>, command: Command) -> Result<(), CommandError> {
         while !self.window.is_empty() {
             self.window.settle().await;
             while let Some(outcome) = self.window.try_next() {

@@ -22,6 +22,32 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
+/// Reads a duration that may be zero.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_or_zero(text: &str) -> Result<Duration, String> {
+    if text == "0" || humantime::parse_duration(text).is_ok_and(|duration| duration.is_zero()) {
+        return Ok(Duration::ZERO);
+    }
+    parse(text)
+}
+
+/// How long to wait; none: for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait(pub Option<Duration>);
+
+/// Reads how long to wait: `0`, a duration, or `forever`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_wait(text: &str) -> Result<Wait, String> {
+    if text == "forever" {
+        return Ok(Wait(None));
+    }
+    parse_or_zero(text).map(|wait| Wait(Some(wait)))
+}
+
 /// Reads a time to live in whole milliseconds.
 ///
 /// # Errors
@@ -46,6 +72,30 @@ pub fn rfc3339(ms: u64) -> Option<String> {
     (ms < YEAR_10000_MS).then(|| humantime::format_rfc3339_millis(time).to_string())
 }
 
+/// Writes a duration, for example `1m 30s`.
+#[must_use]
+pub fn text(duration: Duration) -> String {
+    humantime::format_duration(duration).to_string()
+}
+
+/// Writes the time of day of Unix milliseconds, in UTC.
+#[must_use]
+pub fn time_of_day(ms: u64) -> String {
+    const DAY: u64 = 24 * 60 * 60 * 1000;
+    let (seconds, ms) = (ms % DAY / 1000, ms % 1000);
+    format!("{:02}:{:02}:{:02}.{ms:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// Reads a keep-alive: MQTT counts it in whole seconds.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_keep_alive(text: &str) -> Result<Duration, String> {
+    let duration = parse(text)?;
+    let whole = duration.subsec_nanos() == 0 && duration.as_secs() <= u16::MAX.into();
+    if whole { Ok(duration) } else { Err("a keep-alive is 1 to 65535 whole seconds".to_owned()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +108,15 @@ mod tests {
         for text in ["", "s", "-5s", "0s", "0", "1 fortnight", "99999999999999999999s"] {
             assert!(parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_wait_may_be_zero_or_have_no_end() {
+        assert_eq!(parse_wait("0"), Ok(Wait(Some(Duration::ZERO))));
+        assert_eq!(parse_wait("0s"), Ok(Wait(Some(Duration::ZERO))));
+        assert_eq!(parse_wait("90s"), Ok(Wait(Some(Duration::from_secs(90)))));
+        assert_eq!(parse_wait("forever"), Ok(Wait(None)));
+        assert!(parse_wait("5").is_err() && parse_wait("-1").is_err() && parse_wait("never").is_err());
     }
 
     #[test]
@@ -76,5 +135,16 @@ mod tests {
         assert!(rfc3339(YEAR_10000_MS - 1).is_some());
         assert_eq!(rfc3339(YEAR_10000_MS), None);
         assert_eq!(rfc3339(u64::MAX), None);
+        assert_eq!(time_of_day(1_763_669_639_958), "20:13:59.958");
+        assert_eq!(time_of_day(1_763_683_200_001), "00:00:00.001");
+        assert_eq!(text(Duration::from_millis(1_500)), "1s 500ms");
+    }
+
+    #[test]
+    fn a_keep_alive_has_whole_seconds() {
+        assert_eq!(parse_keep_alive("1m"), Ok(Duration::from_secs(60)));
+        for text in ["500ms", "1s 1ms", "0s", "65536s", "10"] {
+            assert!(parse_keep_alive(text).is_err(), "{text}");
+        }
     }
 }

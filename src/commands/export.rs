@@ -93,7 +93,8 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
         if window.is_empty() && !reads {
             break;
         }
-        let progress = Progress { count: ended.keys, unit: "keys", bytes_read: keys.bytes_read(), bytes_total };
+        let progress =
+            Progress { count: ended.keys, unit: "keys", bytes_read: keys.bytes_read(), bytes_total };
         emit(Output::Progress(progress))?;
         tokio::select! {
             biased;

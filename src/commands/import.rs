@@ -179,7 +179,8 @@ impl<'a> Import<'a> {
             Ok(Verdict::No) => self.ended.left = self.ended.left.saturating_add(1),
             Ok(_) => self.ended.written = self.ended.written.saturating_add(1),
             Err(error) => {
-                let answer = Answer::Failed { error: error.at_line(line), is_end: self.troubles.is_stopped() };
+                let answer =
+                    Answer::Failed { error: error.at_line(line), is_end: self.troubles.is_stopped() };
                 (self.emit)(Output::Answered(Answered { line, id: None, answer }))?;
             }
         }
@@ -193,11 +194,7 @@ impl<'a> Import<'a> {
     }
 }
 
-async fn write(
-    entry: Entry,
-    condition: Option<Condition>,
-    client: &Client,
-) -> Result<Verdict, CommandError> {
+async fn write(entry: Entry, condition: Option<Condition>, client: &Client) -> Result<Verdict, CommandError> {
     let Entry { key, value, ttl_ms } = entry;
     let options = SetOptions { condition, ttl_ms, ..SetOptions::default() };
     let outcome = client.set(&key, &value, options).await?;

@@ -2,6 +2,7 @@
 //! nothing; the command line, and whatever else parses a line, runs the same.
 
 mod batch;
+mod child;
 mod decode;
 mod del;
 pub mod duration;
@@ -12,11 +13,13 @@ mod fence;
 mod file;
 mod get;
 pub mod grammar;
+mod holder;
 mod import;
 mod input;
 mod key;
 mod keys;
 pub mod line;
+mod lock;
 pub mod output;
 mod ping;
 mod raw;
@@ -26,9 +29,11 @@ pub mod session;
 mod set;
 pub mod signal;
 mod troubles;
+mod unlock;
 pub mod usage;
 mod value;
 mod vdel;
+mod watch;
 mod window;
 
 use std::io;
@@ -36,6 +41,8 @@ use std::io;
 use clap::Subcommand;
 
 pub use error::{CommandError, Kind};
+pub use fence::{FENCING_TOKEN, FENCING_TOKEN_FILE};
+pub use lock::{LOCK_HOLDER, LOCK_KEY};
 pub use output::Output;
 pub use session::{Connecting, Session, Surroundings};
 
@@ -51,6 +58,8 @@ pub enum Verdict {
     Yes,
     /// The store says no: no such key, or a condition does not hold.
     No,
+    /// The same, with a code that the caller has chosen for it.
+    NoAs(u8),
     /// SIGINT ended it.
     Interrupted,
     /// SIGTERM ended it.
@@ -77,6 +86,10 @@ pub enum Command {
     Set(set::SetArgs),
     Del(del::DelArgs),
     Vdel(vdel::VdelArgs),
+    Watch(watch::WatchArgs),
+    Lock(lock::LockArgs),
+    Unlock(unlock::UnlockArgs),
+    Holder(holder::HolderArgs),
     Keys(keys::KeysArgs),
     Export(export::ExportArgs),
     Import(import::ImportArgs),
@@ -98,6 +111,10 @@ impl Command {
             Self::Set(args) => set::run(args, session, emit).await,
             Self::Del(args) => del::run(args, session, emit).await,
             Self::Vdel(args) => vdel::run(args, session, emit).await,
+            Self::Watch(args) => watch::run(args, session, emit).await,
+            Self::Lock(args) => lock::run(args, session, emit).await,
+            Self::Unlock(args) => unlock::run(args, session, emit).await,
+            Self::Holder(args) => holder::run(args, session, emit).await,
             Self::Keys(args) => keys::run(args, session, emit).await,
             Self::Export(args) => export::run(args, session, emit).await,
             Self::Import(args) => import::run(args, session, emit).await,
@@ -126,7 +143,7 @@ impl Command {
     /// Whether the session must be served while the verb is held up by whoever reads its records.
     #[must_use]
     pub fn is_lasting(&self) -> bool {
-        self.is_bulk()
+        self.is_bulk() || matches!(self, Self::Watch(_))
     }
 
     /// Whether there are so many records that they go out together, as many as are there.
@@ -148,15 +165,19 @@ impl Command {
             Self::Get(_) | Self::Vdel(_) | Self::Raw(_) => Room::Shared,
             Self::Set(args) if !args.reads_file() => Room::Shared,
             Self::Del(args) if args.count() == 1 => Room::Shared,
-            Self::Set(_) | Self::Del(_) | Self::Keys(_) | Self::Ping(_) | Self::Decode(_) => Room::Alone,
+            Self::Set(_) | Self::Del(_) | Self::Keys(_) => Room::Alone,
+            Self::Unlock(_) | Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => Room::Alone,
+            Self::Watch(_) | Self::Lock(_) => Room::None,
             Self::Export(_) | Self::Import(_) | Self::Batch(_) => Room::None,
         }
     }
 
     fn access(&self) -> Access {
         match self {
-            Self::Get(_) | Self::Keys(_) | Self::Export(_) | Self::Ping(_) | Self::Decode(_) => Access::Read,
-            Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Import(_) | Self::Batch(_) => Access::Write,
+            Self::Get(_) | Self::Watch(_) | Self::Keys(_) | Self::Export(_) => Access::Read,
+            Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => Access::Read,
+            Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Lock(_) | Self::Unlock(_) => Access::Write,
+            Self::Import(_) | Self::Batch(_) => Access::Write,
             Self::Raw(args) => args.access(),
         }
     }

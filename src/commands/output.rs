@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-pub use crate::client::{DeleteOutcome, Found, Outcome, SetOutcome};
 use super::error::CommandError;
 use super::records::Id;
+pub use crate::client::lock::Loss;
+pub use crate::client::{DeleteOutcome, Found, Outcome, SetOutcome, WatchEvent};
 use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Condition, Key, Notification, Reply, Request, Timestamp, Value};
@@ -44,6 +45,60 @@ pub enum Output {
         /// What became of it.
         outcome: DeleteOutcome,
     },
+    /// `lock` holds the lock; where a command runs under it, this is not told.
+    Locked {
+        /// The lock.
+        key: Key,
+        /// In whose name it is held.
+        holder: Value,
+        /// The fencing token.
+        token: Timestamp,
+        /// How long the lease lasts, in milliseconds.
+        ttl_ms: u64,
+        /// Whether it is left to end by itself.
+        once: bool,
+    },
+    /// `lock` waits for somebody else.
+    LockWaiting {
+        /// The lock.
+        key: Key,
+        /// Who holds it.
+        holder: Value,
+        /// For how long nothing has been heard of the holder, if for longer than a lease should last.
+        unrenewed: Option<Duration>,
+    },
+    /// `lock` did not get the lock.
+    LockHeld {
+        /// The lock.
+        key: Key,
+        /// Who holds it; none: it has come free since.
+        holder: Option<Value>,
+        /// As for `LockWaiting`.
+        unrenewed: Option<Duration>,
+    },
+    /// What `lock` has to say beside the matter.
+    LockNote {
+        /// The lock.
+        key: Key,
+        /// What it is.
+        note: LockNote,
+    },
+    /// What became of an `unlock`.
+    Unlocked {
+        /// The lock.
+        key: Key,
+        /// In whose name it was held.
+        holder: Value,
+        /// What became of it.
+        outcome: DeleteOutcome,
+    },
+    /// Who holds a lock, of `holder`.
+    Holder {
+        /// The lock.
+        key: Key,
+        /// The holder's name, with the newest fencing token as its version; none: the lock is free.
+        found: Option<Found>,
+    },
     /// One round trip of `ping`.
     Pinged {
         /// Where the broker is.
@@ -77,6 +132,22 @@ pub enum Output {
     Answered(Answered),
     /// How far a verb has come: of no interest any more when the next one comes.
     Progress(Progress),
+    /// One event of `watch`.
+    Watched {
+        /// What happened.
+        event: WatchEvent,
+        /// When it came, in milliseconds since the Unix epoch.
+        received_ms: u64,
+        /// Counts the records from 1; none for what is said beside them.
+        sequence: Option<u64>,
+    },
+    /// A command that `watch` ran for a key has not ended well.
+    HandlerEnded {
+        /// The key.
+        key: Key,
+        /// How it ended.
+        ended: Ended,
+    },
     /// A response as sent, of `raw`.
     Response {
         /// The payload.
@@ -177,6 +248,37 @@ pub struct Progress {
     pub bytes_read: u64,
     /// How many there are, where that is known.
     pub bytes_total: Option<u64>,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With this exit code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// What `lock` has to say beside the matter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockNote {
+    /// The lock is lost while the command runs on.
+    Lost {
+        /// Why.
+        reason: Loss,
+    },
+    /// The file with the fencing token does not have the newest one.
+    TokenFile {
+        /// Why not.
+        cause: String,
+    },
+    /// The store did not say that the lock is free.
+    Unconfirmed {
+        /// What it said.
+        cause: String,
+        /// When it is free at the latest, in milliseconds.
+        ttl_ms: u64,
+    },
 }
 
 /// Which verb deleted.

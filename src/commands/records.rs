@@ -195,17 +195,29 @@ mod tests {
     fn a_request_has_all_that_a_line_can_say() {
         let plain = |key: &str| KeyArgs::bytes(key.into());
         assert_eq!(
-            shown(r#"{"op":"set","key":"k","value":"AP8=","encoding":"base64","ttl_ms":5,"condition":"nx","persist":true}"#),
+            shown(
+                r#"{"op":"set","key":"k","value":"AP8=","encoding":"base64","ttl_ms":5,"condition":"nx","persist":true}"#
+            ),
             format!(
                 "{:?}",
                 Command::Set(
-                    SetArgs::plain(plain("k"), ValueArgs::bytes(vec![0, 255]), Some(Condition::Absent), NonZeroU64::new(5))
-                        .stamped(FenceArgs::default(), true)
+                    SetArgs::plain(
+                        plain("k"),
+                        ValueArgs::bytes(vec![0, 255]),
+                        Some(Condition::Absent),
+                        NonZeroU64::new(5)
+                    )
+                    .stamped(FenceArgs::default(), true)
                 )
             )
         );
-        assert_eq!(shown(r#"{"v":1,"op":"get","key":"k"}"#), format!("{:?}", Command::Get(GetArgs::plain(plain("k")))));
-        assert!(shown(r#"{"op":"del","key":"/w==","key_encoding":"base64","fence":"1:2:n"}"#).contains("255"));
+        assert_eq!(
+            shown(r#"{"v":1,"op":"get","key":"k"}"#),
+            format!("{:?}", Command::Get(GetArgs::plain(plain("k"))))
+        );
+        assert!(
+            shown(r#"{"op":"del","key":"/w==","key_encoding":"base64","fence":"1:2:n"}"#).contains("255")
+        );
     }
 
     #[test]
@@ -234,13 +246,16 @@ mod tests {
         ] {
             assert_eq!(failure(line), message, "{line}");
         }
-        assert!(failure(r#"{"op":"get","key":"!","key_encoding":"base64"}"#).starts_with("\"key\": no base64"));
+        assert!(
+            failure(r#"{"op":"get","key":"!","key_encoding":"base64"}"#).starts_with("\"key\": no base64")
+        );
         assert!(failure(r#"{"op":"del","key":"k","fence":"5"}"#).starts_with("\"fence\": "));
     }
 
     #[test]
     fn an_entry_ignores_what_it_does_not_know_but_not_a_later_schema() {
-        let read = entry(br#"{"v":1,"op":"get","key":"k","found":true,"value":"v","encoding":"utf-8","size":1}"#);
+        let read =
+            entry(br#"{"v":1,"op":"get","key":"k","found":true,"value":"v","encoding":"utf-8","size":1}"#);
         assert_eq!(read, Ok(Entry { key: Key::new("k").unwrap(), value: "v".into(), ttl_ms: None }));
         assert!(entry(br#"{"v":2,"key":"k","value":"v"}"#).is_err());
         assert!(entry(br#"{"key":"","value":"v"}"#).unwrap_err().message.contains("empty"));

@@ -61,7 +61,8 @@ fn explain(error: Error) -> CommandError {
         return CommandError { message, hints, ..error };
     }
     if is_syntax {
-        return error.hint("a pattern is text: * any characters, ? one, [ab] [0-9] [!x] one of them, [*] a star");
+        return error
+            .hint("a pattern is text: * any characters, ? one, [ab] [0-9] [!x] one of them, [*] a star");
     }
     error
 }

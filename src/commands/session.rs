@@ -2,14 +2,17 @@
 //! process edge can give.
 
 use std::cell::Cell;
+use std::ffi::OsString;
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::path::PathBuf;
 use std::pin::Pin;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::OnceCell;
+use tokio::time::timeout;
 
 use super::error::{CommandError, Kind};
 use crate::client::{Client, Settings};
@@ -18,6 +21,9 @@ use crate::protocol::key::VALUE_BYTES_MAX;
 
 /// Settings that are ready when a connection is needed: an embedded store starts no sooner.
 pub type Connecting = Pin<Box<dyn Future<Output = Result<Settings, CommandError>>>>;
+
+/// Resolves when something has happened.
+pub type Waiting = Pin<Box<dyn Future<Output = ()>>>;
 
 /// What only the process edge can give.
 #[derive(Clone, Copy, Debug)]
@@ -28,14 +34,22 @@ pub struct Surroundings {
     pub open_input: fn() -> Box<dyn io::Read>,
     /// Whether standard input is a terminal.
     pub input_is_terminal: fn() -> bool,
+    /// Waits for the end of standard input; what comes before is read and forgotten.
+    pub end_of_input: fn() -> Pin<Box<dyn Future<Output = ()>>>,
     /// Reads the fencing token that a parent process left in the environment.
     pub inherited_fence: fn() -> Result<Timestamp, CommandError>,
+    /// Reads the lock's holder that a parent process left in the environment.
+    pub inherited_holder: fn() -> Option<OsString>,
+    /// A folder for files that end with this process.
+    pub private_folder: fn() -> PathBuf,
     /// Reads the monotonic clock.
     pub now: fn() -> Instant,
     /// Reads the wall clock, in milliseconds since the Unix epoch.
     pub wall_ms: fn() -> u64,
     /// Gives a random number.
     pub chance: fn() -> u64,
+    /// Waits until nobody reads standard output any more, as far as that can be learnt.
+    pub output_closed: fn() -> Waiting,
 }
 
 /// One MQTT session for one verb or for many, also for many at once.
@@ -50,7 +64,12 @@ impl Session {
     /// A session that connects with these settings when a verb first needs it.
     #[must_use]
     pub fn new(settings: impl Fn() -> Connecting + 'static, surroundings: Surroundings) -> Self {
-        Self { settings: Box::new(settings), client: OnceCell::new(), surroundings, input_taken: Cell::new(false) }
+        Self {
+            settings: Box::new(settings),
+            client: OnceCell::new(),
+            surroundings,
+            input_taken: Cell::new(false),
+        }
     }
 
     /// The connected client. Check the arguments before: whoever mistypes need not wait for a broker.
@@ -121,6 +140,29 @@ impl Session {
         (self.surroundings.inherited_fence)()
     }
 
+    /// Waits for the end of standard input.
+    pub async fn end_of_input(&self) {
+        (self.surroundings.end_of_input)().await;
+    }
+
+    /// The lock's holder that a parent process left in the environment, if any.
+    #[must_use]
+    pub fn inherited_holder(&self) -> Option<OsString> {
+        (self.surroundings.inherited_holder)()
+    }
+
+    /// A name for a file that ends with this process, in nobody's way.
+    #[must_use]
+    pub fn new_private_file(&self, what: &str) -> PathBuf {
+        (self.surroundings.private_folder)().join(format!("mqkv-{what}-{:016x}", self.chance()))
+    }
+
+    /// What reads the monotonic clock.
+    #[must_use]
+    pub fn clock(&self) -> fn() -> Instant {
+        self.surroundings.now
+    }
+
     /// The monotonic clock.
     #[must_use]
     pub fn now(&self) -> Instant {
@@ -139,10 +181,18 @@ impl Session {
         (self.surroundings.chance)()
     }
 
+    /// Resolves when nobody reads standard output any more, as far as that can be learnt.
+    #[must_use]
+    pub fn output_closed(&self) -> Waiting {
+        (self.surroundings.output_closed)()
+    }
+
     /// Says goodbye to the broker, if anybody spoke to it.
     pub async fn close(self) {
+        /// A broker that does not listen is not waited for: it forgets us as soon as it misses us.
+        const WAIT_MAX: Duration = Duration::from_secs(2);
         if let Some(client) = self.client.into_inner() {
-            client.close().await;
+            let _ = timeout(WAIT_MAX, client.close()).await;
         }
     }
 }

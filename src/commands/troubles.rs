@@ -91,7 +91,10 @@ impl Troubles {
             let CommandError { outcome, .. } = chief;
             let error = chief.at_line(line).cause(self.behind.told());
             // Other lines did change something.
-            return Err(CommandError { outcome: outcome.filter(|known| *known == Outcome::Unknown), ..error });
+            return Err(CommandError {
+                outcome: outcome.filter(|known| *known == Outcome::Unknown),
+                ..error
+            });
         }
         let message = format!("{} of {} lines failed", self.failed, self.lines);
         let worst = format!("the worst of them: {}", chief.clone().at_line(line).message);

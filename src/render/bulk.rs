@@ -11,9 +11,9 @@ use crate::commands::output::{Answer, Answered, Exported, Got, Imported, Output}
 pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
     let is_json = style.format == Format::Json;
     Some(match output {
-        Output::Entry { .. } => json::output(output),
+        Output::Entry { .. } => json::output(output, style.quiet),
         // Standard output is the export itself.
-        Output::Exported(_) if is_json => words_of(json::output(output)),
+        Output::Exported(_) if is_json => words_of(json::output(output, style.quiet)),
         Output::Exported(ended) => words(exported(*ended), style),
         Output::Progress(_) => Rendered::default(),
         _ if is_json => return None,
@@ -71,9 +71,7 @@ fn keys_were(count: u64) -> String {
 fn answer(answered: &Answered, style: &Style) -> Rendered {
     match &answered.answer {
         Answer::Failed { is_end: true, .. } => Rendered::default(),
-        Answer::Failed { error, .. } => {
-            Rendered::words(super::error::error(error, error.kind.code(), style))
-        }
+        Answer::Failed { error, .. } => Rendered::words(super::error::error(error, error.kind.code(), style)),
         Answer::Record(record) => {
             let rendered = line_each(record, style).unwrap_or_else(|| super::output(record, style));
             let words = match rendered.words.as_str() {
@@ -105,7 +103,7 @@ fn value_line(value: &Bytes) -> Rendered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::output::{Deletion, DeleteOutcome, Found, Progress};
+    use crate::commands::output::{DeleteOutcome, Deletion, Found, Progress};
     use crate::commands::{CommandError, Kind};
     use crate::protocol::{Key, Timestamp};
 
@@ -157,10 +155,7 @@ mod tests {
             shown(&exported, &LINES),
             said("exported 2 keys; 1 key was not there any more (remaining times to live are not known)\n")
         );
-        assert_eq!(
-            shown(&exported, &JSON),
-            said("{\"v\":1,\"op\":\"export\",\"keys\":2,\"missing\":1}\n")
-        );
+        assert_eq!(shown(&exported, &JSON), said("{\"v\":1,\"op\":\"export\",\"keys\":2,\"missing\":1}\n"));
         let imported = Output::Imported(Imported { written: 1, left: 2, failed: 3, dry_run: false });
         assert_eq!(
             shown(&imported, &TEXT),
@@ -194,11 +189,8 @@ mod tests {
     #[test]
     fn an_answer_bears_its_id_and_an_error_is_told_where_it_is_not_told_again() {
         let (id, _) = crate::commands::records::request(b"{\"id\":[7]}");
-        let deleted = Output::Deleted {
-            verb: Deletion::Del,
-            key: key(b"k"),
-            outcome: DeleteOutcome::Missing,
-        };
+        let deleted =
+            Output::Deleted { verb: Deletion::Del, key: key(b"k"), outcome: DeleteOutcome::Missing };
         let answer = Answer::Record(Box::new(deleted));
         assert_eq!(
             shown(&Output::Answered(Answered { line: 1, id: id.clone(), answer }), &JSON).0,

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::Rendered;
+use super::{Rendered, lock};
 use crate::commands::encoding::to_base64;
-use crate::commands::output::{DeleteOutcome, Outcome, SetOutcome};
-use crate::commands::output::{Answer, Answered, Got, Meaning, Output};
+use crate::commands::output::{
+    Answer, Answered, DeleteOutcome, Ended, Found, Got, LockNote, Meaning, Outcome, Output, SetOutcome,
+    WatchEvent,
+};
 use crate::commands::{CommandError, duration};
 use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
@@ -20,12 +23,17 @@ type Object = Map<String, Value>;
 
 /// Renders one record.
 #[must_use]
-pub fn output(output: &Output) -> Rendered {
-    Rendered::data(line(object(output)))
-}
-
-fn object(output: &Output) -> Object {
-    match output {
+pub fn output(output: &Output, quiet: bool) -> Rendered {
+    let object = match output {
+        Output::Watched { event, received_ms, sequence } => {
+            let is_gap = matches!(event, WatchEvent::Gap { .. });
+            return beside(
+                watched_object(event, *received_ms, *sequence),
+                sequence.is_some(),
+                quiet && !is_gap,
+            );
+        }
+        Output::HandlerEnded { key, ended } => return beside(handler_object(key, *ended), false, quiet),
         Output::Got { key, got } => got_object(key, got),
         Output::Set { key, ttl_ms, condition, outcome, .. } => set_object(key, *ttl_ms, *condition, outcome),
         Output::Deleted { verb, key, outcome } => deleted_object(verb.verb(), key, outcome),
@@ -62,6 +70,8 @@ fn object(output: &Output) -> Object {
             put(&mut object, "node", clock.node());
             object
         }
+        Output::Answered(answered) => return answered_line(answered, quiet),
+        Output::Progress(_) => return Rendered::default(),
         Output::Listed { key, .. } => {
             let mut object = op("keys");
             put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
@@ -88,31 +98,187 @@ fn object(output: &Output) -> Object {
             put(&mut object, "dry_run", ended.dry_run);
             object
         }
-        Output::Answered(answered) => answered_object(answered),
-        Output::Progress(_) => Object::new(),
+        Output::Locked { key, holder, token, ttl_ms, .. } => {
+            let mut object = op("lock");
+            put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+            put(&mut object, "acquired", true);
+            put_bytes(&mut object, "holder", "holder_encoding", holder);
+            put(&mut object, "token", token.to_string());
+            put(&mut object, "ttl_ms", *ttl_ms);
+            object
+        }
+        Output::LockWaiting { .. } => return Rendered::default(),
+        Output::LockNote { key, note } => return Rendered::words(line(note_object(key, note))),
+        Output::LockHeld { key, holder, unrenewed } => held_object(key, holder.as_ref(), *unrenewed),
+        Output::Unlocked { key, holder, outcome } => unlocked_object(key, holder, outcome),
+        Output::Holder { key, found } => {
+            let mut object = op("holder");
+            put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+            put(&mut object, "held", found.is_some());
+            if let Some(found) = found {
+                put_bytes(&mut object, "holder", "holder_encoding", &found.value);
+                put_version(&mut object, found.version.as_ref());
+            }
+            object
+        }
+    };
+    Rendered::data(line(object))
+}
+
+/// An object that is data, or else is said beside it, unless that is not wanted.
+fn beside(object: Object, is_data: bool, quiet: bool) -> Rendered {
+    match (is_data, quiet) {
+        (true, _) => Rendered::data(line(object)),
+        (false, false) => Rendered::words(line(object)),
+        (false, true) => Rendered::default(),
     }
 }
 
-/// The record of a line's verb, or its error, with the line's number and name behind the schema.
-fn answered_object(answered: &Answered) -> Object {
-    let mut object = match &answered.answer {
-        Answer::Record(record) => object(record),
-        Answer::Failed { error, .. } => error_object(error, error.kind.code()),
+fn watched_object(event: &WatchEvent, received_ms: u64, sequence: Option<u64>) -> Object {
+    let about = |name: &str, key: &Key| {
+        let mut object = schema_and("event", name.into());
+        put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+        object
     };
-    object.shift_insert(1, "line".to_owned(), answered.line.into());
-    if let Some(id) = &answered.id {
-        object.shift_insert(1, "id".to_owned(), id.value().clone());
+    let state = |name: &str, key: &Key, found: &Option<Found>| {
+        let mut object = about(name, key);
+        put(&mut object, "found", found.is_some());
+        if let Some(Found { value, version }) = found {
+            put_bytes(&mut object, "value", "encoding", value);
+            put_version(&mut object, version.as_ref());
+        }
+        object
+    };
+    let mut is_of_key = true;
+    let mut object = match event {
+        WatchEvent::Current { key, found } => state("current", key, found),
+        WatchEvent::Resync { key, found } => state("resync", key, found),
+        WatchEvent::Set { key, value, version } => {
+            let mut object = about("set", key);
+            if let Some(value) = value {
+                put_bytes(&mut object, "value", "encoding", value);
+            }
+            put_version(&mut object, version.as_ref());
+            object
+        }
+        WatchEvent::Delete { key, version } => {
+            let mut object = about("delete", key);
+            put_version(&mut object, version.as_ref());
+            object
+        }
+        other => {
+            is_of_key = false;
+            beside_object(other)
+        }
+    };
+    if is_of_key {
+        put(&mut object, "received", duration::rfc3339(received_ms));
+    }
+    put_some(&mut object, "seq", sequence);
+    object
+}
+
+/// What a watch tells of the connection and of foreign messages.
+fn beside_object(event: &WatchEvent) -> Object {
+    let mut object = Object::new();
+    put(&mut object, "v", SCHEMA);
+    match event {
+        WatchEvent::Lost { since_ms, cause } => {
+            put(&mut object, "event", "lost");
+            put(&mut object, "since", duration::rfc3339(*since_ms));
+            put(&mut object, "cause", cause.as_str());
+        }
+        WatchEvent::Gap { since_ms, until_ms } => {
+            put(&mut object, "event", "gap");
+            put(&mut object, "since", duration::rfc3339(*since_ms));
+            put(&mut object, "until", duration::rfc3339(*until_ms));
+            put(&mut object, "ms", until_ms.saturating_sub(*since_ms));
+        }
+        WatchEvent::Skipped { topic, cause } => {
+            put(&mut object, "event", "skipped");
+            put(&mut object, "topic", topic.as_str());
+            put(&mut object, "cause", cause.as_str());
+        }
+        WatchEvent::Current { .. }
+        | WatchEvent::Set { .. }
+        | WatchEvent::Delete { .. }
+        | WatchEvent::Resync { .. } => {}
     }
     object
 }
 
+fn handler_object(key: &Key, ended: Ended) -> Object {
+    let mut object = schema_and("event", "command-ended".into());
+    put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+    match ended {
+        Ended::Code(code) => put(&mut object, "code", code),
+        Ended::Signal(signal) => put(&mut object, "signal", signal),
+    }
+    object
+}
+
+fn held_object(key: &Key, holder: Option<&Bytes>, unrenewed: Option<Duration>) -> Object {
+    let mut object = op("lock");
+    put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+    put(&mut object, "acquired", false);
+    if let Some(holder) = holder {
+        put_bytes(&mut object, "holder", "holder_encoding", holder);
+    }
+    put_some(&mut object, "unrenewed_ms", unrenewed.map(ms));
+    object
+}
+
+fn unlocked_object(key: &Key, holder: &Bytes, outcome: &DeleteOutcome) -> Object {
+    let mut object = op("unlock");
+    put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+    put_bytes(&mut object, "holder", "holder_encoding", holder);
+    let (released, reason) = match outcome {
+        DeleteOutcome::Deleted { .. } => (true, None),
+        DeleteOutcome::Missing => (false, Some("free")),
+        DeleteOutcome::ValueDiffers { .. } => (false, Some("held-by-another")),
+    };
+    put(&mut object, "released", released);
+    put_some(&mut object, "reason", reason);
+    object
+}
+
+/// For standard error, where errors are objects too.
+fn note_object(key: &Key, note: &LockNote) -> Object {
+    let mut inner = Object::new();
+    put(
+        &mut inner,
+        "kind",
+        match note {
+            LockNote::Lost { .. } => "lock-lost",
+            LockNote::TokenFile { .. } => "token-file",
+            LockNote::Unconfirmed { .. } => "release-unconfirmed",
+        },
+    );
+    put_bytes(&mut inner, "key", "key_encoding", key.as_bytes());
+    put(&mut inner, "message", lock::note_text(key, note));
+    schema_and("note", inner.into())
+}
+
+/// The record of a line's verb, or its error, with the line's name and number behind the schema.
+fn answered_line(answered: &Answered, quiet: bool) -> Rendered {
+    let rendered = match &answered.answer {
+        Answer::Record(record) => output(record, quiet),
+        Answer::Failed { error, .. } => Rendered::data(self::error(error, error.kind.code())),
+    };
+    let Some(rest) = rendered.data.strip_prefix(BEGINNING) else {
+        return rendered;
+    };
+    let id = answered.id.as_ref().map_or_else(String::new, |id| format!("\"id\":{},", id.value()));
+    let marks = format!("{id}\"line\":{},", answered.line);
+    Rendered { data: [BEGINNING, marks.as_bytes(), rest].concat().into(), ..rendered }
+}
+
+/// How every record begins.
+const BEGINNING: &[u8] = b"{\"v\":1,";
+
 /// Renders an error; `code` is the exit code.
 #[must_use]
 pub fn error(error: &CommandError, code: u8) -> String {
-    line(error_object(error, code))
-}
-
-fn error_object(error: &CommandError, code: u8) -> Object {
     let mut inner = Object::new();
     put(&mut inner, "kind", error.kind.name());
     put(&mut inner, "code", code);
@@ -129,7 +295,7 @@ fn error_object(error: &CommandError, code: u8) -> Object {
     });
     put_some(&mut inner, "outcome", outcome);
     put(&mut inner, "retryable", error.is_retryable());
-    schema_and("error", inner.into())
+    line(schema_and("error", inner.into()))
 }
 
 fn got_object(key: &Key, got: &Got) -> Object {
@@ -318,14 +484,13 @@ mod tests {
     use super::*;
     use crate::commands::Kind;
     use crate::commands::output::Deletion;
-    use crate::commands::output::Found;
 
     fn key(bytes: &'static [u8]) -> Key {
         Key::new(bytes).unwrap()
     }
 
     fn shown(record: &Output) -> String {
-        let Rendered { data, words } = output(record);
+        let Rendered { data, words } = output(record, false);
         assert_eq!(words, "");
         String::from_utf8(data.to_vec()).unwrap()
     }
@@ -411,6 +576,46 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_is_acquired_or_held_by_somebody() {
+        let (key, holder) = (key(b"deploy"), || Bytes::from("connector-0"));
+        let token = Timestamp::of_store(1, 0);
+        let locked =
+            Output::Locked { key: key.clone(), holder: holder(), token, ttl_ms: 30_000, once: false };
+        assert_eq!(
+            shown(&locked),
+            "{\"v\":1,\"op\":\"lock\",\"key\":\"deploy\",\"acquired\":true,\"holder\":\"connector-0\",\
+             \"token\":\"000000000000001:00000:StateStore\",\"ttl_ms\":30000}\n"
+        );
+        let held = Output::LockHeld { key: key.clone(), holder: Some(holder()), unrenewed: None };
+        assert_eq!(
+            shown(&held),
+            "{\"v\":1,\"op\":\"lock\",\"key\":\"deploy\",\"acquired\":false,\"holder\":\"connector-0\"}\n"
+        );
+        let outcome = DeleteOutcome::Missing;
+        assert_eq!(
+            shown(&Output::Unlocked { key: key.clone(), holder: holder(), outcome }),
+            "{\"v\":1,\"op\":\"unlock\",\"key\":\"deploy\",\"holder\":\"connector-0\",\"released\":false,\
+             \"reason\":\"free\"}\n"
+        );
+        assert_eq!(
+            shown(&Output::Holder { key, found: None }),
+            "{\"v\":1,\"op\":\"holder\",\"key\":\"deploy\",\"held\":false}\n"
+        );
+    }
+
+    #[test]
+    fn what_is_said_beside_the_matter_goes_beside_the_data() {
+        let note = LockNote::Unconfirmed { cause: "no answer".into(), ttl_ms: 30_000 };
+        let Rendered { data, words } = output(&Output::LockNote { key: key(b"k"), note }, false);
+        assert_eq!(data, "");
+        assert_eq!(
+            words,
+            "{\"v\":1,\"note\":{\"kind\":\"release-unconfirmed\",\"key\":\"k\",\
+             \"message\":\"k may not be released, but will be free within 30s: no answer\"}}\n"
+        );
+    }
+
+    #[test]
     fn pings_and_frames_are_numbers_and_trees() {
         let ping = Output::Pinged {
             broker: "h:1".into(),
@@ -427,6 +632,57 @@ mod tests {
             shown(&Output::Response { payload, version: None }),
             "{\"v\":1,\"op\":\"raw\",\"reply\":{\"type\":\"array\",\"items\":[{\"type\":\"integer\",\"value\":1},\
              {\"type\":\"null\"},{\"type\":\"bulk\",\"value\":\"/w==\",\"encoding\":\"base64\"}]}}\n"
+        );
+    }
+
+    #[test]
+    fn a_watch_is_a_stream_of_objects() {
+        let watched = |event, sequence| Output::Watched { event, received_ms: 1_763_669_639_958, sequence };
+        let version = Some(Timestamp::of_store(1, 0));
+        let set = WatchEvent::Set { key: key(b"k"), value: Some("21.7".into()), version: version.clone() };
+        assert_eq!(
+            shown(&watched(set, Some(2))),
+            "{\"v\":1,\"event\":\"set\",\"key\":\"k\",\"value\":\"21.7\",\"encoding\":\"utf-8\",\
+             \"version\":\"000000000000001:00000:StateStore\",\"received\":\"2025-11-20T20:13:59.958Z\",\"seq\":2}\n"
+        );
+        let delete = WatchEvent::Delete { key: key(b"\xff"), version: None };
+        assert_eq!(
+            shown(&watched(delete, Some(3))),
+            "{\"v\":1,\"event\":\"delete\",\"key\":\"/w==\",\"key_encoding\":\"base64\",\
+             \"received\":\"2025-11-20T20:13:59.958Z\",\"seq\":3}\n"
+        );
+        let current = WatchEvent::Current { key: key(b"k"), found: None };
+        assert_eq!(
+            shown(&watched(current, Some(1))),
+            "{\"v\":1,\"event\":\"current\",\"key\":\"k\",\"found\":false,\
+             \"received\":\"2025-11-20T20:13:59.958Z\",\"seq\":1}\n"
+        );
+        let found = Some(Found { value: (&b"\xff"[..]).into(), version });
+        assert_eq!(
+            shown(&watched(WatchEvent::Resync { key: key(b"k"), found }, Some(5))),
+            "{\"v\":1,\"event\":\"resync\",\"key\":\"k\",\"found\":true,\"value\":\"/w==\",\"encoding\":\"base64\",\
+             \"version\":\"000000000000001:00000:StateStore\",\"received\":\"2025-11-20T20:13:59.958Z\",\"seq\":5}\n"
+        );
+        let gap = WatchEvent::Gap { since_ms: 1_763_669_639_958, until_ms: 1_763_669_640_958 };
+        assert_eq!(
+            shown(&watched(gap, Some(4))),
+            "{\"v\":1,\"event\":\"gap\",\"since\":\"2025-11-20T20:13:59.958Z\",\
+             \"until\":\"2025-11-20T20:14:00.958Z\",\"ms\":1000,\"seq\":4}\n"
+        );
+    }
+
+    #[test]
+    fn what_is_no_record_of_a_watch_is_an_object_on_standard_error() {
+        let skipped = WatchEvent::Skipped { topic: "a/b".to_owned(), cause: "odd".to_owned() };
+        let skipped = Output::Watched { event: skipped, received_ms: 0, sequence: None };
+        let rendered = output(&skipped, false);
+        assert_eq!(rendered.data, "");
+        assert_eq!(rendered.words, "{\"v\":1,\"event\":\"skipped\",\"topic\":\"a/b\",\"cause\":\"odd\"}\n");
+        assert_eq!(output(&skipped, true), Rendered::default());
+        let ended = Output::HandlerEnded { key: key(b"k"), ended: Ended::Code(3) };
+        assert_eq!(
+            output(&ended, false).words,
+            "{\"v\":1,\"event\":\"command-ended\",\"key\":\"k\",\"code\":3}\n"
         );
     }
 

@@ -1,13 +1,15 @@
 //! Output and errors to bytes: pure, told everything about the terminal.
 
+mod bulk;
 pub mod error;
 pub mod escape;
-mod bulk;
 mod frame;
 mod json;
+mod lock;
 mod raw;
 mod style;
 mod text;
+mod watch;
 
 use bytes::Bytes;
 
@@ -39,6 +41,8 @@ pub struct Style {
     pub color_data: bool,
     /// Whether standard error takes colour.
     pub color_words: bool,
+    /// Whether standard error is a terminal.
+    pub words_on_terminal: bool,
     /// Say more.
     pub verbose: bool,
     /// Say no more than what was asked for, and errors.
@@ -61,10 +65,10 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
         return rendered;
     }
     match style.format {
-        Format::Json => json::output(output),
+        Format::Json => json::output(output, style.quiet),
         Format::Text => text::output(output, style),
         Format::Lines | Format::Raw | Format::Hex | Format::Base64 => {
-            raw::output(output, style.format).unwrap_or_else(|| text::lines(output, style))
+            raw::output(output, style).unwrap_or_else(|| text::lines(output, style))
         }
     }
 }

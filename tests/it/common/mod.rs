@@ -1,6 +1,14 @@
 //! A hermetic environment for the real binary: no variables, a home and a folder of its own.
 
+pub mod bounded;
+pub mod fake;
+mod process;
+pub mod proxy;
+mod relay;
+mod running;
 mod server;
+mod tap;
+pub mod wire;
 
 use std::fs;
 use std::io::Write;
@@ -9,8 +17,11 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-#[expect(unused_imports, reason = "for tests against a store, as soon as `serve` has one")]
+pub use process::{Left, Process, is_running, line_in, until};
+pub use relay::Relay;
+pub use running::{Running, wait_until};
 pub use server::Server;
+pub use tap::Tap;
 
 /// A place to run the binary in; removed at the end.
 pub struct Place {

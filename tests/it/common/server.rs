@@ -1,10 +1,12 @@
 //! A running `mqkv serve`, stopped when dropped.
-#![expect(dead_code, reason = "for tests against a store, as soon as `serve` has one")]
 
 use std::fs;
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::Place;
 
@@ -15,10 +17,26 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server and waits until it listens.
+    /// Starts a server on a free port and waits until it listens.
     pub fn start(place: &Place, options: &[&str]) -> Self {
+        Self::start_at(place, 0, options)
+    }
+
+    /// Kills the server, as a crash would.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts a server where the killed one was.
+    pub fn start_again(&mut self, place: &Place, options: &[&str]) {
+        *self = Self::start_at(place, self.port, options);
+    }
+
+    fn start_at(place: &Place, port: u16, options: &[&str]) -> Self {
         const TRIES_MAX: u32 = 1000;
-        let words = ["serve", "--listen", "127.0.0.1:0", "--port-file", "port"];
+        let listen = format!("127.0.0.1:{port}");
+        let words = ["serve", "--listen", &listen, "--port-file", "port"];
         let _ = fs::remove_file(place.path("port"));
         let mut child = place
             .command(&[&words, options].concat())
@@ -38,6 +56,16 @@ impl Server {
         }
         let _ = child.kill();
         panic!("the server does not say where it listens");
+    }
+
+    /// The port at which it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
     /// The URL to connect to.
