@@ -24,7 +24,8 @@ Examples:
 
 A line is a verb with its arguments: get, set, del, vdel, raw, keys, ping, decode. A verb may be in upper case, and SET
 may end as on the wire: SET k v NX PX 5000. Words are parted by blanks; 'single quotes' keep everything as it is,
-\"double quotes\" know \\n \\r \\t \\0 \\e \\\\ \\\" \\xNN. A line that begins with # is a comment.
+\"double quotes\" know \\n \\r \\t \\0 \\e \\\\ \\\" \\xNN. A key or value in quotes is taken as it is, also \"-\" and \"--nx\", where
+no option follows. A line that begins with # is a comment.
 
 In JSON lines the members are op (get, set, del, vdel), key, value, and, where needed, key_encoding and encoding
 (utf-8, base64), ttl_ms, condition (nx, nex), fence, persist; and id, any JSON, which comes back with the answer.

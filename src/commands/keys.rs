@@ -22,7 +22,7 @@ A pattern matches the whole key: * stands for any characters, also none and also
 these, [!0-9] for one that is none of these; [*] for a star itself.
 
 Each key is on a line of its own, with control bytes as \\xNN and a backslash as \\\\, so that it can be read back;
--0 puts out the exact bytes. Keys are in no order. The store does not list keys that are not UTF-8.
+-0 puts out the exact bytes, for keys without NUL in them. Keys are in no order. The store does not list keys that are not UTF-8.
 
 No key at all is an answer, too: exit code 0.";
 

@@ -55,7 +55,7 @@ impl<'a, T> Window<'a, T> {
     }
 
     /// Puts a request of this size behind the others, and sends it if it can go. Gives its outcome where that is there
-    /// at once: such a request was never sent.
+    /// at once, as it is for what needs not be sent.
     pub async fn push(&mut self, bytes: usize, mut flight: Flight<'a, T>) -> Option<&T> {
         self.bytes = self.bytes.saturating_add(bytes);
         let state = poll_fn(|context| {

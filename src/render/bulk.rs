@@ -107,8 +107,14 @@ mod tests {
     use crate::commands::{CommandError, Kind};
     use crate::protocol::{Key, Timestamp};
 
-    const LINES: Style =
-        Style { format: Format::Lines, color_data: false, color_words: false, verbose: false, quiet: false };
+    const LINES: Style = Style {
+        format: Format::Lines,
+        color_data: false,
+        color_words: false,
+        words_on_terminal: false,
+        verbose: false,
+        quiet: false,
+    };
     const JSON: Style = Style { format: Format::Json, ..LINES };
     const TEXT: Style = Style { format: Format::Text, ..LINES };
 
