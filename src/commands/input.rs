@@ -49,7 +49,7 @@ impl Lines {
     pub fn open(path: &Path, separator: u8, session: &Session) -> Result<Self, CommandError> {
         if path == Path::new("-") {
             let open = session.take_input()?;
-            return Self::start(move || open(), "standard input".to_owned(), None, separator);
+            return Self::start(open, "standard input".to_owned(), None, separator);
         }
         let unreadable = |error| CommandError::file("read", path, &error);
         let file = File::open(path).map_err(unreadable)?;
