@@ -1,7 +1,7 @@
 //! The way out: data to standard output, words to standard error, each record flushed.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, IsTerminal, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 
 use anstream::{AutoStream, ColorChoice};
@@ -25,19 +25,21 @@ pub struct Reporter {
     /// Data held back until [`Reporter::flush`]; none: each record is written at once.
     held: Option<Vec<u8>>,
     bar: Bar,
+    data_on_terminal: bool,
 }
 
 impl Reporter {
     /// A reporter for both streams.
     #[must_use]
     pub fn new(style: Style) -> Self {
-        Self { style, closed: false, held: None, bar: Bar::new(false) }
+        Self { style, closed: false, held: None, bar: Bar::new(false), data_on_terminal: false }
     }
 
     /// From now on data is held back until [`Reporter::flush`], and progress is shown if `bar`.
     pub fn hold(&mut self, bar: bool) {
         self.held = Some(Vec::with_capacity(HELD_BYTES_MAX));
         self.bar = Bar::new(bar && !self.style.quiet);
+        self.data_on_terminal = io::stdout().is_terminal();
     }
 
     /// Puts out one record.
@@ -85,6 +87,10 @@ impl Reporter {
         };
         let bytes = std::mem::replace(held, Vec::with_capacity(HELD_BYTES_MAX));
         let color = self.style.color_data;
+        if self.data_on_terminal {
+            // What is shown there is progress enough.
+            self.bar.clear();
+        }
         let result = self.bar.aside(|| if color { put_data(&bytes, color) } else { put_whole_lines(&bytes) });
         self.note(result)
     }
