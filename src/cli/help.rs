@@ -163,21 +163,27 @@ set, from MQKV_FENCING_TOKEN. `--fence TOKEN` names it. Both work for set, del a
 
 See it happen, with `mqkv serve` running. In one terminal:
 
-  $ mqkv lock line1 --ttl 12s -- sh -c 'sleep 20; mqkv set line1/recipe 7 --fence-env; echo \"exit code $?\"'
+  $ mqkv lock line1 --ttl 12s -- sh -c 'sleep 20; mqkv set line1/recipe 7 --fence-env; sleep 60'
 
-and in another, at once; the first line stops the lock's keeper, but not its command, which goes on believing:
+and in another, at once; the first line stops the keeper of the lock, but not its command, which goes on believing:
 
-  $ kill -STOP $(pgrep -f 'mqkv lock line1')
+  $ kill -STOP $(pgrep -f '^mqkv lock line1')
   $ mqkv lock line1 --ttl 12s -- mqkv set line1/recipe 8 --fence-env    # gets the lock when the lease has ended
+
+After 20 seconds the command in the first terminal writes, with exit code 76:
+
+  error: the store refused: the request fencing token is a lower version than the fencing token protecting the resource
+    nothing was changed
+    try: take the lock again: somebody else has had it since this token was given out
+
+Now let the keeper go on. It finds the loss at once, stops the command, and ends with exit code 125:
+
+  $ kill -CONT $(pgrep -f '^mqkv lock line1')
+  error: the lock line1 was lost: its lease could not be renewed in time
+    the command was told to stop; its code is 143
+
   $ mqkv get line1/recipe
   8
-
-After 20 seconds the first terminal says
-
-  error: the store refused: the request has a lower version than the one stored
-  exit code 76
-
-and after `kill -CONT` of the same process it ends with 125: the lock was lost. The recipe is still 8.
 
 Rules
 

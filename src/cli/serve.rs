@@ -1,6 +1,7 @@
 //! `serve`: a broker with a state store, until a signal.
 
 use std::fs;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -121,9 +122,22 @@ pub fn persistence(data: Option<&Path>) -> Persistence {
 /// Why a server did not start, for the user.
 pub fn failure(error: server::Error) -> CommandError {
     match &error {
-        server::Error::Bind { address, .. } => {
-            let other = format!("--listen {}:0 for any free port, or end what listens there", address.ip());
-            CommandError::new(Kind::Unavailable, error.to_string()).hint(other)
+        server::Error::Bind { address, cause } => {
+            let port = address.port();
+            let hint = match cause.kind() {
+                io::ErrorKind::AddrNotAvailable => {
+                    format!(
+                        "--listen 0.0.0.0:{port} for all addresses of this machine: it has no {}",
+                        address.ip()
+                    )
+                }
+                io::ErrorKind::PermissionDenied => "a port above 1023".to_owned(),
+                _ => {
+                    let any = SocketAddr::new(address.ip(), 0);
+                    format!("--listen {any} for any free port, or end what listens there")
+                }
+            };
+            CommandError::new(Kind::Unavailable, error.to_string()).hint(hint)
         }
         server::Error::Journal(journal) => {
             let hint = match &journal.kind {

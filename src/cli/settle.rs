@@ -70,14 +70,29 @@ pub fn connection(args: &ConnectionArgs) -> Result<Connection, CommandError> {
     Ok(Connection {
         place: place(args)?,
         client_id: match &args.client_id {
-            Some(id) if id.is_empty() => return Err(CommandError::usage("the client id is empty")),
-            Some(id) => id.clone(),
+            Some(id) => client_id(id)?,
             None => default_client_id(),
         },
         connect_timeout: args.connect_timeout,
         request_timeout: args.timeout,
         keep_alive: args.keep_alive,
     })
+}
+
+/// The client id becomes a level of the topics of answers and notifications, the latter in hexadecimal digits.
+fn client_id(id: &str) -> Result<String, CommandError> {
+    const BYTES_MAX: usize = 1024;
+    if id.is_empty() {
+        return Err(CommandError::usage("the client id is empty"));
+    }
+    if id.len() > BYTES_MAX {
+        let message = format!("the client id has {} bytes; the limit is {BYTES_MAX}", id.len());
+        return Err(CommandError::usage(message));
+    }
+    if id.contains(|c: char| c.is_control() || c == '+' || c == '#') {
+        return Err(CommandError::usage("a client id has no control characters, no + and no #"));
+    }
+    Ok(id.to_owned())
 }
 
 fn place(args: &ConnectionArgs) -> Result<Place, CommandError> {

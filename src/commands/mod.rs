@@ -106,6 +106,8 @@ impl Command {
     /// Why it could not do what it was asked for; its records so far have been put out.
     pub async fn run(self, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
         let access = self.access();
+        let mut untold = false;
+        let emit: Emit<'_> = &mut |output| emit(output).inspect_err(|_| untold = true);
         let result = match self {
             Self::Get(args) => get::run(args, session, emit).await,
             Self::Set(args) => set::run(args, session, emit).await,
@@ -126,6 +128,7 @@ impl Command {
         result.map_err(|error| match access {
             // Nobody asks what a failed read has changed.
             Access::Read => CommandError { outcome: None, ..error },
+            Access::Write if untold => error.cause("the store has answered; only saying so failed"),
             Access::Write => error,
         })
     }

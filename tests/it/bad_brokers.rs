@@ -125,7 +125,7 @@ fn a_broker_that_hangs_up_before_its_connack_is_69() {
 
 #[test]
 fn half_a_connack_is_none() {
-    let shown = run("get k --connect-timeout 200ms", |line| {
+    let shown = run("get k --connect-timeout 500ms", |line| {
         line.expect("CONNECT");
         let connack = wire::connack(0, &[]);
         let (half, _) = connack.split_at(connack.len() / 2);
@@ -208,14 +208,14 @@ fn no_answer_is_124_and_a_write_without_one_is_unknown() {
             line.send(&wire::puback(request.packet_id, 0));
         })
     };
-    let message = "no answer from BROKER within 300ms";
-    assert_eq!(silent("get k --timeout 300ms"), error(message, &hint(ANSWERS), 124));
-    for write in ["set k v", "del k", "vdel k v", "raw NONSENSE"] {
-        let shown = silent(&format!("{write} --timeout 300ms"));
+    let message = "no answer from BROKER within 1s";
+    assert_eq!(silent("get k --timeout 1s"), error(message, &hint(ANSWERS), 124));
+    for write in ["set k v", "vdel k v", "raw NONSENSE"] {
+        let shown = silent(&format!("{write} --timeout 1s"));
         assert_eq!(shown, error(message, &format!("{UNKNOWN}{}", hint(ANSWERS)), 124), "{write}");
     }
     assert_eq!(
-        silent("set k v --timeout 300ms -j"),
+        silent("set k v --timeout 1s -j"),
         format!(
             "--- stderr\n{{\"v\":1,\"error\":{{\"kind\":\"timeout\",\"code\":124,\"message\":\"{message}\",\
              \"hints\":[\"{ANSWERS}\"],\"outcome\":\"unknown\",\"retryable\":true}}}}\n--- exit 124\n"
@@ -259,7 +259,7 @@ fn a_write_is_sent_once_and_a_read_is_asked_again() {
             line.listen().into_iter().filter(|name| *name == "PUBLISH").count() + 1
         });
         let words: Vec<&str> = request.split_whitespace().collect();
-        let shown = Place::new().run_at(&fake.url(), &[&["--timeout", "1500ms"], &words[..]].concat());
+        let shown = Place::new().run_at(&fake.url(), &[&["--timeout", "2s"], &words[..]].concat());
         assert!(shown.ends_with("--- exit 124\n"), "{shown}");
         fake.end()
     };

@@ -144,11 +144,56 @@ fn a_url_that_is_none_is_told_with_one_that_is() {
         |message: &str, hint: &str| format!("--- stderr\nerror: {message}\n  try: {hint}\n--- exit 2\n");
     assert_eq!(told("localhost"), usage("the broker is a URL", "-b mqtt://localhost"));
     assert_eq!(told("http://h"), usage("no broker speaks http://", "-b mqtt://HOST[:PORT]"));
-    assert_eq!(told("mqtt://h:port"), usage("no host and port: h:port", "-b mqtt://HOST[:PORT]"));
-    assert_eq!(told("mqtt://"), usage("no host and port: ", "-b mqtt://HOST[:PORT]"));
+    assert_eq!(told("mqtt://h:port"), usage("no host and port in mqtt://h:port", "-b mqtt://HOST[:PORT]"));
+    assert_eq!(told("mqtt://"), usage("no host and port in mqtt://", "-b mqtt://HOST[:PORT]"));
     let shown = told("mqtt://no..such");
     assert!(shown.starts_with("--- stderr\nerror: cannot find no..such:1883: "), "{shown}");
     assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+}
+
+#[test]
+fn a_client_id_must_fit_into_topics() {
+    let place = Place::new();
+    let with = |id: &str| place.run_bounded(&["--embedded", "get", "k", "-i", id]);
+    let usage = |message: &str| format!("--- stderr\nerror: {message}\n--- exit 2\n");
+    assert_eq!(with(""), usage("the client id is empty"));
+    for id in ["a+", "#", "a\nb"] {
+        assert_eq!(with(id), usage("a client id has no control characters, no + and no #"), "{id:?}");
+    }
+    assert_eq!(with(&"i".repeat(1025)), usage("the client id has 1025 bytes; the limit is 1024"));
+    for id in ["a", "line 1/press", "ünïcode", &"i".repeat(1024)] {
+        assert_eq!(with(id), "--- exit 1\n", "{id:?}");
+    }
+}
+
+#[test]
+fn patience_has_no_limit() {
+    let place = Place::new();
+    for duration in ["1h", "500000000y"] {
+        let words = ["--embedded", "get", "k", "--timeout", duration, "--connect-timeout", duration];
+        assert_eq!(place.run_bounded(&words), "--- exit 1\n", "{duration}");
+    }
+    let shown = place.run_bounded(&["set", "k", "v", "--ttl", "9999999999y"]);
+    assert!(shown.contains(": a time to live is shorter than that\n"), "{shown}");
+}
+
+#[test]
+fn an_address_that_cannot_be_listened_at_is_told_with_one_that_can() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let taken = server.url().replace("mqtt://", "");
+    let serve = |address: &str| place.run_bounded(&["serve", "--listen", address]);
+    assert_eq!(
+        serve(&taken),
+        "--- stderr\nerror: cannot listen on BROKER: Address already in use (os error 98)\n  \
+         try: --listen BROKER for any free port, or end what listens there\n--- exit 69\n"
+    );
+    // No machine has an address that is reserved for documentation.
+    assert_eq!(
+        serve("192.0.2.1:1883"),
+        "--- stderr\nerror: cannot listen on 192.0.2.1:1883: Cannot assign requested address (os error 99)\n  \
+         try: --listen 0.0.0.0:1883 for all addresses of this machine: it has no 192.0.2.1\n--- exit 69\n"
+    );
 }
 
 #[test]

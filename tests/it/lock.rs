@@ -18,7 +18,7 @@ pub struct Bench {
 impl Bench {
     pub fn new() -> Self {
         let place = Place::new().with_variable("MQKV", env!("CARGO_BIN_EXE_mqkv"));
-        let server = Server::start(&place, &[]);
+        let server = Server::start(&place, &["-q"]);
         let url = server.url();
         Self { server, place: place.with_variable("URL", &url) }
     }
@@ -220,10 +220,11 @@ fn a_lock_without_a_command_is_held_until_the_end_of_input() {
 #[test]
 fn a_lock_without_a_command_is_released_at_a_signal() {
     let bench = Bench::new();
-    let mut command = bench.place.command(&["-b", &bench.server.url(), "lock", "deploy", "-j"]);
+    let mut command =
+        bench.place.command(&["-b", &bench.server.url(), "lock", "deploy", "-j", "--token-file", "token"]);
     command.stdin(Stdio::piped());
     let mut process = Process::start(command);
-    until("it is held", || (bench.run(&["holder", "deploy"]) != FREE).then_some(()));
+    bench.line_in("token");
     process.signal(Signal::SIGTERM);
     let left = process.end();
     assert_eq!((left.code, left.errors.as_str()), (Some(143), ""));

@@ -10,7 +10,9 @@ const SHOW: &str = "printf '%s %s %s %s [' $MQKV_EVENT $MQKV_KEY $MQKV_FOUND $MQ
 
 /// The same, and for a change waits until there is a file.
 fn show_and_wait_for(file: &str) -> String {
-    format!("{SHOW}; test $MQKV_EVENT = initial || until test -e {file}; do sleep 0.01; done")
+    // Bounded, so that a test that fails leaves nothing running for ever.
+    let wait = format!("n=0; until test -e {file} || test $((n=n+1)) -gt 3000; do sleep 0.01; done");
+    format!("{SHOW}; test $MQKV_EVENT = initial || {{ {wait}; }}")
 }
 
 /// Waits until the watch of `k` is in force: the command says so for the initial value.
@@ -125,7 +127,7 @@ fn a_command_whose_child_never_reads_holds_nothing_up() {
     place.write("large", vec![b'x'; 1_000_000]);
     ok(&place, &url, &["set", "k", "-f", "large"]);
     // The child has the same standard input and none of the outputs, for whose end the test waits.
-    let script = "(until test -e go; do sleep 0.01; done) <&0 >&- 2>&- & echo done";
+    let script = "(for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do test -e go && break; sleep 0.5; done) <&0 >&- 2>&- & echo done";
     let words = ["k", "--until", "set", "--exec-on", "initial", "--", "sh", "-c", script];
     let (lines, words, code) = watch(&place, &url, &words).end();
     place.write("go", "");

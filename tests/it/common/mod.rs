@@ -60,6 +60,7 @@ impl Place {
             .env_clear()
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .env("HOME", self.folder.path())
+            .env("TMPDIR", self.folder.path())
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
