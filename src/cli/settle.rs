@@ -154,9 +154,15 @@ fn host_name() -> String {
     if plain.is_empty() { "host".to_owned() } else { plain }
 }
 
-/// Settles what the output looks like.
+/// Whether there is a terminal on which something may move.
 #[must_use]
-pub fn style(args: &DisplayArgs) -> Style {
+pub fn shows_progress() -> bool {
+    io::stderr().is_terminal() && env::var_os("TERM").is_none_or(|value| value != "dumb")
+}
+
+/// Settles what the output looks like; `json` is what the verb prefers.
+#[must_use]
+pub fn style(args: &DisplayArgs, json: bool) -> Style {
     let format = match args.output {
         _ if args.json => Format::Json,
         OutputFormat::Json | OutputFormat::Jsonl => Format::Json,
@@ -164,6 +170,7 @@ pub fn style(args: &DisplayArgs) -> Style {
         OutputFormat::Raw => Format::Raw,
         OutputFormat::Hex => Format::Hex,
         OutputFormat::Base64 => Format::Base64,
+        OutputFormat::Auto if json => Format::Json,
         OutputFormat::Auto if io::stdout().is_terminal() => Format::Text,
         OutputFormat::Auto => Format::Lines,
     };
@@ -194,6 +201,8 @@ fn color(when: ColorWhen, terminal: bool) -> bool {
 pub fn surroundings() -> Surroundings {
     Surroundings {
         read_input,
+        open_input: || Box::new(io::stdin()),
+        input_is_terminal: || io::stdin().is_terminal(),
         end_of_input,
         inherited_fence,
         inherited_holder: || env::var_os(LOCK_HOLDER),

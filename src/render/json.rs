@@ -10,7 +10,8 @@ use super::{Rendered, lock};
 use crate::commands::encoding::to_base64;
 use crate::commands::monitor::sighting::Sighting;
 use crate::commands::output::{
-    DeleteOutcome, Ended, Found, Got, LockNote, Meaning, Outcome, Output, SetOutcome, WatchEvent,
+    Answer, Answered, DeleteOutcome, Ended, Found, Got, LockNote, Meaning, Outcome, Output, SetOutcome,
+    WatchEvent,
 };
 use crate::commands::{CommandError, duration};
 use crate::protocol::frame::Frame;
@@ -75,6 +76,34 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
             put(&mut object, "ms", clock.ms);
             put(&mut object, "counter", clock.counter);
             put(&mut object, "node", clock.node());
+            object
+        }
+        Output::Answered(answered) => return answered_line(answered, quiet),
+        Output::Progress(_) => return Rendered::default(),
+        Output::Listed { key, .. } => {
+            let mut object = op("keys");
+            put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+            object
+        }
+        Output::Entry { key, found } => {
+            let mut object = op("export");
+            put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+            put_bytes(&mut object, "value", "encoding", &found.value);
+            put_version(&mut object, found.version.as_ref());
+            object
+        }
+        Output::Exported(ended) => {
+            let mut object = op("export");
+            put(&mut object, "keys", ended.keys);
+            put(&mut object, "missing", ended.missing);
+            object
+        }
+        Output::Imported(ended) => {
+            let mut object = op("import");
+            put(&mut object, "written", ended.written);
+            put(&mut object, "left", ended.left);
+            put(&mut object, "failed", ended.failed);
+            put(&mut object, "dry_run", ended.dry_run);
             object
         }
         Output::Locked { key, holder, token, ttl_ms, .. } => {
@@ -237,6 +266,23 @@ fn note_object(key: &Key, note: &LockNote) -> Object {
     put(&mut inner, "message", lock::note_text(key, note));
     schema_and("note", inner.into())
 }
+
+/// The record of a line's verb, or its error, with the line's name and number behind the schema.
+fn answered_line(answered: &Answered, quiet: bool) -> Rendered {
+    let rendered = match &answered.answer {
+        Answer::Record(record) => output(record, quiet),
+        Answer::Failed { error, .. } => Rendered::data(self::error(error, error.kind.code())),
+    };
+    let Some(rest) = rendered.data.strip_prefix(BEGINNING) else {
+        return rendered;
+    };
+    let id = answered.id.as_ref().map_or_else(String::new, |id| format!("\"id\":{},", id.value()));
+    let marks = format!("{id}\"line\":{},", answered.line);
+    Rendered { data: [BEGINNING, marks.as_bytes(), rest].concat().into(), ..rendered }
+}
+
+/// How every record begins.
+const BEGINNING: &[u8] = b"{\"v\":1,";
 
 /// Renders an error; `code` is the exit code.
 #[must_use]

@@ -51,6 +51,13 @@ pub fn lines(output: &Output, style: &Style) -> Rendered {
     match output {
         Output::Got { .. } | Output::Set { .. } | Output::Deleted { .. } => Rendered::default(),
         Output::Sighted { sighting, at_ms, .. } => monitor::columns(sighting, *at_ms, style),
+        // What belongs to many records is in `bulk`.
+        Output::Listed { .. }
+        | Output::Entry { .. }
+        | Output::Exported(_)
+        | Output::Imported(_)
+        | Output::Answered(_)
+        | Output::Progress(_) => Rendered::default(),
         Output::Watched { event, received_ms, sequence } => {
             watch::columns(event, *received_ms, sequence.is_some(), style)
         }

@@ -4,6 +4,7 @@
 mod bad_answers;
 mod bad_brokers;
 mod bad_input;
+mod bulk;
 mod bytes;
 mod common;
 mod decode;
