@@ -391,7 +391,15 @@ impl Driver {
     }
 
     async fn close(&mut self) {
-        self.session.handle_closed(|_| Error::Closed);
+        let target = self.settings.target.to_string();
+        self.session.handle_closed(|outcome| match outcome {
+            Outcome::Unchanged => Error::Closed,
+            // It was sent, and nobody waits for its answer any more.
+            Outcome::Unknown => {
+                let cause = "the session was closed".to_owned();
+                Error::Lost { target: target.clone(), cause, outcome }
+            }
+        });
         self.watchers.handle_closed(&Error::Closed);
         self.listeners.handle_closed(&Error::Closed);
         let _ = self.serve();

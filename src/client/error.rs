@@ -61,10 +61,12 @@ pub enum Error {
         /// What is known of the request.
         outcome: Outcome,
     },
-    /// The broker has nobody who takes requests to the store.
+    /// The broker says that nobody takes requests to the store, and no answer has come.
     NoStore {
         /// `host:port` as asked for.
         target: String,
+        /// What is known of the request: the broker's word is no proof.
+        outcome: Outcome,
     },
     /// The broker refused to take the request.
     PublishRefused {
@@ -197,7 +199,7 @@ impl fmt::Display for Error {
             Self::NotMqtt { target, cause } => write!(out, "{target} does not speak MQTT 5: {cause}"),
             Self::Lost { target, cause, .. } => write!(out, "lost the connection to {target}: {cause}"),
             Self::Timeout { target, after, .. } => write!(out, "no answer from {target} within {after:?}"),
-            Self::NoStore { target } => {
+            Self::NoStore { target, .. } => {
                 write!(out, "no state store at {target}: nobody there takes its requests")
             }
             Self::PublishRefused { reason } => write!(out, "the broker refused the request: {reason}"),

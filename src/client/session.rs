@@ -194,6 +194,8 @@ impl<T> Session<T> {
         self.subscribing.clear();
         self.unacknowledged.clear();
         self.outgoing.clear();
+        // What the broker of that connection has said, or not said, means nothing for the next one.
+        self.timers.retain(|(_, _, timer)| *timer == Timer::Deadline);
         let mut sent: Vec<u64> =
             self.requests.iter().filter(|(_, pending)| pending.sent).map(|(id, _)| *id).collect();
         sent.sort_unstable();
@@ -364,7 +366,7 @@ impl<T> Session<T> {
                     let after = self.config.request_timeout;
                     self.fail(id, |_, outcome| Error::Timeout { target, after, outcome });
                 }
-                Timer::NoStore => self.fail(id, |_, _| Error::NoStore { target }),
+                Timer::NoStore => self.fail(id, |_, outcome| Error::NoStore { target, outcome }),
                 Timer::AskAgain => self.send_again(id),
                 Timer::Subscription => {
                     let late = u16::try_from(id).ok().and_then(|id| self.subscribing.remove(&id));
@@ -526,7 +528,8 @@ impl<T> Session<T> {
     }
 
     fn send_again(&mut self, id: u64) {
-        if let Some(pending) = self.requests.get_mut(&id) {
+        // One that waits already would be in the queue twice.
+        if let Some(pending) = self.requests.get_mut(&id).filter(|pending| pending.sent) {
             pending.sent = false;
             self.waiting.push_front(id);
         }

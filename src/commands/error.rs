@@ -185,8 +185,11 @@ fn outcome(error: &Error) -> Outcome {
     match error {
         Error::Lost { outcome, .. }
         | Error::Timeout { outcome, .. }
+        | Error::NoStore { outcome, .. }
         | Error::MalformedReply { outcome, .. }
         | Error::ClockSkew { outcome, .. } => *outcome,
+        // A disk that has failed may have kept what it was given.
+        Error::Refused(Refusal::NotPersisted) => Outcome::Unknown,
         _ => Outcome::Unchanged,
     }
 }

@@ -296,7 +296,10 @@ fn a_broker_without_a_store_is_told_apart_soon_but_not_at_its_first_word() {
     bench.hear(Incoming::PubAck { packet_id, reason });
     assert!(bench.answers().is_empty());
     bench.pass(1_000).unwrap();
-    assert_eq!(bench.answers(), [("r", Err(Error::NoStore { target: "broker:1883".to_owned() }))]);
+    assert_eq!(
+        bench.answers(),
+        [("r", Err(Error::NoStore { target: "broker:1883".to_owned(), outcome: Outcome::Unchanged }))]
+    );
 }
 
 #[test]
@@ -486,4 +489,39 @@ fn packet_ids_in_use_are_not_given_out_again() {
         }
         bench.answers();
     }
+}
+
+#[test]
+fn a_read_that_was_to_be_asked_again_is_asked_once_after_a_loss() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    bench.ask(Access::Read, "r");
+    let sent = bench.sent_and_subscribed();
+    let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
+    bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
+    bench.session.handle_lost("cable cut");
+    bench.pass(1_000).unwrap();
+    bench.connect(1);
+    let sent = bench.sent_and_subscribed();
+    assert_eq!(shapes(&sent), "SUBSCRIBE PUBLISH");
+    let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
+    bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
+    bench.answer(&sent[1], GOOD);
+    assert_eq!(bench.answers().len(), 1);
+    bench.ask(Access::Read, "next");
+    assert!(shapes(&bench.sent()).contains("PUBLISH"), "what follows is not held up");
+}
+
+#[test]
+fn a_broker_s_word_that_there_is_no_store_is_forgotten_with_its_connection() {
+    let mut bench = Bench::new();
+    bench.ask(Access::Read, "r");
+    let sent = bench.sent_and_subscribed();
+    let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
+    let reason = ReasonCode { code: NO_MATCHING_SUBSCRIBERS, text: None };
+    bench.hear(Incoming::PubAck { packet_id, reason });
+    bench.session.handle_lost("cable cut");
+    bench.connect(16);
+    bench.pass(2_000).unwrap();
+    assert!(bench.answers().is_empty());
 }
