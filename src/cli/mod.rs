@@ -7,6 +7,7 @@ mod exit;
 pub mod generate;
 mod help;
 mod lean;
+mod log;
 mod progress;
 mod report;
 mod serve;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::args::DisplayArgs;
-use super::report;
+use super::log::Log;
 
 use crate::commands::signal::Signals;
 use crate::commands::{CommandError, Kind};
@@ -78,26 +78,30 @@ pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<(), CommandError> 
         .enable_all()
         .build()
         .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
-    runtime.block_on(async {
+    let (log, writer) = Log::start()?;
+    let result = runtime.block_on(async {
         let mut signals = Signals::new()?;
-        let server = start(args, display).await?;
+        let server = start(args, display, log.clone()).await?;
         if let Some(path) = &args.port_file {
             write_port(path, server.addresses())?;
         }
         if !display.quiet {
-            report::log(&ready(server.addresses(), args.data.as_deref()));
+            log.tell(ready(server.addresses(), args.data.as_deref()));
         }
         signals.next().await;
         server.shutdown().await;
         Ok(())
-    })
+    });
+    drop((log, runtime));
+    writer.finish();
+    result
 }
 
-async fn start(args: &ServeArgs, display: &DisplayArgs) -> Result<StoreServer, CommandError> {
+async fn start(args: &ServeArgs, display: &DisplayArgs, log: Log) -> Result<StoreServer, CommandError> {
     let (quiet, verbose) = (display.quiet, display.verbose);
     let events = move |event: Event| {
         if verbose || (event.is_trouble() && !quiet) {
-            report::log(&event.to_string());
+            log.tell(event.to_string());
         }
     };
     let settings = Settings {

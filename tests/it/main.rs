@@ -19,6 +19,7 @@ mod round_trips;
 mod streams;
 mod two_terminals;
 mod unreachable;
+mod unread_log;
 mod usage;
 #[cfg(unix)]
 mod watch;

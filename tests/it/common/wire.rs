@@ -120,6 +120,14 @@ pub fn puback(packet_id: u16, reason: u8) -> Vec<u8> {
     packet(0x40, vec![high, low, reason, 0])
 }
 
+/// PUBLISH of QoS 0 without properties.
+pub fn publish_qos_0(topic: &str, payload: &[u8]) -> Vec<u8> {
+    let mut body = text(topic);
+    body.push(0);
+    body.extend_from_slice(payload);
+    packet(0x30, body)
+}
+
 /// DISCONNECT.
 pub fn disconnect(reason: u8) -> Vec<u8> {
     packet(0xE0, vec![reason, 0])
