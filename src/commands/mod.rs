@@ -149,7 +149,7 @@ impl Command {
     /// Whether the session must be served while the verb is held up by whoever reads its records.
     #[must_use]
     pub fn is_lasting(&self) -> bool {
-        self.is_bulk() || matches!(self, Self::Watch(_) | Self::Monitor(_))
+        self.is_bulk() || matches!(self, Self::Watch(_) | Self::Monitor(_) | Self::Lock(_))
     }
 
     /// Whether there are so many records that they go out together, as many as are there.

@@ -101,6 +101,17 @@ impl Held<'_> {
             (FENCING_TOKEN, self.token.to_string().into()),
             (FENCING_TOKEN_FILE, absolute(&token_file)?.into()),
         ];
+        // The file may have taken its time: nothing is begun under a lock that is over.
+        loop {
+            tokio::select! {
+                biased;
+                event = lease.next() => match event {
+                    LeaseEvent::Lock(LockEvent::Renewed { token, .. }) => token_file.replace(token),
+                    event => return Ok((Verdict::Yes, Some(under::loss(event, self.session.clock()).0))),
+                },
+                () = std::future::ready(()) => break,
+            }
+        }
         let group = Group::spawn(words, &variables)?;
         let now = self.session.clock();
         let mut under = Under { key, lease, signals, token_file: &token_file, stopping, now };
@@ -131,7 +142,8 @@ impl Held<'_> {
                 event = lease.next() => match event {
                     LeaseEvent::Lock(LockEvent::Renewed { token, .. }) => {
                         if let Some(file) = &token_file {
-                            file.replace(&token)?;
+                            file.trouble().map_or(Ok(()), Err)?;
+                            file.replace(token);
                         }
                     }
                     event => return Ok((Verdict::Yes, Some(under::loss(event, self.session.clock()).0))),

@@ -63,14 +63,13 @@ impl Under<'_> {
         let mut lost = None;
         let mut kill_at = None;
         let mut killed_by = None;
-        let mut stale = None;
         // Nothing is written while the command has to be watched: whoever reads may stall, and with them the renewals.
         loop {
             tokio::select! {
                 biased;
                 event = self.lease.next(), if lost.is_none() => match event {
                     LeaseEvent::Lock(LockEvent::Renewed { token, .. }) => {
-                        stale = self.token_file.replace(&token).err();
+                        self.token_file.replace(token);
                     }
                     event => {
                         let (reason, end) = loss(event, self.now);
@@ -103,7 +102,7 @@ impl Under<'_> {
                 () = at(killed_by), if ended.is_some() => break,
             }
         }
-        if let Some(CommandError { message: cause, .. }) = stale {
+        if let Some(CommandError { message: cause, .. }) = self.token_file.trouble() {
             self.note(emit, LockNote::TokenFile { cause });
         }
         Ok(Ended { code: ended.unwrap_or(u8::MAX), lost })
