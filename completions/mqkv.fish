@@ -57,6 +57,9 @@ complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "del" -d 'Remove keys'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "delete" -d 'Remove keys'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "rm" -d 'Remove keys'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "vdel" -d 'Remove a key if it holds this value'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "lock" -d 'Hold a lock while a command runs'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "unlock" -d 'Release a lock that was left held'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "holder" -d 'Say who holds a lock'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "ping" -d 'Measure the way to the store and back'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "raw" -d 'Send any words to the store and show the reply as sent'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "decode" -d 'Say what a topic, a payload or a version is; needs no broker'
@@ -266,6 +269,103 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s j -l json -d 'Short f
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s k -l key -d 'The key, as an option' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l key-hex -d 'The key in hexadecimal digits' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l key-base64 -d 'The key in base64' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l ttl -d 'How long the lease lasts if it is not renewed' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l renew -d 'How long after a renewal the next one is sent [default: a third of --ttl]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s w -l wait -d 'How long to wait for a lock that somebody else holds: 0, a duration, or forever' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s E -l conflict-exit-code -d 'The exit code, in place of 1, where somebody else holds the lock' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l holder -d 'In whose name the lock is held: unique, or two holders pass for one [default: the client id]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l kill-after -d 'How long a command that is told to end may take before it is killed; 0 is allowed' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l token-file -d 'Keep the newest fencing token in this file' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l no-kill -d 'Do not stop the command if the lock is lost, only tell'
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l once -d 'Take the lock for one lease, print token and holder, and leave; `unlock` releases it'
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s k -l key -d 'The key, as an option' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l key-hex -d 'The key in hexadecimal digits' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l key-base64 -d 'The key in base64' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l holder -d 'In whose name the lock is held [default: MQKV_LOCK_HOLDER]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s k -l key -d 'The key, as an option' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l key-hex -d 'The key in hexadecimal digits' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l key-base64 -d 'The key in base64' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s c -l count -d 'How many round trips to make, one after the other' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r

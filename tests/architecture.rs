@@ -52,6 +52,7 @@ const OWNERS: &[(&str, &[Owner])] = &[
     ("hex", &[only("src/protocol/topic.rs"), one_of("src/commands/")]),
     ("clap", &[any_of("src/commands/"), any_of("src/cli/")]),
     ("getrandom", &[only("src/chance.rs")]),
+    ("nix", &[only("src/commands/child.rs")]),
     ("colored", &[one_of("src/")]),
     ("anstream", &[one_of("src/")]),
     ("base64", &[one_of("src/")]),

@@ -39,14 +39,14 @@ pub enum Exit {
     Interrupted,
     /// SIGTERM.
     Terminated,
-    /// The child's own.
+    /// The child's own, or one that the caller has chosen (`lock -E`).
     Child(u8),
 }
 
 /// Every code and what it means, for `help exit-codes`.
 pub const TABLE: [(Exit, &str); 16] = [
-    (Exit::Yes, "yes: done, found, deleted"),
-    (Exit::No, "the store says no: no such key, --nx or --nex not met, value differs"),
+    (Exit::Yes, "yes: done, found, deleted, acquired"),
+    (Exit::No, "the store says no: no such key, --nx or --nex not met, value differs, lock held"),
     (Exit::Usage, "the command line makes no sense"),
     (Exit::Data, "bad input data"),
     (Exit::Unavailable, "unavailable: name not found, connection refused or lost, no store there"),
@@ -113,6 +113,7 @@ impl From<Verdict> for Exit {
         match verdict {
             Verdict::Yes => Self::Yes,
             Verdict::No => Self::No,
+            Verdict::NoAs(code) => Self::Child(code),
             Verdict::Interrupted => Self::Interrupted,
             Verdict::Terminated => Self::Terminated,
             Verdict::Child(code) => Self::Child(code),

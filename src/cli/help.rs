@@ -6,13 +6,12 @@ use clap::{Args, CommandFactory};
 
 use super::args::Cli;
 use super::exit::TABLE;
-use super::settle::{FENCING_TOKEN, FENCING_TOKEN_FILE};
-use crate::commands::CommandError;
+use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY};
 
 /// Show help for a verb or a topic
 #[derive(Debug, Args)]
 pub struct HelpArgs {
-    /// A verb, or environment, exit-codes, formats
+    /// A verb, or environment, exit-codes, formats, locks
     #[arg(value_name = "VERB|TOPIC")]
     names: Vec<String>,
 }
@@ -32,7 +31,7 @@ pub fn text(args: &HelpArgs, color: bool) -> Result<String, CommandError> {
         command = command.find_subcommand_mut(name).ok_or_else(|| {
             CommandError::usage(format!("no such verb or topic: {name}"))
                 .hint("mqkv help")
-                .hint("mqkv help environment|exit-codes|formats")
+                .hint("mqkv help environment|exit-codes|formats|locks")
         })?;
     }
     let help = command.render_long_help();
@@ -47,6 +46,7 @@ fn topic(names: &[String]) -> Option<String> {
         "environment" => Some(environment()),
         "exit-codes" => Some(exit_codes()),
         "formats" => Some(formats()),
+        "locks" => Some(LOCKS.to_owned()),
         _ => None,
     }
 }
@@ -96,9 +96,99 @@ Environment variables that are read:
   HOSTNAME, COMPUTERNAME   part of the default client id
   {FENCING_TOKEN_FILE}  --fence-env: a file with a fencing token
   {FENCING_TOKEN}       --fence-env: a fencing token, where no file is named
+  {LOCK_HOLDER}         unlock: in whose name the lock is held
+  XDG_RUNTIME_DIR, TMPDIR  lock: where the file with the fencing token is
+
+Environment variables that `mqkv lock` gives to its command:
+
+  {LOCK_KEY}, {LOCK_HOLDER}, {FENCING_TOKEN}, {FENCING_TOKEN_FILE}
 "
     )
 }
+
+const LOCKS: &str = "\
+Locks, and why a lock is not enough
+
+A lock is a key of the store that somebody has set with an end: a lease. While it is there nobody else can set it.
+
+  mqkv lock line1 -- ./change-recipe.sh     waits for the lock, runs the script, releases
+  mqkv holder line1                         who holds it
+
+The lease is renewed while the script runs. If the machine dies, nobody renews it, it ends, and the next one gets the
+lock. That is the point of the lease, and it is also its weakness: the lease ends whether or not its holder knows.
+
+What can go wrong
+
+Two writers change the recipe of line 1, each under the lock. The first is stopped at the wrong moment: the machine
+swaps, its lid is closed, a virtual machine is moved to another host, somebody presses Ctrl-Z (SIGSTOP does the same):
+
+  time   writer A                         writer B                         line1/recipe
+  0 s    takes the lock for 30 s          waits for the lock                       6
+  5 s    computes the new recipe: 7                                                6
+  6 s    is stopped                                                                6
+  30 s   (stopped; the lease ends)        gets the lock                            6
+  31 s   (stopped)                        writes 8, tells the operator             8
+  50 s   goes on, and writes 7                                                     7  wrong
+
+A has held the lock when it looked, and has no way to know that half a minute has passed between that look and its
+write. No program can: it can be stopped between any two of its instructions. mqkv stops a command whose lease cannot
+be renewed, and stops it at once when it finds that it was stopped itself; but the write may be faster.
+
+The fencing token
+
+Each lock comes with a number, its fencing token. It grows from holder to holder, and with each renewal. A write may
+carry it, and the store remembers for each key the greatest token that it has seen there. A write with a smaller one
+comes from somebody who held the lock before, and is refused:
+
+  0 s    takes the lock, token 100
+  30 s                                    gets the lock, token 130
+  31 s                                    writes 8 with token 130: done            8
+  50 s   writes 7 with token 100: refused, exit code 76                            8  right
+
+So the store is the judge, not the clock of a writer. In the script that is one option more:
+
+  #!/bin/sh
+  # change-recipe.sh, run as: mqkv lock line1 -- ./change-recipe.sh
+  recipe=$(mqkv get line1/recipe) &&
+  mqkv set line1/recipe $((recipe + 1)) --fence-env
+
+--fence-env takes the token from MQKV_FENCING_TOKEN_FILE, which `mqkv lock` keeps up to date, or, where that is not
+set, from MQKV_FENCING_TOKEN. `--fence TOKEN` names it. Both work for set, del and vdel.
+
+See it happen, with `mqkv serve` running. In one terminal:
+
+  $ mqkv lock line1 --ttl 12s -- sh -c 'sleep 20; mqkv set line1/recipe 7 --fence-env; echo \"exit code $?\"'
+
+and in another, at once; the first line stops the lock's keeper, but not its command, which goes on believing:
+
+  $ kill -STOP $(pgrep -f 'mqkv lock line1')
+  $ mqkv lock line1 --ttl 12s -- mqkv set line1/recipe 8 --fence-env    # gets the lock when the lease has ended
+  $ mqkv get line1/recipe
+  8
+
+After 20 seconds the first terminal says
+
+  error: the store refused: the request has a lower version than the one stored
+  exit code 76
+
+and after `kill -CONT` of the same process it ends with 125: the lock was lost. The recipe is still 8.
+
+Rules
+
+- Read, change, write: under a lock, and the write with --fence-env. There is no compare-and-set in this store;
+  `set --nx`, `set --nex` and `vdel` look at one value and are done.
+- The token belongs on what the lock protects, not on the lock's own key: a key that was written with a token once
+  refuses every write without one, and a lock is taken without.
+- Everybody who writes such a key must use a token. Until the key is deleted or expires, the store sees to that.
+- What cannot carry a token (a machine, a mail, another database) is protected by the lease alone: choose a --ttl much
+  longer than the work, and a --kill-after that lets it stop cleanly.
+- --holder must be unique. Two holders of one name are one to the store: both hold the lock.
+- A command that leaves its process group (a daemon, setsid, an interactive shell's jobs) is not stopped with it.
+- The lease is measured with a clock that stands still while the machine sleeps. After waking, the next renewal tells.
+
+Exit codes: 1 held by somebody else (-E sets another), 125 lost, 126 and 127 the command cannot be run, else the
+command's own; 128 and the signal's number if a signal ended it.
+";
 
 #[cfg(test)]
 mod tests {
@@ -116,6 +206,8 @@ mod tests {
         assert!(shown(&["rm"]).unwrap().contains("Remove keys"));
         assert!(shown(&["decode", "frame"]).unwrap().contains("--hex"));
         assert!(shown(&["exit-codes"]).unwrap().contains("  124  no answer"));
+        assert!(shown(&["locks"]).unwrap().contains("--fence-env"));
+        assert!(shown(&["environment"]).unwrap().contains("MQKV_LOCK_HOLDER"));
         assert!(shown(&["formats"]).is_ok() && shown(&["environment"]).is_ok());
         assert!(shown(&["nonsense"]).is_err());
     }

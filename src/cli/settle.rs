@@ -5,21 +5,20 @@ use std::env;
 use std::fs;
 use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
+use std::pin::Pin;
+use std::thread;
 use std::time::Duration;
+
+use tokio::sync::oneshot;
 
 use super::args::{ColorWhen, ConnectionArgs, DisplayArgs, OutputFormat};
 use super::broker::{self, later};
 use crate::chance;
 use crate::client::{Settings, Target};
 use crate::clock;
-use crate::commands::{CommandError, Surroundings};
+use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, Surroundings};
 use crate::protocol::Timestamp;
 use crate::render::{Format, Style};
-
-/// The variable that holds a fencing token.
-pub const FENCING_TOKEN: &str = "MQKV_FENCING_TOKEN";
-/// The variable that names a file with a fencing token; the file may be newer than [`FENCING_TOKEN`].
-pub const FENCING_TOKEN_FILE: &str = "MQKV_FENCING_TOKEN_FILE";
 
 /// Where to connect to, and how.
 #[derive(Clone, Debug)]
@@ -153,6 +152,7 @@ pub fn style(args: &DisplayArgs) -> Style {
         format,
         color_data: color(args.color, io::stdout().is_terminal()),
         color_words: color(args.color, io::stderr().is_terminal()),
+        words_on_terminal: io::stderr().is_terminal(),
         verbose: args.verbose,
         quiet: args.quiet,
     }
@@ -175,7 +175,10 @@ fn color(when: ColorWhen, terminal: bool) -> bool {
 pub fn surroundings() -> Surroundings {
     Surroundings {
         read_input,
+        end_of_input,
         inherited_fence,
+        inherited_holder: || env::var_os(LOCK_HOLDER),
+        private_folder,
         now: clock::monotonic,
         wall_ms: clock::wall_ms,
         chance: chance::number,
@@ -187,6 +190,28 @@ fn read_input(max: usize) -> io::Result<Vec<u8>> {
     let limit = u64::try_from(max).unwrap_or(u64::MAX);
     io::stdin().lock().take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Reads standard input in a thread of its own: whoever waits for its end must not wait for the thread, too.
+fn end_of_input() -> Pin<Box<dyn Future<Output = ()>>> {
+    let (ended, end) = oneshot::channel();
+    thread::spawn(move || {
+        // Input that cannot be read has no end that could mean anything.
+        if io::copy(&mut io::stdin().lock(), &mut io::sink()).is_ok() {
+            let _ = ended.send(());
+        }
+    });
+    Box::pin(async move {
+        if end.await.is_err() {
+            std::future::pending().await
+        }
+    })
+}
+
+/// A folder of this user's, in memory where the system has one.
+fn private_folder() -> PathBuf {
+    let folder = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    folder.filter(|folder| folder.is_absolute() && folder.is_dir()).unwrap_or_else(env::temp_dir)
 }
 
 /// The file goes first: whoever renews the lock writes the newer token there.

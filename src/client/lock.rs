@@ -101,6 +101,8 @@ pub struct Lock {
     state: State,
     busy_told: bool,
     watching: bool,
+    /// The watch said so while a try was under way: its answer may be older than that.
+    freed: bool,
     chance: u64,
     steps: VecDeque<Step>,
     events: VecDeque<LockEvent>,
@@ -131,6 +133,7 @@ impl Lock {
             state: State::Trying,
             busy_told: false,
             watching: false,
+            freed: false,
             // A state of zero would stay zero.
             chance: terms.seed | 1,
             steps: VecDeque::from([Step::Try]),
@@ -194,7 +197,11 @@ impl Lock {
             self.watching = true;
             self.steps.push_back(Step::Watch);
         }
-        self.state = State::Waiting { retry: self.unwatched_retry(now) };
+        let retry = match self.freed {
+            true => after(now, self.spread()),
+            false => self.unwatched_retry(now),
+        };
+        self.state = State::Waiting { retry };
     }
 
     /// When to try though nothing was heard: the holder's lease is unknown, ours is the best guess.
@@ -205,6 +212,7 @@ impl Lock {
 
     /// The watch says that the key exists (again), or that it does not (any more).
     pub fn handle_change(&mut self, exists: bool, now: Instant) {
+        self.freed = !exists;
         if let State::Waiting { retry } = self.state {
             let retry = if exists {
                 self.unwatched_retry(now)
@@ -222,6 +230,7 @@ impl Lock {
             State::Waiting { .. } if self.give_up.is_some_and(|give_up| give_up <= now) => self.give_up(),
             State::Waiting { retry } if retry <= now => {
                 self.state = State::Trying;
+                self.freed = false;
                 self.steps.push_back(Step::Try);
             }
             State::Held { end, .. } if self.is_too_late(end, now) => self.lose(Loss::NotRenewed, end),
@@ -248,6 +257,12 @@ impl Lock {
             }
             State::Trying | State::Over => None,
         }
+    }
+
+    /// Whether the lock is held, for all that is known here.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        matches!(self.state, State::Held { .. })
     }
 
     /// What to do next, if anything.

@@ -22,6 +22,32 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
+/// Reads a duration that may be zero.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_or_zero(text: &str) -> Result<Duration, String> {
+    if text == "0" || humantime::parse_duration(text).is_ok_and(|duration| duration.is_zero()) {
+        return Ok(Duration::ZERO);
+    }
+    parse(text)
+}
+
+/// How long to wait; none: for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait(pub Option<Duration>);
+
+/// Reads how long to wait: `0`, a duration, or `forever`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_wait(text: &str) -> Result<Wait, String> {
+    if text == "forever" {
+        return Ok(Wait(None));
+    }
+    parse_or_zero(text).map(|wait| Wait(Some(wait)))
+}
+
 /// Reads a time to live in whole milliseconds.
 ///
 /// # Errors
@@ -58,6 +84,15 @@ mod tests {
         for text in ["", "s", "-5s", "0s", "0", "1 fortnight", "99999999999999999999s"] {
             assert!(parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_wait_may_be_zero_or_have_no_end() {
+        assert_eq!(parse_wait("0"), Ok(Wait(Some(Duration::ZERO))));
+        assert_eq!(parse_wait("0s"), Ok(Wait(Some(Duration::ZERO))));
+        assert_eq!(parse_wait("90s"), Ok(Wait(Some(Duration::from_secs(90)))));
+        assert_eq!(parse_wait("forever"), Ok(Wait(None)));
+        assert!(parse_wait("5").is_err() && parse_wait("-1").is_err() && parse_wait("never").is_err());
     }
 
     #[test]

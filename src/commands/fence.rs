@@ -6,6 +6,11 @@ use super::error::CommandError;
 use super::session::Session;
 use crate::protocol::Timestamp;
 
+/// The variable that holds a fencing token.
+pub const FENCING_TOKEN: &str = "MQKV_FENCING_TOKEN";
+/// The variable that names a file with a fencing token; the file may be newer than [`FENCING_TOKEN`].
+pub const FENCING_TOKEN_FILE: &str = "MQKV_FENCING_TOKEN_FILE";
+
 /// A fencing token, if any: it is never attached unasked, for the first fenced write makes a key refuse
 /// unfenced ones.
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -29,17 +30,26 @@ pub fn read(path: &Path) -> Result<Bytes, CommandError> {
 /// # Errors
 /// It cannot be written.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), CommandError> {
-    replace(path, bytes).map_err(|error| CommandError::file("write", path, &error))
+    replace(path, bytes, None).map_err(|error| CommandError::file("write", path, &error))
 }
 
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// The same, for nobody but the owner to read, if it is a new file.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), CommandError> {
+    let private = fs::Permissions::from_mode(0o600);
+    replace(path, bytes, Some(private)).map_err(|error| CommandError::file("write", path, &error))
+}
+
+fn replace(path: &Path, bytes: &[u8], if_new: Option<fs::Permissions>) -> io::Result<()> {
     // A link stays a link: what it points to is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let permissions = match fs::metadata(&path) {
         Ok(metadata) if metadata.is_file() => Some(metadata.permissions()),
         // A terminal, a pipe, /dev/null: nothing to replace.
         Ok(_) => return OpenOptions::new().write(true).open(&path)?.write_all(bytes),
-        Err(_) => None,
+        Err(_) => if_new,
     };
     let beside = beside(&path)?;
     let written = write_new(&beside, bytes, permissions).and_then(|()| fs::rename(&beside, &path));
@@ -90,10 +100,9 @@ mod tests {
         assert_eq!(read(folder.path()).unwrap_err().kind, Kind::File);
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_link_stays_a_link_and_permissions_stay() {
-        use std::os::unix::fs::{PermissionsExt, symlink};
+        use std::os::unix::fs::symlink;
         let folder = tempfile::tempdir().unwrap();
         let (path, link) = (folder.path().join("value"), folder.path().join("link"));
         fs::write(&path, b"one").unwrap();

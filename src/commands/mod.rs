@@ -1,6 +1,7 @@
 //! The verbs: one file each, with its arguments, its help and what it does. A verb returns data and prints
 //! nothing; the command line, and whatever else parses a line, runs the same.
 
+mod child;
 mod decode;
 mod del;
 pub mod duration;
@@ -9,13 +10,16 @@ pub mod error;
 mod fence;
 mod file;
 mod get;
+mod holder;
 mod key;
+mod lock;
 pub mod output;
 mod ping;
 mod raw;
 pub mod session;
 mod set;
 pub mod signal;
+mod unlock;
 mod value;
 mod vdel;
 
@@ -24,6 +28,8 @@ use std::io;
 use clap::Subcommand;
 
 pub use error::{CommandError, Kind};
+pub use fence::{FENCING_TOKEN, FENCING_TOKEN_FILE};
+pub use lock::{LOCK_HOLDER, LOCK_KEY};
 pub use output::Output;
 pub use session::{Connecting, Session, Surroundings};
 
@@ -39,6 +45,8 @@ pub enum Verdict {
     Yes,
     /// The store says no: no such key, or a condition does not hold.
     No,
+    /// The same, with a code that the caller has chosen for it.
+    NoAs(u8),
     /// SIGINT ended it.
     Interrupted,
     /// SIGTERM ended it.
@@ -54,6 +62,9 @@ pub enum Command {
     Set(set::SetArgs),
     Del(del::DelArgs),
     Vdel(vdel::VdelArgs),
+    Lock(lock::LockArgs),
+    Unlock(unlock::UnlockArgs),
+    Holder(holder::HolderArgs),
     Ping(ping::PingArgs),
     Raw(raw::RawArgs),
     Decode(decode::DecodeArgs),
@@ -71,6 +82,9 @@ impl Command {
             Self::Set(args) => set::run(args, session, emit).await,
             Self::Del(args) => del::run(args, session, emit).await,
             Self::Vdel(args) => vdel::run(args, session, emit).await,
+            Self::Lock(args) => lock::run(args, session, emit).await,
+            Self::Unlock(args) => unlock::run(args, session, emit).await,
+            Self::Holder(args) => holder::run(args, session, emit).await,
             Self::Ping(args) => ping::run(args, session, emit).await,
             Self::Raw(args) => raw::run(args, session, emit).await,
             Self::Decode(args) => decode::run(args, session, emit),
@@ -90,8 +104,8 @@ impl Command {
 
     fn access(&self) -> Access {
         match self {
-            Self::Get(_) | Self::Ping(_) | Self::Decode(_) => Access::Read,
-            Self::Set(_) | Self::Del(_) | Self::Vdel(_) => Access::Write,
+            Self::Get(_) | Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => Access::Read,
+            Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Lock(_) | Self::Unlock(_) => Access::Write,
             Self::Raw(args) => args.access(),
         }
     }

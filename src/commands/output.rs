@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use crate::client::lock::Loss;
 pub use crate::client::{DeleteOutcome, Found, Outcome, SetOutcome};
 use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
@@ -41,6 +42,60 @@ pub enum Output {
         key: Key,
         /// What became of it.
         outcome: DeleteOutcome,
+    },
+    /// `lock` holds the lock; where a command runs under it, this is not told.
+    Locked {
+        /// The lock.
+        key: Key,
+        /// In whose name it is held.
+        holder: Value,
+        /// The fencing token.
+        token: Timestamp,
+        /// How long the lease lasts, in milliseconds.
+        ttl_ms: u64,
+        /// Whether it is left to end by itself.
+        once: bool,
+    },
+    /// `lock` waits for somebody else.
+    LockWaiting {
+        /// The lock.
+        key: Key,
+        /// Who holds it.
+        holder: Value,
+        /// For how long nothing has been heard of the holder, if for longer than a lease should last.
+        unrenewed: Option<Duration>,
+    },
+    /// `lock` did not get the lock.
+    LockHeld {
+        /// The lock.
+        key: Key,
+        /// Who holds it; none: it has come free since.
+        holder: Option<Value>,
+        /// As for `LockWaiting`.
+        unrenewed: Option<Duration>,
+    },
+    /// What `lock` has to say beside the matter.
+    LockNote {
+        /// The lock.
+        key: Key,
+        /// What it is.
+        note: LockNote,
+    },
+    /// What became of an `unlock`.
+    Unlocked {
+        /// The lock.
+        key: Key,
+        /// In whose name it was held.
+        holder: Value,
+        /// What became of it.
+        outcome: DeleteOutcome,
+    },
+    /// Who holds a lock, of `holder`.
+    Holder {
+        /// The lock.
+        key: Key,
+        /// The holder's name, with the newest fencing token as its version; none: the lock is free.
+        found: Option<Found>,
     },
     /// One round trip of `ping`.
     Pinged {
@@ -93,6 +148,28 @@ pub enum Got {
     },
     /// There is no such key.
     Missing,
+}
+
+/// What `lock` has to say beside the matter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockNote {
+    /// The lock is lost while the command runs on.
+    Lost {
+        /// Why.
+        reason: Loss,
+    },
+    /// The file with the fencing token does not have the newest one.
+    TokenFile {
+        /// Why not.
+        cause: String,
+    },
+    /// The store did not say that the lock is free.
+    Unconfirmed {
+        /// What it said.
+        cause: String,
+        /// When it is free at the latest, in milliseconds.
+        ttl_ms: u64,
+    },
 }
 
 /// Which verb deleted.

@@ -1,9 +1,11 @@
 //! What a verb runs with: one MQTT session, connected when first needed, and the few things that only the
 //! process edge can give.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Instant;
 
@@ -23,8 +25,14 @@ pub type Connecting = Pin<Box<dyn Future<Output = Result<Settings, CommandError>
 pub struct Surroundings {
     /// Reads at most so many bytes of standard input.
     pub read_input: fn(usize) -> io::Result<Vec<u8>>,
+    /// Waits for the end of standard input; what comes before is read and forgotten.
+    pub end_of_input: fn() -> Pin<Box<dyn Future<Output = ()>>>,
     /// Reads the fencing token that a parent process left in the environment.
     pub inherited_fence: fn() -> Result<Timestamp, CommandError>,
+    /// Reads the lock's holder that a parent process left in the environment.
+    pub inherited_holder: fn() -> Option<OsString>,
+    /// A folder for files that end with this process.
+    pub private_folder: fn() -> PathBuf,
     /// Reads the monotonic clock.
     pub now: fn() -> Instant,
     /// Reads the wall clock, in milliseconds since the Unix epoch.
@@ -84,6 +92,29 @@ impl Session {
     /// There is none, or it is none.
     pub fn inherited_fence(&self) -> Result<Timestamp, CommandError> {
         (self.surroundings.inherited_fence)()
+    }
+
+    /// Waits for the end of standard input.
+    pub async fn end_of_input(&self) {
+        (self.surroundings.end_of_input)().await;
+    }
+
+    /// The lock's holder that a parent process left in the environment, if any.
+    #[must_use]
+    pub fn inherited_holder(&self) -> Option<OsString> {
+        (self.surroundings.inherited_holder)()
+    }
+
+    /// A name for a file that ends with this process, in nobody's way.
+    #[must_use]
+    pub fn new_private_file(&self, what: &str) -> PathBuf {
+        (self.surroundings.private_folder)().join(format!("mqkv-{what}-{:016x}", self.chance()))
+    }
+
+    /// What reads the monotonic clock.
+    #[must_use]
+    pub fn clock(&self) -> fn() -> Instant {
+        self.surroundings.now
     }
 
     /// The monotonic clock.

@@ -1,52 +1,102 @@
-//! The signals that end a verb; from the first [`Signals::new`] on they no longer end the process by themselves.
+//! The signals that ask a process to end, as a stream; from the first [`Signals::new`] on they no longer end it by
+//! themselves.
 
+use std::fs;
+use std::future::poll_fn;
 use std::io;
+use std::task::Poll;
 
 use tokio::signal::unix::{self, SignalKind};
 
-/// A signal that asks to come to an end.
+use super::Verdict;
+
+/// A signal that asks a process to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGHUP: the terminal is gone.
-    Hangup,
     /// SIGINT: Ctrl-C.
     Interrupt,
-    /// SIGQUIT: Ctrl-\.
-    Quit,
     /// SIGTERM.
     Terminate,
+    /// SIGHUP: the terminal is gone.
+    Hangup,
+    /// SIGQUIT.
+    Quit,
 }
 
-/// The signals that this process gets.
+impl Signal {
+    const ALL: [Self; 4] = [Self::Interrupt, Self::Terminate, Self::Hangup, Self::Quit];
+
+    /// What a verb ends with that this signal has ended.
+    #[must_use]
+    pub fn verdict(self) -> Verdict {
+        match self {
+            Self::Interrupt => Verdict::Interrupted,
+            Self::Terminate => Verdict::Terminated,
+            Self::Hangup => Verdict::Child(129),
+            Self::Quit => Verdict::Child(131),
+        }
+    }
+
+    fn kind(self) -> SignalKind {
+        match self {
+            Self::Interrupt => SignalKind::interrupt(),
+            Self::Terminate => SignalKind::terminate(),
+            Self::Hangup => SignalKind::hangup(),
+            Self::Quit => SignalKind::quit(),
+        }
+    }
+}
+
+/// The signals that come from now on; none of them ends the process any more.
 #[derive(Debug)]
 pub struct Signals {
-    hangup: unix::Signal,
-    interrupt: unix::Signal,
-    quit: unix::Signal,
-    terminate: unix::Signal,
+    streams: Vec<(Signal, unix::Signal)>,
 }
 
 impl Signals {
-    /// Takes the signals over from the system.
+    /// Begins to listen. What the parent process wants ignored (`nohup`) stays ignored.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system takes no handler.
     pub fn new() -> io::Result<Self> {
-        Ok(Self {
-            hangup: unix::signal(SignalKind::hangup())?,
-            interrupt: unix::signal(SignalKind::interrupt())?,
-            quit: unix::signal(SignalKind::quit())?,
-            terminate: unix::signal(SignalKind::terminate())?,
-        })
+        let ignored = ignored_mask();
+        let heard = Signal::ALL.into_iter().filter(|signal| !is_in(ignored, signal.kind()));
+        let streams = heard.map(|signal| Ok((signal, unix::signal(signal.kind())?)));
+        Ok(Self { streams: streams.collect::<io::Result<_>>()? })
     }
 
-    /// Waits for the next signal. May be dropped at any time.
+    /// The next signal. May be dropped at any time.
     pub async fn next(&mut self) -> Signal {
-        tokio::select! {
-            _ = self.hangup.recv() => Signal::Hangup,
-            _ = self.interrupt.recv() => Signal::Interrupt,
-            _ = self.quit.recv() => Signal::Quit,
-            _ = self.terminate.recv() => Signal::Terminate,
-        }
+        poll_fn(|context| {
+            let came = |(signal, stream): &mut (Signal, unix::Signal)| {
+                matches!(stream.poll_recv(context), Poll::Ready(Some(()))).then_some(*signal)
+            };
+            self.streams.iter_mut().find_map(came).map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+}
+
+/// The signals that this process was told to ignore, a bit each; none where the system does not tell.
+fn ignored_mask() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn is_in(mask: u64, kind: SignalKind) -> bool {
+    let bit = u32::try_from(kind.as_raw_value()).ok().and_then(|number| number.checked_sub(1));
+    bit.and_then(|bit| 1u64.checked_shl(bit)).is_some_and(|bit| mask & bit != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mask_counts_signals_from_one() {
+        assert!(is_in(0b1, SignalKind::hangup()));
+        assert!(is_in(0b10, SignalKind::interrupt()));
+        assert!(!is_in(0b10, SignalKind::terminate()));
     }
 }

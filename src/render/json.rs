@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::Rendered;
+use super::{Rendered, lock};
 use crate::commands::encoding::to_base64;
 use crate::commands::output::{DeleteOutcome, Outcome, SetOutcome};
-use crate::commands::output::{Got, Meaning, Output};
+use crate::commands::output::{Got, LockNote, Meaning, Output};
 use crate::commands::{CommandError, duration};
 use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
@@ -58,7 +59,72 @@ pub fn output(output: &Output) -> Rendered {
             put(&mut object, "node", clock.node());
             object
         }
+        Output::Locked { key, holder, token, ttl_ms, .. } => {
+            let mut object = op("lock");
+            put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+            put(&mut object, "acquired", true);
+            put_bytes(&mut object, "holder", "holder_encoding", holder);
+            put(&mut object, "token", token.to_string());
+            put(&mut object, "ttl_ms", *ttl_ms);
+            object
+        }
+        Output::LockWaiting { .. } => return Rendered::default(),
+        Output::LockNote { key, note } => return Rendered::words(line(note_object(key, note))),
+        Output::LockHeld { key, holder, unrenewed } => held_object(key, holder.as_ref(), *unrenewed),
+        Output::Unlocked { key, holder, outcome } => unlocked_object(key, holder, outcome),
+        Output::Holder { key, found } => {
+            let mut object = op("holder");
+            put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+            put(&mut object, "held", found.is_some());
+            if let Some(found) = found {
+                put_bytes(&mut object, "holder", "holder_encoding", &found.value);
+                put_version(&mut object, found.version.as_ref());
+            }
+            object
+        }
     }))
+}
+
+fn held_object(key: &Key, holder: Option<&Bytes>, unrenewed: Option<Duration>) -> Object {
+    let mut object = op("lock");
+    put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+    put(&mut object, "acquired", false);
+    if let Some(holder) = holder {
+        put_bytes(&mut object, "holder", "holder_encoding", holder);
+    }
+    put_some(&mut object, "unrenewed_ms", unrenewed.map(ms));
+    object
+}
+
+fn unlocked_object(key: &Key, holder: &Bytes, outcome: &DeleteOutcome) -> Object {
+    let mut object = op("unlock");
+    put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+    put_bytes(&mut object, "holder", "holder_encoding", holder);
+    let (released, reason) = match outcome {
+        DeleteOutcome::Deleted { .. } => (true, None),
+        DeleteOutcome::Missing => (false, Some("free")),
+        DeleteOutcome::ValueDiffers { .. } => (false, Some("held-by-another")),
+    };
+    put(&mut object, "released", released);
+    put_some(&mut object, "reason", reason);
+    object
+}
+
+/// For standard error, where errors are objects too.
+fn note_object(key: &Key, note: &LockNote) -> Object {
+    let mut inner = Object::new();
+    put(
+        &mut inner,
+        "kind",
+        match note {
+            LockNote::Lost { .. } => "lock-lost",
+            LockNote::TokenFile { .. } => "token-file",
+            LockNote::Unconfirmed { .. } => "release-unconfirmed",
+        },
+    );
+    put_bytes(&mut inner, "key", "key_encoding", key.as_bytes());
+    put(&mut inner, "message", lock::note_text(key, note));
+    schema_and("note", inner.into())
 }
 
 /// Renders an error; `code` is the exit code.
@@ -358,6 +424,46 @@ mod tests {
         assert_eq!(
             deleted(Deletion::VDel, DeleteOutcome::ValueDiffers { version: None }),
             "{\"v\":1,\"op\":\"vdel\",\"key\":\"k\",\"deleted\":0,\"reason\":\"value-differs\"}\n"
+        );
+    }
+
+    #[test]
+    fn a_lock_is_acquired_or_held_by_somebody() {
+        let (key, holder) = (key(b"deploy"), || Bytes::from("connector-0"));
+        let token = Timestamp::of_store(1, 0);
+        let locked =
+            Output::Locked { key: key.clone(), holder: holder(), token, ttl_ms: 30_000, once: false };
+        assert_eq!(
+            shown(&locked),
+            "{\"v\":1,\"op\":\"lock\",\"key\":\"deploy\",\"acquired\":true,\"holder\":\"connector-0\",\
+             \"token\":\"000000000000001:00000:StateStore\",\"ttl_ms\":30000}\n"
+        );
+        let held = Output::LockHeld { key: key.clone(), holder: Some(holder()), unrenewed: None };
+        assert_eq!(
+            shown(&held),
+            "{\"v\":1,\"op\":\"lock\",\"key\":\"deploy\",\"acquired\":false,\"holder\":\"connector-0\"}\n"
+        );
+        let outcome = DeleteOutcome::Missing;
+        assert_eq!(
+            shown(&Output::Unlocked { key: key.clone(), holder: holder(), outcome }),
+            "{\"v\":1,\"op\":\"unlock\",\"key\":\"deploy\",\"holder\":\"connector-0\",\"released\":false,\
+             \"reason\":\"free\"}\n"
+        );
+        assert_eq!(
+            shown(&Output::Holder { key, found: None }),
+            "{\"v\":1,\"op\":\"holder\",\"key\":\"deploy\",\"held\":false}\n"
+        );
+    }
+
+    #[test]
+    fn what_is_said_beside_the_matter_goes_beside_the_data() {
+        let note = LockNote::Unconfirmed { cause: "no answer".into(), ttl_ms: 30_000 };
+        let Rendered { data, words } = output(&Output::LockNote { key: key(b"k"), note });
+        assert_eq!(data, "");
+        assert_eq!(
+            words,
+            "{\"v\":1,\"note\":{\"kind\":\"release-unconfirmed\",\"key\":\"k\",\
+             \"message\":\"k may not be released, but will be free within 30s: no answer\"}}\n"
         );
     }
 

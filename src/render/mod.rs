@@ -4,6 +4,7 @@ pub mod error;
 pub mod escape;
 mod frame;
 mod json;
+mod lock;
 mod raw;
 mod style;
 mod text;
@@ -38,6 +39,8 @@ pub struct Style {
     pub color_data: bool,
     /// Whether standard error takes colour.
     pub color_words: bool,
+    /// Whether standard error is a terminal.
+    pub words_on_terminal: bool,
     /// Say more.
     pub verbose: bool,
     /// Say no more than what was asked for, and errors.

@@ -15,6 +15,9 @@ pub fn output(output: &Output, format: Format) -> Option<Rendered> {
             Got::Default(value) => value,
             Got::Written { .. } | Got::Missing => return Some(Rendered::default()),
         },
+        (Output::Holder { found: Some(found), .. }, Format::Raw | Format::Hex | Format::Base64) => {
+            &found.value
+        }
         // A payload is no line unless asked for as bytes: `raw` shows its meaning in a pipe too.
         (Output::Response { payload, .. }, Format::Raw | Format::Hex | Format::Base64) => payload,
         _ => return None,

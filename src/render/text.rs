@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::escape::escape;
 use super::frame;
+use super::lock;
 use super::style::{Paint, paint};
 use super::{Rendered, Style};
 use crate::commands::duration;
@@ -28,6 +29,12 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
             DeleteOutcome::Missing => no_such_key(key, style),
             DeleteOutcome::ValueDiffers { .. } => denied("not deleted: value differs", style),
         },
+        Output::Locked { key, holder, token, ttl_ms, once } => {
+            lock::locked(key, holder, token, *ttl_ms, *once)
+        }
+        Output::Unlocked { key, outcome: DeleteOutcome::Deleted { .. }, .. } => {
+            said(&format!("released {}", name(key)), None, style)
+        }
         other => lines(other, style),
     }
 }
@@ -37,6 +44,16 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
 pub fn lines(output: &Output, style: &Style) -> Rendered {
     match output {
         Output::Got { .. } | Output::Set { .. } | Output::Deleted { .. } => Rendered::default(),
+        Output::Locked { holder, token, once, .. } => lock::locked_line(holder, token, *once),
+        Output::LockWaiting { key, holder, unrenewed } => lock::waiting(key, holder, *unrenewed, style),
+        Output::LockHeld { key, holder, unrenewed } => lock::held(key, holder.as_ref(), *unrenewed, style),
+        Output::LockNote { key, note } => lock::note(key, note, style),
+        Output::Unlocked { key, holder, outcome } => lock::not_unlocked(key, holder, outcome)
+            .map_or_else(Rendered::default, |text| denied(&text, style)),
+        Output::Holder { key, found } => match lock::holder(found.as_ref()) {
+            Some(holder) => line(&holder, found.as_ref().and_then(|found| found.version.as_ref()), style),
+            None => denied(&format!("{} is free", name(key)), style),
+        },
         Output::Pinged { broker, connect, round_trip, .. } => ping_line(broker, *connect, *round_trip),
         Output::Response { payload, version } => {
             let reply = match Frame::decode(payload) {
@@ -185,8 +202,14 @@ mod tests {
     use crate::commands::output::Found;
     use crate::render::Format;
 
-    const STYLE: Style =
-        Style { format: Format::Text, color_data: false, color_words: false, verbose: false, quiet: false };
+    const STYLE: Style = Style {
+        format: Format::Text,
+        color_data: false,
+        color_words: false,
+        words_on_terminal: false,
+        verbose: false,
+        quiet: false,
+    };
 
     fn key(text: &str) -> Key {
         Key::new(text.to_owned()).unwrap()

@@ -1,8 +1,10 @@
 //! Everything that starts processes: the real binary in a hermetic environment.
-#![allow(clippy::unwrap_used, clippy::panic)] // clippy.toml exempts tests only, not what they share
+#![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)] // clippy.toml exempts tests only, not what they share
 
 mod common;
 mod decode;
 mod help;
+mod lock;
+mod lock_lost;
 mod unreachable;
 mod usage;

@@ -218,6 +218,22 @@ fn a_waiter_that_sees_the_winner_stays_quiet() {
 }
 
 #[test]
+fn a_lock_that_comes_free_while_a_try_is_under_way_is_not_missed() {
+    let mut bench = Bench::waiting(None);
+    bench.change(false);
+    bench.pass(100);
+    assert_eq!(bench.steps(), [Step::Try]);
+    bench.change(true);
+    bench.change(false);
+    bench.tried(100, Tried::NotApplied);
+    bench.pass(100);
+    assert_eq!(bench.steps(), [Step::Try]);
+    bench.tried(200, Tried::NotApplied);
+    bench.pass(TTL - 1);
+    assert_eq!(bench.steps(), [], "a try answered since then knows better");
+}
+
+#[test]
 fn waiting_ends_when_its_time_is_over() {
     let mut bench = Bench::waiting(Some(2_000));
     assert_eq!(bench.lock.poll_timeout(), Some(bench.at(2_000)));

@@ -1,6 +1,8 @@
 //! A hermetic environment for the real binary: no variables, a home and a folder of its own.
 
+mod process;
 mod server;
+mod wire;
 
 use std::fs;
 use std::io::Write;
@@ -9,8 +11,9 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-#[expect(unused_imports, reason = "for tests against a store, as soon as `serve` has one")]
+pub use process::{Left, Process, is_running, line_in, until};
 pub use server::Server;
+pub use wire::Wire;
 
 /// A place to run the binary in; removed at the end.
 pub struct Place {

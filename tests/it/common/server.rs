@@ -1,10 +1,12 @@
 //! A running `mqkv serve`, stopped when dropped.
-#![expect(dead_code, reason = "for tests against a store, as soon as `serve` has one")]
 
 use std::fs;
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::Place;
 
@@ -18,7 +20,7 @@ impl Server {
     /// Starts a server and waits until it listens.
     pub fn start(place: &Place, options: &[&str]) -> Self {
         const TRIES_MAX: u32 = 1000;
-        let words = ["serve", "--listen", "127.0.0.1:0", "--port-file", "port"];
+        let words = ["serve", "--listen", "127.0.0.1:0", "--port-file", "port", "-q"];
         let _ = fs::remove_file(place.path("port"));
         let mut child = place
             .command(&[&words, options].concat())
@@ -38,6 +40,16 @@ impl Server {
         }
         let _ = child.kill();
         panic!("the server does not say where it listens");
+    }
+
+    /// The port at which it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
     /// The URL to connect to.

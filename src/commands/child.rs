@@ -1,0 +1,264 @@
+//! A command in a process group of its own: started, told signals, waited for, ended whole; the only user of the
+//! `nix` crate.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal as Number, killpg};
+use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, getpgrp, getpid, getppid, tcgetpgrp, tcsetpgrp};
+use tokio::signal::unix::{self, SignalKind};
+
+use super::error::{CommandError, Kind};
+use super::signal::Signal;
+
+/// A running command, the leader of its group. Whatever of the group is left when this is dropped is killed.
+#[derive(Debug)]
+pub struct Group {
+    leader: Child,
+    id: Pid,
+    changes: unix::Signal,
+    code: Option<u8>,
+    gone: bool,
+    lent: Option<Lent>,
+}
+
+/// What a group may tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The command has ended with this code; 128 and the signal's number, if a signal ended it. Told once.
+    Ended(u8),
+    /// The command was suspended from the terminal (Ctrl-Z).
+    Suspended,
+    /// The command has ended, and nobody is left in its group. Told last.
+    Gone,
+}
+
+impl Group {
+    /// Starts a command, found as a shell finds it. The streams are ours; if standard input is a terminal and this
+    /// process is in its foreground, the command is put there in its place.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`], [`Kind::NotExecutable`].
+    pub fn spawn(words: &[OsString], variables: &[(&str, OsString)]) -> Result<Self, CommandError> {
+        let (program, arguments) =
+            words.split_first().ok_or_else(|| CommandError::usage("a command is missing"))?;
+        let mut command = Command::new(program);
+        command.args(arguments).process_group(0);
+        command.envs(variables.iter().map(|(name, value)| (*name, value)));
+        let lent = Lent::terminal();
+        prepare(&mut command, lent.is_some());
+        adopt_orphans();
+        let begun = unix::signal(SignalKind::child()).and_then(|changes| Ok((changes, command.spawn()?)));
+        let (changes, leader) = begun.map_err(|error| {
+            if let Some(lent) = &lent {
+                lent.take_back();
+            }
+            not_started(program, &error)
+        })?;
+        let id = Pid::from_raw(leader.id().cast_signed());
+        Ok(Self { leader, id, changes, code: None, gone: false, lent })
+    }
+
+    /// The next change. May be dropped at any time.
+    ///
+    /// # Errors
+    /// The system does not say what has become of the command.
+    pub async fn next(&mut self) -> io::Result<Change> {
+        /// A member whose parent is none of ours ends without a word to us.
+        const LOOK_AGAIN: Duration = Duration::from_millis(20);
+        loop {
+            if let Some(change) = self.look()? {
+                return Ok(change);
+            }
+            tokio::select! {
+                _ = self.changes.recv() => {}
+                () = tokio::time::sleep(LOOK_AGAIN), if self.code.is_some() => {}
+            }
+        }
+    }
+
+    fn look(&mut self) -> io::Result<Option<Change>> {
+        if self.code.is_none() {
+            if let Some(status) = self.leader.try_wait()? {
+                let code = code_of(status);
+                self.code = Some(code);
+                self.take_terminal_back(status.signal().is_some());
+                return Ok(Some(Change::Ended(code)));
+            }
+            return Ok(suspended(self.id).then_some(Change::Suspended));
+        }
+        self.gone = self.gone || is_gone(self.id);
+        Ok(self.gone.then_some(Change::Gone))
+    }
+
+    /// Sends a signal to the whole group, and wakes those of it that are stopped.
+    pub fn tell(&self, signal: Signal) {
+        self.send(match signal {
+            Signal::Interrupt => Number::SIGINT,
+            Signal::Terminate => Number::SIGTERM,
+            Signal::Hangup => Number::SIGHUP,
+            Signal::Quit => Number::SIGQUIT,
+        });
+        self.resume();
+    }
+
+    /// Lets the group go on.
+    pub fn resume(&self) {
+        self.send(Number::SIGCONT);
+    }
+
+    /// Kills the whole group.
+    pub fn kill(&self) {
+        self.send(Number::SIGKILL);
+    }
+
+    fn send(&self, number: Number) {
+        if !self.gone {
+            // Whoever has ended needs no signal.
+            let _ = killpg(self.id, number);
+        }
+    }
+
+    fn take_terminal_back(&mut self, killed: bool) {
+        if let Some(lent) = self.lent.take() {
+            lent.take_back();
+            if killed {
+                lent.restore();
+            }
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+        if self.code.is_none() {
+            let _ = self.leader.wait();
+        }
+        self.take_terminal_back(true);
+    }
+}
+
+fn code_of(status: ExitStatus) -> u8 {
+    let signal = || status.signal().and_then(|signal| signal.checked_add(128));
+    let code = status.code().or_else(signal).unwrap_or(i32::from(u8::MAX));
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+/// Whether nobody is left in the group. Those that this process has inherited are laid to rest on the way.
+fn is_gone(group: Pid) -> bool {
+    let all = Pid::from_raw(group.as_raw().saturating_neg());
+    loop {
+        match waitpid(all, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => return false,
+            // A signal that has no name here is `EINVAL`, and has been taken note of all the same.
+            Ok(_) | Err(Errno::EINTR | Errno::EINVAL) => {}
+            Err(_) => return killpg(group, None) == Err(Errno::ESRCH),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn suspended(leader: Pid) -> bool {
+    use nix::sys::wait::{Id, waitid};
+    let stopped = waitid(Id::Pid(leader), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG);
+    // SIGSTOP is somebody's will; the others come from the terminal.
+    matches!(stopped, Ok(WaitStatus::Stopped(_, Number::SIGTSTP)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn suspended(_: Pid) -> bool {
+    false
+}
+
+/// Orphans of the command come to this process instead of to the first of the system, which may never look after them.
+fn adopt_orphans() {
+    #[cfg(target_os = "linux")]
+    let _ = nix::sys::prctl::set_child_subreaper(true);
+}
+
+#[expect(unsafe_code, reason = "what a child does between fork and exec cannot be said otherwise")]
+fn prepare(command: &mut Command, foreground: bool) {
+    let parent = getpid();
+    let prepared = move || -> io::Result<()> {
+        die_with(parent)?;
+        if foreground {
+            // A command in the background is no worse than none at all.
+            let _ = to_foreground(getpid());
+        }
+        Ok(())
+    };
+    // SAFETY: only system calls that are safe after a fork; nothing is allocated, no lock is taken.
+    unsafe { command.pre_exec(prepared) };
+}
+
+#[cfg(target_os = "linux")]
+fn die_with(parent: Pid) -> io::Result<()> {
+    nix::sys::prctl::set_pdeathsig(Number::SIGKILL)?;
+    // It may have died before it could be said.
+    if getppid() == parent { Ok(()) } else { Err(Errno::ESRCH.into()) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with(_: Pid) -> io::Result<()> {
+    Ok(())
+}
+
+/// Puts a group into the foreground of the terminal at standard input; also from the background.
+fn to_foreground(group: Pid) -> nix::Result<()> {
+    let mut ttou = SigSet::empty();
+    ttou.add(Number::SIGTTOU);
+    // Unblocked, the signal would stop whoever does this from the background.
+    let before = ttou.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let done = tcsetpgrp(io::stdin(), group);
+    before.thread_set_mask()?;
+    done
+}
+
+/// A terminal that the command has in this process's place.
+#[derive(Debug)]
+struct Lent {
+    owner: Pid,
+    modes: Option<Termios>,
+}
+
+impl Lent {
+    /// The terminal at standard input, if there is one and this process is in its foreground.
+    fn terminal() -> Option<Self> {
+        let owner = getpgrp();
+        let foreground = tcgetpgrp(io::stdin()).ok()?;
+        (foreground == owner).then(|| Self { owner, modes: tcgetattr(io::stdin()).ok() })
+    }
+
+    fn take_back(&self) {
+        let _ = to_foreground(self.owner);
+    }
+
+    /// Undoes what an editor that was killed has done to the terminal.
+    fn restore(&self) {
+        if let Some(modes) = &self.modes {
+            let _ = tcsetattr(io::stdin(), SetArg::TCSADRAIN, modes);
+        }
+    }
+}
+
+/// Whether standard input is a terminal that belongs to somebody else for now: reading it would stop this process.
+#[must_use]
+pub fn is_in_background() -> bool {
+    tcgetpgrp(io::stdin()).is_ok_and(|foreground| foreground != getpgrp())
+}
+
+fn not_started(program: &OsStr, error: &io::Error) -> CommandError {
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound => Kind::NotFound,
+        _ => Kind::NotExecutable,
+    };
+    CommandError::new(kind, format!("cannot run {}: {error}", program.display()))
+        .hint("sh -c '...' for pipes, variables and what only a shell knows")
+}

@@ -1,0 +1,274 @@
+//! `lock`: holds a lock, for as long as a command runs, until the end of input, or for one lease.
+
+mod held;
+mod lease;
+mod terms;
+mod token_file;
+mod under;
+mod waiting;
+
+use std::ffi::OsString;
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::duration;
+use super::error::{CommandError, Kind};
+use super::key::KeyArgs;
+use super::output::Output;
+use super::session::Session;
+use super::signal::{Signal, Signals};
+use super::{Emit, Verdict};
+use crate::client::lock::LockEvent;
+use crate::client::{Client, Error, Outcome, Reconnect};
+use crate::protocol::{Key, Refusal, Timestamp, Value};
+use held::Held;
+use lease::{Claim, Lease, LeaseEvent, Released};
+use terms::{Plan, Wishes};
+use under::Stopping;
+
+/// The variable that tells a command its lock's key.
+pub const LOCK_KEY: &str = "MQKV_LOCK_KEY";
+/// The variable that tells a command in whose name its lock is held; `unlock` reads it.
+pub const LOCK_HOLDER: &str = "MQKV_LOCK_HOLDER";
+
+const USAGE: &str = "mqkv lock KEY [OPTIONS] [CMD ARG...]";
+
+const EXAMPLES: &str = "\
+Examples:
+  mqkv lock deploy -- ./migrate.sh      one at a time, on all machines
+  mqkv lock deploy -w 0 -- ./migrate.sh || echo 'somebody else is at it'
+  mqkv lock line1 -- sh -c 'mqkv set line1/recipe 7 --fence-env'
+  mqkv lock deploy                      print the token, hold until Ctrl-D or a signal
+  mqkv lock deploy --once --holder ci-$RUN --ttl 10m && ... && mqkv unlock deploy --holder ci-$RUN
+
+The command gets no shell, our streams, a process group of its own, and our signals. Its code is ours. It sees
+MQKV_LOCK_KEY, MQKV_LOCK_HOLDER, MQKV_FENCING_TOKEN and MQKV_FENCING_TOKEN_FILE, which always has the newest token.
+When it ends, whatever it has left in its group is ended too, and the lock is released.
+
+If the lease cannot be renewed, the command gets TERM at its end - --kill-after - 2s (a fifth of a lease shorter than
+10s), KILL within the lease if it is still there, and the exit code is 125. A program may always be stopped for longer
+than its lease, so what it writes needs the fencing token: see `mqkv help locks`.
+
+Exit code 1 (or -E) says that somebody else holds the lock, 125 that it was lost, 126 and 127 that the command cannot
+be run.";
+
+/// Hold a lock while a command runs
+///
+/// Without a command: print the fencing token and hold the lock until the end of input or a signal.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct LockArgs {
+    #[command(flatten)]
+    key: KeyArgs,
+    /// How long the lease lasts if it is not renewed
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse_ttl, allow_hyphen_values = true)]
+    ttl: NonZeroU64,
+    /// How long after a renewal the next one is sent [default: a third of --ttl]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    renew: Option<Duration>,
+    /// How long to wait for a lock that somebody else holds: 0, a duration, or forever
+    #[arg(short, long, value_name = "0|DURATION|forever", default_value = "forever", value_parser = duration::parse_wait)]
+    wait: duration::Wait,
+    /// The exit code, in place of 1, where somebody else holds the lock
+    #[arg(short = 'E', long, value_name = "CODE")]
+    conflict_exit_code: Option<u8>,
+    /// In whose name the lock is held: unique, or two holders pass for one [default: the client id]
+    #[arg(long, value_name = "NAME")]
+    holder: Option<OsString>,
+    /// How long a command that is told to end may take before it is killed; 0 is allowed
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse_or_zero)]
+    kill_after: Duration,
+    /// Do not stop the command if the lock is lost, only tell
+    #[arg(long)]
+    no_kill: bool,
+    /// Keep the newest fencing token in this file
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Take the lock for one lease, print token and holder, and leave; `unlock` releases it
+    #[arg(long, conflicts_with = "renew")]
+    once: bool,
+    /// The command to run under the lock, and its arguments
+    #[arg(value_name = "CMD", trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+/// What is wanted, held together before anybody is asked.
+struct Wanted {
+    key: Key,
+    /// None: the client id.
+    holder: Option<Value>,
+    plan: Plan,
+    ttl_ms: u64,
+    use_for: Use,
+    token_file: Option<PathBuf>,
+    code_if_held: Option<u8>,
+}
+
+enum Use {
+    Command { words: Vec<OsString>, stopping: Stopping },
+    Hold,
+    Once,
+}
+
+/// Runs the verb.
+pub async fn run(args: LockArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+    let wanted = settle(args, session)?;
+    let mut signals = Signals::new()
+        .map_err(|error| CommandError::new(Kind::Bug, format!("cannot listen to signals: {error}")))?;
+    let client = tokio::select! {
+        client = connect(&wanted, session) => client?,
+        signal = signals.next() => return Ok(signal.verdict()),
+    };
+    let holder = wanted.holder.clone().unwrap_or_else(|| client.about().client_id.clone().into());
+    let claim = Claim {
+        key: wanted.key.clone(),
+        holder: holder.clone(),
+        terms: wanted.plan.terms,
+        now: session.clock(),
+    };
+    let mut lease = Lease::claim(client.clone(), claim);
+    match acquire(&mut lease, &mut signals, &wanted.key, &mut *emit).await {
+        Acquiring::Acquired(token) => {
+            let held = Held { session, wanted: &wanted, holder, token };
+            held.use_up(lease, &mut signals, emit).await
+        }
+        Acquiring::GaveUp { unrenewed } => {
+            lease.abandon().await;
+            denied(client, &wanted, unrenewed, emit).await
+        }
+        Acquiring::Signal(signal) => {
+            lease.abandon().await;
+            Ok(signal.verdict())
+        }
+        Acquiring::Failed(error) => {
+            let released = lease.abandon().await;
+            Err(not_acquired(&wanted.key, error, &released))
+        }
+    }
+}
+
+fn settle(args: LockArgs, session: &Session) -> Result<Wanted, CommandError> {
+    let (key, word) = args.key.settle(USAGE)?;
+    let words: Vec<_> = word.into_iter().chain(args.command).collect();
+    let holder = args.holder.map(|holder| holder_value(&holder)).transpose()?;
+    if args.once && !words.is_empty() {
+        return Err(CommandError::usage("--once leaves at once: it runs no command").hint(USAGE));
+    }
+    if !words.is_empty() && key.as_bytes().contains(&0) {
+        let message = format!("a key with a zero byte cannot be told to a command ({LOCK_KEY})");
+        return Err(CommandError::usage(message));
+    }
+    let stops = !words.is_empty() && !args.no_kill;
+    let wishes = Wishes {
+        ttl: Duration::from_millis(args.ttl.get()),
+        renew: args.renew,
+        kill_after: stops.then_some(args.kill_after),
+        wait: args.wait.0,
+    };
+    let plan = wishes.settle(session.chance())?;
+    let stopping = Stopping { kill_after: args.kill_after, spare: plan.spare, when_lost: stops };
+    let use_for = match (words.is_empty(), args.once) {
+        (false, _) => Use::Command { words, stopping },
+        (true, true) => Use::Once,
+        (true, false) => Use::Hold,
+    };
+    Ok(Wanted {
+        key,
+        holder,
+        plan,
+        ttl_ms: args.ttl.get(),
+        use_for,
+        token_file: args.token_file,
+        code_if_held: args.conflict_exit_code,
+    })
+}
+
+/// A holder's name as a value.
+///
+/// # Errors
+/// It is empty, or no variable of the environment could hold it.
+pub fn holder_value(holder: &std::ffi::OsStr) -> Result<Value, CommandError> {
+    let bytes = holder.as_encoded_bytes();
+    if bytes.is_empty() {
+        return Err(CommandError::usage("the holder's name is empty"));
+    }
+    if bytes.contains(&0) {
+        return Err(CommandError::usage("the holder's name has a zero byte"));
+    }
+    Ok(Value::copy_from_slice(bytes))
+}
+
+async fn connect(wanted: &Wanted, session: &Session) -> Result<Client, CommandError> {
+    let patience = wanted.plan.patience;
+    let client = session.client_that(|settings| {
+        settings.reconnect = Reconnect::WithBackoff;
+        settings.request_timeout = settings.request_timeout.min(patience);
+        // A connection that is dead must be noticed while there is time for another.
+        settings.keep_alive = settings.keep_alive.min(Duration::from_secs(patience.as_secs().max(1)));
+    });
+    client.await.cloned()
+}
+
+enum Acquiring {
+    Acquired(Timestamp),
+    GaveUp { unrenewed: Option<Duration> },
+    Signal(Signal),
+    Failed(Error),
+}
+
+async fn acquire(lease: &mut Lease, signals: &mut Signals, key: &Key, emit: Emit<'_>) -> Acquiring {
+    let mut unrenewed: Option<Duration> = None;
+    loop {
+        let event = tokio::select! {
+            event = lease.next() => event,
+            signal = signals.next() => return Acquiring::Signal(signal),
+        };
+        match event {
+            LeaseEvent::Lock(LockEvent::Acquired { token, .. }) => return Acquiring::Acquired(token),
+            LeaseEvent::Lock(LockEvent::GaveUp) => return Acquiring::GaveUp { unrenewed },
+            LeaseEvent::Lock(_) => {}
+            LeaseEvent::Held { holder, silent } => {
+                unrenewed = silent;
+                // Standard error may be closed: that is no reason not to wait.
+                let _ = emit(Output::LockWaiting { key: key.clone(), holder, unrenewed });
+            }
+            LeaseEvent::Failed(error) => return Acquiring::Failed(error),
+        }
+    }
+}
+
+/// Says who holds the lock.
+async fn denied(
+    client: Client,
+    wanted: &Wanted,
+    unrenewed: Option<Duration>,
+    emit: Emit<'_>,
+) -> Result<Verdict, CommandError> {
+    let holder = client.get(&wanted.key).await?.map(|found| found.value);
+    emit(Output::LockHeld { key: wanted.key.clone(), holder, unrenewed })?;
+    Ok(wanted.code_if_held.map_or(Verdict::No, Verdict::NoAs))
+}
+
+/// The error of a first try, or of one that need not be made again.
+fn not_acquired(key: &Key, error: Error, released: &Released) -> CommandError {
+    let fenced = matches!(error, Error::Refused(Refusal::FenceRequired));
+    let failure = CommandError::from(error);
+    if fenced {
+        let name = String::from_utf8_lossy(key.as_bytes());
+        let message = format!("{name} cannot be a lock: it was written with a fencing token");
+        return CommandError { hints: Vec::new(), message, ..failure }
+            .cause("a lock is taken without a token: it is where tokens come from")
+            .hint("lock another key, and write this one under that lock with --fence-env")
+            .hint("`mqkv del KEY --fence TOKEN` makes the key an ordinary one again");
+    }
+    match released {
+        // What the try may have taken has been given back.
+        Released::Free | Released::Lost | Released::NotHeld => {
+            CommandError { outcome: Some(Outcome::Unchanged), ..failure }
+        }
+        Released::Unconfirmed(_) => failure,
+    }
+}

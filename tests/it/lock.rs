@@ -1,0 +1,321 @@
+//! `lock`, `unlock`, `holder` against a store, with real commands.
+
+use std::fs;
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use super::common::{Left, Place, Process, Server, Wire, is_running, line_in, until};
+
+/// A store and a place to use it from.
+pub struct Bench {
+    pub server: Server,
+    pub place: Place,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        let place = Place::new().with_variable("MQKV", env!("CARGO_BIN_EXE_mqkv"));
+        let server = Server::start(&place, &[]);
+        let url = server.url();
+        Self { server, place: place.with_variable("URL", &url) }
+    }
+
+    /// Runs a verb to its end.
+    pub fn run(&self, words: &[&str]) -> String {
+        self.place.run(&[words, &["-b", &self.server.url()]].concat())
+    }
+
+    /// Starts a verb; the broker goes before it, for what follows may be a command.
+    pub fn start(&self, words: &[&str]) -> Process {
+        Process::start(self.place.command(&[&["-b", &self.server.url()], words].concat()))
+    }
+
+    pub fn start_over(&self, wire: &Wire, words: &[&str]) -> Process {
+        Process::start(self.place.command(&[&["-b", &wire.url()], words].concat()))
+    }
+
+    pub fn line_in(&self, file: &str) -> String {
+        line_in(&self.place.path(file))
+    }
+
+    pub fn touch(&self, file: &str) {
+        self.place.write(file, "\n");
+    }
+
+    /// A command that says when it runs, and ends when the file `go` is there.
+    pub fn hold(&self, options: &[&str]) -> Process {
+        let command = ["--", "sh", "-c", "echo > held; until [ -e go ]; do sleep 0.01; done"];
+        let holder = self.start(&[&["lock", "deploy"], options, &command].concat());
+        self.line_in("held");
+        holder
+    }
+}
+
+const FREE: &str = "--- stderr\ndeploy is free\n--- exit 1\n";
+
+#[test]
+fn twenty_processes_increment_a_file_and_nothing_is_lost() {
+    const PROCESSES: usize = 20;
+    let bench = Bench::new();
+    let wire = Wire::to(bench.server.port());
+    bench.place.write("count", "0\n");
+    let holder = bench.hold(&["--holder", "first"]);
+    let increment = "n=$(cat count); sleep 0.01; echo $((n + 1)) > count";
+    let waiters: Vec<_> = (0..PROCESSES)
+        .map(|_| bench.start_over(&wire, &["lock", "deploy", "--", "sh", "-c", increment]))
+        .collect();
+    until("all wait", || (wire.count("GET deploy") == PROCESSES).then_some(()));
+    let before = wire.requests().len();
+    assert_eq!(before, 3 * PROCESSES, "SET, KEYNOTIFY and GET of each: {:?}", wire.requests());
+    // Only time can show that nothing happens in it.
+    sleep(Duration::from_secs(2));
+    assert_eq!(wire.requests().len(), before, "nobody polls");
+    bench.touch("go");
+    for waiter in waiters {
+        let left = waiter.end();
+        assert_eq!((left.code, left.errors.as_str()), (Some(0), ""));
+    }
+    assert_eq!(holder.end().code, Some(0));
+    assert_eq!(fs::read_to_string(bench.place.path("count")).unwrap(), "20\n");
+    assert_eq!(bench.run(&["holder", "deploy"]), FREE);
+    assert_eq!(wire.count("VDEL deploy"), PROCESSES);
+}
+
+/// Runs `lock deploy` with a script to its end.
+fn lock(bench: &Bench, options: &[&str], script: &str) -> Left {
+    bench.start(&[&["lock", "deploy"], options, &["--", "sh", "-c", script]].concat()).end()
+}
+
+#[test]
+fn the_command_sees_its_lock_and_its_code_is_ours() {
+    let bench = Bench::new();
+    let script = "echo $MQKV_LOCK_KEY $MQKV_LOCK_HOLDER; \
+                  [ $MQKV_FENCING_TOKEN = $(cat $MQKV_FENCING_TOKEN_FILE) ] && \
+                  [ $($MQKV -b $URL holder $MQKV_LOCK_KEY) = $MQKV_LOCK_HOLDER ] && exit 7";
+    let left = lock(&bench, &["--holder", "me"], script);
+    assert_eq!((left.code, left.output.as_str(), left.errors.as_str()), (Some(7), "deploy me\n", ""));
+    let left = lock(&bench, &[], "echo $MQKV_FENCING_TOKEN_FILE; kill -9 $$");
+    assert_eq!(left.code, Some(128 + 9));
+    assert!(!fs::exists(left.output.trim_end()).unwrap(), "the file ends with the lock");
+    assert_eq!(bench.run(&["holder", "deploy"]), FREE);
+}
+
+#[test]
+fn the_options_of_a_command_are_its_own_and_so_is_standard_input() {
+    let bench = Bench::new();
+    let mut command = bench.place.command(&["-b", &bench.server.url(), "lock", "deploy", "cat", "-n", "-"]);
+    fs::write(bench.place.path("input"), "one\n").unwrap();
+    command.stdin(Stdio::from(fs::File::open(bench.place.path("input")).unwrap()));
+    let left = Process::start(command).end();
+    assert_eq!((left.code, left.output.as_str()), (Some(0), "     1\tone\n"));
+}
+
+#[test]
+fn a_command_that_cannot_be_run_is_126_or_127_and_leaves_no_lock() {
+    let bench = Bench::new();
+    let code = |command: &str| bench.start(&["lock", "deploy", "--", command]).end();
+    let missing = code("/no/such/command");
+    assert_eq!(missing.code, Some(127));
+    assert!(missing.errors.starts_with("error: cannot run /no/such/command: "), "{}", missing.errors);
+    bench.touch("plain");
+    assert_eq!(code("./plain").code, Some(126));
+    assert_eq!(bench.run(&["holder", "deploy"]), FREE);
+}
+
+#[test]
+fn who_will_not_wait_is_told_who_holds_the_lock() {
+    let bench = Bench::new();
+    let _holder = bench.hold(&["--holder", "connector-0"]);
+    assert_eq!(
+        bench.run(&["lock", "deploy", "-w", "0"]),
+        "--- stderr\ndeploy is held by connector-0\n--- exit 1\n"
+    );
+    let left = bench.start(&["lock", "deploy", "-w", "0", "-E", "9", "--", "touch", "ran"]).end();
+    assert_eq!(left.code, Some(9));
+    assert!(!bench.place.path("ran").exists());
+    assert_eq!(
+        bench.run(&["lock", "deploy", "-w", "300ms", "-j"]),
+        "--- stdout\n{\"v\":1,\"op\":\"lock\",\"key\":\"deploy\",\"acquired\":false,\"holder\":\"connector-0\"}\n\
+         --- exit 1\n"
+    );
+}
+
+#[test]
+fn what_a_command_leaves_in_its_group_is_ended_before_the_lock_is_released() {
+    let bench = Bench::new();
+    let script = "sh -c 'trap \"\" TERM; echo $$ > stubborn; while :; do sleep 0.05; done' & \
+                  sleep 1000 & echo $! > polite; until [ -s stubborn ]; do sleep 0.01; done; exit 4";
+    let left = lock(&bench, &["--kill-after", "200ms"], script);
+    assert_eq!((left.code, left.errors.as_str()), (Some(4), ""));
+    for file in ["stubborn", "polite"] {
+        assert!(!is_running(&bench.line_in(file)), "{file}");
+    }
+    assert_eq!(bench.run(&["holder", "deploy"]), FREE);
+}
+
+#[test]
+fn a_signal_while_holding_is_the_command_s_and_the_lock_is_released_after_it() {
+    let bench = Bench::new();
+    let script = "trap '$MQKV -b $URL holder deploy > during; exit 5' TERM; echo > held; \
+                  while :; do sleep 0.01; done";
+    let mut process = bench.start(&["lock", "deploy", "--holder", "me", "--", "sh", "-c", script]);
+    bench.line_in("held");
+    process.signal(Signal::SIGTERM);
+    let left = process.end();
+    assert_eq!(left.code, Some(5), "{left:?}");
+    assert_eq!(bench.line_in("during"), "me");
+    assert_eq!(bench.run(&["holder", "deploy"]), FREE);
+}
+
+#[test]
+fn a_command_that_a_signal_ends_is_128_and_its_number() {
+    let bench = Bench::new();
+    let mut process = bench.start(&["lock", "deploy", "--", "sh", "-c", "echo > held; exec sleep 1000"]);
+    bench.line_in("held");
+    process.signal(Signal::SIGTERM);
+    assert_eq!(process.end().code, Some(143));
+}
+
+#[test]
+fn a_signal_while_waiting_ends_the_wait_and_leaves_no_watch_and_no_lease() {
+    let bench = Bench::new();
+    let wire = Wire::to(bench.server.port());
+    let holder = bench.hold(&["--holder", "first"]);
+    let mut waiter = bench.start_over(&wire, &["lock", "deploy", "-v", "--", "touch", "ran"]);
+    assert_eq!(waiter.error_line(), "waiting for deploy, held by first");
+    let begun = mqkv::clock::monotonic();
+    waiter.signal(Signal::SIGTERM);
+    assert_eq!(waiter.end().code, Some(143));
+    let took = mqkv::clock::monotonic() - begun;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    let requests = wire.requests();
+    assert_eq!(requests.len(), 4, "{requests:?}");
+    assert!(requests[0].starts_with("SET deploy mqkv-"), "{requests:?}");
+    assert_eq!(requests[1..], ["KEYNOTIFY deploy", "GET deploy", "KEYNOTIFY deploy STOP"]);
+    bench.touch("go");
+    assert_eq!(holder.end().code, Some(0));
+    assert_eq!(bench.run(&["holder", "deploy"]), FREE);
+    assert!(!bench.place.path("ran").exists());
+}
+
+#[test]
+fn a_lock_without_a_command_is_held_until_the_end_of_input() {
+    let bench = Bench::new();
+    let mut command = bench.place.command(&["-b", &bench.server.url(), "lock", "deploy", "--holder", "me"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    let held = || (bench.run(&["holder", "deploy"]) == "--- stdout\nme\n--- exit 0\n").then_some(());
+    until("it is held", held);
+    drop(process.stdin.take());
+    let output = process.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let token = String::from_utf8(output.stdout).unwrap();
+    assert!(token.ends_with(":StateStore\n") && token.lines().count() == 1, "{token}");
+    assert_eq!(bench.run(&["holder", "deploy"]), FREE);
+}
+
+#[test]
+fn a_lock_without_a_command_is_released_at_a_signal() {
+    let bench = Bench::new();
+    let mut command = bench.place.command(&["-b", &bench.server.url(), "lock", "deploy", "-j"]);
+    command.stdin(Stdio::piped());
+    let mut process = Process::start(command);
+    until("it is held", || (bench.run(&["holder", "deploy"]) != FREE).then_some(()));
+    process.signal(Signal::SIGTERM);
+    let left = process.end();
+    assert_eq!((left.code, left.errors.as_str()), (Some(143), ""));
+    assert!(
+        left.output.starts_with("{\"v\":1,\"op\":\"lock\",\"key\":\"deploy\",\"acquired\":true,"),
+        "{left:?}"
+    );
+    assert_eq!(bench.run(&["holder", "deploy"]), FREE);
+}
+
+#[test]
+fn a_lock_that_is_taken_once_is_released_by_unlock_in_the_holder_s_name() {
+    let bench = Bench::new();
+    let taken = bench.run(&["lock", "deploy", "--once", "--holder", "ci 17", "--token-file", "token"]);
+    let token = fs::read_to_string(bench.place.path("token")).unwrap();
+    assert_eq!(taken, format!("--- stdout\n{}\tci 17\n--- exit 0\n", token.trim_end()));
+    assert_eq!(bench.run(&["holder", "deploy"]), "--- stdout\nci 17\n--- exit 0\n");
+    assert_eq!(
+        bench.run(&["unlock", "deploy", "--holder", "ci 18"]),
+        "--- stderr\nnot released: deploy is not held by ci 18\n--- exit 1\n"
+    );
+    assert_eq!(bench.run(&["unlock", "deploy", "--holder", "ci 17"]), "--- exit 0\n");
+    assert_eq!(bench.run(&["holder", "deploy"]), FREE);
+    assert_eq!(
+        bench.run(&["unlock", "deploy", "--holder", "ci 17", "-j"]),
+        "--- stdout\n{\"v\":1,\"op\":\"unlock\",\"key\":\"deploy\",\"holder\":\"ci 17\",\"released\":false,\
+         \"reason\":\"free\"}\n--- exit 1\n"
+    );
+}
+
+#[test]
+fn unlock_takes_the_holder_from_the_environment() {
+    let bench = Bench::new();
+    let left = lock(&bench, &[], "$MQKV -b $URL unlock deploy && exit 3");
+    assert_eq!(left.code, Some(125), "whoever gives the lock away has lost it");
+    assert_eq!(
+        left.errors.lines().take(2).collect::<Vec<_>>(),
+        [
+            "error: the lock deploy was lost: the store says that it is not ours any more",
+            "  the command had ended by itself; its code is 3"
+        ]
+    );
+}
+
+#[test]
+fn an_ordinary_value_is_no_lease_and_has_no_end() {
+    let bench = Bench::new();
+    bench.run(&["set", "deploy", "21.5"]);
+    let shown = bench.run(&["lock", "deploy", "--ttl", "300ms", "-w", "900ms"]);
+    let first = "--- stderr\ndeploy is held by 21.5\n  not renewed for ";
+    assert!(shown.starts_with(first), "{shown}");
+    assert!(
+        shown.ends_with(
+            ": it has no end that we know of, and may be an ordinary value and no lock at all\n--- exit 1\n"
+        ),
+        "{shown}"
+    );
+    assert_eq!(bench.run(&["get", "deploy"]), "--- stdout\n21.5(no line feed)\n--- exit 0\n");
+}
+
+#[test]
+fn a_key_that_a_fence_protects_is_no_lock() {
+    let bench = Bench::new();
+    bench.run(&["set", "deploy", "21.5", "--fence", "1:0:n"]);
+    assert_eq!(
+        bench.run(&["lock", "deploy"]),
+        "--- stderr\nerror: deploy cannot be a lock: it was written with a fencing token\n  \
+         a lock is taken without a token: it is where tokens come from\n  nothing was changed\n  \
+         try: lock another key, and write this one under that lock with --fence-env\n  \
+         try: `mqkv del KEY --fence TOKEN` makes the key an ordinary one again\n--- exit 76\n"
+    );
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_told_before_anybody_is_asked() {
+    let place = Place::new();
+    assert_eq!(
+        place.run(&["lock", "deploy", "--ttl", "5s", "--renew", "2s", "--", "true"]),
+        "--- stderr\nerror: --ttl 5s is too short\n  2s until it is renewed (--renew) + \
+         5s to stop the command (--kill-after) + 1s to spare = 8s, which must be less than --ttl\n  \
+         try: a longer --ttl, or a shorter --kill-after or --renew\n--- exit 2\n"
+    );
+    for (words, error) in [
+        (&["lock", "deploy", "--holder", ""][..], "the holder's name is empty"),
+        (&["lock", "deploy", "--once", "true"], "--once leaves at once: it runs no command"),
+        (&["lock", "--key-hex", "00", "--", "true"], "a key with a zero byte cannot be told to a command"),
+        (&["unlock", "deploy"], "whose lock? --holder is missing, and MQKV_LOCK_HOLDER is not set"),
+        (&["lock"], "KEY is missing"),
+        (&["lock", "deploy", "-w", "5"], "invalid value '5' for '--wait <0|DURATION|forever>'"),
+    ] {
+        let shown = place.run(words);
+        assert!(shown.starts_with(&format!("--- stderr\nerror: {error}")), "{words:?}: {shown}");
+        assert!(shown.ends_with("--- exit 2\n"), "{words:?}: {shown}");
+    }
+}

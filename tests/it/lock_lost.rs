@@ -1,0 +1,216 @@
+//! Locks that are renewed, and locks that are lost: dead holders, stopped stores, stopped keepers.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use mqkv::protocol::Timestamp;
+use nix::sys::signal::Signal;
+
+use super::common::{is_running, until};
+use super::lock::Bench;
+
+/// The token in a file that is written in one piece.
+fn token_in(bench: &Bench, file: &str) -> Option<Timestamp> {
+    let text = fs::read_to_string(bench.place.path(file)).ok()?;
+    assert!(text.ends_with('\n'), "half a token: {text:?}");
+    Some(text.trim_end().parse().unwrap())
+}
+
+#[test]
+fn a_renewal_brings_a_newer_token_and_replaces_the_file_whole() {
+    const RENEWALS: usize = 5;
+    let bench = Bench::new();
+    let options = ["--ttl", "4s", "--renew", "100ms", "--kill-after", "0", "--token-file", "token"];
+    let holder = bench.hold(&options);
+    let mut tokens = BTreeSet::new();
+    let mut last = None;
+    until("renewals", || {
+        let token = token_in(&bench, "token").unwrap();
+        assert!(last.as_ref() <= Some(&token), "{last:?} {token:?}");
+        tokens.insert(token.to_string());
+        last = Some(token);
+        (tokens.len() > RENEWALS).then_some(())
+    });
+    bench.touch("go");
+    assert_eq!(holder.end().code, Some(0));
+    assert!(!bench.place.path("token").exists());
+}
+
+#[test]
+fn the_lock_of_a_killed_holder_is_free_when_its_lease_ends_and_not_later() {
+    const TTL_MS: u64 = 2_000;
+    let bench = Bench::new();
+    let script = "echo $$ > child; exec sleep 1000";
+    let mut holder = bench.start(&[
+        "lock",
+        "deploy",
+        "--ttl",
+        "2s",
+        "--kill-after",
+        "200ms",
+        "--token-file",
+        "token",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]);
+    let child = bench.line_in("child");
+    let mut next =
+        bench.start(&["lock", "deploy", "-v", "--", "sh", "-c", "echo $MQKV_FENCING_TOKEN > next"]);
+    assert!(next.error_line().starts_with("waiting for deploy"));
+    // Right after a renewal none is under way that would not be in the file.
+    let first = token_in(&bench, "token");
+    until("a renewal", || (token_in(&bench, "token") != first).then_some(()));
+    holder.signal(Signal::SIGKILL);
+    let last = token_in(&bench, "token").unwrap();
+    until("the command dies with its keeper", || (!is_running(&child)).then_some(()));
+    let left = next.end();
+    assert_eq!(left.code, Some(0), "{left:?}");
+    // A token is the store's time at which it was given out, and a lease begins at that time.
+    let got_ms = token_in(&bench, "next").unwrap().ms;
+    let late_ms = got_ms.checked_sub(last.ms + TTL_MS).expect("the lease had not ended");
+    assert!(late_ms <= 200, "{late_ms} ms after the lease's end");
+}
+
+/// A command that writes the time again and again, and does not end when told to.
+const STUBBORN: &str = "trap 'echo > told' TERM; echo $$ > child; \
+    while :; do date +%s%3N > beat.new; mv beat.new beat; sleep 0.01; done";
+
+#[test]
+fn a_command_is_gone_before_the_lease_ends_when_the_store_is_stopped() {
+    const TTL_MS: u64 = 3_000;
+    let bench = Bench::new();
+    let mut holder = bench.start(&[
+        "lock",
+        "deploy",
+        "--ttl",
+        "3s",
+        "--renew",
+        "300ms",
+        "--kill-after",
+        "500ms",
+        "--token-file",
+        "token",
+        "--",
+        "sh",
+        "-c",
+        STUBBORN,
+    ]);
+    let child = bench.line_in("child");
+    bench.line_in("beat");
+    bench.server.signal(Signal::SIGSTOP);
+    // The last renewal may still lie on the way; the file goes with its keeper.
+    let mut last = token_in(&bench, "token").unwrap();
+    until("the keeper ends", || {
+        last = token_in(&bench, "token").unwrap_or(last.clone());
+        (!holder.runs()).then_some(())
+    });
+    assert!(!is_running(&child));
+    let left = holder.end();
+    assert_eq!(left.code, Some(125));
+    assert!(
+        left.errors.contains(
+            "error: the lock deploy was lost: its lease could not be renewed in time\n  \
+             the command was stopped; its code is 137\n"
+        ),
+        "{}",
+        left.errors
+    );
+    bench.line_in("told");
+    let beat_ms: u64 = bench.line_in("beat").parse().unwrap();
+    let end_ms = last.ms + TTL_MS;
+    assert!(beat_ms < end_ms, "{} ms after the lease's end", beat_ms.saturating_sub(end_ms));
+    bench.server.signal(Signal::SIGCONT);
+}
+
+#[test]
+fn a_command_that_ends_when_told_needs_no_kill() {
+    let bench = Bench::new();
+    let script = "trap 'echo > told; exit 6' TERM; echo > held; while :; do sleep 0.01; done";
+    let options = ["--ttl", "2s", "--renew", "300ms", "--kill-after", "500ms"];
+    let holder = bench.start(&[&["lock", "deploy"], &options[..], &["--", "sh", "-c", script]].concat());
+    bench.line_in("held");
+    bench.server.signal(Signal::SIGSTOP);
+    let left = holder.end();
+    assert_eq!(left.code, Some(125));
+    assert!(left.errors.contains("\n  the command was stopped; its code is 6\n"), "{}", left.errors);
+    bench.line_in("told");
+    bench.server.signal(Signal::SIGCONT);
+    // What lay unread in the stopped store must not hold the lock for nobody.
+    let next = bench.start(&["lock", "deploy", "-w", "10s", "--", "true"]).end();
+    assert_eq!(next.code, Some(0), "{next:?}");
+}
+
+#[test]
+fn a_keeper_that_was_stopped_finds_the_loss_at_once_and_a_fenced_write_is_refused() {
+    let bench = Bench::new();
+    bench.run(&["set", "line1/recipe", "6"]);
+    let script = "echo $$ > child; until [ -e go ]; do sleep 0.01; done; \
+                  $MQKV -b $URL set line1/recipe 7 --fence-env 2> refusal; echo $? > code; exec sleep 1000";
+    let options = ["--ttl", "2s", "--kill-after", "300ms"];
+    let mut stopped = bench.start(&[&["lock", "line1"], &options[..], &["--", "sh", "-c", script]].concat());
+    let child = bench.line_in("child");
+    stopped.signal(Signal::SIGSTOP);
+    let next = ["lock", "line1", "--", "sh", "-c", "$MQKV -b $URL set line1/recipe 8 --fence-env"];
+    assert_eq!(bench.start(&next).end().code, Some(0));
+    bench.touch("go");
+    assert_eq!(bench.line_in("code"), "76");
+    let refusal = fs::read_to_string(bench.place.path("refusal")).unwrap();
+    assert!(refusal.contains("lower version"), "{refusal}");
+    assert!(is_running(&child), "nobody has stopped it yet");
+    let begun = mqkv::clock::monotonic();
+    stopped.signal(Signal::SIGCONT);
+    let left = stopped.end();
+    let took = mqkv::clock::monotonic() - begun;
+    assert_eq!(left.code, Some(125), "{left:?}");
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(!is_running(&child));
+    assert!(bench.run(&["get", "line1/recipe"]).starts_with("--- stdout\n8(no line feed)"));
+}
+
+#[test]
+fn a_lock_that_somebody_took_away_is_found_out_at_the_next_renewal() {
+    let bench = Bench::new();
+    let options = ["--ttl", "9s", "--renew", "200ms", "--kill-after", "200ms"];
+    let holder = bench.hold(&options);
+    bench.run(&["set", "deploy", "somebody else"]);
+    let left = holder.end();
+    assert_eq!(left.code, Some(125));
+    let told = "error: the lock deploy was lost: the store says that it is not ours any more\n  \
+                the command was stopped; its code is 143\n";
+    assert!(left.errors.contains(told), "{}", left.errors);
+    assert_eq!(bench.run(&["holder", "deploy"]), "--- stdout\nsomebody else\n--- exit 0\n");
+}
+
+#[test]
+fn a_command_that_must_not_be_stopped_is_told_of_and_runs_on() {
+    let bench = Bench::new();
+    let mut holder = bench.hold(&["--renew", "200ms", "--no-kill"]);
+    bench.run(&["set", "deploy", "somebody else"]);
+    assert_eq!(
+        holder.error_line(),
+        "the lock deploy is lost: the store says that it is not ours; the command runs on"
+    );
+    assert!(holder.runs());
+    bench.touch("go");
+    let left = holder.end();
+    assert_eq!(left.code, Some(125));
+    assert!(left.errors.contains("\n  the command was not stopped (--no-kill); its code is 0\n"), "{left:?}");
+}
+
+#[test]
+fn a_release_that_cannot_be_confirmed_leaves_the_command_s_code() {
+    let bench = Bench::new();
+    let script = "echo > held; until [ -e go ]; do sleep 0.01; done; exit 3";
+    let holder = bench.start(&["lock", "deploy", "-t", "300ms", "--", "sh", "-c", script]);
+    bench.line_in("held");
+    bench.server.signal(Signal::SIGSTOP);
+    bench.touch("go");
+    let left = holder.end();
+    assert_eq!(left.code, Some(3));
+    let told = "deploy may not be released, but will be free within 30s: no answer from ";
+    assert!(left.errors.contains(told), "{}", left.errors);
+    bench.server.signal(Signal::SIGCONT);
+}
