@@ -65,7 +65,8 @@ fn no_such_verb(error: &Error, words: &[OsString]) -> CommandError {
     let verb = texts(error, ContextKind::InvalidSubcommand).join(" ");
     let mut failure = CommandError::usage(format!("no such verb: {verb}"));
     let similar = texts(error, ContextKind::SuggestedSubcommand);
-    failure.hints.extend(similar.iter().map(|similar| format!("mqkv {similar}")));
+    // Clap puts the most similar last.
+    failure.hints.extend(similar.iter().rev().map(|similar| format!("mqkv {similar}")));
     if failure.hints.is_empty() {
         failure.hints.extend(habit(&verb).map(|habit| format!("mqkv {habit}")));
     }
