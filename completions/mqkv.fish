@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_mqkv_global_optspecs
-    string join \n b/broker= n/hostname= p/port= notls T/cafile= C/certfile= K/keyfile= P/keypasswordfile= embedded= i/client-id= t/timeout= connect-timeout= o/output= j/json q/quiet v/verbose color= h/help V/version
+    string join \n b/broker= n/hostname= p/port= notls T/cafile= C/certfile= K/keyfile= P/keypasswordfile= embedded= i/client-id= t/timeout= connect-timeout= keep-alive= o/output= j/json q/quiet v/verbose color= h/help V/version
 end
 
 function __fish_mqkv_needs_command
@@ -35,6 +35,7 @@ complete -c mqkv -n "__fish_mqkv_needs_command" -l embedded -d 'A broker and sto
 complete -c mqkv -n "__fish_mqkv_needs_command" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_needs_command" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -60,6 +61,7 @@ complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "vdel" -d 'Remove a key if
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "lock" -d 'Hold a lock while a command runs'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "unlock" -d 'Release a lock that was left held'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "holder" -d 'Say who holds a lock'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "watch" -d 'Tell what keys hold, and every change'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "ping" -d 'Measure the way to the store and back'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "raw" -d 'Send any words to the store and show the reply as sent'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "decode" -d 'Say what a topic, a payload or a version is; needs no broker'
@@ -83,6 +85,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l embedded -d 'A broker 
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -118,6 +121,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l embedded -d 'A broker 
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -153,6 +157,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l embedded -d 'A broker 
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -185,6 +190,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l embedded -d 'A brok
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -217,6 +223,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l embedded -d 'A broker a
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -253,6 +260,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l embedded -d 'A broker
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -290,6 +298,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l embedded -d 'A broker
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -322,6 +331,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l embedded -d 'A brok
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -351,6 +361,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l embedded -d 'A brok
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -366,6 +377,48 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s j -l json -d 'Short
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s k -l key -d 'A key, as an option' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l key-hex -d 'A key in hexadecimal digits' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l key-base64 -d 'A key in base64' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s c -l count -d 'End after so many changes (what --only leaves of SET, DELETE and RESYNC)' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s w -l wait -d 'End after this time; exit code 124 if -c or --until is not reached by then' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l until -d 'End when a key is so: set, del or value=STR; at once if it is so already' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l only -d 'Tell only these: set, del (CURRENT and RESYNC are one or the other)' -r -f -a "set\t'The key has a value'
+del\t'The key is gone'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l on-gap -d 'What to do when the connection is lost: go on with another, or fail with 69' -r -f -a "continue\t'Make another one, and tell the gap'
+fail\t'Give up'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l exec-on -d 'Run CMD for these: set, del, resync, initial [default: set,del,resync]' -r -f -a "set\t'The key was set'
+del\t'The key was deleted or has expired'
+initial\t'The value at the beginning'
+resync\t'The value after a lost connection, where it differs from the last one'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l no-initial -d 'Do not tell what the keys hold at the beginning'
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s c -l count -d 'How many round trips to make, one after the other' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
@@ -378,6 +431,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l embedded -d 'A broker
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -404,6 +458,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l embedded -d 'A broker 
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -430,6 +485,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_su
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -459,6 +515,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -487,6 +544,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -513,6 +571,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -543,6 +602,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l embedded -d 'A broke
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -570,6 +630,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l embedded -d 'A
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -596,6 +657,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l embedded -d 'A broker 
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -622,6 +684,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l embedded -d 'A broker
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'

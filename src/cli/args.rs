@@ -105,6 +105,11 @@ pub struct ConnectionArgs {
     /// How long to wait for the connection
     #[arg(long, global = true, value_name = "DURATION", default_value = "5s", value_parser = duration::parse, hide_short_help = true)]
     pub connect_timeout: Duration,
+    /// How long the broker may be silent before it is probed, in whole seconds
+    ///
+    /// It is taken for lost after half as much again.
+    #[arg(long, global = true, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_keep_alive, hide_short_help = true)]
+    pub keep_alive: Duration,
 }
 
 /// What the output shall look like, as typed.

@@ -55,7 +55,10 @@ pub const TABLE: [(Exit, &str); 16] = [
     (Exit::Refused, "the store refused: quota, fencing, clock skew, unknown command, malformed reply"),
     (Exit::Authorization, "authentication or authorization"),
     (Exit::Configuration, "the configuration makes no sense"),
-    (Exit::Timeout, "no answer in time; for a write the outcome is unknown, and the message says so"),
+    (
+        Exit::Timeout,
+        "no answer in time, or no change; for a write the outcome is unknown, and the message says so",
+    ),
     (Exit::LockLost, "the lock was lost while the command ran, and the command was stopped"),
     (Exit::NotExecutable, "the command to run cannot be executed"),
     (Exit::NotFound, "the command to run is not found"),

@@ -64,8 +64,8 @@ fn formats() -> String {
     "\
 Data goes to standard output, words to standard error.
 
-  auto    text on a terminal; in a pipe the bare value of get, lines of ping, raw and decode,
-          and nothing of set, del and vdel: their exit code says it all
+  auto    text on a terminal; in a pipe the bare value of get, columns of watch, lines of ping, raw and
+          decode, and nothing of set, del and vdel: their exit code says it all
   text    for people: control bytes, and bytes that are not UTF-8, are shown as \\xNN
   raw     the exact bytes, no line feed
   hex     hexadecimal digits and a line feed
@@ -73,9 +73,11 @@ Data goes to standard output, words to standard error.
   json    one object; `del` with several keys: one object a key and line
   jsonl   the same, always one object a line
 
-raw, hex and base64 are about values and, with the verb raw, payloads; other records stay lines.
+raw, hex and base64 are about values and, with the verb raw, payloads; other records stay lines, and with the verb
+watch go to standard error.
 
-JSON records have v (the schema, 1) and op (the verb). A value comes with its encoding, utf-8 or base64;
+JSON records have v (the schema, 1) and op (the verb); those of watch have event (current, set, delete, gap,
+resync) and seq in place of op, and lost, skipped and command-ended are on standard error. A value comes with its encoding, utf-8 or base64;
 a key with key_encoding only if that is base64. With -j an error is one object on standard error:
 
   {\"v\":1,\"error\":{\"kind\":\"timeout\",\"code\":124,\"message\":\"...\",\"outcome\":\"unknown\",\"retryable\":true}}

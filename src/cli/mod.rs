@@ -87,8 +87,14 @@ fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> 
         move || Box::pin(connect(connection.clone(), Rc::clone(&started))),
         settle::surroundings(),
     );
-    // One thread: a verb waits for the network and computes next to nothing.
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    // One thread: a verb waits for the network and computes next to nothing. Where a slow reader can hold it up,
+    // another thread keeps the session alive.
+    let mut runtime = match command.is_lasting() {
+        true => tokio::runtime::Builder::new_multi_thread(),
+        false => tokio::runtime::Builder::new_current_thread(),
+    };
+    let runtime = runtime
+        .worker_threads(1)
         .enable_all()
         .build()
         .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::args::{ColorWhen, ConnectionArgs, DisplayArgs, OutputFormat};
 use super::broker::{self, later};
+use super::report;
 use crate::chance;
 use crate::client::{Settings, Target};
 use crate::clock;
@@ -28,6 +29,7 @@ pub struct Connection {
     client_id: String,
     connect_timeout: Duration,
     request_timeout: Duration,
+    keep_alive: Duration,
 }
 
 /// Where the broker is.
@@ -54,6 +56,7 @@ impl Connection {
         Settings {
             connect_timeout: self.connect_timeout,
             request_timeout: self.request_timeout,
+            keep_alive: self.keep_alive,
             ..Settings::new(target, self.client_id.clone())
         }
     }
@@ -73,6 +76,7 @@ pub fn connection(args: &ConnectionArgs) -> Result<Connection, CommandError> {
         },
         connect_timeout: args.connect_timeout,
         request_timeout: args.timeout,
+        keep_alive: args.keep_alive,
     })
 }
 
@@ -182,6 +186,7 @@ pub fn surroundings() -> Surroundings {
         now: clock::monotonic,
         wall_ms: clock::wall_ms,
         chance: chance::number,
+        output_closed: report::output_closed,
     }
 }
 

@@ -79,6 +79,7 @@ fn habit(verb: &str) -> Option<&'static str> {
         "get" | "gte" | "teg" | "egt" | "read" | "fetch" | "show" | "cat" => "get",
         "set" | "ste" | "est" | "put" | "write" | "store" | "pub" | "publish" => "set",
         "del" | "dle" | "remove" | "unset" | "rmkey" => "del",
+        "sub" | "subscribe" | "tail" | "follow" | "keynotify" => "watch",
         "server" | "start" | "broker" | "run" => "serve",
         "completion" => "completions",
         _ => return None,

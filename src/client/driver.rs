@@ -186,7 +186,7 @@ impl Driver {
             match command {
                 Some(Command::Ask { ask, answer }) => self.session.ask(ask, Ticket::Asked(answer), now),
                 Some(Command::Watch { watch, events, begun }) => self.watch(watch, events, begun),
-                Some(Command::Unwatch { id, done }) => self.unwatch(id, done, now),
+                Some(Command::Unwatch { id, done }) => self.unwatch(id, Some(done), now),
                 Some(Command::Close { done }) => return Some(Some(done)),
                 None => return Some(None),
             }
@@ -208,7 +208,7 @@ impl Driver {
         let _ = begun.send(id);
     }
 
-    fn unwatch(&mut self, id: WatchId, done: oneshot::Sender<()>, now: Reading) {
+    fn unwatch(&mut self, id: WatchId, done: Option<oneshot::Sender<()>>, now: Reading) {
         let keys = self.watchers.end(id);
         // Without a connection the store has forgotten us already.
         if matches!(self.link, Link::Up(_)) {
@@ -216,8 +216,7 @@ impl Driver {
         }
     }
 
-    fn stop(&mut self, keys: Vec<Key>, done: oneshot::Sender<()>, now: Reading) {
-        let mut done = Some(done);
+    fn stop(&mut self, keys: Vec<Key>, mut done: Option<oneshot::Sender<()>>, now: Reading) {
         let last = keys.len().saturating_sub(1);
         for (at, key) in keys.into_iter().enumerate() {
             let payload = Request::KeyNotify { key, stop: true }.encode();
@@ -238,6 +237,9 @@ impl Driver {
             Loss { cause, since_ms: now.wall_ms.saturating_sub(silence_ms), fatal: None }
         })?;
         self.deliver(now);
+        for id in self.watchers.abandoned() {
+            self.unwatch(id, None, now);
+        }
         while self.session.has_room()
             && let Some(work) = self.watchers.poll_work()
         {
@@ -276,7 +278,9 @@ impl Driver {
                     self.watchers.handle_subscribed(ticket, result);
                 }
                 Event::Answer { ticket: Ticket::Stopped(_), .. } | Event::Subscribed { .. } => {}
-                Event::Message(message) => self.watchers.handle_message(&message),
+                Event::Message(message) => {
+                    self.watchers.handle_message(&message, &self.settings.client_id);
+                }
             }
         }
     }
@@ -312,14 +316,18 @@ impl Driver {
     /// Returns the error with which everything ends, if there is to be no other connection.
     fn handle_lost(&mut self, loss: Loss) -> Option<Error> {
         let Loss { cause, since_ms, fatal } = loss;
+        // What came before the end, in the same read, came in time.
+        self.deliver(clock::now());
         self.session.handle_lost(&cause);
+        // Watches begin again with the next connection, and the store has forgotten those that were to be stopped.
+        self.session.withdraw(|ticket| matches!(ticket, Ticket::Watch(_) | Ticket::Stopped(_)));
         let end = fatal.or_else(|| {
             let never = self.settings.reconnect == Reconnect::Never;
             never.then(|| self.session.lost(&cause, Outcome::Unchanged))
         });
         match &end {
             None => {
-                self.watchers.handle_lost(since_ms);
+                self.watchers.handle_lost(since_ms, &cause);
                 let delay = backoff(self.failures, chance::number());
                 self.failures = self.failures.saturating_add(1);
                 let now = clock::monotonic();

@@ -224,7 +224,7 @@ impl Client {
     }
 }
 
-/// A watch that runs in the session's background.
+/// A watch that runs in the session's background; one that is dropped ends by itself, some time later.
 #[derive(Debug)]
 pub struct Watcher {
     id: u64,
@@ -245,11 +245,21 @@ impl Watcher {
     }
 
     /// Ends the watch, at the store too.
-    pub async fn stop(self) {
-        drop(self.events);
+    pub async fn stop(mut self) {
         let (done, stopped) = oneshot::channel();
-        if self.commands.send(driver::Command::Unwatch { id: self.id, done }).await.is_ok() {
-            let _ = stopped.await;
+        let stop = async {
+            if self.commands.send(driver::Command::Unwatch { id: self.id, done }).await.is_ok() {
+                let _ = stopped.await;
+            }
+        };
+        // While nobody takes events the connection is not read, and the answer would not come.
+        let drain = async {
+            while self.events.recv().await.is_some() {}
+            std::future::pending().await
+        };
+        tokio::select! {
+            () = stop => {}
+            () = drain => {}
         }
     }
 }

@@ -204,6 +204,23 @@ impl<T> Session<T> {
         }
     }
 
+    /// Takes back requests that nobody wants an answer to any more.
+    pub fn withdraw(&mut self, is_unwanted: impl Fn(&T) -> bool) {
+        let mut unwanted: Vec<(u64, Instant)> = Vec::new();
+        self.requests.retain(|id, pending| {
+            let wanted = !is_unwanted(&pending.ticket);
+            if !wanted {
+                unwanted.push((*id, pending.deadline));
+            }
+            wanted
+        });
+        for (id, deadline) in unwanted {
+            self.timers.remove(&(deadline, id, Timer::Deadline));
+        }
+        let requests = &self.requests;
+        self.waiting.retain(|id| requests.contains_key(id));
+    }
+
     /// There will be no connection any more: every request fails.
     pub fn handle_closed(&mut self, error: impl Fn(Outcome) -> Error) {
         let ids: Vec<u64> = self.requests.keys().copied().collect();

@@ -66,7 +66,7 @@ impl Settings {
             client_id,
             connect_timeout: Duration::from_secs(5),
             request_timeout: Duration::from_secs(10),
-            keep_alive: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(10),
             inflight_max: 64,
             packet_bytes_max: 256 * 1024 * 1024,
             reconnect: Reconnect::Never,

@@ -35,6 +35,13 @@ pub enum WatchEvent {
         /// The version that is gone, where the store names it.
         version: Option<Timestamp>,
     },
+    /// The connection is lost; nothing is told until it is back.
+    Lost {
+        /// Wall clock, milliseconds: the last time at which the watch was surely in force.
+        since_ms: u64,
+        /// Why it is lost.
+        cause: String,
+    },
     /// The connection was lost: changes between the two times may be unknown. In force again.
     Gap {
         /// Wall clock, milliseconds: the last time at which the watch was surely in force.
@@ -72,7 +79,7 @@ pub enum Step {
 /// The watch of some keys over one session, through losses of its connection.
 ///
 /// Contract: the owner carries out every step of [`Watch::poll_step`], reports each one's success, and hands on every
-/// message that is no response. A failed step ends the watch, except that steps which a lost connection took away are
+/// notification of a watched key ([`recipient`] says which those are). A failed step ends the watch, except that steps which a lost connection took away are
 /// begun again after [`Watch::handle_connected`]. Between the KEYNOTIFY's answer and the GET's nothing can be lost;
 /// a change that comes before the GET's answer is held back, and told apart from it by its version.
 #[derive(Debug)]
@@ -84,6 +91,8 @@ pub struct Watch {
     events: VecDeque<WatchEvent>,
     /// Wall clock, milliseconds: since when changes may have been missed.
     gap_since_ms: Option<u64>,
+    /// There is no connection, and that was told.
+    lost: bool,
 }
 
 #[derive(Debug, Default)]
@@ -118,6 +127,18 @@ struct Last {
     deleted: bool,
 }
 
+/// Which key a message to this client notifies of.
+///
+/// # Errors
+/// Why it is no notification, or none to this client.
+pub fn recipient(message: &Message, client_id: &str) -> Result<Key, &'static str> {
+    match Topic::parse(&message.topic) {
+        Some(Topic::Notify { client_id: addressee, key }) if addressee == client_id.as_bytes() => Ok(key),
+        Some(Topic::Notify { .. }) => Err("it notifies another client"),
+        _ => Err("it is no notification of a key"),
+    }
+}
+
 impl Watch {
     /// A watch of these keys, each of them once.
     #[must_use]
@@ -128,6 +149,7 @@ impl Watch {
             steps: VecDeque::new(),
             events: VecDeque::new(),
             gap_since_ms: None,
+            lost: false,
         };
         for key in keys {
             if watch.keys.insert(key.clone(), Watched::default()).is_none() {
@@ -152,11 +174,16 @@ impl Watch {
     /// The session has a connection: everything is begun (again).
     pub fn handle_connected(&mut self) {
         self.steps = VecDeque::from([Step::Subscribe]);
+        self.lost = false;
     }
 
-    /// The session has lost its connection; it was surely there until `since_ms` (wall clock).
-    pub fn handle_lost(&mut self, since_ms: u64) {
+    /// The session has lost its connection, or has failed to get another; it was surely there until `since_ms`
+    /// (wall clock).
+    pub fn handle_lost(&mut self, since_ms: u64, cause: &str) {
         self.steps.clear();
+        if !std::mem::replace(&mut self.lost, true) {
+            self.events.push_back(WatchEvent::Lost { since_ms, cause: cause.to_owned() });
+        }
         // Before the first value was told there is nothing to have a gap in.
         if self.keys.values().any(|watched| watched.last.is_some()) {
             self.gap_since_ms.get_or_insert(since_ms);
@@ -230,13 +257,8 @@ impl Watch {
         }
     }
 
-    /// A message came that is no response.
-    pub fn handle_message(&mut self, message: &Message) {
-        let key = match Topic::parse(&message.topic) {
-            Some(Topic::Notify { key, .. }) if self.keys.contains_key(&key) => key,
-            Some(Topic::Notify { .. }) => return, // of another watch in this session
-            _ => return self.skip(message, "it is no notification of a key".to_owned()),
-        };
+    /// A notification of a watched key came.
+    pub fn handle_notification(&mut self, key: &Key, message: &Message) {
         let notification = match Notification::decode(&message.payload) {
             Ok(notification) => notification,
             Err(error) => return self.skip(message, error.to_string()),
@@ -246,13 +268,14 @@ impl Watch {
             Err(error) => return self.skip(message, error.to_string()),
         };
         let change = Change { notification, version };
-        match self.keys.get_mut(&key) {
+        match self.keys.get_mut(key) {
             Some(watched) if watched.state != State::Live => watched.early.push(change),
-            _ => self.tell(&key, change),
+            _ => self.tell(key, change),
         }
     }
 
-    fn skip(&mut self, message: &Message, cause: String) {
+    /// A message came that nobody can use: it is told and skipped.
+    pub fn skip(&mut self, message: &Message, cause: String) {
         self.events.push_back(WatchEvent::Skipped { topic: message.topic.clone(), cause });
     }
 

@@ -7,7 +7,7 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::ask::{Access, Ask, Response, Stamps};
 use super::error::Error;
-use super::watch::{Step, Watch, WatchEvent};
+use super::watch::{Step, Watch, WatchEvent, recipient};
 use super::{Found, interpret};
 use crate::clock::Reading;
 use crate::protocol::message::Message;
@@ -46,6 +46,20 @@ pub(super) enum Work {
     Ask(Ask, StepTicket),
 }
 
+impl Active {
+    /// Tells what is left to tell, then the error; whoever reads slowly is no longer waited for by anybody.
+    fn end(mut self, error: Error) {
+        tokio::spawn(async move {
+            while let Some(event) = self.watch.poll_event() {
+                if self.events.send(Ok(event)).await.is_err() {
+                    return;
+                }
+            }
+            let _ = self.events.send(Err(error)).await;
+        });
+    }
+}
+
 impl Watchers {
     pub(super) fn begin(&mut self, id: WatchId, mut watch: Watch, events: Events, connected: bool) {
         if connected {
@@ -69,23 +83,37 @@ impl Watchers {
         }
     }
 
-    pub(super) fn handle_lost(&mut self, since_ms: u64) {
+    pub(super) fn handle_lost(&mut self, since_ms: u64, cause: &str) {
         for active in self.active.values_mut() {
-            active.watch.handle_lost(since_ms);
+            active.watch.handle_lost(since_ms, cause);
         }
     }
 
     /// There will be no connection any more: every watch ends with this error.
     pub(super) fn handle_closed(&mut self, error: &Error) {
         for (_, active) in self.active.drain() {
-            // One whose events nobody takes learns it by the channel's end.
-            let _ = active.events.try_send(Err(error.clone()));
+            active.end(error.clone());
         }
     }
 
-    pub(super) fn handle_message(&mut self, message: &Message) {
+    /// A message came that is no response.
+    pub(super) fn handle_message(&mut self, message: &Message, client_id: &str) {
+        let cause = match recipient(message, client_id) {
+            Ok(key) => {
+                let mut watched = false;
+                for active in self.active.values_mut().filter(|active| active.watch.contains(&key)) {
+                    active.watch.handle_notification(&key, message);
+                    watched = true;
+                }
+                if watched {
+                    return;
+                }
+                "its key is not watched"
+            }
+            Err(cause) => cause,
+        };
         for active in self.active.values_mut() {
-            active.watch.handle_message(message);
+            active.watch.skip(message, cause.to_owned());
         }
     }
 
@@ -134,8 +162,9 @@ impl Watchers {
                 active.watch.handle_unanswered(ticket.step);
             }
             error => {
-                let _ = active.events.try_send(Err(error));
-                self.active.remove(&ticket.watch);
+                if let Some(active) = self.active.remove(&ticket.watch) {
+                    active.end(error);
+                }
             }
         }
     }
@@ -153,25 +182,31 @@ impl Watchers {
         Some(Work::Ask(ask, StepTicket { watch, step }))
     }
 
+    /// Watches whose events nobody takes any more.
+    pub(super) fn abandoned(&self) -> Vec<WatchId> {
+        self.active.iter().filter(|(_, active)| active.events.is_closed()).map(|(id, _)| *id).collect()
+    }
+
     /// Hands events to who watches. Returns the first channel that is full: nothing should be read before it has room.
     pub(super) fn deliver(&mut self) -> Option<Events> {
         let mut full = None;
-        self.active.retain(|_, active| {
+        for active in self.active.values_mut() {
             loop {
                 let room = match active.events.try_reserve() {
                     Ok(room) => room,
-                    Err(TrySendError::Closed(())) => return false,
+                    // It is to be stopped at the store before it is forgotten.
+                    Err(TrySendError::Closed(())) => break,
                     Err(TrySendError::Full(())) => {
                         full = Some(active.events.clone());
-                        return true;
+                        break;
                     }
                 };
                 match active.watch.poll_event() {
                     Some(event) => room.send(Ok(event)),
-                    None => return true,
+                    None => break,
                 }
             }
-        });
+        }
         full
     }
 }

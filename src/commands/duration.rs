@@ -72,6 +72,30 @@ pub fn rfc3339(ms: u64) -> Option<String> {
     (ms < YEAR_10000_MS).then(|| humantime::format_rfc3339_millis(time).to_string())
 }
 
+/// Writes a duration, for example `1m 30s`.
+#[must_use]
+pub fn text(duration: Duration) -> String {
+    humantime::format_duration(duration).to_string()
+}
+
+/// Writes the time of day of Unix milliseconds, in UTC.
+#[must_use]
+pub fn time_of_day(ms: u64) -> String {
+    const DAY: u64 = 24 * 60 * 60 * 1000;
+    let (seconds, ms) = (ms % DAY / 1000, ms % 1000);
+    format!("{:02}:{:02}:{:02}.{ms:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// Reads a keep-alive: MQTT counts it in whole seconds.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_keep_alive(text: &str) -> Result<Duration, String> {
+    let duration = parse(text)?;
+    let whole = duration.subsec_nanos() == 0 && duration.as_secs() <= u16::MAX.into();
+    if whole { Ok(duration) } else { Err("a keep-alive is 1 to 65535 whole seconds".to_owned()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,5 +135,16 @@ mod tests {
         assert!(rfc3339(YEAR_10000_MS - 1).is_some());
         assert_eq!(rfc3339(YEAR_10000_MS), None);
         assert_eq!(rfc3339(u64::MAX), None);
+        assert_eq!(time_of_day(1_763_669_639_958), "20:13:59.958");
+        assert_eq!(time_of_day(1_763_683_200_001), "00:00:00.001");
+        assert_eq!(text(Duration::from_millis(1_500)), "1s 500ms");
+    }
+
+    #[test]
+    fn a_keep_alive_has_whole_seconds() {
+        assert_eq!(parse_keep_alive("1m"), Ok(Duration::from_secs(60)));
+        for text in ["500ms", "1s 1ms", "0s", "65536s", "10"] {
+            assert!(parse_keep_alive(text).is_err(), "{text}");
+        }
     }
 }

@@ -22,6 +22,7 @@ pub mod signal;
 mod unlock;
 mod value;
 mod vdel;
+mod watch;
 
 use std::io;
 
@@ -65,6 +66,7 @@ pub enum Command {
     Lock(lock::LockArgs),
     Unlock(unlock::UnlockArgs),
     Holder(holder::HolderArgs),
+    Watch(watch::WatchArgs),
     Ping(ping::PingArgs),
     Raw(raw::RawArgs),
     Decode(decode::DecodeArgs),
@@ -85,6 +87,7 @@ impl Command {
             Self::Lock(args) => lock::run(args, session, emit).await,
             Self::Unlock(args) => unlock::run(args, session, emit).await,
             Self::Holder(args) => holder::run(args, session, emit).await,
+            Self::Watch(args) => watch::run(args, session, emit).await,
             Self::Ping(args) => ping::run(args, session, emit).await,
             Self::Raw(args) => raw::run(args, session, emit).await,
             Self::Decode(args) => decode::run(args, session, emit),
@@ -102,9 +105,15 @@ impl Command {
         matches!(self, Self::Decode(_))
     }
 
+    /// Whether the session must be served while the verb is held up by whoever reads its records.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        matches!(self, Self::Watch(_))
+    }
+
     fn access(&self) -> Access {
         match self {
-            Self::Get(_) | Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => Access::Read,
+            Self::Get(_) | Self::Watch(_) | Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => Access::Read,
             Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Lock(_) | Self::Unlock(_) => Access::Write,
             Self::Raw(args) => args.access(),
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use crate::client::lock::Loss;
-pub use crate::client::{DeleteOutcome, Found, Outcome, SetOutcome};
+pub use crate::client::{DeleteOutcome, Found, Outcome, SetOutcome, WatchEvent};
 use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Condition, Key, Notification, Reply, Request, Timestamp, Value};
@@ -108,6 +108,22 @@ pub enum Output {
         /// From asking to the answer.
         round_trip: Duration,
     },
+    /// One event of `watch`.
+    Watched {
+        /// What happened.
+        event: WatchEvent,
+        /// When it came, in milliseconds since the Unix epoch.
+        received_ms: u64,
+        /// Counts the records from 1; none for what is said beside them.
+        sequence: Option<u64>,
+    },
+    /// A command that `watch` ran for a key has not ended well.
+    HandlerEnded {
+        /// The key.
+        key: Key,
+        /// How it ended.
+        ended: Ended,
+    },
     /// A response as sent, of `raw`.
     Response {
         /// The payload.
@@ -170,6 +186,15 @@ pub enum LockNote {
         /// When it is free at the latest, in milliseconds.
         ttl_ms: u64,
     },
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With this exit code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
 }
 
 /// Which verb deleted.

@@ -7,10 +7,11 @@ use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::OnceCell;
+use tokio::time::timeout;
 
 use super::error::{CommandError, Kind};
 use crate::client::{Client, Settings};
@@ -19,6 +20,9 @@ use crate::protocol::key::VALUE_BYTES_MAX;
 
 /// Settings that are ready when a connection is needed: an embedded store starts no sooner.
 pub type Connecting = Pin<Box<dyn Future<Output = Result<Settings, CommandError>>>>;
+
+/// Resolves when something has happened.
+pub type Waiting = Pin<Box<dyn Future<Output = ()>>>;
 
 /// What only the process edge can give.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +43,8 @@ pub struct Surroundings {
     pub wall_ms: fn() -> u64,
     /// Gives a random number.
     pub chance: fn() -> u64,
+    /// Waits until nobody reads standard output any more, as far as that can be learnt.
+    pub output_closed: fn() -> Waiting,
 }
 
 /// One MQTT session for one verb or for many, also for many at once.
@@ -135,10 +141,18 @@ impl Session {
         (self.surroundings.chance)()
     }
 
+    /// Resolves when nobody reads standard output any more, as far as that can be learnt.
+    #[must_use]
+    pub fn output_closed(&self) -> Waiting {
+        (self.surroundings.output_closed)()
+    }
+
     /// Says goodbye to the broker, if anybody spoke to it.
     pub async fn close(self) {
+        /// A broker that does not listen is not waited for: it forgets us as soon as it misses us.
+        const WAIT_MAX: Duration = Duration::from_secs(2);
         if let Some(client) = self.client.into_inner() {
-            client.close().await;
+            let _ = timeout(WAIT_MAX, client.close()).await;
         }
     }
 }

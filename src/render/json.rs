@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::{Rendered, lock};
 use crate::commands::encoding::to_base64;
-use crate::commands::output::{DeleteOutcome, Outcome, SetOutcome};
-use crate::commands::output::{Got, LockNote, Meaning, Output};
+use crate::commands::output::{
+    DeleteOutcome, Ended, Found, Got, LockNote, Meaning, Outcome, Output, SetOutcome, WatchEvent,
+};
 use crate::commands::{CommandError, duration};
 use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
@@ -21,8 +22,17 @@ type Object = Map<String, Value>;
 
 /// Renders one record.
 #[must_use]
-pub fn output(output: &Output) -> Rendered {
-    Rendered::data(line(match output {
+pub fn output(output: &Output, quiet: bool) -> Rendered {
+    let object = match output {
+        Output::Watched { event, received_ms, sequence } => {
+            let is_gap = matches!(event, WatchEvent::Gap { .. });
+            return beside(
+                watched_object(event, *received_ms, *sequence),
+                sequence.is_some(),
+                quiet && !is_gap,
+            );
+        }
+        Output::HandlerEnded { key, ended } => return beside(handler_object(key, *ended), false, quiet),
         Output::Got { key, got } => got_object(key, got),
         Output::Set { key, ttl_ms, condition, outcome, .. } => set_object(key, *ttl_ms, *condition, outcome),
         Output::Deleted { verb, key, outcome } => deleted_object(verb.verb(), key, outcome),
@@ -82,7 +92,100 @@ pub fn output(output: &Output) -> Rendered {
             }
             object
         }
-    }))
+    };
+    Rendered::data(line(object))
+}
+
+/// An object that is data, or else is said beside it, unless that is not wanted.
+fn beside(object: Object, is_data: bool, quiet: bool) -> Rendered {
+    match (is_data, quiet) {
+        (true, _) => Rendered::data(line(object)),
+        (false, false) => Rendered::words(line(object)),
+        (false, true) => Rendered::default(),
+    }
+}
+
+fn watched_object(event: &WatchEvent, received_ms: u64, sequence: Option<u64>) -> Object {
+    let about = |name: &str, key: &Key| {
+        let mut object = schema_and("event", name.into());
+        put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+        object
+    };
+    let state = |name: &str, key: &Key, found: &Option<Found>| {
+        let mut object = about(name, key);
+        put(&mut object, "found", found.is_some());
+        if let Some(Found { value, version }) = found {
+            put_bytes(&mut object, "value", "encoding", value);
+            put_version(&mut object, version.as_ref());
+        }
+        object
+    };
+    let mut is_of_key = true;
+    let mut object = match event {
+        WatchEvent::Current { key, found } => state("current", key, found),
+        WatchEvent::Resync { key, found } => state("resync", key, found),
+        WatchEvent::Set { key, value, version } => {
+            let mut object = about("set", key);
+            if let Some(value) = value {
+                put_bytes(&mut object, "value", "encoding", value);
+            }
+            put_version(&mut object, version.as_ref());
+            object
+        }
+        WatchEvent::Delete { key, version } => {
+            let mut object = about("delete", key);
+            put_version(&mut object, version.as_ref());
+            object
+        }
+        other => {
+            is_of_key = false;
+            beside_object(other)
+        }
+    };
+    if is_of_key {
+        put(&mut object, "received", duration::rfc3339(received_ms));
+    }
+    put_some(&mut object, "seq", sequence);
+    object
+}
+
+/// What a watch tells of the connection and of foreign messages.
+fn beside_object(event: &WatchEvent) -> Object {
+    let mut object = Object::new();
+    put(&mut object, "v", SCHEMA);
+    match event {
+        WatchEvent::Lost { since_ms, cause } => {
+            put(&mut object, "event", "lost");
+            put(&mut object, "since", duration::rfc3339(*since_ms));
+            put(&mut object, "cause", cause.as_str());
+        }
+        WatchEvent::Gap { since_ms, until_ms } => {
+            put(&mut object, "event", "gap");
+            put(&mut object, "since", duration::rfc3339(*since_ms));
+            put(&mut object, "until", duration::rfc3339(*until_ms));
+            put(&mut object, "ms", until_ms.saturating_sub(*since_ms));
+        }
+        WatchEvent::Skipped { topic, cause } => {
+            put(&mut object, "event", "skipped");
+            put(&mut object, "topic", topic.as_str());
+            put(&mut object, "cause", cause.as_str());
+        }
+        WatchEvent::Current { .. }
+        | WatchEvent::Set { .. }
+        | WatchEvent::Delete { .. }
+        | WatchEvent::Resync { .. } => {}
+    }
+    object
+}
+
+fn handler_object(key: &Key, ended: Ended) -> Object {
+    let mut object = schema_and("event", "command-ended".into());
+    put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+    match ended {
+        Ended::Code(code) => put(&mut object, "code", code),
+        Ended::Signal(signal) => put(&mut object, "signal", signal),
+    }
+    object
 }
 
 fn held_object(key: &Key, holder: Option<&Bytes>, unrenewed: Option<Duration>) -> Object {
@@ -335,14 +438,13 @@ mod tests {
     use super::*;
     use crate::commands::Kind;
     use crate::commands::output::Deletion;
-    use crate::commands::output::Found;
 
     fn key(bytes: &'static [u8]) -> Key {
         Key::new(bytes).unwrap()
     }
 
     fn shown(record: &Output) -> String {
-        let Rendered { data, words } = output(record);
+        let Rendered { data, words } = output(record, false);
         assert_eq!(words, "");
         String::from_utf8(data.to_vec()).unwrap()
     }
@@ -484,6 +586,57 @@ mod tests {
             shown(&Output::Response { payload, version: None }),
             "{\"v\":1,\"op\":\"raw\",\"reply\":{\"type\":\"array\",\"items\":[{\"type\":\"integer\",\"value\":1},\
              {\"type\":\"null\"},{\"type\":\"bulk\",\"value\":\"/w==\",\"encoding\":\"base64\"}]}}\n"
+        );
+    }
+
+    #[test]
+    fn a_watch_is_a_stream_of_objects() {
+        let watched = |event, sequence| Output::Watched { event, received_ms: 1_763_669_639_958, sequence };
+        let version = Some(Timestamp::of_store(1, 0));
+        let set = WatchEvent::Set { key: key(b"k"), value: Some("21.7".into()), version: version.clone() };
+        assert_eq!(
+            shown(&watched(set, Some(2))),
+            "{\"v\":1,\"event\":\"set\",\"key\":\"k\",\"value\":\"21.7\",\"encoding\":\"utf-8\",\
+             \"version\":\"000000000000001:00000:StateStore\",\"received\":\"2025-11-20T20:13:59.958Z\",\"seq\":2}\n"
+        );
+        let delete = WatchEvent::Delete { key: key(b"\xff"), version: None };
+        assert_eq!(
+            shown(&watched(delete, Some(3))),
+            "{\"v\":1,\"event\":\"delete\",\"key\":\"/w==\",\"key_encoding\":\"base64\",\
+             \"received\":\"2025-11-20T20:13:59.958Z\",\"seq\":3}\n"
+        );
+        let current = WatchEvent::Current { key: key(b"k"), found: None };
+        assert_eq!(
+            shown(&watched(current, Some(1))),
+            "{\"v\":1,\"event\":\"current\",\"key\":\"k\",\"found\":false,\
+             \"received\":\"2025-11-20T20:13:59.958Z\",\"seq\":1}\n"
+        );
+        let found = Some(Found { value: (&b"\xff"[..]).into(), version });
+        assert_eq!(
+            shown(&watched(WatchEvent::Resync { key: key(b"k"), found }, Some(5))),
+            "{\"v\":1,\"event\":\"resync\",\"key\":\"k\",\"found\":true,\"value\":\"/w==\",\"encoding\":\"base64\",\
+             \"version\":\"000000000000001:00000:StateStore\",\"received\":\"2025-11-20T20:13:59.958Z\",\"seq\":5}\n"
+        );
+        let gap = WatchEvent::Gap { since_ms: 1_763_669_639_958, until_ms: 1_763_669_640_958 };
+        assert_eq!(
+            shown(&watched(gap, Some(4))),
+            "{\"v\":1,\"event\":\"gap\",\"since\":\"2025-11-20T20:13:59.958Z\",\
+             \"until\":\"2025-11-20T20:14:00.958Z\",\"ms\":1000,\"seq\":4}\n"
+        );
+    }
+
+    #[test]
+    fn what_is_no_record_of_a_watch_is_an_object_on_standard_error() {
+        let skipped = WatchEvent::Skipped { topic: "a/b".to_owned(), cause: "odd".to_owned() };
+        let skipped = Output::Watched { event: skipped, received_ms: 0, sequence: None };
+        let rendered = output(&skipped, false);
+        assert_eq!(rendered.data, "");
+        assert_eq!(rendered.words, "{\"v\":1,\"event\":\"skipped\",\"topic\":\"a/b\",\"cause\":\"odd\"}\n");
+        assert_eq!(output(&skipped, true), Rendered::default());
+        let ended = Output::HandlerEnded { key: key(b"k"), ended: Ended::Code(3) };
+        assert_eq!(
+            output(&ended, false).words,
+            "{\"v\":1,\"event\":\"command-ended\",\"key\":\"k\",\"code\":3}\n"
         );
     }
 

@@ -8,6 +8,7 @@ mod lock;
 mod raw;
 mod style;
 mod text;
+mod watch;
 
 use bytes::Bytes;
 
@@ -60,10 +61,10 @@ pub struct Rendered {
 #[must_use]
 pub fn output(output: &Output, style: &Style) -> Rendered {
     match style.format {
-        Format::Json => json::output(output),
+        Format::Json => json::output(output, style.quiet),
         Format::Text => text::output(output, style),
         Format::Lines | Format::Raw | Format::Hex | Format::Base64 => {
-            raw::output(output, style.format).unwrap_or_else(|| text::lines(output, style))
+            raw::output(output, style).unwrap_or_else(|| text::lines(output, style))
         }
     }
 }

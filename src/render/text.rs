@@ -6,7 +6,7 @@ use super::escape::escape;
 use super::frame;
 use super::lock;
 use super::style::{Paint, paint};
-use super::{Rendered, Style};
+use super::{Rendered, Style, watch};
 use crate::commands::duration;
 use crate::commands::output::{DeleteOutcome, SetOutcome};
 use crate::commands::output::{Got, Meaning, Output};
@@ -35,6 +35,9 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
         Output::Unlocked { key, outcome: DeleteOutcome::Deleted { .. }, .. } => {
             said(&format!("released {}", name(key)), None, style)
         }
+        Output::Watched { event, received_ms, sequence } => {
+            watch::text(event, *received_ms, sequence.is_some(), style)
+        }
         other => lines(other, style),
     }
 }
@@ -54,6 +57,10 @@ pub fn lines(output: &Output, style: &Style) -> Rendered {
             Some(holder) => line(&holder, found.as_ref().and_then(|found| found.version.as_ref()), style),
             None => denied(&format!("{} is free", name(key)), style),
         },
+        Output::Watched { event, received_ms, sequence } => {
+            watch::columns(event, *received_ms, sequence.is_some(), style)
+        }
+        Output::HandlerEnded { key, ended } => watch::handler_ended(key, *ended, style),
         Output::Pinged { broker, connect, round_trip, .. } => ping_line(broker, *connect, *round_trip),
         Output::Response { payload, version } => {
             let reply = match Frame::decode(payload) {

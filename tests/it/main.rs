@@ -8,3 +8,9 @@ mod lock;
 mod lock_lost;
 mod unreachable;
 mod usage;
+#[cfg(unix)]
+mod watch;
+#[cfg(unix)]
+mod watch_command;
+#[cfg(unix)]
+mod watch_lost;

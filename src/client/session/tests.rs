@@ -381,6 +381,24 @@ fn a_lost_connection_leaves_writes_unknown_and_asks_reads_again() {
 }
 
 #[test]
+fn a_request_that_is_withdrawn_is_neither_sent_again_nor_answered() {
+    let mut bench = Bench::new();
+    bench.ask(Access::Read, "unwanted");
+    bench.ask(Access::Read, "wanted");
+    bench.sent();
+    bench.session.handle_lost("gone");
+    bench.session.withdraw(|ticket| *ticket == "unwanted");
+    bench.connect(16);
+    assert_eq!(shapes(&bench.sent()), "SUBSCRIBE PUBLISH");
+    bench.pass(10_000).unwrap();
+    let told = std::iter::from_fn(|| bench.session.poll_event()).map(|event| match event {
+        Event::Answer { ticket, .. } => ticket,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(told.collect::<Vec<_>>(), ["wanted"]);
+}
+
+#[test]
 fn a_silent_broker_is_probed_and_given_up_after_one_and_a_half_keep_alives() {
     let mut bench = Bench::new();
     bench.pass(29_999).unwrap();

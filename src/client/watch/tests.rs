@@ -39,6 +39,14 @@ fn delete(name: &str, ms: u64) -> Message {
     notification(name, &Notification::Delete, Some(ms))
 }
 
+/// Hands a message to the watch as the session's owner does.
+fn hand(watch: &mut Watch, message: &Message) {
+    match recipient(message, "me") {
+        Ok(key) => watch.handle_notification(&key, message),
+        Err(cause) => watch.skip(message, cause.to_owned()),
+    }
+}
+
 /// A watch whose registration has been answered; the value has not.
 fn registered(name: &str) -> Watch {
     let mut watch = Watch::new([key(name)]);
@@ -74,6 +82,7 @@ fn told(watch: &mut Watch) -> Vec<String> {
             format!("SET {}@{}", value.as_ref().map_or("?".to_owned(), text), ms(&version))
         }
         WatchEvent::Delete { version, .. } => format!("DELETE @{}", ms(&version)),
+        WatchEvent::Lost { since_ms, cause } => format!("LOST {since_ms} {cause}"),
         WatchEvent::Gap { since_ms, until_ms } => format!("GAP {since_ms}-{until_ms}"),
         WatchEvent::Skipped { cause, .. } => format!("SKIPPED {cause}"),
     };
@@ -84,16 +93,16 @@ fn told(watch: &mut Watch) -> Vec<String> {
 fn the_initial_value_comes_first_and_changes_follow() {
     let mut watch = registered("k");
     watch.handle_read(&key("k"), found("1", 1), now());
-    watch.handle_message(&set("k", "2", 2));
-    watch.handle_message(&delete("k", 2));
+    hand(&mut watch, &set("k", "2", 2));
+    hand(&mut watch, &delete("k", 2));
     assert_eq!(told(&mut watch), ["CURRENT 1@1", "SET 2@2", "DELETE @2"]);
 }
 
 #[test]
 fn a_change_before_the_initial_value_is_neither_lost_nor_doubled() {
     let mut watch = registered("k");
-    watch.handle_message(&set("k", "2", 2));
-    watch.handle_message(&set("k", "3", 3));
+    hand(&mut watch, &set("k", "2", 2));
+    hand(&mut watch, &set("k", "3", 3));
     assert!(told(&mut watch).is_empty());
     watch.handle_read(&key("k"), found("2", 2), now());
     assert_eq!(told(&mut watch), ["CURRENT 2@2", "SET 3@3"]);
@@ -102,7 +111,7 @@ fn a_change_before_the_initial_value_is_neither_lost_nor_doubled() {
 #[test]
 fn a_deletion_of_the_initial_value_is_told_though_it_bears_the_same_version() {
     let mut watch = registered("k");
-    watch.handle_message(&delete("k", 2));
+    hand(&mut watch, &delete("k", 2));
     watch.handle_read(&key("k"), found("2", 2), now());
     assert_eq!(told(&mut watch), ["CURRENT 2@2", "DELETE @2"]);
 }
@@ -111,7 +120,7 @@ fn a_deletion_of_the_initial_value_is_told_though_it_bears_the_same_version() {
 fn an_absent_key_swallows_what_led_to_its_absence() {
     let mut watch = registered("k");
     for message in [set("k", "1", 1), delete("k", 1), set("k", "2", 2)] {
-        watch.handle_message(&message);
+        hand(&mut watch, &message);
     }
     watch.handle_read(&key("k"), None, now());
     assert_eq!(told(&mut watch), ["CURRENT absent", "SET 2@2"]);
@@ -122,7 +131,7 @@ fn a_notification_delivered_twice_is_told_once() {
     let mut watch = registered("k");
     watch.handle_read(&key("k"), None, now());
     for message in [set("k", "1", 1), set("k", "1", 1), delete("k", 1), delete("k", 1)] {
-        watch.handle_message(&message);
+        hand(&mut watch, &message);
     }
     assert_eq!(told(&mut watch), ["CURRENT absent", "SET 1@1", "DELETE @1"]);
 }
@@ -131,8 +140,8 @@ fn a_notification_delivered_twice_is_told_once() {
 fn a_change_without_a_version_is_told_rather_than_lost() {
     let mut watch = registered("k");
     watch.handle_read(&key("k"), found("1", 1), now());
-    watch.handle_message(&notification("k", &Notification::Delete, None));
-    watch.handle_message(&notification("k", &Notification::Set(None), None));
+    hand(&mut watch, &notification("k", &Notification::Delete, None));
+    hand(&mut watch, &notification("k", &Notification::Set(None), None));
     assert_eq!(told(&mut watch), ["CURRENT 1@1", "DELETE @?", "SET ?@?"]);
 }
 
@@ -140,13 +149,16 @@ fn a_change_without_a_version_is_told_rather_than_lost() {
 fn a_loss_tells_one_gap_and_what_has_changed_meanwhile() {
     let mut watch = registered("k");
     watch.handle_read(&key("k"), found("1", 1), now());
-    watch.handle_lost(1_000);
+    watch.handle_lost(1_000, "gone");
     watch.handle_connected();
-    watch.handle_lost(2_000);
+    watch.handle_lost(2_000, "still gone");
     register(&mut watch, "k");
-    watch.handle_message(&set("k", "3", 3));
+    hand(&mut watch, &set("k", "3", 3));
     watch.handle_read(&key("k"), found("2", 2), now());
-    assert_eq!(told(&mut watch), ["CURRENT 1@1", "GAP 1000-5000", "RESYNC 2@2", "SET 3@3"]);
+    assert_eq!(
+        told(&mut watch),
+        ["CURRENT 1@1", "LOST 1000 gone", "LOST 2000 still gone", "GAP 1000-5000", "RESYNC 2@2", "SET 3@3"]
+    );
 }
 
 #[test]
@@ -155,10 +167,10 @@ fn a_loss_in_which_nothing_changed_tells_the_gap_alone() {
         let mut watch = registered("k");
         watch.handle_read(&key("k"), state.clone(), now());
         told(&mut watch);
-        watch.handle_lost(1_000);
+        watch.handle_lost(1_000, "gone");
         register(&mut watch, "k");
         watch.handle_read(&key("k"), state, now());
-        assert_eq!(told(&mut watch), ["GAP 1000-5000"]);
+        assert_eq!(told(&mut watch), ["LOST 1000 gone", "GAP 1000-5000"]);
     }
 }
 
@@ -166,29 +178,38 @@ fn a_loss_in_which_nothing_changed_tells_the_gap_alone() {
 fn a_key_that_vanished_in_a_gap_is_told() {
     let mut watch = registered("k");
     watch.handle_read(&key("k"), found("1", 1), now());
-    watch.handle_lost(1_000);
+    watch.handle_lost(1_000, "gone");
     register(&mut watch, "k");
     watch.handle_read(&key("k"), None, now());
-    assert_eq!(told(&mut watch), ["CURRENT 1@1", "GAP 1000-5000", "RESYNC absent"]);
+    assert_eq!(told(&mut watch), ["CURRENT 1@1", "LOST 1000 gone", "GAP 1000-5000", "RESYNC absent"]);
 }
 
 #[test]
 fn a_loss_before_the_first_value_is_no_gap() {
     let mut watch = registered("k");
-    watch.handle_message(&set("k", "1", 1));
-    watch.handle_lost(1_000);
+    hand(&mut watch, &set("k", "1", 1));
+    watch.handle_lost(1_000, "gone");
     register(&mut watch, "k");
     watch.handle_read(&key("k"), found("2", 2), now());
-    assert_eq!(told(&mut watch), ["CURRENT 2@2"]);
+    assert_eq!(told(&mut watch), ["LOST 1000 gone", "CURRENT 2@2"]);
+}
+
+#[test]
+fn a_loss_is_told_once_however_many_attempts_fail() {
+    let mut watch = registered("k");
+    for since_ms in [1_000, 2_000, 3_000] {
+        watch.handle_lost(since_ms, "gone");
+    }
+    assert_eq!(told(&mut watch), ["LOST 1000 gone"]);
 }
 
 #[test]
 fn an_answer_from_before_a_loss_is_not_taken_for_one_after_it() {
     let mut watch = registered("k");
-    watch.handle_lost(1_000);
+    watch.handle_lost(1_000, "gone");
     watch.handle_connected();
     watch.handle_read(&key("k"), found("1", 1), now());
-    assert!(told(&mut watch).is_empty());
+    assert_eq!(told(&mut watch), ["LOST 1000 gone"]);
 }
 
 #[test]
@@ -201,12 +222,14 @@ fn messages_of_other_things_are_reported_and_skipped() {
     stray.topic = "sensors/1".to_owned();
     let mut yesterday = set("k", "1", 1);
     yesterday.user_properties[0].1 = "yesterday".to_owned();
-    for message in [garbage, stray, yesterday, set("other", "1", 1)] {
-        watch.handle_message(&message);
+    let mut foreign = set("k", "1", 1);
+    foreign.topic = topic::notify("you", &key("k")).unwrap();
+    for message in [garbage, stray, yesterday, foreign] {
+        hand(&mut watch, &message);
     }
     let told = told(&mut watch);
     assert_eq!(told[0], "CURRENT absent");
-    assert_eq!(told.len(), 4, "{told:?}");
+    assert_eq!(told.len(), 5, "{told:?}");
     assert!(told[1..].iter().all(|line| line.starts_with("SKIPPED")), "{told:?}");
 }
 
@@ -217,7 +240,7 @@ fn lower_case_hex_and_the_page_s_word_for_a_deletion_are_understood() {
     let mut message = delete("k", 1);
     message.topic = message.topic.replace("6B", "6b");
     message.payload = Value::from_static(b"*2\r\n$6\r\nNOTIFY\r\n$3\r\nDEL\r\n");
-    watch.handle_message(&message);
+    hand(&mut watch, &message);
     assert_eq!(told(&mut watch), ["CURRENT 1@1", "DELETE @1"]);
 }
 
@@ -282,13 +305,13 @@ proptest! {
                 Act::Lose => {
                     wire.clear();
                     registered = false;
-                    watch.handle_lost(1);
+                    watch.handle_lost(1, "gone");
                     watch.handle_connected();
                 }
                 Act::Deliver => match wire.pop_front() {
                     Some(Parcel::Registered) => watch.handle_registered(&key("k")),
                     Some(Parcel::Read(found)) => watch.handle_read(&key("k"), found, now()),
-                    Some(Parcel::Message(message)) => watch.handle_message(&message),
+                    Some(Parcel::Message(message)) => hand(&mut watch, &message),
                     None => {}
                 },
             }
@@ -310,7 +333,7 @@ proptest! {
         let mut told = None;
         for event in events {
             let (next, resync) = match event {
-                WatchEvent::Gap { .. } => continue,
+                WatchEvent::Lost { .. } | WatchEvent::Gap { .. } => continue,
                 WatchEvent::Current { found, .. } | WatchEvent::Resync { found, .. } => {
                     (found.and_then(|found| found.version).map(|version| (version.ms, false)), true)
                 }

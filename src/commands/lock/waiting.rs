@@ -122,7 +122,7 @@ impl Waiting {
             }
             WatchEvent::Set { value, .. } => (true, value.or_else(|| self.holder.take())),
             WatchEvent::Delete { .. } => (false, None),
-            WatchEvent::Gap { .. } | WatchEvent::Skipped { .. } => return None,
+            WatchEvent::Lost { .. } | WatchEvent::Gap { .. } | WatchEvent::Skipped { .. } => return None,
         };
         if !is_first {
             self.silent_since = Some(now);

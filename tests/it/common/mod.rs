@@ -1,6 +1,8 @@
 //! A hermetic environment for the real binary: no variables, a home and a folder of its own.
 
 mod process;
+mod proxy;
+mod running;
 mod server;
 mod wire;
 
@@ -12,6 +14,8 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
 pub use process::{Left, Process, is_running, line_in, until};
+pub use proxy::Proxy;
+pub use running::{Running, wait_until};
 pub use server::Server;
 pub use wire::Wire;
 

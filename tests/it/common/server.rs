@@ -17,15 +17,31 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server and waits until it listens.
+    /// Starts a server on a free port and waits until it listens.
     pub fn start(place: &Place, options: &[&str]) -> Self {
+        Self::start_at(place, 0, options)
+    }
+
+    /// Kills the server, as a crash would.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts a server where the killed one was.
+    pub fn start_again(&mut self, place: &Place, options: &[&str]) {
+        *self = Self::start_at(place, self.port, options);
+    }
+
+    fn start_at(place: &Place, port: u16, options: &[&str]) -> Self {
         const TRIES_MAX: u32 = 1000;
-        let words = ["serve", "--listen", "127.0.0.1:0", "--port-file", "port", "-q"];
+        let listen = format!("127.0.0.1:{port}");
+        let words = ["serve", "--listen", &listen, "--port-file", "port", "-q"];
         let _ = fs::remove_file(place.path("port"));
         let mut child = place
             .command(&[&words, options].concat())
             .stdout(Stdio::null())
-            .stderr(Stdio::inherit())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         for _ in 0..TRIES_MAX {

@@ -1,0 +1,293 @@
+//! The records of a watch, for people and for pipes.
+
+use super::escape::escape;
+use super::style::{Paint, paint};
+use super::{Rendered, Style};
+use crate::commands::duration;
+use crate::commands::output::{Ended, Found, WatchEvent};
+use crate::protocol::{Key, Timestamp, Value};
+
+/// What stands between the columns of a pipe.
+const TAB: &str = "\t";
+
+/// What a record says of its key.
+struct Row<'a> {
+    word: &'static str,
+    key: &'a Key,
+    state: State<'a>,
+    version: Option<&'a Timestamp>,
+}
+
+enum State<'a> {
+    Value(&'a Value),
+    /// It is set, to a value that the store does not name.
+    Untold,
+    Absent,
+    /// The word says it all.
+    Gone,
+}
+
+/// Renders an event for a terminal.
+#[must_use]
+pub fn text(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Style) -> Rendered {
+    let Some(row) = row(event) else { return beside_or_gap(event, received_ms, is_data, style, "  ") };
+    let color = style.color_data;
+    let dim = |text: &str| paint(text, Paint::Dim, color);
+    let mut line = format!("{}  {:<7}  {}", dim(&time(received_ms)), row.word, escape(row.key.as_bytes()));
+    match row.state {
+        State::Value(value) => line.extend(["  ", &escape(value)]),
+        State::Untold => line.extend(["  ", &dim("(a value that was not told)")]),
+        State::Absent => line.extend(["  ", &dim("(no such key)")]),
+        State::Gone => {}
+    }
+    if let Some(version) = row.version.filter(|_| style.verbose) {
+        line.extend(["  ", &dim(&escape(version.to_string().as_bytes()))]);
+    }
+    line.push('\n');
+    Rendered::data(line)
+}
+
+/// Renders an event for a pipe: time, event, key and, where there is one, value; and the version when asked for.
+#[must_use]
+pub fn columns(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Style) -> Rendered {
+    let Some(row) = row(event) else { return beside_or_gap(event, received_ms, is_data, style, TAB) };
+    let mut columns = vec![time(received_ms), row.word.to_owned(), escape(row.key.as_bytes())];
+    if let State::Value(value) = row.state {
+        columns.push(escape(value));
+    }
+    if let Some(version) = row.version.filter(|_| style.verbose) {
+        columns.resize(4, String::new());
+        columns.push(escape(version.to_string().as_bytes()));
+    }
+    Rendered::data(format!("{}\n", columns.join(TAB)))
+}
+
+/// Renders an event where only bytes of values are data: everything else is said in words.
+#[must_use]
+pub fn words(event: &WatchEvent, received_ms: u64, style: &Style) -> Rendered {
+    let plain = Style { color_data: style.color_words, ..*style };
+    let Rendered { data, words } = text(event, received_ms, true, &plain);
+    let is_wanted = !style.quiet || matches!(event, WatchEvent::Gap { .. });
+    let said = if is_wanted { String::from_utf8_lossy(&data).into_owned() } else { String::new() };
+    Rendered::words(words + &said)
+}
+
+/// Renders the end of a command that was run for a key.
+#[must_use]
+pub fn handler_ended(key: &Key, ended: Ended, style: &Style) -> Rendered {
+    if style.quiet {
+        return Rendered::default();
+    }
+    let how = match ended {
+        Ended::Code(code) => format!("with exit code {code}"),
+        Ended::Signal(signal) => format!("by signal {signal}"),
+    };
+    Rendered::words(format!("the command for {} ended {how}\n", escape(key.as_bytes())))
+}
+
+/// The value that an event tells, if any.
+#[must_use]
+pub fn value(event: &WatchEvent) -> Option<&Value> {
+    match row(event)?.state {
+        State::Value(value) => Some(value),
+        State::Untold | State::Absent | State::Gone => None,
+    }
+}
+
+fn row(event: &WatchEvent) -> Option<Row<'_>> {
+    let (word, key, state, version) = match event {
+        WatchEvent::Current { key, found } => ("CURRENT", key, State::of(found.as_ref()), version_of(found)),
+        WatchEvent::Resync { key, found } => ("RESYNC", key, State::of(found.as_ref()), version_of(found)),
+        WatchEvent::Set { key, value, version } => {
+            ("SET", key, value.as_ref().map_or(State::Untold, State::Value), version.as_ref())
+        }
+        WatchEvent::Delete { key, version } => ("DELETE", key, State::Gone, version.as_ref()),
+        WatchEvent::Lost { .. } | WatchEvent::Gap { .. } | WatchEvent::Skipped { .. } => return None,
+    };
+    Some(Row { word, key, state, version })
+}
+
+impl<'a> State<'a> {
+    fn of(found: Option<&'a Found>) -> Self {
+        found.map_or(Self::Absent, |found| Self::Value(&found.value))
+    }
+}
+
+fn version_of(found: &Option<Found>) -> Option<&Timestamp> {
+    found.as_ref().and_then(|found| found.version.as_ref())
+}
+
+/// What is not about a key. A gap is told even to those who want few words: changes may be unknown.
+fn beside_or_gap(
+    event: &WatchEvent,
+    received_ms: u64,
+    is_data: bool,
+    style: &Style,
+    separator: &str,
+) -> Rendered {
+    let said = |text: String| if style.quiet { Rendered::default() } else { Rendered::words(text) };
+    match event {
+        WatchEvent::Lost { cause, .. } => {
+            said(format!("lost the connection: {}; trying again\n", escape(cause.as_bytes())))
+        }
+        WatchEvent::Skipped { topic, cause } => {
+            let (topic, cause) = (escape(topic.as_bytes()), escape(cause.as_bytes()));
+            said(format!("skipped a message on {topic}: {cause}\n"))
+        }
+        WatchEvent::Gap { since_ms, until_ms } => {
+            // Words are for people, wherever the data goes.
+            let separator = if is_data { separator } else { "  " };
+            let color = if is_data { style.color_data } else { style.color_words };
+            let word = if separator == TAB { "GAP".to_owned() } else { format!("{:<7}", "GAP") };
+            // The column of the key is there, and empty: no key is.
+            let key = if separator == TAB { TAB } else { "" };
+            let columns = [
+                paint(&time(received_ms), Paint::Dim, color),
+                paint(&word, Paint::Wrong, color),
+                format!("{key}{}", gap(*since_ms, *until_ms)),
+            ];
+            let line = format!("{}\n", columns.join(separator));
+            if is_data { Rendered::data(line) } else { Rendered::words(line) }
+        }
+        WatchEvent::Current { .. }
+        | WatchEvent::Set { .. }
+        | WatchEvent::Delete { .. }
+        | WatchEvent::Resync { .. } => Rendered::default(),
+    }
+}
+
+fn gap(since_ms: u64, until_ms: u64) -> String {
+    const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+    let ms = until_ms.saturating_sub(since_ms);
+    // A time of day says little about another day.
+    let moment = |at| if ms < DAY_MS { time(at) } else { duration::rfc3339(at).unwrap_or_else(|| time(at)) };
+    format!("{}, from {} to {}", duration::of_ms(ms), moment(since_ms), moment(until_ms))
+}
+
+fn time(ms: u64) -> String {
+    duration::time_of_day(ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::Format;
+
+    const STYLE: Style =
+        Style { format: Format::Text, color_data: false, color_words: false, verbose: false, quiet: false };
+    const VERBOSE: Style = Style { verbose: true, ..STYLE };
+    const NOW: u64 = 1_763_669_639_958;
+
+    fn key() -> Key {
+        Key::new("line1/temp").unwrap()
+    }
+
+    fn found(value: &'static [u8]) -> Option<Found> {
+        Some(Found { value: value.into(), version: Some(Timestamp::of_store(5, 3)) })
+    }
+
+    fn set(value: Option<&'static [u8]>) -> WatchEvent {
+        WatchEvent::Set { key: key(), value: value.map(Value::from), version: None }
+    }
+
+    fn on_terminal(event: &WatchEvent) -> String {
+        shown(text(event, NOW, true, &STYLE))
+    }
+
+    fn in_pipe(event: &WatchEvent) -> String {
+        shown(columns(event, NOW, true, &STYLE))
+    }
+
+    fn shown(rendered: Rendered) -> String {
+        assert_eq!(rendered.words, "");
+        String::from_utf8(rendered.data.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_record_is_a_line_for_eyes_and_columns_for_a_pipe() {
+        let current = WatchEvent::Current { key: key(), found: found(b"21.5") };
+        assert_eq!(on_terminal(&current), "20:13:59.958  CURRENT  line1/temp  21.5\n");
+        assert_eq!(in_pipe(&current), "20:13:59.958\tCURRENT\tline1/temp\t21.5\n");
+        let resync = WatchEvent::Resync { key: key(), found: found(b"") };
+        assert_eq!(on_terminal(&resync), "20:13:59.958  RESYNC   line1/temp  \n");
+        assert_eq!(in_pipe(&resync), "20:13:59.958\tRESYNC\tline1/temp\t\n");
+        let delete = WatchEvent::Delete { key: key(), version: None };
+        assert_eq!(on_terminal(&delete), "20:13:59.958  DELETE   line1/temp\n");
+        assert_eq!(in_pipe(&delete), "20:13:59.958\tDELETE\tline1/temp\n");
+    }
+
+    #[test]
+    fn without_a_value_there_is_no_fourth_column() {
+        let absent = WatchEvent::Current { key: key(), found: None };
+        assert_eq!(on_terminal(&absent), "20:13:59.958  CURRENT  line1/temp  (no such key)\n");
+        assert_eq!(in_pipe(&absent), "20:13:59.958\tCURRENT\tline1/temp\n");
+        assert_eq!(
+            on_terminal(&set(None)),
+            "20:13:59.958  SET      line1/temp  (a value that was not told)\n"
+        );
+        assert_eq!(in_pipe(&set(None)), "20:13:59.958\tSET\tline1/temp\n");
+    }
+
+    #[test]
+    fn a_value_cannot_forge_a_column_or_a_line() {
+        assert_eq!(
+            in_pipe(&set(Some(b"a\tb\nc\xff"))),
+            "20:13:59.958\tSET\tline1/temp\ta\\x09b\\x0Ac\\xFF\n"
+        );
+    }
+
+    #[test]
+    fn the_version_is_told_when_asked_for_and_has_its_own_column() {
+        let current = |found| WatchEvent::Current { key: key(), found };
+        let version = "000000000000005:00003:StateStore";
+        let line = shown(text(&current(found(b"x")), NOW, true, &VERBOSE));
+        assert_eq!(line, format!("20:13:59.958  CURRENT  line1/temp  x  {version}\n"));
+        let delete = WatchEvent::Delete { key: key(), version: Some(Timestamp::of_store(5, 3)) };
+        let line = shown(columns(&delete, NOW, true, &VERBOSE));
+        assert_eq!(line, format!("20:13:59.958\tDELETE\tline1/temp\t\t{version}\n"));
+    }
+
+    #[test]
+    fn a_gap_has_its_length_and_its_ends_and_no_key() {
+        let gap = WatchEvent::Gap { since_ms: NOW - 4_201, until_ms: NOW };
+        assert_eq!(on_terminal(&gap), "20:13:59.958  GAP      4s 201ms, from 20:13:55.757 to 20:13:59.958\n");
+        assert_eq!(in_pipe(&gap), "20:13:59.958\tGAP\t\t4s 201ms, from 20:13:55.757 to 20:13:59.958\n");
+        let long = WatchEvent::Gap { since_ms: NOW - 86_400_000, until_ms: NOW };
+        assert_eq!(
+            on_terminal(&long),
+            "20:13:59.958  GAP      1day, from 2025-11-19T20:13:59.958Z to 2025-11-20T20:13:59.958Z\n"
+        );
+    }
+
+    #[test]
+    fn what_is_no_record_is_words() {
+        let lost = WatchEvent::Lost { since_ms: NOW, cause: "silent\n".to_owned() };
+        let skipped = WatchEvent::Skipped { topic: "a/\x1b".to_owned(), cause: "odd".to_owned() };
+        let quiet = Style { quiet: true, ..STYLE };
+        for render in [text, columns] {
+            assert_eq!(
+                render(&lost, NOW, false, &STYLE).words,
+                "lost the connection: silent\\x0A; trying again\n"
+            );
+            assert_eq!(render(&skipped, NOW, false, &STYLE).words, "skipped a message on a/\\x1B: odd\n");
+            assert_eq!(render(&lost, NOW, false, &quiet), Rendered::default());
+        }
+    }
+
+    #[test]
+    fn a_gap_beside_the_data_is_told_even_to_the_quiet() {
+        let gap = WatchEvent::Gap { since_ms: NOW, until_ms: NOW };
+        let quiet = Style { quiet: true, ..STYLE };
+        assert_eq!(text(&gap, NOW, false, &quiet).data, "");
+        assert!(text(&gap, NOW, false, &quiet).words.contains("GAP"));
+        assert!(words(&gap, NOW, &quiet).words.contains("GAP"));
+        assert_eq!(words(&set(None), NOW, &quiet), Rendered::default());
+    }
+
+    #[test]
+    fn a_command_that_failed_is_told_in_words() {
+        let told = |ended| handler_ended(&key(), ended, &STYLE).words;
+        assert_eq!(told(Ended::Code(3)), "the command for line1/temp ended with exit code 3\n");
+        assert_eq!(told(Ended::Signal(15)), "the command for line1/temp ended by signal 15\n");
+    }
+}

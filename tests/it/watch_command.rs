@@ -1,0 +1,178 @@
+//! `watch -- CMD`: a command for each change.
+
+use nix::sys::signal::Signal;
+
+use super::common::{Place, Proxy, Server};
+use super::watch::{STOP, ok, watch};
+
+/// Prints what it is told, the value in brackets.
+const SHOW: &str = "printf '%s %s %s %s [' $MQKV_EVENT $MQKV_KEY $MQKV_FOUND $MQKV_SEQ; cat; echo ]";
+
+/// The same, and for a change waits until there is a file.
+fn show_and_wait_for(file: &str) -> String {
+    format!("{SHOW}; test $MQKV_EVENT = initial || until test -e {file}; do sleep 0.01; done")
+}
+
+/// Waits until the watch of `k` is in force: the command says so for the initial value.
+fn watch_k(place: &Place, url: &str, words: &[&str], script: &str) -> super::common::Running {
+    let options = ["k", "--exec-on", "initial,set,del"];
+    let running = watch(place, url, &[&options[..], words, &["--", "sh", "-c", script]].concat());
+    assert_eq!(running.line(), "initial k false 1 []");
+    running
+}
+
+#[test]
+fn a_command_gets_the_value_on_its_input_and_the_rest_in_its_environment() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let url = server.url();
+    let script = format!("{SHOW}; test -n \"$MQKV_VERSION\" && echo \"${{MQKV_VERSION##*:}}\"; true");
+    let running = watch_k(&place, &url, &["-c", "2"], &script);
+    ok(&place, &url, &["set", "k", "two words"]);
+    assert_eq!(running.line(), "set k true 2 [two words]");
+    assert_eq!(running.line(), "StateStore");
+    ok(&place, &url, &["del", "k"]);
+    let (lines, words, code) = running.end();
+    assert_eq!(lines, ["delete k false 3 []", "StateStore"]);
+    assert_eq!((words, code), (vec![], Some(0)));
+}
+
+#[test]
+fn the_initial_value_fires_nothing_unless_asked() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let url = server.url();
+    ok(&place, &url, &["set", "k", "on"]);
+    let (lines, words, code) = watch(&place, &url, &["k", "--until", "set", "--", "sh", "-c", SHOW]).end();
+    assert_eq!((lines, words, code), (vec![], vec![], Some(0)));
+    let words = ["k", "--until", "set", "--exec-on", "initial", "--", "sh", "-c", SHOW];
+    let (lines, ..) = watch(&place, &url, &words).end();
+    assert_eq!(lines, ["initial k true 1 [on]"]);
+}
+
+#[test]
+fn changes_of_a_key_collapse_into_the_latest_while_the_command_runs() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let proxy = Proxy::start(server.port());
+    let url = server.url();
+    let script = show_and_wait_for("go");
+    let running = watch_k(&place, &proxy.url(), &["other", "-c", "6"], &script);
+    assert_eq!(running.line(), "initial other false 2 []");
+    ok(&place, &url, &["set", "k", "1"]);
+    assert_eq!(running.line(), "set k true 3 [1]");
+    for (key, value) in [("k", "2"), ("other", "a"), ("k", "3"), ("other", "b"), ("k", "4")] {
+        ok(&place, &url, &["set", key, value]);
+    }
+    // The watch is stopped when the last change has come.
+    proxy.wait_for(STOP);
+    place.write("go", "");
+    let (lines, words, code) = running.end();
+    assert_eq!(lines, ["set k true 8 [4]", "set other true 7 [b]"]);
+    assert_eq!((words, code), (vec![], Some(0)));
+}
+
+#[test]
+fn a_command_that_fails_is_told_and_the_watch_goes_on() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let url = server.url();
+    let running = watch_k(&place, &url, &["-c", "2"], &format!("{SHOW}; exit 3"));
+    assert_eq!(running.words(), "the command for k ended with exit code 3");
+    ok(&place, &url, &["set", "k", "1"]);
+    ok(&place, &url, &["set", "k", "2"]);
+    let (_, words, code) = running.end();
+    assert!(words.iter().all(|line| line == "the command for k ended with exit code 3"), "{words:?}");
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn a_command_that_cannot_be_run_ends_the_watch() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let url = server.url();
+    place.write("plain", "no program");
+    for (command, message, expected) in [
+        ("./missing", "error: ./missing: command not found", 127),
+        ("./plain", "error: ./plain: cannot run it: Permission denied (os error 13)", 126),
+    ] {
+        let (lines, words, code) = watch(&place, &url, &["k", "--exec-on", "initial", "--", command]).end();
+        assert_eq!((lines, code), (vec![], Some(expected)));
+        assert_eq!(words, [message]);
+    }
+}
+
+#[test]
+fn a_large_value_is_read_whole_or_not_at_all() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let url = server.url();
+    place.write("large", vec![b'x'; 1_000_000]);
+    ok(&place, &url, &["set", "k", "-f", "large"]);
+    for (script, line) in [("wc -c | tr -d ' '", "1000000"), ("echo ignored", "ignored")] {
+        let words = ["k", "--until", "set", "--exec-on", "initial", "--", "sh", "-c", script];
+        let (lines, words, code) = watch(&place, &url, &words).end();
+        assert_eq!(lines, [line]);
+        assert_eq!((words, code), (vec![], Some(0)));
+    }
+}
+
+#[test]
+fn a_command_whose_child_never_reads_holds_nothing_up() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let url = server.url();
+    place.write("large", vec![b'x'; 1_000_000]);
+    ok(&place, &url, &["set", "k", "-f", "large"]);
+    // The child has the same standard input and none of the outputs, for whose end the test waits.
+    let script = "(until test -e go; do sleep 0.01; done) <&0 >&- 2>&- & echo done";
+    let words = ["k", "--until", "set", "--exec-on", "initial", "--", "sh", "-c", script];
+    let (lines, words, code) = watch(&place, &url, &words).end();
+    place.write("go", "");
+    assert_eq!(lines, ["done"]);
+    assert_eq!((words, code), (vec![], Some(0)));
+}
+
+#[test]
+fn a_signal_reaches_the_command_and_its_end_is_waited_for() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let script = format!("trap 'echo told; exit 0' TERM; {}", show_and_wait_for("never"));
+    let running = watch_k(&place, &server.url(), &[], &script);
+    ok(&place, &server.url(), &["set", "k", "1"]);
+    assert_eq!(running.line(), "set k true 2 [1]");
+    running.signal(Signal::SIGTERM);
+    // Some shells say of what they ran that it was terminated: what is said is theirs.
+    let (lines, _, code) = running.end();
+    assert_eq!((lines, code), (vec!["told".to_owned()], Some(143)));
+}
+
+#[test]
+fn a_key_of_any_bytes_goes_into_the_environment() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let url = server.url();
+    let script = "printf %s \"$MQKV_KEY\" | od -An -tx1";
+    for (key, shown) in [("ff0a20", " ff 0a 20"), ("6100", " 61 5c 78 30 30")] {
+        let words = ["--key-hex", key, "--until", "del", "--exec-on", "initial", "--", "sh", "-c", script];
+        let (lines, words, code) = watch(&place, &url, &words).end();
+        assert_eq!(lines, [shown]);
+        assert_eq!((words, code), (vec![], Some(0)));
+    }
+}
+
+#[test]
+fn a_gap_is_told_in_words_and_what_was_missed_runs_the_command() {
+    let place = Place::new();
+    let mut server = Server::start(&place, &[]);
+    ok(&place, &server.url(), &["set", "k", "1"]);
+    let words = ["k", "-c", "1", "--exec-on", "initial,resync", "--", "sh", "-c", SHOW];
+    let running = watch(&place, &server.url(), &words);
+    assert_eq!(running.line(), "initial k true 1 [1]");
+    server.kill();
+    assert!(running.words().starts_with("lost the connection: "));
+    server.start_again(&place, &[]);
+    assert!(running.words().contains("  GAP      "));
+    let (lines, words, code) = running.end();
+    assert_eq!((lines, words, code), (vec!["resync k false 2 []".to_owned()], vec![], Some(0)));
+}

@@ -1,0 +1,125 @@
+//! `watch` through losses of its connection: told, and never a change lost without a word.
+
+use std::time::Duration;
+
+use mqkv::clock;
+use nix::sys::signal::Signal;
+
+use super::common::{Place, Proxy, Server};
+use super::watch::{ok, set_numbers, watch, without_time};
+
+/// Options with which a loss is noticed, and the way back is tried, soon.
+const IMPATIENT: [&str; 4] = ["--keep-alive", "1s", "--connect-timeout", "300ms"];
+
+#[test]
+fn a_broker_that_is_killed_and_restarted_makes_one_gap_and_the_right_value() {
+    const COUNT: usize = 2_000;
+    let place = Place::new();
+    let mut server = Server::start(&place, &[]);
+    let last = (COUNT - 1).to_string();
+    let running = watch(&place, &server.url(), &["k", "--until", &format!("value={last}")]);
+    assert_eq!(without_time(&running.line()), "CURRENT\tk");
+    set_numbers(server.port(), "k", 0..COUNT / 2);
+    for number in 0..COUNT / 2 {
+        assert_eq!(without_time(&running.line()), format!("SET\tk\t{number}"));
+    }
+    server.kill();
+    let lost = running.words();
+    assert!(lost.starts_with("lost the connection: ") && lost.ends_with("; trying again"), "{lost}");
+    server.start_again(&place, &[]);
+    set_numbers(server.port(), "k", COUNT / 2..COUNT);
+    let (lines, words, code) = running.end();
+    assert_eq!((words, code), (vec![], Some(0)));
+    let lines: Vec<_> = lines.iter().map(|line| without_time(line)).collect();
+    assert!(lines[0].starts_with("GAP\t\t"), "{}", lines[0]);
+    let after = &lines[1..];
+    // The first after it is what the key holds then, whatever that is; each that follows comes in order.
+    assert!(after[0].starts_with("RESYNC\tk"), "{}", after[0]);
+    let numbers: Vec<usize> =
+        after.iter().filter_map(|line| line.split('\t').nth(2)).map(|value| value.parse().unwrap()).collect();
+    assert!(numbers.is_sorted_by(|one, next| one + 1 == *next), "{numbers:?}");
+    assert_eq!(numbers.last(), Some(&(COUNT - 1)));
+    assert!(after[1..].iter().all(|line| line.starts_with("SET\t")), "{after:?}");
+}
+
+#[test]
+fn a_restart_that_changed_nothing_makes_a_gap_and_no_more() {
+    let place = Place::new();
+    let data = ["--data", "state"];
+    let mut server = Server::start(&place, &data);
+    ok(&place, &server.url(), &["set", "k", "kept"]);
+    let running = watch(&place, &server.url(), &["k", "-c", "1", "-j"]);
+    assert!(running.line().contains("\"current\""));
+    server.kill();
+    let lost = running.words();
+    assert!(lost.starts_with("{\"v\":1,\"event\":\"lost\",\"since\":\"20"), "{lost}");
+    server.start_again(&place, &data);
+    let gap = running.line();
+    assert!(gap.starts_with("{\"v\":1,\"event\":\"gap\",\"since\":\"20"), "{gap}");
+    assert!(gap.ends_with(",\"seq\":2}"), "{gap}");
+    ok(&place, &server.url(), &["set", "k", "new"]);
+    let (lines, _, code) = running.end();
+    assert_eq!((lines.len(), code), (1, Some(0)));
+    assert!(lines[0].contains("\"event\":\"set\"") && lines[0].ends_with("\"seq\":3}"), "{}", lines[0]);
+}
+
+#[test]
+fn a_line_cut_without_a_word_is_noticed_and_told() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let proxy = Proxy::start(server.port());
+    ok(&place, &server.url(), &["set", "k", "1"]);
+    let words = ["k", "-c", "1"];
+    let running = watch(&place, &proxy.url(), &[&words[..], &IMPATIENT].concat());
+    assert_eq!(without_time(&running.line()), "CURRENT\tk\t1");
+    proxy.cut();
+    let cut = clock::monotonic();
+    assert_eq!(running.words(), "lost the connection: the broker has been silent for 1 s; trying again");
+    // One and a half keep-alives at most; the rest is for a machine that is busy. Requests time out after 10 s.
+    assert!(cut.elapsed() < Duration::from_secs(6), "{:?}", cut.elapsed());
+    ok(&place, &server.url(), &["set", "k", "2"]);
+    proxy.heal();
+    let gap = running.line();
+    assert!(without_time(&gap).starts_with("GAP\t\t"), "{gap}");
+    let (lines, words, code) = running.end();
+    assert_eq!((words, code), (vec![], Some(0)));
+    assert_eq!(lines.iter().map(|line| without_time(line)).collect::<Vec<_>>(), ["RESYNC\tk\t2"]);
+}
+
+#[test]
+fn a_gap_fails_where_it_is_asked_to() {
+    let place = Place::new();
+    let mut server = Server::start(&place, &[]);
+    let running = watch(&place, &server.url(), &["k", "--on-gap", "fail"]);
+    assert_eq!(without_time(&running.line()), "CURRENT\tk");
+    server.kill();
+    let (lines, words, code) = running.end();
+    assert_eq!((lines, code), (vec![], Some(69)));
+    assert!(words[0].starts_with("error: lost the connection to 127.0.0.1:"), "{words:?}");
+}
+
+#[test]
+fn a_signal_ends_a_watch_that_has_no_connection() {
+    let place = Place::new();
+    let mut server = Server::start(&place, &[]);
+    let running = watch(&place, &server.url(), &["k"]);
+    assert_eq!(without_time(&running.line()), "CURRENT\tk");
+    server.kill();
+    running.words();
+    running.signal(Signal::SIGTERM);
+    let (lines, words, code) = running.end();
+    assert_eq!((lines, words, code), (vec![], vec![], Some(143)));
+}
+
+#[test]
+fn a_signal_ends_a_watch_whose_broker_does_not_answer() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let proxy = Proxy::start(server.port());
+    let running = watch(&place, &proxy.url(), &["k"]);
+    assert_eq!(without_time(&running.line()), "CURRENT\tk");
+    proxy.cut();
+    running.signal(Signal::SIGTERM);
+    let (lines, words, code) = running.end();
+    assert_eq!((lines, words, code), (vec![], vec![], Some(143)));
+}
