@@ -252,7 +252,10 @@ impl Driver {
             }
         }
         if let Link::Up(connection) = &mut self.link {
-            while let Some(outgoing) = self.session.poll_outgoing(now) {
+            // What a broker does not take stays in the session, where it is bounded and falls with its deadline.
+            while connection.has_room()
+                && let Some(outgoing) = self.session.poll_outgoing(now)
+            {
                 if let Err(large) = connection.queue(outgoing) {
                     self.session.handle_too_large(large.packet_id, large.size, large.max);
                 }

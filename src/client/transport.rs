@@ -134,6 +134,11 @@ impl Connection {
         }
     }
 
+    /// Whether more packets may be queued before some are written.
+    pub(super) fn has_room(&self) -> bool {
+        self.output.len() < OUTPUT_BYTES_MAX
+    }
+
     /// Puts a packet behind those that wait to be written.
     pub(super) fn queue(&mut self, outgoing: Outgoing) -> Result<(), TooLarge> {
         let (packet_id, packet) = match outgoing {
@@ -209,6 +214,9 @@ impl Connection {
         }
     }
 }
+
+/// How much may wait to be written before no more is queued.
+const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
 /// What four bytes of remaining length can say, and the fixed header.
 const MQTT_PACKET_BYTES_MAX: usize = 268_435_455 + 5;
