@@ -8,7 +8,7 @@ pub mod duration;
 pub mod encoding;
 pub mod error;
 mod fence;
-mod file;
+pub mod file;
 mod get;
 pub mod grammar;
 mod holder;
@@ -33,7 +33,7 @@ use clap::Subcommand;
 
 pub use error::{CommandError, Kind};
 pub use fence::{FENCING_TOKEN, FENCING_TOKEN_FILE};
-pub use lock::{LOCK_HOLDER, LOCK_KEY};
+pub use lock::{Holding, LOCK_HOLDER, LOCK_KEY, Released, Taking, take};
 pub use output::Output;
 pub use session::{Connecting, Session, Surroundings};
 
@@ -114,7 +114,9 @@ impl Command {
         matches!(self, Self::Watch(_))
     }
 
-    fn access(&self) -> Access {
+    /// Whether the verb may change something.
+    #[must_use]
+    pub fn access(&self) -> Access {
         match self {
             Self::Get(_) | Self::Watch(_) | Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => Access::Read,
             Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Lock(_) | Self::Unlock(_) => Access::Write,

@@ -134,8 +134,7 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
     let until = args.until.as_deref().map(Until::parse).transpose()?;
     let mut follower = Follower::new(&args, until);
     let keys = args.keys.settle(USAGE)?;
-    let mut signals = Signals::new()
-        .map_err(|error| CommandError::new(Kind::Bug, format!("cannot listen for signals: {error}")))?;
+    let mut signals = session.signals()?;
     let connect = session.client_that(|settings| {
         settings.inflight_max = INFLIGHT_MAX;
         settings.reconnect = match on_gap {
