@@ -29,5 +29,6 @@ pub mod server;
 
 pub mod commands;
 pub mod render;
+pub mod shell;
 
 pub mod cli;

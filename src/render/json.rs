@@ -560,7 +560,7 @@ mod tests {
     #[test]
     fn what_is_said_beside_the_matter_goes_beside_the_data() {
         let note = LockNote::Unconfirmed { cause: "no answer".into(), ttl_ms: 30_000 };
-        let Rendered { data, words } = output(&Output::LockNote { key: key(b"k"), note });
+        let Rendered { data, words } = output(&Output::LockNote { key: key(b"k"), note }, false);
         assert_eq!(data, "");
         assert_eq!(
             words,
