@@ -6,6 +6,7 @@ mod embedded;
 mod exit;
 pub mod generate;
 mod help;
+mod prompt;
 mod report;
 mod serve;
 mod settle;
@@ -27,7 +28,7 @@ use settle::{Connection, Place};
 use usage::Instead;
 
 use crate::client::{Settings, Target};
-use crate::commands::{Command, CommandError, Kind, Session};
+use crate::commands::{Command, CommandError, Connecting, Kind, Session};
 
 /// Runs the command line.
 #[must_use]
@@ -63,10 +64,13 @@ fn end(result: Result<Exit, CommandError>, reporter: &mut Reporter) -> Exit {
 }
 
 fn run_verb(cli: Cli, reporter: &mut Reporter) -> Result<Exit, CommandError> {
-    let Some(verb) = cli.verb else {
-        return Err(CommandError::usage("a verb is missing").hint("mqkv help"));
+    let verb = match cli.verb {
+        Some(verb) => verb,
+        None if settle::is_at_terminal() => return prompt::run(&cli.options, reporter),
+        None => return Err(CommandError::usage("a verb is missing").hint("mqkv help")),
     };
     match verb {
+        Verb::Shell(_) => return prompt::run(&cli.options, reporter),
         Verb::Command(command) => return run_command(command, &cli.options, reporter),
         Verb::Serve(args) => serve::run(&args, &cli.options.display)?,
         Verb::Completions(args) => reporter.data(&generate::completions(&args)?)?,
@@ -81,12 +85,7 @@ fn run_verb(cli: Cli, reporter: &mut Reporter) -> Result<Exit, CommandError> {
 
 fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     let connection = if command.is_offline() { None } else { Some(settle::connection(&options.connection)?) };
-    let embedded = Rc::new(RefCell::new(None));
-    let started = Rc::clone(&embedded);
-    let session = Session::new(
-        move || Box::pin(connect(connection.clone(), Rc::clone(&started))),
-        settle::surroundings(),
-    );
+    let (session, embedded) = session(connection);
     // One thread: a verb waits for the network and computes next to nothing. Where a slow reader can hold it up,
     // another thread keeps the session alive.
     let mut runtime = match command.is_lasting() {
@@ -101,18 +100,33 @@ fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> 
     runtime.block_on(async {
         let result = command.run(&session, &mut |output| reporter.put(&output)).await;
         session.close().await;
-        let embedded = embedded.take();
-        if let Some(embedded) = embedded {
-            Embedded::stop(embedded).await;
-        }
+        stop(embedded).await;
         Ok(Exit::from(result?))
     })
+}
+
+/// The store inside this process, if one was started.
+type Started = Rc<RefCell<Option<Embedded>>>;
+
+/// A session that connects when it must.
+fn session(connection: Option<Connection>) -> (Session, Started) {
+    let embedded = Started::default();
+    let started = Rc::clone(&embedded);
+    let connect = move || -> Connecting { Box::pin(connect(connection.clone(), Rc::clone(&started))) };
+    (Session::new(connect, settle::surroundings()), embedded)
+}
+
+async fn stop(embedded: Started) {
+    let embedded = embedded.take();
+    if let Some(embedded) = embedded {
+        embedded.stop().await;
+    }
 }
 
 /// Where to connect to; starts the store inside this process if that is where.
 async fn connect(
     connection: Option<Connection>,
-    started: Rc<RefCell<Option<Embedded>>>,
+    started: Started,
 ) -> Result<Settings, CommandError> {
     let connection =
         connection.ok_or_else(|| CommandError::new(Kind::Bug, "a verb that needs no store asked for one"))?;

@@ -33,7 +33,8 @@ use clap::Subcommand;
 
 pub use error::{CommandError, Kind};
 pub use fence::{FENCING_TOKEN, FENCING_TOKEN_FILE};
-pub use lock::{Holding, LOCK_HOLDER, LOCK_KEY, Released, Taking, take};
+pub use child::interrupt_this_process;
+pub use lock::{Holding, LOCK_HOLDER, LOCK_KEY, LockArgs, Released, Taking, take};
 pub use output::Output;
 pub use session::{Connecting, Session, Surroundings};
 
@@ -66,7 +67,7 @@ pub enum Command {
     Set(set::SetArgs),
     Del(del::DelArgs),
     Vdel(vdel::VdelArgs),
-    Lock(lock::LockArgs),
+    Lock(LockArgs),
     Unlock(unlock::UnlockArgs),
     Holder(holder::HolderArgs),
     Watch(watch::WatchArgs),
@@ -112,6 +113,18 @@ impl Command {
     #[must_use]
     pub fn is_lasting(&self) -> bool {
         matches!(self, Self::Watch(_))
+    }
+
+    /// Whether the verb is a watch whose records are its output, so that it can run in the background.
+    #[must_use]
+    pub fn is_watch_of_records(&self) -> bool {
+        matches!(self, Self::Watch(args) if !args.runs_commands())
+    }
+
+    /// Whether the verb listens to signals itself, and has something to put in order before it ends.
+    #[must_use]
+    pub fn minds_signals(&self) -> bool {
+        matches!(self, Self::Watch(_) | Self::Lock(_))
     }
 
     /// Whether the verb may change something.

@@ -106,6 +106,14 @@ pub struct WatchArgs {
     command: Vec<OsString>,
 }
 
+impl WatchArgs {
+    /// Whether a command runs in place of the output.
+    #[must_use]
+    pub fn runs_commands(&self) -> bool {
+        !self.command.is_empty()
+    }
+}
+
 /// What to do when the connection is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OnGap {

@@ -6,7 +6,7 @@ mod frame;
 mod json;
 mod lock;
 mod raw;
-mod style;
+pub mod style;
 mod text;
 mod watch;
 

@@ -197,6 +197,12 @@ async fn begin(
 }
 
 impl LockArgs {
+    /// The key, where it makes sense.
+    #[must_use]
+    pub fn key_word(&self) -> Option<Key> {
+        self.key.clone().settle(USAGE).ok().map(|(key, _)| key)
+    }
+
     /// Whether the lock is to be held, and no more: no command, and not for one lease only.
     #[must_use]
     pub fn holds(&self) -> bool {
