@@ -28,7 +28,7 @@ use settle::{Connection, Place};
 use usage::Instead;
 
 use crate::client::{Settings, Target};
-use crate::commands::{Command, CommandError, Connecting, Kind, Session};
+use crate::commands::{Command, CommandError, Connecting, Kind, Session, Surroundings};
 
 /// Runs the command line.
 #[must_use]
@@ -85,7 +85,7 @@ fn run_verb(cli: Cli, reporter: &mut Reporter) -> Result<Exit, CommandError> {
 
 fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     let connection = if command.is_offline() { None } else { Some(settle::connection(&options.connection)?) };
-    let (session, embedded) = session(connection);
+    let (session, embedded) = session(connection, settle::surroundings());
     // One thread: a verb waits for the network and computes next to nothing. Where a slow reader can hold it up,
     // another thread keeps the session alive.
     let mut runtime = match command.is_lasting() {
@@ -109,11 +109,11 @@ fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> 
 type Started = Rc<RefCell<Option<Embedded>>>;
 
 /// A session that connects when it must.
-fn session(connection: Option<Connection>) -> (Session, Started) {
+fn session(connection: Option<Connection>, surroundings: Surroundings) -> (Session, Started) {
     let embedded = Started::default();
     let started = Rc::clone(&embedded);
     let connect = move || -> Connecting { Box::pin(connect(connection.clone(), Rc::clone(&started))) };
-    (Session::new(connect, settle::surroundings()), embedded)
+    (Session::new(connect, surroundings), embedded)
 }
 
 async fn stop(embedded: Started) {

@@ -1,6 +1,7 @@
 //! `shell`: gives the prompt what only the process edge has: the definition, the way to a broker, the streams.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::ffi::OsStringExt;
 
 use clap::error::ErrorKind;
@@ -14,7 +15,7 @@ use super::report::{self, Reporter};
 use super::settle::{self, Place};
 use crate::clock;
 use crate::commands::grammar::wire_options_as_flags;
-use crate::commands::{CommandError, Kind, usage};
+use crate::commands::{CommandError, Kind, Surroundings, usage};
 use crate::render::Style;
 use crate::render::escape::escape;
 use crate::shell::definition::{self, Choice, Definition, Operand};
@@ -103,7 +104,13 @@ fn open(args: &ConnectionArgs, url: Option<&str>) -> Result<Opened, CommandError
             ("embedded".to_owned(), format!("a store of its own, kept in {folder}"), None)
         }
     };
-    let (session, embedded) = super::session(Some(connection));
+    // What is typed is for the prompt.
+    let surroundings = Surroundings {
+        read_input: |_| Err(io::Error::other("the prompt reads it (-f FILE takes a file)")),
+        end_of_input: || Box::pin(std::future::pending()),
+        ..settle::surroundings()
+    };
+    let (session, embedded) = super::session(Some(connection), surroundings);
     let close = Box::new(move || -> shell::Closing { Box::pin(super::stop(embedded)) });
     Ok(Opened { session, broker, about, url, close })
 }

@@ -101,11 +101,11 @@ mod tests {
         let (mut history, lines) = History::open(Some(path.clone()));
         assert_eq!(lines, Vec::<String>::new());
         let definition = sample::definition();
-        for line in ["get k", "get k", "set k secret", " get hidden", "\\! echo\n'a\\n'"] {
+        for line in ["get k", "get k", "set k secret", " get hidden", "\\! echo 'a\n\\n'"] {
             history.keep(line, &definition).unwrap();
         }
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(History::open(Some(path)).1, ["get k", "set k", "\\! echo\n'a\\n'"]);
+        assert_eq!(History::open(Some(path)).1, ["get k", "set k", "\\! echo 'a\n\\n'"]);
     }
 
     #[test]

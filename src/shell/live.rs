@@ -118,6 +118,12 @@ impl Live {
         (state.within(inner.prompt_columns), state.offline.is_some())
     }
 
+    /// How many columns the terminal had at the last prompt.
+    #[must_use]
+    pub fn columns(&self) -> usize {
+        self.inner().columns
+    }
+
     /// How many columns are left behind a text in the row of the cursor.
     #[must_use]
     pub fn room_behind(&self, line: &str) -> usize {

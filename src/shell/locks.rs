@@ -51,10 +51,9 @@ impl Locks {
             stop,
         };
         let key = name(holding.key().as_bytes());
-        let lease = duration::of_ms(held.ttl_ms);
         let token = escape(held.token.to_string().as_bytes());
         voice.say(&format!("locked {key} as {}, token {token}", held.holder));
-        voice.say_dim(&format!("held in the background, renewed within {lease}; unlock {key} releases it"));
+        voice.say_dim(&format!("held and renewed in the background; unlock {key} releases it"));
         self.held.borrow_mut().insert(holding.key().as_bytes().to_vec(), held);
         self.show(session, voice);
         spawn_local(self.clone().hold(holding, stopped, session.clone(), voice.clone()));

@@ -228,7 +228,10 @@ impl Shell {
     /// Where we are, as the first screen says it.
     fn place(&self) -> String {
         let Connected { client_id, elapsed_ms, .. } = &self.connected;
-        format!("{}, {elapsed_ms:.1} ms away, as {client_id}", self.opened.about)
+        match self.opened.url {
+            Some(_) => format!("{} in {elapsed_ms:.1} ms, as {client_id}", self.opened.about),
+            None => self.opened.about.clone(),
+        }
     }
 
     async fn leave(mut self) {

@@ -34,12 +34,10 @@ impl State {
     #[must_use]
     pub fn within(&self, columns: usize) -> String {
         let forms = self.forms();
-        let form = forms.iter().find(|form| width(form) <= columns).map_or("!", String::as_str);
-        let body = form.strip_suffix(END).unwrap_or(form);
-        let room = columns.saturating_sub(END.len());
-        let body: String = body.chars().take(room).collect();
-        let blanks = " ".repeat(room.saturating_sub(width(&body)));
-        format!("{body}{blanks}{END}")
+        let form = forms.iter().find(|form| width(form) <= columns).map_or("> ", String::as_str);
+        let form: String = form.chars().take(columns).collect();
+        let blanks = " ".repeat(columns.saturating_sub(width(&form)));
+        form + &blanks
     }
 
     /// All the ways to say it, the longest first.
@@ -138,9 +136,9 @@ mod tests {
 
     #[test]
     fn a_prompt_on_the_screen_keeps_its_width() {
-        assert_eq!(state(0, 0, Some(3)).within(16), "(offline 3s)  > ");
-        assert_eq!(state(0, 0, None).within(24), "localhost:1883        > ");
-        assert_eq!(state(0, 0, Some(12)).within(5), "!  > ");
+        assert_eq!(state(0, 0, Some(3)).within(16), "(offline 3s)>   ");
+        assert_eq!(state(0, 0, None).within(24), "localhost:1883>         ");
+        assert_eq!(state(0, 0, Some(12)).within(5), ">    ");
     }
 
     proptest! {
@@ -152,7 +150,6 @@ mod tests {
             let offline = offline.map(|seconds| Duration::from_secs(seconds.into()));
             let state = State { broker, watches, locks, offline };
             prop_assert_eq!(width(&state.within(columns)), columns);
-            prop_assert!(state.within(columns).ends_with("> "));
             prop_assert!(width(&state.text(80)) <= 80);
         }
     }

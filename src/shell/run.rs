@@ -11,7 +11,7 @@ use crate::client::Access;
 use crate::commands::signal::Signal;
 use crate::commands::{Command, CommandError, Kind, Taking, Verdict, file, take};
 use crate::render::escape::escape;
-use crate::render::{self, Format, Style};
+use crate::render::{Format, Style};
 
 /// How deep files may read files.
 const DEPTH_MAX: usize = 8;
@@ -86,6 +86,10 @@ impl Shell {
         let is_auto = self.is_auto && !is_formatted;
         match (command, target) {
             (Command::Lock(args), Target::Screen) if args.holds() => self.take_lock(args, &style).await,
+            (Command::Lock(args), _) if args.holds() => {
+                let message = "a lock without a command is held in the background, and says nothing";
+                Err(CommandError::usage(message).hint("lock KEY").hint("lock KEY -- CMD"))
+            }
             (Command::Unlock(args), Target::Screen)
                 if args.key_of_anybody().is_some_and(|key| self.locks.has(&key)) =>
             {
@@ -109,16 +113,10 @@ impl Shell {
 
     async fn run_to_screen(&mut self, command: Command, style: &Style) -> Result<Ended, CommandError> {
         let voice = self.voice.clone();
-        let mut has_open_line = false;
-        let mut emit = |output| {
-            // Exact bytes end where they end; the prompt begins a line of its own.
-            has_open_line |= style.format == Format::Raw
-                && render::output(&output, style).data.last().is_some_and(|byte| *byte != b'\n');
-            voice.put(&output, style)
-        };
+        let mut emit = |output| voice.put(&output, style);
         let ended = self.run_command(command, &mut emit).await;
-        if has_open_line {
-            self.voice.print("\n");
+        if style.format == Format::Raw {
+            self.voice.begin_line();
         }
         ended.map(|(ended, _)| ended)
     }
@@ -139,7 +137,11 @@ impl Shell {
         };
         let result = self.run_command(command, &mut emit).await;
         let is_well = matches!(result, Ok((Ended::Done, Verdict::Yes)));
+        let may_have_printed = matches!(outlet, Outlet::Command { .. });
         let finished = outlet.finish(is_well).await;
+        if may_have_printed {
+            self.voice.begin_line();
+        }
         let (ended, _) = match result {
             // A command that has had enough is no failure.
             Err(_) if is_closed => (Ended::Done, Verdict::Yes),
@@ -252,7 +254,9 @@ impl Shell {
                     Some(_) => outlet::SHELL.into(),
                     None => self.house.login_shell.clone(),
                 };
-                if let Some(code) = outlet::system(program, line.as_deref()).await? {
+                let code = outlet::system(program, line.as_deref()).await?;
+                self.voice.begin_line();
+                if let Some(code) = code {
                     self.voice.say_dim(&format!("exit code {code}"));
                 }
             }

@@ -61,6 +61,12 @@ impl Voice {
         let _ = (self.streams.data)(text.as_bytes(), false);
     }
 
+    /// Begins a line of its own behind output that may have ended within one: blanks fill a row, and go over its
+    /// edge only if something stood in it.
+    pub fn begin_line(&self) {
+        self.print(&format!("{}\r", " ".repeat(self.live.columns())));
+    }
+
     /// Says what went wrong, now.
     pub fn fail(&self, error: &CommandError, style: &Style) {
         (self.streams.words)(&told(error, style), style.color_words);

@@ -6,6 +6,8 @@ mod decode;
 mod help;
 mod lock;
 mod lock_lost;
+mod shell;
+mod shell_lost;
 mod unreachable;
 mod usage;
 #[cfg(unix)]

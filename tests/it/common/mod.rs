@@ -4,6 +4,7 @@ mod process;
 mod proxy;
 mod running;
 mod server;
+mod terminal;
 mod wire;
 
 use std::fs;
@@ -17,6 +18,7 @@ pub use process::{Left, Process, is_running, line_in, until};
 pub use proxy::Proxy;
 pub use running::{Running, wait_until};
 pub use server::Server;
+pub use terminal::{CTRL_C, CTRL_D, ENTER, HOME, RIGHT, TAB, Terminal, UP};
 pub use wire::Wire;
 
 /// A place to run the binary in; removed at the end.
