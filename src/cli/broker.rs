@@ -40,7 +40,7 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
     }
     let place = place.strip_suffix('/').unwrap_or(place);
     let (host, port) = split_port(place).ok_or_else(|| {
-        CommandError::usage(format!("no host and port: {place}")).hint("-b mqtt://HOST[:PORT]")
+        CommandError::usage(format!("no host and port in {url}")).hint("-b mqtt://HOST[:PORT]")
     })?;
     Ok(BrokerUrl { host: host.to_owned(), port })
 }

@@ -81,15 +81,20 @@ Data goes to standard output, words to standard error.
   raw     the exact bytes, no line feed
   hex     hexadecimal digits and a line feed
   base64  base64 and a line feed
-  json    one object; `del` with several keys: one object a key and line
+  json    one object; `del`, `keys`, `batch`: one object a record and line; `batch` adds line and id
   jsonl   the same, always one object a line
 
+Many records: `keys` prints one a line, control bytes as \\xNN and a backslash as \\\\, so that they can be read
+back; `batch` prints one line for each get, alike, an empty one where there is no such key; `export` is JSON lines
+in every format.
+
 raw, hex and base64 are about values and, with the verb raw, payloads; other records stay lines, and with the verb
-watch go to standard error.
+watch go to standard error. Those of monitor stay columns with tabs between.
 
 JSON records have v (the schema, 1) and op (the verb); those of watch have event (current, set, delete, gap,
-resync) and seq in place of op, and lost, skipped and command-ended are on standard error. A value comes with its encoding, utf-8 or base64;
-a key with key_encoding only if that is base64. With -j an error is one object on standard error:
+resync) and seq in place of op, and lost, skipped and command-ended are on standard error. Those of monitor have
+event (listening, request, reply, no-reply, notification, gap) alike.
+A value comes with its encoding, utf-8 or base64; a key with key_encoding only if that is base64. With -j an error is one object on standard error:
 
   {\"v\":1,\"error\":{\"kind\":\"timeout\",\"code\":124,\"message\":\"...\",\"outcome\":\"unknown\",\"retryable\":true}}
 
@@ -172,21 +177,27 @@ set, from MQKV_FENCING_TOKEN. `--fence TOKEN` names it. Both work for set, del a
 
 See it happen, with `mqkv serve` running. In one terminal:
 
-  $ mqkv lock line1 --ttl 12s -- sh -c 'sleep 20; mqkv set line1/recipe 7 --fence-env; echo \"exit code $?\"'
+  $ mqkv lock line1 --ttl 12s -- sh -c 'sleep 20; mqkv set line1/recipe 7 --fence-env; sleep 60'
 
-and in another, at once; the first line stops the lock's keeper, but not its command, which goes on believing:
+and in another, at once; the first line stops the keeper of the lock, but not its command, which goes on believing:
 
-  $ kill -STOP $(pgrep -f 'mqkv lock line1')
+  $ kill -STOP $(pgrep -f '^mqkv lock line1')
   $ mqkv lock line1 --ttl 12s -- mqkv set line1/recipe 8 --fence-env    # gets the lock when the lease has ended
+
+After 20 seconds the command in the first terminal writes, with exit code 76:
+
+  error: the store refused: the request fencing token is a lower version than the fencing token protecting the resource
+    nothing was changed
+    try: take the lock again: somebody else has had it since this token was given out
+
+Now let the keeper go on. It finds the loss at once, stops the command, and ends with exit code 125:
+
+  $ kill -CONT $(pgrep -f '^mqkv lock line1')
+  error: the lock line1 was lost: its lease could not be renewed in time
+    the command was told to stop; its code is 143
+
   $ mqkv get line1/recipe
   8
-
-After 20 seconds the first terminal says
-
-  error: the store refused: the request has a lower version than the one stored
-  exit code 76
-
-and after `kill -CONT` of the same process it ends with 125: the lock was lost. The recipe is still 8.
 
 Rules
 

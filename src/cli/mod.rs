@@ -6,17 +6,22 @@ mod embedded;
 mod exit;
 pub mod generate;
 mod help;
+mod progress;
 mod prompt;
 mod report;
 mod serve;
 mod settle;
+mod terminal;
 mod usage;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::task::Poll;
 
 use clap::Parser;
 
@@ -28,7 +33,7 @@ use settle::{Connection, Place};
 use usage::Instead;
 
 use crate::client::{Settings, Target};
-use crate::commands::{Command, CommandError, Connecting, Kind, Session, Surroundings};
+use crate::commands::{Command, CommandError, Connecting, Kind, Session, Verdict};
 
 /// Runs the command line.
 #[must_use]
@@ -42,12 +47,13 @@ pub fn main() -> ExitCode {
 fn run(words: &[OsString]) -> Exit {
     let (mut reporter, result) = match Cli::try_parse_from(words) {
         Ok(cli) => {
-            let mut reporter = Reporter::new(settle::style(&cli.options.display));
+            let json = matches!(&cli.verb, Some(Verb::Command(command)) if command.is_json());
+            let mut reporter = Reporter::new(settle::style(&cli.options.display, json));
             let result = run_verb(cli, &mut reporter);
             (reporter, result)
         }
         Err(error) => {
-            let mut reporter = Reporter::new(settle::style(&display_of_nonsense(words)));
+            let mut reporter = Reporter::new(settle::style(&display_of_nonsense(words), false));
             let result = run_instead(usage::judge(error, words), &mut reporter);
             (reporter, result)
         }
@@ -70,7 +76,8 @@ fn run_verb(cli: Cli, reporter: &mut Reporter) -> Result<Exit, CommandError> {
         None => return Err(CommandError::usage("a verb is missing").hint("mqkv help")),
     };
     match verb {
-        Verb::Shell(_) => return prompt::run(&cli.options, reporter),
+        Verb::Shell(_) if settle::is_input_terminal() => return prompt::run(&cli.options, reporter),
+        Verb::Shell(_) => return run_command(prompt::batch_of_input()?, &cli.options, reporter),
         Verb::Command(command) => return run_command(command, &cli.options, reporter),
         Verb::Serve(args) => serve::run(&args, &cli.options.display)?,
         Verb::Completions(args) => reporter.data(&generate::completions(&args)?)?,
@@ -85,7 +92,7 @@ fn run_verb(cli: Cli, reporter: &mut Reporter) -> Result<Exit, CommandError> {
 
 fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     let connection = if command.is_offline() { None } else { Some(settle::connection(&options.connection)?) };
-    let (session, embedded) = session(connection, settle::surroundings());
+    let (session, embedded) = session(connection);
     // One thread: a verb waits for the network and computes next to nothing. Where a slow reader can hold it up,
     // another thread keeps the session alive.
     let mut runtime = match command.is_lasting() {
@@ -98,22 +105,46 @@ fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> 
         .build()
         .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
     runtime.block_on(async {
-        let result = command.run(&session, &mut |output| reporter.put(&output)).await;
+        if command.is_bulk() {
+            reporter.hold(settle::shows_progress());
+        }
+        let result = run_and_flush(command, &session, reporter).await;
         session.close().await;
         stop(embedded).await;
         Ok(Exit::from(result?))
     })
 }
 
+/// Runs a verb; whenever it has to wait, what it has said goes out.
+async fn run_and_flush(
+    command: Command,
+    session: &Session,
+    reporter: &mut Reporter,
+) -> Result<Verdict, CommandError> {
+    let reporter = RefCell::new(reporter);
+    let mut emit = |output| reporter.borrow_mut().put(&output);
+    let mut run = pin!(command.run(session, &mut emit));
+    let run_until_silent = poll_fn(|context| {
+        let poll = run.as_mut().poll(context);
+        match reporter.borrow_mut().flush() {
+            Ok(()) => poll,
+            Err(error) => Poll::Ready(Err(error.into())),
+        }
+    });
+    let result = run_until_silent.await;
+    reporter.borrow_mut().clear();
+    result
+}
+
 /// The store inside this process, if one was started.
 type Started = Rc<RefCell<Option<Embedded>>>;
 
 /// A session that connects when it must.
-fn session(connection: Option<Connection>, surroundings: Surroundings) -> (Session, Started) {
+fn session(connection: Option<Connection>) -> (Session, Started) {
     let embedded = Started::default();
     let started = Rc::clone(&embedded);
     let connect = move || -> Connecting { Box::pin(connect(connection.clone(), Rc::clone(&started))) };
-    (Session::new(connect, surroundings), embedded)
+    (Session::new(connect, settle::surroundings()), embedded)
 }
 
 async fn stop(embedded: Started) {
@@ -124,10 +155,7 @@ async fn stop(embedded: Started) {
 }
 
 /// Where to connect to; starts the store inside this process if that is where.
-async fn connect(
-    connection: Option<Connection>,
-    started: Started,
-) -> Result<Settings, CommandError> {
+async fn connect(connection: Option<Connection>, started: Started) -> Result<Settings, CommandError> {
     let connection =
         connection.ok_or_else(|| CommandError::new(Kind::Bug, "a verb that needs no store asked for one"))?;
     let target = match &connection.place {

@@ -1,7 +1,6 @@
 //! `shell`: gives the prompt what only the process edge has: the definition, the way to a broker, the streams.
 
 use std::ffi::OsString;
-use std::io;
 use std::os::unix::ffi::OsStringExt;
 
 use clap::error::ErrorKind;
@@ -14,8 +13,9 @@ use super::help;
 use super::report::{self, Reporter};
 use super::settle::{self, Place};
 use crate::clock;
-use crate::commands::grammar::wire_options_as_flags;
-use crate::commands::{CommandError, Kind, Surroundings, usage};
+use crate::commands::grammar::{Grammar, wire_options_as_flags};
+use crate::commands::line::Word;
+use crate::commands::{Command, CommandError, Kind, usage};
 use crate::render::Style;
 use crate::render::escape::escape;
 use crate::shell::definition::{self, Choice, Definition, Operand};
@@ -31,12 +31,23 @@ At the prompt, \\? lists what there is. The verbs are those of the command line,
 the background; `get k | jq .` and `get k > file` do what they look like. Ctrl-C stops what runs, Ctrl-D leaves.
 
 The history is kept in $XDG_STATE_HOME/mqkv/history (~/.local/state/mqkv/history), readable by this user alone, without
-the values of set and vdel and without lines that begin with a blank.";
+the values of set and vdel and without lines that begin with a blank.
+
+Where standard input is no terminal, its lines are run as `mqkv batch -` runs them.";
 
 /// Open a prompt on one session
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct ShellArgs {}
+
+/// What the verb is where nobody sits at a terminal: a batch of what comes from standard input.
+///
+/// # Errors
+/// Never in practice: the line is written here.
+pub fn batch_of_input() -> Result<Command, CommandError> {
+    let words = ["batch", "-"].map(|word| Word { bytes: word.into(), is_quoted: false });
+    Grammar::default().parse(words.into())
+}
 
 /// Runs the verb.
 ///
@@ -44,7 +55,7 @@ pub struct ShellArgs {}
 /// There is no terminal, or no broker.
 pub fn run(options: &Options, reporter: &Reporter) -> Result<Exit, CommandError> {
     if !settle::is_at_terminal() {
-        return Err(CommandError::usage("the shell needs a terminal, for standard input and for standard output")
+        return Err(CommandError::usage("the prompt needs standard output to be a terminal, too")
             .hint("mqkv batch FILE"));
     }
     let connection = options.connection.clone();
@@ -104,22 +115,24 @@ fn open(args: &ConnectionArgs, url: Option<&str>) -> Result<Opened, CommandError
             ("embedded".to_owned(), format!("a store of its own, kept in {folder}"), None)
         }
     };
+    let (session, embedded) = super::session(Some(connection));
     // What is typed is for the prompt.
-    let surroundings = Surroundings {
-        read_input: |_| Err(io::Error::other("the prompt reads it (-f FILE takes a file)")),
-        end_of_input: || Box::pin(std::future::pending()),
-        ..settle::surroundings()
-    };
-    let (session, embedded) = super::session(Some(connection), surroundings);
+    session.close_input();
     let close = Box::new(move || -> shell::Closing { Box::pin(super::stop(embedded)) });
     Ok(Opened { session, broker, about, url, close })
 }
 
 /// What the words of a line mean.
-fn parse(mut words: Vec<Vec<u8>>, style: Style) -> Result<Meaning, CommandError> {
-    if let Some(verb) = words.first_mut() {
-        verb.make_ascii_lowercase();
+fn parse(mut words: Vec<Word>, style: Style) -> Result<Meaning, CommandError> {
+    if words.iter().any(|word| word.is_quoted && word.bytes.starts_with(b"-")) {
+        // What is quoted is data, and the definition alone cannot know that.
+        let command = Box::new(Grammar::default().parse(words)?);
+        return Ok(Meaning::Run { command, style, is_formatted: false });
     }
+    if let Some(verb) = words.first_mut() {
+        verb.bytes.make_ascii_lowercase();
+    }
+    let words = words.into_iter().map(|word| word.bytes).collect();
     let words: Vec<_> = wire_options_as_flags(words).into_iter().map(OsString::from_vec).collect();
     let verb = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let mut definer = Cli::command().no_binary_name(true);
@@ -138,8 +151,10 @@ fn parse(mut words: Vec<Vec<u8>>, style: Style) -> Result<Meaning, CommandError>
     let cli = Cli::from_arg_matches(&matches).map_err(|error| usage::explain(&error, ""))?;
     let display = &cli.options.display;
     let is_formatted = display.json || display.output != OutputFormat::Auto;
+    let is_json = matches!(&cli.verb, Some(Verb::Command(command)) if command.is_json());
+    let is_formatted = is_formatted || is_json;
     let style = Style {
-        format: if is_formatted { settle::style(display).format } else { style.format },
+        format: if is_formatted { settle::style(display, is_json).format } else { style.format },
         verbose: style.verbose || display.verbose,
         quiet: style.quiet || display.quiet,
         ..style
@@ -150,7 +165,8 @@ fn parse(mut words: Vec<Vec<u8>>, style: Style) -> Result<Meaning, CommandError>
         Some(Verb::Help(args)) => help::text(&args, false).map(Meaning::Show),
         Some(Verb::Shell(_)) => Err(CommandError::usage("this is the shell already").hint("\\?")),
         Some(Verb::Serve(_) | Verb::Completions(_) | Verb::Man(_)) => {
-            Err(CommandError::usage(format!("{verb} is none of the prompt's")).hint(format!("\\! mqkv {verb}")))
+            Err(CommandError::usage(format!("{verb} is none of the prompt's"))
+                .hint(format!("\\! mqkv {verb}")))
         }
         None => Err(CommandError::usage("a verb is missing").hint("\\?")),
     }
@@ -246,6 +262,7 @@ fn operand(arg: &Arg) -> Operand {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::line::split;
     use crate::render::Format;
 
     const STYLE: Style = Style {
@@ -258,7 +275,7 @@ mod tests {
     };
 
     fn meaning(line: &str) -> Result<Meaning, CommandError> {
-        parse(line.split(' ').map(Vec::from).collect(), STYLE)
+        parse(split(line.as_bytes()).unwrap(), STYLE)
     }
 
     fn error(line: &str) -> CommandError {
@@ -272,6 +289,7 @@ mod tests {
             other => panic!("{line}: {other:?}"),
         };
         assert_eq!(shown("SET k v NX PX 5000"), shown("set k v --nx --ttl 5s"));
+        assert!(shown("set k '-x'").contains("\"-x\""));
         assert!(matches!(meaning("help"), Ok(Meaning::Help)));
         assert!(matches!(meaning("help set"), Ok(Meaning::Show(text)) if text.contains("--ttl")));
         assert!(matches!(meaning("get --help"), Ok(Meaning::Show(_))));

@@ -1,6 +1,7 @@
 //! `serve`: a broker with a state store, until a signal.
 
 use std::fs;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +14,9 @@ use super::report;
 use crate::commands::signal::Signals;
 use crate::commands::{CommandError, Kind};
 use crate::render::escape::escape;
-use crate::server::{self, Event, Limits, Persistence, Settings, StoreServer, StoreSettings};
+use crate::server::{
+    self, Event, JournalErrorKind, Limits, Persistence, Settings, StoreServer, StoreSettings,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -119,11 +122,34 @@ pub fn persistence(data: Option<&Path>) -> Persistence {
 /// Why a server did not start, for the user.
 pub fn failure(error: server::Error) -> CommandError {
     match &error {
-        server::Error::Bind { address, .. } => {
-            let other = format!("--listen {}:0 for any free port, or end what listens there", address.ip());
-            CommandError::new(Kind::Unavailable, error.to_string()).hint(other)
+        server::Error::Bind { address, cause } => {
+            let port = address.port();
+            let hint = match cause.kind() {
+                io::ErrorKind::AddrNotAvailable => {
+                    format!(
+                        "--listen 0.0.0.0:{port} for all addresses of this machine: it has no {}",
+                        address.ip()
+                    )
+                }
+                io::ErrorKind::PermissionDenied => "a port above 1023".to_owned(),
+                _ => {
+                    let any = SocketAddr::new(address.ip(), 0);
+                    format!("--listen {any} for any free port, or end what listens there")
+                }
+            };
+            CommandError::new(Kind::Unavailable, error.to_string()).hint(hint)
         }
-        server::Error::Journal(_) => CommandError::new(Kind::File, error.to_string()),
+        server::Error::Journal(journal) => {
+            let hint = match &journal.kind {
+                JournalErrorKind::InUse => {
+                    "-b mqtt://HOST:PORT of the `mqkv serve` that keeps it, or end that"
+                }
+                JournalErrorKind::Damaged(_) => "another folder, or this file from a backup",
+                JournalErrorKind::OtherFormat(_) => "another folder, or the version of mqkv that wrote it",
+                JournalErrorKind::Io(_) | JournalErrorKind::Other(_) => "a folder that you may write to",
+            };
+            CommandError::new(Kind::File, error.to_string()).hint(hint)
+        }
         server::Error::Settings(_) | server::Error::Thread(_) => {
             CommandError::new(Kind::Bug, error.to_string())
         }

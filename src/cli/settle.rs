@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::args::{ColorWhen, ConnectionArgs, DisplayArgs, OutputFormat};
 use super::broker::{self, later};
-use super::report;
+use super::{report, terminal};
 use crate::chance;
 use crate::client::{Settings, Target};
 use crate::clock;
@@ -71,14 +71,29 @@ pub fn connection(args: &ConnectionArgs) -> Result<Connection, CommandError> {
     Ok(Connection {
         place: place(args)?,
         client_id: match &args.client_id {
-            Some(id) if id.is_empty() => return Err(CommandError::usage("the client id is empty")),
-            Some(id) => id.clone(),
+            Some(id) => client_id(id)?,
             None => default_client_id(),
         },
         connect_timeout: args.connect_timeout,
         request_timeout: args.timeout,
         keep_alive: args.keep_alive,
     })
+}
+
+/// The client id becomes a level of the topics of answers and notifications, the latter in hexadecimal digits.
+fn client_id(id: &str) -> Result<String, CommandError> {
+    const BYTES_MAX: usize = 1024;
+    if id.is_empty() {
+        return Err(CommandError::usage("the client id is empty"));
+    }
+    if id.len() > BYTES_MAX {
+        let message = format!("the client id has {} bytes; the limit is {BYTES_MAX}", id.len());
+        return Err(CommandError::usage(message));
+    }
+    if id.contains(|c: char| c.is_control() || c == '+' || c == '#') {
+        return Err(CommandError::usage("a client id has no control characters, no + and no #"));
+    }
+    Ok(id.to_owned())
 }
 
 fn place(args: &ConnectionArgs) -> Result<Place, CommandError> {
@@ -140,9 +155,15 @@ fn host_name() -> String {
     if plain.is_empty() { "host".to_owned() } else { plain }
 }
 
-/// Settles what the output looks like.
+/// Whether there is a terminal on which something may move.
 #[must_use]
-pub fn style(args: &DisplayArgs) -> Style {
+pub fn shows_progress() -> bool {
+    io::stderr().is_terminal() && env::var_os("TERM").is_none_or(|value| value != "dumb")
+}
+
+/// Settles what the output looks like; `json` is what the verb prefers.
+#[must_use]
+pub fn style(args: &DisplayArgs, json: bool) -> Style {
     let format = match args.output {
         _ if args.json => Format::Json,
         OutputFormat::Json | OutputFormat::Jsonl => Format::Json,
@@ -150,6 +171,7 @@ pub fn style(args: &DisplayArgs) -> Style {
         OutputFormat::Raw => Format::Raw,
         OutputFormat::Hex => Format::Hex,
         OutputFormat::Base64 => Format::Base64,
+        OutputFormat::Auto if json => Format::Json,
         OutputFormat::Auto if io::stdout().is_terminal() => Format::Text,
         OutputFormat::Auto => Format::Lines,
     };
@@ -181,6 +203,12 @@ pub fn is_at_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
+/// Whether standard input is a terminal.
+#[must_use]
+pub fn is_input_terminal() -> bool {
+    io::stdin().is_terminal()
+}
+
 /// Where the history of the shell is kept.
 #[must_use]
 pub fn history() -> Option<PathBuf> {
@@ -200,6 +228,8 @@ pub fn login_shell() -> OsString {
 pub fn surroundings() -> Surroundings {
     Surroundings {
         read_input,
+        open_input: || Box::new(io::stdin()),
+        input_is_terminal: || io::stdin().is_terminal(),
         end_of_input,
         inherited_fence,
         inherited_holder: || env::var_os(LOCK_HOLDER),
@@ -208,6 +238,7 @@ pub fn surroundings() -> Surroundings {
         wall_ms: clock::wall_ms,
         chance: chance::number,
         output_closed: report::output_closed,
+        columns: terminal::columns,
     }
 }
 

@@ -26,6 +26,7 @@ pub fn judge(error: Error, words: &[OsString]) -> Instead {
                 .hint("mqkv get KEY -n HOST --notls"),
         ),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Instead::Show(Box::new(error)),
+        ErrorKind::InvalidUtf8 => Instead::Fail(no_text(words).hint(help_hint(words))),
         _ => Instead::Fail(usage::explain(&error, "mqkv ").hint(help_hint(words))),
     }
 }
@@ -42,6 +43,14 @@ pub fn wants_json(words: &[OsString]) -> bool {
     }) || options()
         .zip(options().skip(1))
         .any(|(option, value)| (option == "-o" || option == "--output") && json(value))
+}
+
+/// Clap does not say which word it is: all that it can be are named.
+fn no_text(words: &[OsString]) -> CommandError {
+    let odd = words.iter().filter(|word| word.to_str().is_none());
+    let odd: Vec<_> = odd.map(|word| word.as_encoded_bytes().escape_ascii().to_string()).collect();
+    CommandError::usage(format!("no UTF-8: {}", odd.join(" ")))
+        .cause("only keys, values and names of files may hold any byte")
 }
 
 /// Users of mosquitto's tools write `-h localhost`, and a script would take the help for success.

@@ -9,6 +9,7 @@ use tokio::time::sleep_until;
 use super::ask::{Ask, Response, Stamps};
 use super::error::{Error, Outcome};
 use super::link::LinkState;
+use super::listeners::{Begun, ListenTicket, Listener, Listeners};
 use super::packet::Granted;
 use super::session::{Config, Event, Session};
 use super::settings::{Reconnect, Settings};
@@ -28,6 +29,8 @@ pub(super) enum Command {
     Watch { watch: Watch, events: Events, begun: oneshot::Sender<WatchId> },
     /// End a watch.
     Unwatch { id: WatchId, done: oneshot::Sender<()> },
+    /// Begin a subscription of the owner's own.
+    Subscribe { filters: Vec<String>, heard: Listener, begun: Begun },
     /// Say goodbye.
     Close { done: oneshot::Sender<()> },
 }
@@ -40,6 +43,7 @@ type Dialing = Pin<Box<dyn Future<Output = Result<(Connection, Granted), Error>>
 enum Ticket {
     Asked(Answer),
     Watch(StepTicket),
+    Listen(ListenTicket),
     /// The end of a watch; the last of its keys carries who waits for it.
     Stopped(#[expect(dead_code, reason = "dropping it tells")] Option<oneshot::Sender<()>>),
 }
@@ -58,6 +62,7 @@ pub(super) async fn start(
         session,
         watchers: Watchers::default(),
         watches_begun: 0,
+        listeners: Listeners::default(),
         link: Link::Up(connection),
         failures: 0,
         told,
@@ -86,6 +91,7 @@ struct Driver {
     session: Session<Ticket>,
     watchers: Watchers,
     watches_begun: WatchId,
+    listeners: Listeners,
     link: Link,
     /// Failed attempts since the connection was last up.
     failures: u32,
@@ -105,6 +111,12 @@ enum Turn {
     Moved,
     Due,
     Dialed(Result<(Connection, Granted), Error>),
+}
+
+/// Who must read before anything more is read from the broker.
+enum Congested {
+    Watch(Events),
+    Listener(Listener),
 }
 
 /// The connection is gone.
@@ -194,6 +206,9 @@ impl Driver {
                 Some(Command::Ask { ask, answer }) => self.session.ask(ask, Ticket::Asked(answer), now),
                 Some(Command::Watch { watch, events, begun }) => self.watch(watch, events, begun),
                 Some(Command::Unwatch { id, done }) => self.unwatch(id, Some(done), now),
+                Some(Command::Subscribe { filters, heard, begun }) => {
+                    self.listeners.begin(filters, heard, begun, matches!(self.link, Link::Up(_)));
+                }
                 Some(Command::Close { done }) => return Some(Some(done)),
                 None => return Some(None),
             }
@@ -235,7 +250,7 @@ impl Driver {
     }
 
     /// Lets session and watches do what is due. Returns the channel that must have room before more is read.
-    fn serve(&mut self) -> Result<Option<Events>, Loss> {
+    fn serve(&mut self) -> Result<Option<Congested>, Loss> {
         let now = clock::now();
         self.session.handle_timeout(now).map_err(|silent| {
             let silence = now.monotonic.saturating_duration_since(silent.since);
@@ -258,6 +273,9 @@ impl Driver {
                 }
             }
         }
+        while let Some((filter, ticket)) = self.listeners.poll_filter() {
+            self.session.subscribe(filter, Ticket::Listen(ticket), now);
+        }
         if let Link::Up(connection) = &mut self.link {
             // What a broker does not take stays in the session, where it is bounded and falls with its deadline.
             while connection.has_room()
@@ -269,7 +287,8 @@ impl Driver {
             }
         }
         self.deliver(now);
-        let congested = self.watchers.deliver();
+        let (watch, listener) = (self.watchers.deliver(), self.listeners.deliver());
+        let congested = watch.map(Congested::Watch).or(listener.map(Congested::Listener));
         if congested.is_some() {
             self.session.excuse_silence(now);
         }
@@ -287,9 +306,19 @@ impl Driver {
                 Event::Subscribed { ticket: Ticket::Watch(ticket), result } => {
                     self.watchers.handle_subscribed(ticket, result);
                 }
-                Event::Answer { ticket: Ticket::Stopped(_), .. } | Event::Subscribed { .. } => {}
+                Event::Subscribed { ticket: Ticket::Listen(ticket), result } => {
+                    self.listeners.handle_subscribed(&ticket, result, now);
+                }
+                Event::Answer { ticket: Ticket::Stopped(_) | Ticket::Listen(_), .. }
+                | Event::Subscribed { .. } => {}
                 Event::Message(message) => {
-                    self.watchers.handle_message(&message, &self.settings.client_id);
+                    // What only a listener asked for is nothing that a watch would have to wonder about.
+                    let is_heard = self.listeners.handle_message(&message, now);
+                    let client_id = &self.settings.client_id;
+                    let is_own = || topic::filter_matches(&topic::notify_filter(client_id), &message.topic);
+                    if !is_heard || is_own() {
+                        self.watchers.handle_message(&message, client_id);
+                    }
                 }
             }
         }
@@ -314,6 +343,7 @@ impl Driver {
                 self.session.handle_connected(granted, clock::now());
                 self.watchers.handle_connected();
                 self.told.send_replace(LinkState::Up);
+                self.listeners.handle_connected();
             }
             Turn::Dialed(Err(error)) => {
                 let cause = error.to_string();
@@ -339,6 +369,7 @@ impl Driver {
         match &end {
             None => {
                 self.watchers.handle_lost(since_ms, &cause);
+                self.listeners.handle_lost(since_ms, &cause);
                 let delay = backoff(self.failures, chance::number());
                 self.failures = self.failures.saturating_add(1);
                 let now = clock::monotonic();
@@ -349,6 +380,7 @@ impl Driver {
                 self.session.handle_closed(|_| error.clone());
                 self.watchers.handle_closed(error);
                 self.told.send_replace(LinkState::Ended(error.clone()));
+                self.listeners.handle_closed(error);
             }
         }
         self.deliver(clock::now());
@@ -362,6 +394,7 @@ impl Driver {
             match command {
                 Command::Ask { answer, .. } => drop(answer.send(Err(error.clone()))),
                 Command::Watch { events, .. } => drop(events.try_send(Err(error.clone()))),
+                Command::Subscribe { begun, .. } => drop(begun.send(Err(error.clone()))),
                 Command::Unwatch { done, .. } | Command::Close { done } => drop(done.send(())),
             }
         }
@@ -370,6 +403,7 @@ impl Driver {
     async fn close(&mut self) {
         self.session.handle_closed(|_| Error::Closed);
         self.watchers.handle_closed(&Error::Closed);
+        self.listeners.handle_closed(&Error::Closed);
         let _ = self.serve();
         // The link that is left in its place is never used.
         let link = std::mem::replace(&mut self.link, Link::Waiting(clock::monotonic()));
@@ -380,9 +414,10 @@ impl Driver {
 }
 
 /// Resolves when the channel has room, or nobody takes from it any more.
-async fn room_in(events: Option<&Events>) {
-    match events {
-        Some(events) => drop(events.reserve().await),
+async fn room_in(congested: Option<&Congested>) {
+    match congested {
+        Some(Congested::Watch(events)) => drop(events.reserve().await),
+        Some(Congested::Listener(heard)) => drop(heard.reserve().await),
         None => std::future::pending().await,
     }
 }

@@ -4,10 +4,12 @@ pub mod ask;
 mod driver;
 pub mod error;
 mod link;
+mod listeners;
 pub mod lock;
 pub mod packet;
 pub mod session;
 pub mod settings;
+pub mod subscription;
 mod transport;
 pub mod watch;
 mod watchers;
@@ -24,6 +26,7 @@ pub use error::{Error, Outcome, ReasonCode};
 pub use link::LinkState;
 
 pub use settings::{Reconnect, Settings, Target};
+pub use subscription::{Heard, Subscription};
 pub use watch::{Watch, WatchEvent};
 
 use crate::clock;

@@ -18,6 +18,8 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
 ///
 /// The word is not proof: a broker that has the store inside may not count it as a subscriber.
 const NO_STORE_AFTER: Duration = Duration::from_secs(1);
+/// As good as for ever, and no clock overflows.
+const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// MQTT's reason for a publish that nobody subscribes to.
 const NO_MATCHING_SUBSCRIBERS: u8 = 0x10;
 /// Reason codes from here on are failures (MQTT 5, 2.4).
@@ -135,6 +137,7 @@ impl<T> Session<T> {
     /// A session that is not connected yet.
     #[must_use]
     pub fn new(config: Config) -> Self {
+        let config = Config { request_timeout: config.request_timeout.min(REQUEST_TIMEOUT_MAX), ..config };
         Self {
             response_topic: topic::response(&config.client_id),
             clock: config.clock.clone(),

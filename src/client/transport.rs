@@ -94,6 +94,9 @@ impl Connection {
             .write(&mut self.output, None)
             .map_err(|error| not_mqtt(error.to_string()))?;
         loop {
+            if let Some(cause) = stranger(&self.input) {
+                return Err(not_mqtt(cause));
+            }
             if let Some(packet) = self.decode().map_err(|error| not_mqtt(error.to_string()))? {
                 return match packet {
                     v5::Packet::ConnAck(connack) => self.accept(connack, keep_alive, target),
@@ -195,13 +198,24 @@ impl Connection {
     }
 
     fn decode(&mut self) -> Result<Option<v5::Packet>, mqttbytes::Error> {
-        match v5::Packet::read(&mut self.input, Some(self.incoming_max)) {
-            Ok(packet) => Ok(Some(packet)),
+        // The crate wants a property length even where MQTT lets it be left out (3.14.2.2.1).
+        if let [DISCONNECT, 0x01, reason, ..] = *self.input {
+            self.input.advance(3);
+            let reason = v5::DisconnectReasonCode::try_from(reason)?;
+            return Ok(Some(v5::Packet::Disconnect(v5::Disconnect::new(reason))));
+        }
+        match mqttbytes::check(self.input.iter(), Some(self.incoming_max)) {
+            Ok(_) => {}
             Err(mqttbytes::Error::InsufficientBytes(missing)) => {
                 self.input.reserve(missing.min(INPUT_STEP));
-                Ok(None)
+                return Ok(None);
             }
-            Err(error) => Err(error),
+            Err(error) => return Err(error),
+        }
+        match v5::Packet::read(&mut self.input, Some(self.incoming_max)) {
+            // The packet has come whole: what is missing within it will never come.
+            Err(mqttbytes::Error::InsufficientBytes(_)) => Err(mqttbytes::Error::MalformedPacket),
+            other => other.map(Some),
         }
     }
 
@@ -217,9 +231,32 @@ impl Connection {
 
 /// How much may wait to be written before no more is queued.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+/// The first bytes of the packets that may answer CONNECT.
+const CONNACK: u8 = 0x20;
+const DISCONNECT: u8 = 0xE0;
+const AUTH: u8 = 0xF0;
 
 /// What four bytes of remaining length can say, and the fixed header.
 const MQTT_PACKET_BYTES_MAX: usize = 268_435_455 + 5;
+
+/// What speaks there, if its first bytes cannot begin an answer to CONNECT. Many a greeting looks like the beginning of
+/// a packet that never ends.
+fn stranger(input: &[u8]) -> Option<String> {
+    /// As much of a greeting as says whose it is.
+    const SHOWN_BYTES_MAX: usize = 32;
+    const TLS_ALERT: u8 = 0x15;
+    match input {
+        [] => None,
+        // Without a property length: a broker that answers MQTT 5 in its own older words.
+        [CONNACK, 2, ..] => Some("it speaks an older MQTT only".to_owned()),
+        [CONNACK | DISCONNECT | AUTH, ..] => None,
+        [TLS_ALERT, ..] => Some("it wants TLS".to_owned()),
+        _ => {
+            let shown = input.get(..SHOWN_BYTES_MAX).unwrap_or(input);
+            Some(format!("it says {}", shown.escape_ascii()))
+        }
+    }
+}
 
 async fn dial_tcp(host: &str, port: u16, target: &Target) -> Result<TcpStream, Error> {
     let addresses = resolve(host, port)

@@ -23,6 +23,8 @@ pub struct Group {
     leader: Child,
     id: Pid,
     changes: unix::Signal,
+    /// It was stopped for reading or writing a terminal that belonged to somebody else.
+    wants_terminal: bool,
     code: Option<u8>,
     gone: bool,
     lent: Option<Lent>,
@@ -56,13 +58,14 @@ impl Group {
         adopt_orphans();
         let begun = unix::signal(SignalKind::child()).and_then(|changes| Ok((changes, command.spawn()?)));
         let (changes, leader) = begun.map_err(|error| {
-            if let Some(lent) = &lent {
-                lent.take_back();
+            // The command may have come as far as the foreground.
+            if lent.is_some() {
+                let _ = to_foreground(getpgrp());
             }
             not_started(program, &error)
         })?;
         let id = Pid::from_raw(leader.id().cast_signed());
-        Ok(Self { leader, id, changes, code: None, gone: false, lent })
+        Ok(Self { leader, id, changes, wants_terminal: false, code: None, gone: false, lent })
     }
 
     /// The next change. May be dropped at any time.
@@ -71,14 +74,17 @@ impl Group {
     /// The system does not say what has become of the command.
     pub async fn next(&mut self) -> io::Result<Change> {
         /// A member whose parent is none of ours ends without a word to us.
-        const LOOK_AGAIN: Duration = Duration::from_millis(20);
+        const GONE_AGAIN: Duration = Duration::from_millis(20);
+        /// A shell's `fg` comes without a word to us.
+        const FOREGROUND_AGAIN: Duration = Duration::from_millis(200);
         loop {
             if let Some(change) = self.look()? {
                 return Ok(change);
             }
+            let again = if self.code.is_some() { GONE_AGAIN } else { FOREGROUND_AGAIN };
             tokio::select! {
                 _ = self.changes.recv() => {}
-                () = tokio::time::sleep(LOOK_AGAIN), if self.code.is_some() => {}
+                () = tokio::time::sleep(again), if self.code.is_some() || self.wants_terminal => {}
             }
         }
     }
@@ -91,7 +97,11 @@ impl Group {
                 self.take_terminal_back(status.signal().is_some());
                 return Ok(Some(Change::Ended(code)));
             }
-            return Ok(suspended(self.id).then_some(Change::Suspended));
+            let stopped = stopped_by(self.id);
+            self.wants_terminal |= matches!(stopped, Some(Number::SIGTTIN | Number::SIGTTOU));
+            self.lend_terminal();
+            // SIGSTOP is somebody's will.
+            return Ok((stopped == Some(Number::SIGTSTP)).then_some(Change::Suspended));
         }
         self.gone = self.gone || is_gone(self.id);
         Ok(self.gone.then_some(Change::Gone))
@@ -99,12 +109,7 @@ impl Group {
 
     /// Sends a signal to the whole group, and wakes those of it that are stopped.
     pub fn tell(&self, signal: Signal) {
-        self.send(match signal {
-            Signal::Interrupt => Number::SIGINT,
-            Signal::Terminate => Number::SIGTERM,
-            Signal::Hangup => Number::SIGHUP,
-            Signal::Quit => Number::SIGQUIT,
-        });
+        self.send(number_of(signal));
         self.resume();
     }
 
@@ -125,12 +130,26 @@ impl Group {
         }
     }
 
+    /// Puts the command into the foreground if it has asked for that in vain, and this process has come there since.
+    fn lend_terminal(&mut self) {
+        if self.wants_terminal
+            && let Some(lent) = Lent::terminal()
+        {
+            let _ = to_foreground(self.id);
+            self.lent = Some(lent);
+            self.wants_terminal = false;
+            self.resume();
+        }
+    }
+
     fn take_terminal_back(&mut self, killed: bool) {
-        if let Some(lent) = self.lent.take() {
-            lent.take_back();
-            if killed {
-                lent.restore();
-            }
+        // A shell that has stopped this process has its terminal back already.
+        if let Some(lent) = self.lent.take()
+            && tcgetpgrp(io::stdin()) == Ok(self.id)
+            && to_foreground(getpgrp()).is_ok()
+            && killed
+        {
+            lent.restore();
         }
     }
 }
@@ -142,6 +161,22 @@ impl Drop for Group {
             let _ = self.leader.wait();
         }
         self.take_terminal_back(true);
+    }
+}
+
+/// Sends a signal to a command that leads a group, and to the rest of it.
+pub fn tell_group_of(leader: &tokio::process::Child, signal: Signal) {
+    // It may have ended just now: then it has no id any more, or nobody has.
+    let id = leader.id().map(|id| Pid::from_raw(id.cast_signed()));
+    let _ = id.map(|id| killpg(id, number_of(signal)));
+}
+
+fn number_of(signal: Signal) -> Number {
+    match signal {
+        Signal::Interrupt => Number::SIGINT,
+        Signal::Terminate => Number::SIGTERM,
+        Signal::Hangup => Number::SIGHUP,
+        Signal::Quit => Number::SIGQUIT,
     }
 }
 
@@ -164,17 +199,19 @@ fn is_gone(group: Pid) -> bool {
     }
 }
 
+/// What has stopped a process, if it was stopped since this was last asked.
 #[cfg(target_os = "linux")]
-fn suspended(leader: Pid) -> bool {
+fn stopped_by(id: Pid) -> Option<Number> {
     use nix::sys::wait::{Id, waitid};
-    let stopped = waitid(Id::Pid(leader), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG);
-    // SIGSTOP is somebody's will; the others come from the terminal.
-    matches!(stopped, Ok(WaitStatus::Stopped(_, Number::SIGTSTP)))
+    match waitid(Id::Pid(id), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG) {
+        Ok(WaitStatus::Stopped(_, number)) => Some(number),
+        _ => None,
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn suspended(_: Pid) -> bool {
-    false
+fn stopped_by(_: Pid) -> Option<Number> {
+    None
 }
 
 /// Orphans of the command come to this process instead of to the first of the system, which may never look after them.
@@ -229,20 +266,14 @@ fn to_foreground(group: Pid) -> nix::Result<()> {
 /// A terminal that the command has in this process's place.
 #[derive(Debug)]
 struct Lent {
-    owner: Pid,
     modes: Option<Termios>,
 }
 
 impl Lent {
     /// The terminal at standard input, if there is one and this process is in its foreground.
     fn terminal() -> Option<Self> {
-        let owner = getpgrp();
         let foreground = tcgetpgrp(io::stdin()).ok()?;
-        (foreground == owner).then(|| Self { owner, modes: tcgetattr(io::stdin()).ok() })
-    }
-
-    fn take_back(&self) {
-        let _ = to_foreground(self.owner);
+        (foreground == getpgrp()).then(|| Self { modes: tcgetattr(io::stdin()).ok() })
     }
 
     /// Undoes what an editor that was killed has done to the terminal.

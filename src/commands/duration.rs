@@ -54,7 +54,10 @@ pub fn parse_wait(text: &str) -> Result<Wait, String> {
 /// What is wrong with it.
 pub fn parse_ttl(text: &str) -> Result<NonZeroU64, String> {
     let duration = parse(text)?;
-    let ms = u64::try_from(duration.as_millis()).ok().and_then(NonZeroU64::new);
+    let Ok(ms) = u64::try_from(duration.as_millis()) else {
+        return Err("a time to live is shorter than that".to_owned());
+    };
+    let ms = NonZeroU64::new(ms);
     ms.filter(|ms| Duration::from_millis(ms.get()) == duration)
         .ok_or_else(|| "a time to live is a number of whole milliseconds".to_owned())
 }

@@ -109,6 +109,12 @@ impl CommandError {
         Self::new(Kind::File, format!("cannot {what} {}: {cause}", path.display()))
     }
 
+    /// Names the line of the input that it is about.
+    #[must_use]
+    pub fn at_line(self, line: u64) -> Self {
+        Self { message: format!("line {line}: {}", self.message), ..self }
+    }
+
     /// Adds a line of what else is known.
     #[must_use]
     pub fn cause(mut self, cause: impl Into<String>) -> Self {

@@ -12,6 +12,7 @@ use super::error::CommandError;
 use super::fence::FenceArgs;
 use super::get::GetArgs;
 use super::key::{KeyArgs, KeysArgs};
+use super::line::Word;
 use super::set::SetArgs;
 use super::value::ValueArgs;
 use super::vdel::VdelArgs;
@@ -29,7 +30,8 @@ struct Line {
 /// Turns words into verbs.
 ///
 /// A verb may be written in any case, and `set KEY VALUE` may go on as on the wire, `NX`, `NEX`, `PX 5000`, in any case
-/// too.
+/// too. In the plain forms `get KEY`, `set KEY VALUE NX PX 5000`, `del KEY` and `vdel KEY VALUE` a word in quotes is data:
+/// `set k "--nx"` stores these four letters, and `set k "-"` a hyphen.
 #[derive(Debug)]
 pub struct Grammar {
     definition: clap::Command,
@@ -46,9 +48,9 @@ impl Grammar {
     ///
     /// # Errors
     /// They make no sense.
-    pub fn parse(&mut self, mut words: Vec<Vec<u8>>) -> Result<Command, CommandError> {
+    pub fn parse(&mut self, mut words: Vec<Word>) -> Result<Command, CommandError> {
         if let Some(verb) = words.first_mut() {
-            verb.make_ascii_lowercase();
+            verb.bytes.make_ascii_lowercase();
         }
         if is_plain(&words) {
             words = match plain(words) {
@@ -56,10 +58,10 @@ impl Grammar {
                 Err(words) => words,
             };
         }
-        self.parse_any(words)
+        self.parse_any(words.into_iter().map(|word| word.bytes).collect())
     }
 
-    /// What [`Grammar::parse`] does for words that are not plain; for plain ones it comes to the same.
+    /// What [`Grammar::parse`] does for words that are not plain; without quotes it comes to the same for plain ones.
     fn parse_any(&mut self, words: Vec<Vec<u8>>) -> Result<Command, CommandError> {
         let words: Vec<_> = wire_options_as_flags(words).into_iter().map(OsString::from_vec).collect();
         let verb = words.first().map(|word| word.to_string_lossy().into_owned());
@@ -78,45 +80,62 @@ impl Grammar {
 }
 
 /// Whether the words are so simple that there is no need for the whole definition, which takes tens of microseconds.
-fn is_plain(words: &[Vec<u8>]) -> bool {
-    matches!(words, [_, rest @ ..] if rest.iter().all(|word| !word.starts_with(b"-")))
+fn is_plain(words: &[Word]) -> bool {
+    let is_data = |word: &Word| word.is_quoted || !word.bytes.starts_with(b"-");
+    matches!(words, [_, rest @ ..] if rest.iter().all(is_data))
 }
 
 /// The verb of plain words, or the words back.
-fn plain(mut words: Vec<Vec<u8>>) -> Result<Command, Vec<Vec<u8>>> {
-    let take = |word: &mut Vec<u8>| OsString::from_vec(std::mem::take(word));
+fn plain(mut words: Vec<Word>) -> Result<Command, Vec<Word>> {
     Ok(match words.as_mut_slice() {
-        [verb, key] if verb == b"get" => Command::Get(GetArgs::plain(KeyArgs::word(take(key)))),
-        [verb, key] if verb == b"del" => {
-            Command::Del(DelArgs::plain(KeysArgs::word(take(key)), FenceArgs::default()))
+        [verb, key] if verb.bytes == b"get" => Command::Get(GetArgs::plain(key_of(key))),
+        [verb, key] if verb.bytes == b"del" => {
+            let Word { bytes, is_quoted } = take(key);
+            let key =
+                if is_quoted { KeysArgs::bytes(bytes) } else { KeysArgs::word(OsString::from_vec(bytes)) };
+            Command::Del(DelArgs::plain(key, FenceArgs::default()))
         }
-        [verb, key, value] if verb == b"vdel" => {
-            let (key, value) = (KeyArgs::word(take(key)), ValueArgs::word(take(value)));
-            Command::Vdel(VdelArgs::plain(key, value, FenceArgs::default()))
+        [verb, key, value] if verb.bytes == b"vdel" => {
+            Command::Vdel(VdelArgs::plain(key_of(key), value_of(value), FenceArgs::default()))
         }
-        [verb, key, value, options @ ..] if verb == b"set" => {
+        [verb, key, value, options @ ..] if verb.bytes == b"set" => {
             let (condition, options) = match options {
-                [word, rest @ ..] if word.eq_ignore_ascii_case(b"NX") => (Some(Condition::Absent), rest),
-                [word, rest @ ..] if word.eq_ignore_ascii_case(b"NEX") => {
-                    (Some(Condition::AbsentOrEqual), rest)
-                }
+                [word, rest @ ..] if is_option(word, b"NX") => (Some(Condition::Absent), rest),
+                [word, rest @ ..] if is_option(word, b"NEX") => (Some(Condition::AbsentOrEqual), rest),
                 rest => (None, rest),
             };
             let ttl = match options {
                 [] => None,
-                [word, number] if word.eq_ignore_ascii_case(b"PX") => {
-                    match milliseconds(number).and_then(|text| parse_ttl(&text).ok()) {
+                [word, number] if is_option(word, b"PX") => {
+                    match milliseconds(&number.bytes).and_then(|text| parse_ttl(&text).ok()) {
                         Some(ttl) => Some(ttl),
                         None => return Err(words),
                     }
                 }
                 _ => return Err(words),
             };
-            let (key, value) = (KeyArgs::word(take(key)), ValueArgs::word(take(value)));
-            Command::Set(SetArgs::plain(key, value, condition, ttl))
+            Command::Set(SetArgs::plain(key_of(key), value_of(value), condition, ttl))
         }
         _ => return Err(words),
     })
+}
+
+fn take(word: &mut Word) -> Word {
+    Word { bytes: std::mem::take(&mut word.bytes), is_quoted: word.is_quoted }
+}
+
+fn key_of(word: &mut Word) -> KeyArgs {
+    let Word { bytes, is_quoted } = take(word);
+    if is_quoted { KeyArgs::bytes(bytes) } else { KeyArgs::word(OsString::from_vec(bytes)) }
+}
+
+fn value_of(word: &mut Word) -> ValueArgs {
+    let Word { bytes, is_quoted } = take(word);
+    if is_quoted { ValueArgs::bytes(bytes) } else { ValueArgs::word(OsString::from_vec(bytes)) }
+}
+
+fn is_option(word: &Word, name: &[u8]) -> bool {
+    word.bytes.eq_ignore_ascii_case(name)
 }
 
 /// `set KEY VALUE NX PX 5000` as `set KEY VALUE --nx --ttl 5000ms`.
@@ -195,6 +214,18 @@ mod tests {
         assert!(parse("set k v NX NEX").is_err());
     }
 
+    #[test]
+    fn a_word_in_quotes_is_data_in_the_plain_forms() {
+        let set = |value: &str| {
+            let (key, value) = (KeyArgs::word("k".into()), ValueArgs::bytes(value.into()));
+            format!("{:?}", Command::Set(SetArgs::plain(key, value, None, None)))
+        };
+        assert_eq!(shown("set k '--nx'"), set("--nx"));
+        assert_eq!(shown("set k \"-\""), set("-"));
+        assert!(parse("get '-k'").is_ok() && parse("del '-k'").is_ok() && parse("vdel '-k' '-v'").is_ok());
+        assert!(parse("set k '-v' --persist").is_err(), "said, not guessed");
+    }
+
     fn word() -> impl Strategy<Value = Vec<u8>> {
         let known: Vec<&str> =
             "get GET set Set del vdel delete rm keys nx NX nex px PX 0 5 5000 -5 - -- --nx -k --ttl 99999999999999999999 k"
@@ -214,7 +245,7 @@ mod tests {
             let mut lower = words.clone();
             lower[0].make_ascii_lowercase();
             let whole = grammar.parse_any(lower);
-            let quick = grammar.parse(words);
+            let quick = grammar.parse(words.into_iter().map(|bytes| Word { bytes, is_quoted: false }).collect());
             prop_assert_eq!(format!("{quick:?}"), format!("{whole:?}"));
         }
     }

@@ -16,8 +16,8 @@ pub enum LineError {
     Escape {
         /// Where the backslash stands.
         column: usize,
-        /// Whether it stands between double quotes.
-        quoted: bool,
+        /// What it goes with there.
+        allowed: &'static str,
     },
     /// A word holds a NUL byte outside quotes or as it is: a file of text has none.
     Nul {
@@ -25,6 +25,22 @@ pub enum LineError {
         column: usize,
     },
 }
+
+/// A word of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// Its bytes, without quotes and escapes.
+    pub bytes: Vec<u8>,
+    /// Whether it begins with a quote: then it is data, whatever it says.
+    pub is_quoted: bool,
+}
+
+/// What a backslash goes with between double quotes.
+const QUOTED: &str = r#"n r t 0 e \ " xNN (two digits)"#;
+/// What a backslash goes with outside quotes.
+const BARE: &str = r"a blank, a quote, # or another backslash (outside quotes)";
+/// What a backslash goes with in a list of keys.
+const LISTED: &str = r"another backslash, or xNN (two digits)";
 
 /// Splits a line into words.
 ///
@@ -35,7 +51,7 @@ pub enum LineError {
 ///
 /// # Errors
 /// What is wrong with the line.
-pub fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, LineError> {
+pub fn split(line: &[u8]) -> Result<Vec<Word>, LineError> {
     let mut words = Vec::new();
     let mut rest = Cursor { line, at: 0 };
     loop {
@@ -43,12 +59,15 @@ pub fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, LineError> {
         match rest.peek() {
             None => return Ok(words),
             Some(b'#') if words.is_empty() => return Ok(words),
-            Some(_) => words.push(word(&mut rest)?),
+            Some(first) => {
+                let is_quoted = matches!(first, b'"' | b'\'');
+                words.push(Word { bytes: word(&mut rest)?, is_quoted });
+            }
         }
     }
 }
 
-/// Reads text in which `\\` and `\xNN`, as between double quotes, stand for bytes: what `mqkv keys` prints.
+/// Reads text in which `\\` and `\xNN` stand for bytes, and nothing else does: what `mqkv keys` prints.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -56,7 +75,12 @@ pub fn unescape(text: &[u8]) -> Result<Vec<u8>, LineError> {
     let mut rest = Cursor { line: text, at: 0 };
     let mut out = Vec::with_capacity(text.len());
     while let Some(byte) = rest.next() {
-        out.push(if byte == b'\\' { escaped(&mut rest)? } else { byte });
+        let column = rest.at;
+        out.push(match byte {
+            b'\\' if matches!(rest.peek(), Some(b'\\' | b'x')) => escaped(&mut rest, LISTED)?,
+            b'\\' => return Err(LineError::Escape { column, allowed: LISTED }),
+            byte => byte,
+        });
     }
     Ok(out)
 }
@@ -104,14 +128,14 @@ fn word(rest: &mut Cursor<'_>) -> Result<Vec<u8>, LineError> {
             b'"' => loop {
                 match rest.next() {
                     Some(b'"') => break,
-                    Some(b'\\') if rest.peek().is_some() => out.push(escaped(rest)?),
+                    Some(b'\\') if rest.peek().is_some() => out.push(escaped(rest, QUOTED)?),
                     Some(byte) => out.push(byte),
                     None => return Err(LineError::Unclosed { quote: '"', column }),
                 }
             },
             b'\\' => match rest.next() {
                 Some(byte @ (b' ' | b'\t' | b'\'' | b'"' | b'\\' | b'#')) => out.push(byte),
-                _ => return Err(LineError::Escape { column, quoted: false }),
+                _ => return Err(LineError::Escape { column, allowed: BARE }),
             },
             0 => return Err(LineError::Nul { column }),
             byte => out.push(byte),
@@ -121,8 +145,8 @@ fn word(rest: &mut Cursor<'_>) -> Result<Vec<u8>, LineError> {
 }
 
 /// The byte for which the characters after a backslash stand.
-fn escaped(rest: &mut Cursor<'_>) -> Result<u8, LineError> {
-    let error = LineError::Escape { column: rest.at, quoted: true };
+fn escaped(rest: &mut Cursor<'_>, allowed: &'static str) -> Result<u8, LineError> {
+    let error = LineError::Escape { column: rest.at, allowed };
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     match rest.next() {
         Some(b'n') => Ok(b'\n'),
@@ -146,16 +170,9 @@ impl fmt::Display for LineError {
             Self::Unclosed { quote, column } => {
                 write!(out, "the quote {quote} at column {column} is not closed")
             }
-            Self::Escape { column, quoted: true } => {
-                write!(
-                    out,
-                    r#"the backslash at column {column} stands before none of n r t 0 e \ " xNN (two digits)"#
-                )
+            Self::Escape { column, allowed } => {
+                write!(out, "the backslash at column {column} goes only with {allowed}")
             }
-            Self::Escape { column, quoted: false } => write!(
-                out,
-                "the backslash at column {column} stands outside quotes, before no blank, quote, # or backslash"
-            ),
             Self::Nul { column } => write!(out, "there is a NUL byte at column {column}"),
         }
     }
@@ -172,7 +189,7 @@ mod tests {
 
     fn words(line: &str) -> Vec<String> {
         let words = split(line.as_bytes()).unwrap();
-        words.into_iter().map(|word| String::from_utf8(word).unwrap()).collect()
+        words.into_iter().map(|word| String::from_utf8(word.bytes).unwrap()).collect()
     }
 
     #[test]
@@ -192,8 +209,16 @@ mod tests {
 
     #[test]
     fn double_quotes_know_escapes_and_single_quotes_do_not() {
-        assert_eq!(split(br#""\x00\xfF\n\r\t\0\e\\\"""#).unwrap(), [b"\x00\xff\n\r\t\0\x1b\\\""]);
+        assert_eq!(split(br#""\x00\xfF\n\r\t\0\e\\\"""#).unwrap()[0].bytes, b"\x00\xff\n\r\t\0\x1b\\\"");
         assert_eq!(words(r"'\x41\n'"), [r"\x41\n"]);
+    }
+
+    #[test]
+    fn a_list_of_keys_knows_only_what_it_needs() {
+        assert_eq!(unescape(br"a b\\\x41\x0a'").unwrap(), b"a b\\A\n'");
+        for text in [r"C:\temp", r"a\", r"\x4", r"\q"] {
+            assert!(unescape(text.as_bytes()).is_err(), "{text}");
+        }
     }
 
     #[test]
@@ -202,10 +227,10 @@ mod tests {
         assert_eq!(error("set k 'v"), LineError::Unclosed { quote: '\'', column: 7 });
         assert_eq!(error("set k \"v"), LineError::Unclosed { quote: '"', column: 7 });
         assert_eq!(error("set k \"v\\"), LineError::Unclosed { quote: '"', column: 7 });
-        assert_eq!(error(r"set k C:\temp"), LineError::Escape { column: 9, quoted: false });
-        assert_eq!(error(r"set k v\"), LineError::Escape { column: 8, quoted: false });
+        assert_eq!(error(r"set k C:\temp"), LineError::Escape { column: 9, allowed: BARE });
+        assert_eq!(error(r"set k v\"), LineError::Escape { column: 8, allowed: BARE });
         for line in [r#"set k "\q""#, r#"set k "\x4""#, r#"set k "\xg0""#] {
-            assert_eq!(error(line), LineError::Escape { column: 8, quoted: true }, "{line}");
+            assert_eq!(error(line), LineError::Escape { column: 8, allowed: QUOTED }, "{line}");
         }
         assert_eq!(error("set k \0"), LineError::Nul { column: 7 });
     }
@@ -232,7 +257,8 @@ mod tests {
             words in vec((vec(any::<u8>(), 0..12), 0..3_u8), 0..6),
         ) {
             let line = words.iter().map(|(word, way)| written(word, *way)).collect::<Vec<_>>().join(&b' ');
-            let expected: Vec<_> = words.into_iter().map(|(word, _)| word).collect();
+            let quoted = |(bytes, _)| Word { bytes, is_quoted: true };
+            let expected: Vec<_> = words.into_iter().map(quoted).collect();
             prop_assert_eq!(split(&line), Ok(expected));
         }
 

@@ -72,6 +72,12 @@ impl SetArgs {
         Self { key, value, ttl, nx, nex, ..Self::default() }
     }
 
+    /// Whether the value comes from a file: so much may not be in memory many times over.
+    #[must_use]
+    pub fn reads_file(&self) -> bool {
+        self.value.reads_file()
+    }
+
     /// The same with a fencing token, and kept on disk if asked to.
     #[must_use]
     pub fn stamped(self, fence: FenceArgs, persist: bool) -> Self {

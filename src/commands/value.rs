@@ -45,6 +45,12 @@ impl ValueArgs {
         Self { value_hex: Some(Encoded(bytes)), ..Self::default() }
     }
 
+    /// Whether the value comes from a file.
+    #[must_use]
+    pub fn reads_file(&self) -> bool {
+        self.value_file.is_some()
+    }
+
     /// The value. `first_word` is a word that stood where the key would have been.
     ///
     /// # Errors

@@ -152,7 +152,7 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
     });
     let client: &Client = tokio::select! {
         biased;
-        signal = signals.next() => return Ok(verdict_of(signal)),
+        signal = signals.next() => return Ok(signal.verdict()),
         client = connect => client?,
     };
     let mut watcher = client.watch(keys).await?;
@@ -162,7 +162,7 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
     let end = follower.finish(end, &mut signals, emit).await?;
     match end {
         End::Reached | End::Left => Ok(Verdict::Yes),
-        End::Signal(signal) => Ok(verdict_of(signal)),
+        End::Signal(signal) => Ok(signal.verdict()),
         End::Late => match (follower.rules.missed(), wait) {
             (Some(missed), Some(wait)) => {
                 let message = format!("{missed} within {}", duration::text(wait));
@@ -170,13 +170,6 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
             }
             _ => Ok(Verdict::Yes),
         },
-    }
-}
-
-fn verdict_of(signal: Signal) -> Verdict {
-    match signal {
-        Signal::Interrupt | Signal::Quit => Verdict::Interrupted,
-        Signal::Terminate | Signal::Hangup => Verdict::Terminated,
     }
 }
 

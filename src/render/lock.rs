@@ -17,7 +17,9 @@ pub fn locked(key: &Key, holder: &Value, token: &Timestamp, ttl_ms: u64, once: b
             "locked {key} for {lease} as {holder}, token {token}\nto release it: mqkv unlock {key} --holder {holder}\n"
         )
     } else {
-        format!("locked {key} as {holder}, token {token}\nCtrl-D releases it\n")
+        format!(
+            "locked {key} as {holder}, token {token}\nthe end of input (Ctrl-D) or a signal releases it\n"
+        )
     })
 }
 

@@ -16,15 +16,15 @@ pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
             Got::Default(value) => value,
             Got::Written { .. } | Got::Missing => return Some(Rendered::default()),
         },
-        (Output::Holder { found: Some(found), .. }, Format::Raw | Format::Hex | Format::Base64) => {
-            &found.value
-        }
         // What is no value is no data here, but neither is it kept back.
         (Output::Watched { event, received_ms, .. }, Format::Raw | Format::Hex | Format::Base64) => {
             match watch::value(event) {
                 Some(value) => value,
                 None => return Some(watch::words(event, *received_ms, style)),
             }
+        }
+        (Output::Holder { found: Some(found), .. }, Format::Raw | Format::Hex | Format::Base64) => {
+            &found.value
         }
         // A payload is no line unless asked for as bytes: `raw` shows its meaning in a pipe too.
         (Output::Response { payload, .. }, Format::Raw | Format::Hex | Format::Base64) => payload,

@@ -6,7 +6,7 @@ use super::escape::escape;
 use super::frame;
 use super::lock;
 use super::style::{Paint, paint};
-use super::{Rendered, Style, watch};
+use super::{Rendered, Style, monitor, watch};
 use crate::commands::duration;
 use crate::commands::output::{DeleteOutcome, SetOutcome};
 use crate::commands::output::{Got, Meaning, Output};
@@ -29,14 +29,17 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
             DeleteOutcome::Missing => no_such_key(key, style),
             DeleteOutcome::ValueDiffers { .. } => denied("not deleted: value differs", style),
         },
+        Output::Sighted { sighting, at_ms, columns_max, .. } => {
+            monitor::text(sighting, *at_ms, *columns_max, style)
+        }
+        Output::Watched { event, received_ms, sequence } => {
+            watch::text(event, *received_ms, sequence.is_some(), style)
+        }
         Output::Locked { key, holder, token, ttl_ms, once } => {
             lock::locked(key, holder, token, *ttl_ms, *once)
         }
         Output::Unlocked { key, outcome: DeleteOutcome::Deleted { .. }, .. } => {
             said(&format!("released {}", name(key)), None, style)
-        }
-        Output::Watched { event, received_ms, sequence } => {
-            watch::text(event, *received_ms, sequence.is_some(), style)
         }
         other => lines(other, style),
     }
@@ -47,6 +50,18 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
 pub fn lines(output: &Output, style: &Style) -> Rendered {
     match output {
         Output::Got { .. } | Output::Set { .. } | Output::Deleted { .. } => Rendered::default(),
+        Output::Sighted { sighting, at_ms, .. } => monitor::columns(sighting, *at_ms, style),
+        // What belongs to many records is in `bulk`.
+        Output::Listed { .. }
+        | Output::Entry { .. }
+        | Output::Exported(_)
+        | Output::Imported(_)
+        | Output::Answered(_)
+        | Output::Progress(_) => Rendered::default(),
+        Output::Watched { event, received_ms, sequence } => {
+            watch::columns(event, *received_ms, sequence.is_some(), style)
+        }
+        Output::HandlerEnded { key, ended } => watch::handler_ended(key, *ended, style),
         Output::Locked { holder, token, once, .. } => lock::locked_line(holder, token, *once),
         Output::LockWaiting { key, holder, unrenewed } => lock::waiting(key, holder, *unrenewed, style),
         Output::LockHeld { key, holder, unrenewed } => lock::held(key, holder.as_ref(), *unrenewed, style),
@@ -57,10 +72,6 @@ pub fn lines(output: &Output, style: &Style) -> Rendered {
             Some(holder) => line(&holder, found.as_ref().and_then(|found| found.version.as_ref()), style),
             None => denied(&format!("{} is free", name(key)), style),
         },
-        Output::Watched { event, received_ms, sequence } => {
-            watch::columns(event, *received_ms, sequence.is_some(), style)
-        }
-        Output::HandlerEnded { key, ended } => watch::handler_ended(key, *ended, style),
         Output::Pinged { broker, connect, round_trip, .. } => ping_line(broker, *connect, *round_trip),
         Output::Response { payload, version } => {
             let reply = match Frame::decode(payload) {
@@ -153,7 +164,7 @@ fn ping_line(broker: &str, connect: Option<Duration>, round_trip: Duration) -> R
     Rendered::data(format!("{broker}{connect}  round trip {}\n", ms_text(round_trip)))
 }
 
-fn ms_text(duration: Duration) -> String {
+pub(super) fn ms_text(duration: Duration) -> String {
     let ms = duration.as_secs_f64() * 1000.0;
     if ms < 1.0 { format!("{ms:.3} ms") } else { format!("{ms:.1} ms") }
 }

@@ -173,8 +173,14 @@ mod tests {
     use super::*;
     use crate::render::Format;
 
-    const STYLE: Style =
-        Style { format: Format::Text, color_data: false, color_words: false, words_on_terminal: false, verbose: false, quiet: false };
+    const STYLE: Style = Style {
+        format: Format::Text,
+        color_data: false,
+        color_words: false,
+        verbose: false,
+        quiet: false,
+        words_on_terminal: false,
+    };
     const VERBOSE: Style = Style { verbose: true, ..STYLE };
     const NOW: u64 = 1_763_669_639_958;
 

@@ -1,10 +1,12 @@
 //! What must survive a restart, on disk: the only file that names the storage crate.
 
+use std::cell::Cell;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition};
 
@@ -185,9 +187,24 @@ fn monotonic_deadline((wall_ms, left_ms): (u64, u64), now: Now) -> u64 {
     now.monotonic_ms.saturating_add(left_ms)
 }
 
-/// Damage that the storage crate does not see coming is a panic of its, in a debug build at the latest.
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Damage that the storage crate does not see coming is a panic of its. It becomes an error, and is told as one.
 fn guarded<T>(action: impl FnOnce() -> Result<T, JournalErrorKind>) -> Result<T, JournalErrorKind> {
+    static HUSHED: Once = Once::new();
+    HUSHED.call_once(|| {
+        let tell = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !GUARDED.get() {
+                tell(panic);
+            }
+        }));
+    });
+    GUARDED.set(true);
     let caught = catch_unwind(AssertUnwindSafe(action));
+    GUARDED.set(false);
     caught.unwrap_or_else(|_| Err(JournalErrorKind::Damaged("a page makes no sense".to_owned())))
 }
 
@@ -205,7 +222,11 @@ fn create_directory(directory: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(directory)
+    builder.recursive(true).create(directory).map_err(|error| match error.kind() {
+        // What exists is something else.
+        io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
+        _ => error,
+    })
 }
 
 /// Makes sure that the file can still be found after a power cut.
@@ -260,8 +281,8 @@ impl fmt::Display for JournalError {
             JournalErrorKind::OtherFormat(format) => {
                 write!(out, "{path} has format {format}; this version reads and writes format {FORMAT}")
             }
-            JournalErrorKind::Io(error) => write!(out, "{path}: {error}"),
-            JournalErrorKind::Other(what) => write!(out, "{path}: {what}"),
+            JournalErrorKind::Io(error) => write!(out, "cannot use {path}: {error}"),
+            JournalErrorKind::Other(what) => write!(out, "cannot use {path}: {what}"),
         }
     }
 }

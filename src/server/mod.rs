@@ -27,6 +27,7 @@ use self::broker::{Application, Broker, sweeper};
 pub use self::error::Error;
 pub use self::event::Event;
 pub use self::hosting::StoreServer;
+pub use self::journal::{JournalError, JournalErrorKind};
 pub use self::service::{Persistence, StoreSettings};
 pub use self::settings::Settings;
 pub use crate::store::Limits;

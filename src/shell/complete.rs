@@ -97,9 +97,8 @@ fn of_option(prefix: &str, verb: &Verb, known: &Known<'_>) -> Vec<Candidate> {
     if let Some((name, value)) = prefix.split_once('=') {
         let taken = verb.option(name.as_bytes()).and_then(|option| option.takes.as_ref());
         let before = format!("{name}=");
-        return taken.map_or_else(Vec::new, |operand| {
-            of_operand(&before, operand, value.as_bytes(), verb, known)
-        });
+        return taken
+            .map_or_else(Vec::new, |operand| of_operand(&before, operand, value.as_bytes(), verb, known));
     }
     let longs = verb.options.iter().filter_map(|option| option.longs.first());
     texts(longs.map(|long| format!("--{long}")), prefix.as_bytes())

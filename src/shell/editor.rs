@@ -66,9 +66,10 @@ impl Lines {
         for line in earlier {
             editor.add_history_entry(line).map_err(of_editor)?;
         }
-        let above = editor.create_external_printer().ok().map(|mut printer| -> Above {
-            Box::new(move |text| printer.print(text).map_err(of_editor))
-        });
+        let above = editor
+            .create_external_printer()
+            .ok()
+            .map(|mut printer| -> Above { Box::new(move |text| printer.print(text).map_err(of_editor)) });
         editor.set_helper(Some(Aid { live: Arc::clone(&live), color }));
         let (asks, asked) = blocking::channel();
         let (told, typed) = mpsc::unbounded_channel();

@@ -30,7 +30,8 @@ pub fn hint<'a>(
     if let Some(usage) = usage(text, definition) {
         return Some(Hint { shown: usage, is_text: false });
     }
-    let rest = earlier.into_iter().find_map(|line| line.strip_prefix(text).filter(|rest| !rest.is_empty()))?;
+    let rest =
+        earlier.into_iter().find_map(|line| line.strip_prefix(text).filter(|rest| !rest.is_empty()))?;
     // A hint is one line, whatever the history has.
     let shown = rest.lines().next().filter(|line| !line.is_empty())?.to_owned();
     Some(Hint { shown, is_text: true })
@@ -91,7 +92,8 @@ fn shown(verb: &Verb, from: usize) -> Option<String> {
     }
     for option in verb.options.iter().filter(|option| option.is_own) {
         if let Some(long) = option.longs.first() {
-            let value = option.takes.as_ref().map_or_else(String::new, |operand| format!(" {}", operand.name));
+            let value =
+                option.takes.as_ref().map_or_else(String::new, |operand| format!(" {}", operand.name));
             parts.push(format!("[--{long}{value}]"));
         }
     }

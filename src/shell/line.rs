@@ -4,13 +4,13 @@
 //! `a>b` are words, so that a line means the same here as in a batch.
 
 use crate::commands::CommandError;
-use crate::commands::line::split;
+use crate::commands::line::{Word, split};
 
 /// One statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
     /// The verb and its arguments; none in an empty line or a comment.
-    pub words: Vec<Vec<u8>>,
+    pub words: Vec<Word>,
     /// Where the output goes.
     pub target: Target,
 }
@@ -107,9 +107,9 @@ pub fn split_open(text: &[u8]) -> Option<Open> {
     let last_words = closed("").or_else(|| closed("'")).or_else(|| closed("\""))?;
     Some(Open {
         target: turn.map(|(sign, _)| sign),
-        words: split(before).ok()?,
+        words: split(before).ok()?.into_iter().map(|word| word.bytes).collect(),
         start: offset.saturating_add(start),
-        prefix: last_words.into_iter().next().unwrap_or_default(),
+        prefix: last_words.into_iter().next().map(|word| word.bytes).unwrap_or_default(),
     })
 }
 
@@ -150,7 +150,7 @@ fn escape_chunk(chunk: std::str::Utf8Chunk<'_>) -> String {
     out
 }
 
-fn words(text: &[u8]) -> Result<Vec<Vec<u8>>, CommandError> {
+fn words(text: &[u8]) -> Result<Vec<Word>, CommandError> {
     split(text).map_err(|error| CommandError::usage(error.to_string()))
 }
 
@@ -169,7 +169,7 @@ fn file(rest: &[u8]) -> Result<Vec<u8>, CommandError> {
     }
     let mut words = words(rest)?;
     match (words.pop(), words.is_empty()) {
-        (Some(file), true) => Ok(file),
+        (Some(file), true) => Ok(file.bytes),
         (None, _) => Err(CommandError::usage("the name of a file is missing after the >")),
         (Some(_), false) => Err(CommandError::usage("after the > stands one file, and nothing else")
             .hint("quotes around a name with blanks, and around a > that is meant as it is")),
@@ -259,7 +259,7 @@ mod tests {
 
     fn parsed(text: &str) -> (Vec<String>, Target) {
         let Statement { words, target } = parse(text.as_bytes()).unwrap();
-        (words.into_iter().map(|word| String::from_utf8(word).unwrap()).collect(), target)
+        (words.into_iter().map(|word| String::from_utf8(word.bytes).unwrap()).collect(), target)
     }
 
     fn to_screen(text: &str) -> Vec<String> {
@@ -342,7 +342,8 @@ mod tests {
         fn a_quoted_word_is_read_back_whatever_it_is(word in vec(any::<u8>(), 0..16)) {
             let line = format!("get {}", quote(&word));
             let statement = parse(line.as_bytes()).unwrap();
-            prop_assert_eq!(statement, Statement { words: vec![b"get".to_vec(), word], target: Target::Screen });
+            let words: Vec<_> = statement.words.into_iter().map(|word| word.bytes).collect();
+            prop_assert_eq!((words, statement.target), (vec![b"get".to_vec(), word], Target::Screen));
             prop_assert!(!is_open(line.as_bytes()));
             prop_assert_eq!(statements(line.as_bytes()).len(), 1);
         }

@@ -100,7 +100,13 @@ impl Locks {
     ///
     /// # Errors
     /// It had been lost.
-    pub async fn release(&self, key: &[u8], is_hasty: bool, session: &Session, voice: &Voice) -> Result<(), CommandError> {
+    pub async fn release(
+        &self,
+        key: &[u8],
+        is_hasty: bool,
+        session: &Session,
+        voice: &Voice,
+    ) -> Result<(), CommandError> {
         let Some(held) = self.forget(key, session, voice) else {
             return Ok(());
         };

@@ -101,8 +101,7 @@ pub fn parse(line: &str) -> Result<Meta, CommandError> {
         "\\!" => Meta::System((!rest.is_empty()).then(|| rest.to_owned())),
         other => return Err(unknown(other)),
     };
-    let is_alone =
-        matches!(meta, Meta::Help | Meta::Quit | Meta::ConnInfo | Meta::Watches | Meta::Locks);
+    let is_alone = matches!(meta, Meta::Help | Meta::Quit | Meta::ConnInfo | Meta::Watches | Meta::Locks);
     if is_alone && word.is_some() {
         return Err(CommandError::usage(format!("{name} takes nothing behind it")));
     }

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
 use crate::client::Reconnect;
+use crate::commands::line::Word;
 use crate::commands::signal::{Signal, Signals};
 use crate::commands::{Command, CommandError, Kind, Session, Verdict, interrupt_this_process};
 use crate::render::{Format, Style};
@@ -40,8 +41,8 @@ use history::History;
 use live::Live;
 use locks::Locks;
 use screen::Screen;
-use voice::Voice;
 pub use voice::Streams;
+use voice::Voice;
 use watches::Watches;
 
 /// What the process edge gives.
@@ -49,7 +50,7 @@ pub struct House {
     /// What can be typed.
     pub definition: Definition,
     /// Says what the words of a line mean, in the style of the session.
-    pub parse: Box<dyn Fn(Vec<Vec<u8>>, Style) -> Result<Meaning, CommandError>>,
+    pub parse: Box<dyn Fn(Vec<Word>, Style) -> Result<Meaning, CommandError>>,
     /// Begins a session: with the broker of the command line, or with another one.
     pub open: Box<dyn Fn(Option<&str>) -> Result<Opened, CommandError>>,
     /// Where the shell puts what it says.
@@ -160,8 +161,7 @@ impl Shell {
         live.set_broker(&opened.broker, opened.url.clone());
         let (history, earlier) = History::open(house.history.clone());
         let color = house.style.color_data;
-        let no_terminal =
-            |error| CommandError::new(Kind::File, format!("cannot use the terminal: {error}"));
+        let no_terminal = |error| CommandError::new(Kind::File, format!("cannot use the terminal: {error}"));
         let (lines, above) = Lines::start(Arc::clone(&live), earlier, color).map_err(no_terminal)?;
         let screen = Screen::start(above, house.streams.above, Arc::clone(&live)).map_err(no_terminal)?;
         let voice = Voice::new(house.streams, live, screen, color);

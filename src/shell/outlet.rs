@@ -36,7 +36,8 @@ impl Outlet {
     /// # Errors
     /// The system cannot start it.
     pub fn command(line: Vec<u8>) -> Result<Self, CommandError> {
-        let spawned = System::new(SHELL).arg("-c").arg(OsString::from_vec(line)).stdin(Stdio::piped()).spawn();
+        let spawned =
+            System::new(SHELL).arg("-c").arg(OsString::from_vec(line)).stdin(Stdio::piped()).spawn();
         let mut child = spawned.map_err(not_started)?;
         let input = child.stdin.take();
         Ok(Self::Command { child, input })

@@ -13,8 +13,10 @@ pub fn kept(line: &str, definition: &Definition) -> Option<String> {
     if line.trim().is_empty() || line.starts_with(char::is_whitespace) {
         return None;
     }
-    let kept: Option<Vec<String>> =
-        statements(line.as_bytes()).into_iter().map(|statement| of_statement(statement, definition)).collect();
+    let kept: Option<Vec<String>> = statements(line.as_bytes())
+        .into_iter()
+        .map(|statement| of_statement(statement, definition))
+        .collect();
     kept.map(|lines| lines.join("\n")).filter(|kept| !kept.trim().is_empty())
 }
 
@@ -24,6 +26,7 @@ fn of_statement(statement: &[u8], definition: &Definition) -> Option<String> {
         return Some(text.to_owned());
     }
     let Statement { words, target } = parse(statement).ok()?;
+    let words: Vec<_> = words.into_iter().map(|word| word.bytes).collect();
     let Some(first) = words.first() else {
         return Some(text.to_owned());
     };
@@ -116,7 +119,9 @@ mod tests {
 
     #[test]
     fn what_begins_with_a_blank_or_makes_no_sense_is_not_kept() {
-        for line in [" get k", "", "  ", "ste k secret", "set k 'secret", "set k --vlaue secret", "get k >> f"] {
+        for line in
+            [" get k", "", "  ", "ste k secret", "set k 'secret", "set k --vlaue secret", "get k >> f"]
+        {
             assert_eq!(keeps(line), None, "{line}");
         }
     }

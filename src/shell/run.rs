@@ -197,10 +197,16 @@ impl Shell {
         });
     }
 
-    async fn take_lock(&mut self, args: crate::commands::LockArgs, style: &Style) -> Result<Ended, CommandError> {
+    async fn take_lock(
+        &mut self,
+        args: crate::commands::LockArgs,
+        style: &Style,
+    ) -> Result<Ended, CommandError> {
         if let Some(key) = args.key_word().filter(|key| self.locks.has(key)) {
             let name = escape(key.as_bytes());
-            return Err(CommandError::usage(format!("{name} is held by this session already")).hint("\\locks"));
+            return Err(
+                CommandError::usage(format!("{name} is held by this session already")).hint("\\locks")
+            );
         }
         let (session, voice) = (self.opened.session.deaf(), self.voice.clone());
         let mut emit = |output| voice.put(&output, style);
@@ -333,7 +339,9 @@ impl Shell {
     ) -> Pin<Box<dyn Future<Output = Result<Ended, CommandError>> + '_>> {
         Box::pin(async move {
             if depth >= DEPTH_MAX {
-                return Err(CommandError::usage(format!("{path} reads itself, or files are read {DEPTH_MAX} deep")));
+                return Err(CommandError::usage(format!(
+                    "{path} reads itself, or files are read {DEPTH_MAX} deep"
+                )));
             }
             let text = file::read(path.as_ref())?;
             let mut number: usize = 1;

@@ -74,7 +74,9 @@ impl Watches {
                 return Err(CommandError::usage(format!("there is no watch {number}")).hint("\\watches"));
             }
             (None, []) => return Err(CommandError::usage("nothing is watched").hint("watch KEY")),
-            (None, _) => return Err(CommandError::usage("which watch?").hint("\\watches").hint("\\unwatch all")),
+            (None, _) => {
+                return Err(CommandError::usage("which watch?").hint("\\watches").hint("\\unwatch all"));
+            }
         };
         for number in ending {
             self.stop(number);
@@ -99,7 +101,11 @@ impl Watches {
     pub fn list(&self) -> Vec<String> {
         let line = |(number, running): (&u32, &Running)| {
             let count = running.events.get();
-            format!("{number:>3}  {}  ({count} {})", running.line, if count == 1 { "record" } else { "records" })
+            format!(
+                "{number:>3}  {}  ({count} {})",
+                running.line,
+                if count == 1 { "record" } else { "records" }
+            )
         };
         self.inner.borrow().running.iter().map(line).collect()
     }

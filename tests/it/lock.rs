@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use super::common::{Left, Place, Process, Server, Wire, is_running, line_in, until};
+use super::common::{Left, Place, Process, Server, Tap, is_running, line_in, until};
 
 /// A store and a place to use it from.
 pub struct Bench {
@@ -18,7 +18,7 @@ pub struct Bench {
 impl Bench {
     pub fn new() -> Self {
         let place = Place::new().with_variable("MQKV", env!("CARGO_BIN_EXE_mqkv"));
-        let server = Server::start(&place, &[]);
+        let server = Server::start(&place, &["-q"]);
         let url = server.url();
         Self { server, place: place.with_variable("URL", &url) }
     }
@@ -33,7 +33,7 @@ impl Bench {
         Process::start(self.place.command(&[&["-b", &self.server.url()], words].concat()))
     }
 
-    pub fn start_over(&self, wire: &Wire, words: &[&str]) -> Process {
+    pub fn start_over(&self, wire: &Tap, words: &[&str]) -> Process {
         Process::start(self.place.command(&[&["-b", &wire.url()], words].concat()))
     }
 
@@ -60,7 +60,7 @@ const FREE: &str = "--- stderr\ndeploy is free\n--- exit 1\n";
 fn twenty_processes_increment_a_file_and_nothing_is_lost() {
     const PROCESSES: usize = 20;
     let bench = Bench::new();
-    let wire = Wire::to(bench.server.port());
+    let wire = Tap::to(bench.server.port());
     bench.place.write("count", "0\n");
     let holder = bench.hold(&["--holder", "first"]);
     let increment = "n=$(cat count); sleep 0.01; echo $((n + 1)) > count";
@@ -182,7 +182,7 @@ fn a_command_that_a_signal_ends_is_128_and_its_number() {
 #[test]
 fn a_signal_while_waiting_ends_the_wait_and_leaves_no_watch_and_no_lease() {
     let bench = Bench::new();
-    let wire = Wire::to(bench.server.port());
+    let wire = Tap::to(bench.server.port());
     let holder = bench.hold(&["--holder", "first"]);
     let mut waiter = bench.start_over(&wire, &["lock", "deploy", "-v", "--", "touch", "ran"]);
     assert_eq!(waiter.error_line(), "waiting for deploy, held by first");
@@ -220,10 +220,11 @@ fn a_lock_without_a_command_is_held_until_the_end_of_input() {
 #[test]
 fn a_lock_without_a_command_is_released_at_a_signal() {
     let bench = Bench::new();
-    let mut command = bench.place.command(&["-b", &bench.server.url(), "lock", "deploy", "-j"]);
+    let mut command =
+        bench.place.command(&["-b", &bench.server.url(), "lock", "deploy", "-j", "--token-file", "token"]);
     command.stdin(Stdio::piped());
     let mut process = Process::start(command);
-    until("it is held", || (bench.run(&["holder", "deploy"]) != FREE).then_some(()));
+    bench.line_in("token");
     process.signal(Signal::SIGTERM);
     let left = process.end();
     assert_eq!((left.code, left.errors.as_str()), (Some(143), ""));

@@ -113,7 +113,7 @@ fn a_command_is_gone_before_the_lease_ends_when_the_store_is_stopped() {
     assert!(
         left.errors.contains(
             "error: the lock deploy was lost: its lease could not be renewed in time\n  \
-             the command was stopped; its code is 137\n"
+             the command was told to stop; its code is 137\n"
         ),
         "{}",
         left.errors
@@ -135,7 +135,7 @@ fn a_command_that_ends_when_told_needs_no_kill() {
     bench.server.signal(Signal::SIGSTOP);
     let left = holder.end();
     assert_eq!(left.code, Some(125));
-    assert!(left.errors.contains("\n  the command was stopped; its code is 6\n"), "{}", left.errors);
+    assert!(left.errors.contains("\n  the command was told to stop; its code is 6\n"), "{}", left.errors);
     bench.line_in("told");
     bench.server.signal(Signal::SIGCONT);
     // What lay unread in the stopped store must not hold the lock for nobody.
@@ -179,7 +179,7 @@ fn a_lock_that_somebody_took_away_is_found_out_at_the_next_renewal() {
     let left = holder.end();
     assert_eq!(left.code, Some(125));
     let told = "error: the lock deploy was lost: the store says that it is not ours any more\n  \
-                the command was stopped; its code is 143\n";
+                the command was told to stop; its code is 143\n";
     assert!(left.errors.contains(told), "{}", left.errors);
     assert_eq!(bench.run(&["holder", "deploy"]), "--- stdout\nsomebody else\n--- exit 0\n");
 }

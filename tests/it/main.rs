@@ -1,13 +1,25 @@
 //! Everything that starts processes: the real binary in a hermetic environment.
 #![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)] // clippy.toml exempts tests only, not what they share
 
+mod bad_answers;
+mod bad_brokers;
+mod bad_input;
+mod bulk;
+mod bytes;
 mod common;
 mod decode;
+mod embedded;
+mod fencing;
 mod help;
 mod lock;
 mod lock_lost;
+mod monitor;
+mod mosquitto;
+mod round_trips;
 mod shell;
 mod shell_lost;
+mod streams;
+mod two_terminals;
 mod unreachable;
 mod usage;
 #[cfg(unix)]

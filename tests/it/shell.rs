@@ -64,7 +64,9 @@ fn lines_are_edited_where_the_cursor_is() {
     let place = Place::new();
     let terminal = embedded(&place);
     terminal.keys(&format!("t k{HOME}se{RIGHT}"));
-    terminal.wait_for("what was typed", |screen| screen.lines().last().is_some_and(|row| row.starts_with("embedded> set k")));
+    terminal.wait_for("what was typed", |screen| {
+        screen.lines().last().is_some_and(|row| row.starts_with("embedded> set k"))
+    });
     terminal.keys("\x05 v\x17w");
     terminal.keys(ENTER);
     terminal.shows("stored k");
@@ -121,7 +123,8 @@ fn tab_completes_verbs_options_keys_and_files() {
     terminal.keys(&format!("\\tim{TAB}{ENTER}"));
     terminal.shows("timing is on");
     terminal.line("get other");
-    terminal.wait_for("the time that it took", |screen| screen.contains("\ntook ") && screen.contains(" ms\n"));
+    terminal
+        .wait_for("the time that it took", |screen| screen.contains("\ntook ") && screen.contains(" ms\n"));
 }
 
 #[test]
@@ -307,7 +310,7 @@ fn ctrl_c_stops_a_slow_request_and_never_leaves() {
     let terminal = at(&place, &server);
     terminal.line("set k v");
     terminal.shows("stored k");
-    server.signal(Signal::SIGSTOP);
+    server.freeze();
     terminal.keys("get k\r");
     terminal.wait_for("the request to be under way", |screen| screen.ends_with("get k"));
     terminal.keys(CTRL_C);
@@ -342,7 +345,10 @@ fn another_broker_is_a_command_away_and_a_failure_changes_nothing() {
     terminal.line("watch k");
     terminal.shows("CURRENT  k  of-one");
     terminal.line("\\c mqtt://127.0.0.1:1");
-    terminal.shows(&format!("cannot connect to 127.0.0.1:1: connection refused\n  still at 127.0.0.1:{}", one.port()));
+    terminal.shows(&format!(
+        "cannot connect to 127.0.0.1:1: connection refused\n  still at 127.0.0.1:{}",
+        one.port()
+    ));
     terminal.line(&format!("\\c {}", other.url()));
     let screen = terminal.shows(&format!("connected to 127.0.0.1:{}", other.port()));
     assert!(screen.contains("1 watch has ended"), "{screen}");

@@ -107,6 +107,21 @@ fn a_fencing_token_is_read_before_anything_is_asked() {
 }
 
 #[test]
+fn a_watch_says_what_it_can_wait_for_and_run() {
+    assert_usage("watch", "error: KEY is missing\n  try: mqkv watch KEY...\n");
+    assert_usage("watch k --until gone", "error: --until takes set, del or value=STR\n");
+    assert_usage(
+        "watch k --only set -- cat",
+        "error: the argument '--only <KIND>' cannot be used with '[CMD]...'\n  try: mqkv watch --help\n",
+    );
+    assert_usage(
+        "watch k --keep-alive 500ms",
+        "error: invalid value '500ms' for '--keep-alive <DURATION>': a keep-alive is 1 to 65535 whole seconds\n  \
+         try: mqkv watch --help\n",
+    );
+}
+
+#[test]
 fn hexadecimal_digits_come_in_pairs() {
     assert_usage(
         "set k --hex abc",

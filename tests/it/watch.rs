@@ -1,12 +1,13 @@
 //! `watch`: what keys hold, and every change of them, over real sockets.
 
+use std::fs;
 use std::process::Stdio;
 
 use mqkv::client::{Client, SetOptions, Settings, Target};
 use mqkv::protocol::Key;
 use nix::sys::signal::Signal;
 
-use super::common::{Place, Proxy, Running, Server, wait_until};
+use super::common::{Place, Relay, Running, Server, wait_until};
 
 /// Starts a watch; `words` are what follows the verb.
 pub fn watch(place: &Place, url: &str, words: &[&str]) -> Running {
@@ -39,7 +40,7 @@ pub fn rest(running: Running) -> (Vec<String>, Option<i32>) {
 #[test]
 fn the_values_come_first_and_the_changes_follow_in_order() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     let url = server.url();
     ok(&place, &url, &["set", "b", "1"]);
     let running = watch(&place, &url, &["a", "b", "-c", "5"]);
@@ -64,7 +65,7 @@ fn the_values_come_first_and_the_changes_follow_in_order() {
 #[test]
 fn text_is_for_eyes() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     ok(&place, &server.url(), &["set", "b", "1"]);
     let shown = watch(&place, &server.url(), &["a", "b", "-o", "text", "--until", "set"]);
     let (lines, ..) = shown.end();
@@ -89,7 +90,7 @@ fn masked(line: &str) -> String {
 #[test]
 fn json_is_one_object_a_line() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     let url = server.url();
     ok(&place, &url, &["set", "k", "21.5"]);
     let running = watch(&place, &url, &["k", "no", "-j", "-c", "3"]);
@@ -118,7 +119,7 @@ fn json_is_one_object_a_line() {
 #[test]
 fn a_wait_for_a_state_that_is_there_already_returns_at_once() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     let url = server.url();
     ok(&place, &url, &["set", "k", "on"]);
     for words in [["k", "--until", "set"], ["k", "--until", "value=on"], ["gone", "--until", "del"]] {
@@ -130,7 +131,7 @@ fn a_wait_for_a_state_that_is_there_already_returns_at_once() {
 #[test]
 fn a_wait_ends_with_the_change_that_it_waits_for() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     let url = server.url();
     let running = watch(&place, &url, &["a", "k", "--until", "value=on", "-w", "1m"]);
     assert_eq!(without_time(&running.line()), "CURRENT\ta");
@@ -144,7 +145,7 @@ fn a_wait_ends_with_the_change_that_it_waits_for() {
 #[test]
 fn time_runs_out_with_success_unless_something_was_waited_for() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     let url = server.url();
     let run = |words: &[&str]| {
         let (lines, words, code) =
@@ -163,7 +164,7 @@ fn time_runs_out_with_success_unless_something_was_waited_for() {
 #[test]
 fn only_what_is_asked_for_is_told_and_counted() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     let url = server.url();
     ok(&place, &url, &["set", "k", "0"]);
     let running = watch(&place, &url, &["k", "gone", "--only", "del", "-c", "2"]);
@@ -179,7 +180,7 @@ fn only_what_is_asked_for_is_told_and_counted() {
 #[test]
 fn values_alone_are_exact_bytes_and_the_rest_is_words() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     let url = server.url();
     ok(&place, &url, &["set", "k", "--hex", "00ff0a"]);
     let url = url.as_str();
@@ -195,7 +196,7 @@ fn values_alone_are_exact_bytes_and_the_rest_is_words() {
 #[test]
 fn an_expiry_is_a_deletion() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     let running = watch(&place, &server.url(), &["k", "-c", "2"]);
     assert_eq!(without_time(&running.line()), "CURRENT\tk");
     ok(&place, &server.url(), &["set", "k", "1", "--ttl", "50ms"]);
@@ -207,8 +208,8 @@ pub const STOP: &[u8] = b"*3\r\n$9\r\nKEYNOTIFY\r\n$1\r\nk\r\n$4\r\nSTOP\r\n";
 
 /// The client has ended its watch and said goodbye.
 #[track_caller]
-fn assert_nothing_left(proxy: &Proxy) {
-    let packets = proxy.wait_closed(1);
+fn assert_nothing_left(relay: &Relay) {
+    let packets = relay.wait_closed(1);
     assert_eq!(
         packets.last().and_then(|packet| packet.first()),
         Some(&0xE0),
@@ -218,33 +219,43 @@ fn assert_nothing_left(proxy: &Proxy) {
     assert_eq!(stops, 1, "the watch was stopped at the store");
 }
 
+/// Whether whoever started the tests wants the signal ignored: shells do so with what runs in the background.
+fn is_ignored(signal: Signal) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
+    u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << (signal as i32 - 1)) != 0
+}
+
 #[test]
 fn a_signal_leaves_nothing_behind() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
-    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
-        let proxy = Proxy::start(server.port());
-        let running = watch(&place, &proxy.url(), &["k"]);
+    let server = Server::start(&place, &["-q"]);
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGQUIT, 131), (Signal::SIGINT, 130)] {
+        if is_ignored(signal) {
+            continue;
+        }
+        let relay = Relay::start(server.port());
+        let running = watch(&place, &relay.url(), &["k"]);
         assert_eq!(without_time(&running.line()), "CURRENT\tk");
         running.signal(signal);
         assert_eq!(rest(running), (vec![], Some(code)));
-        assert_nothing_left(&proxy);
+        assert_nothing_left(&relay);
     }
 }
 
 #[test]
 fn a_reader_that_leaves_ends_the_watch_though_nothing_changes() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
-    let proxy = Proxy::start(server.port());
-    let url = proxy.url();
+    let server = Server::start(&place, &["-q"]);
+    let relay = Relay::start(server.port());
+    let url = relay.url();
     let mut child = place.command(&["watch", "k", "-b", &url]).stdin(Stdio::null()).spawn().unwrap();
     // Leaving before the first record or after it: both end quietly.
     drop(child.stdout.take());
     let output = wait_until("the watch ends", || child.try_wait().unwrap());
     assert_eq!(output.code(), Some(0));
     assert_eq!(child.wait_with_output().unwrap().stderr, b"");
-    assert_nothing_left(&proxy);
+    assert_nothing_left(&relay);
 }
 
 #[test]
@@ -253,17 +264,17 @@ fn a_thousand_keys_are_registered_side_by_side() {
     /// What may be under way at a time, or near it.
     const WINDOW_MIN: usize = 200;
     let place = Place::new();
-    let server = Server::start(&place, &[]);
-    let proxy = Proxy::start(server.port());
-    proxy.hold();
+    let server = Server::start(&place, &["-q"]);
+    let relay = Relay::start(server.port());
+    relay.hold();
     let keys: Vec<String> = (0..KEYS).map(|number| format!("key/{number}")).collect();
     let mut words: Vec<&str> = keys.iter().map(String::as_str).collect();
     words.extend(["-c", "2"]);
-    let running = watch(&place, &proxy.url(), &words);
+    let running = watch(&place, &relay.url(), &words);
     wait_until("many requests are under way without an answer", || {
-        (proxy.requests() >= WINDOW_MIN).then_some(())
+        (relay.requests() >= WINDOW_MIN).then_some(())
     });
-    proxy.release();
+    relay.release();
     for key in &keys {
         assert_eq!(without_time(&running.line()), format!("CURRENT\t{key}"));
     }
@@ -301,7 +312,7 @@ pub fn set_numbers(port: u16, key: &str, numbers: std::ops::Range<usize>) {
 fn ten_thousand_changes_arrive_all_in_order_and_each_once() {
     const COUNT: usize = 10_000;
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     let running = watch(&place, &server.url(), &["k", "-c", &COUNT.to_string()]);
     assert_eq!(without_time(&running.line()), "CURRENT\tk");
     set_numbers(server.port(), "k", 0..COUNT);

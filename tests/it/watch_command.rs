@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use super::common::{Place, Proxy, Server};
+use super::common::{Place, Relay, Server};
 use super::watch::{STOP, ok, watch};
 
 /// Prints what it is told, the value in brackets.
@@ -10,7 +10,9 @@ const SHOW: &str = "printf '%s %s %s %s [' $MQKV_EVENT $MQKV_KEY $MQKV_FOUND $MQ
 
 /// The same, and for a change waits until there is a file.
 fn show_and_wait_for(file: &str) -> String {
-    format!("{SHOW}; test $MQKV_EVENT = initial || until test -e {file}; do sleep 0.01; done")
+    // Bounded, so that a test that fails leaves nothing running for ever.
+    let wait = format!("n=0; until test -e {file} || test $((n=n+1)) -gt 3000; do sleep 0.01; done");
+    format!("{SHOW}; test $MQKV_EVENT = initial || {{ {wait}; }}")
 }
 
 /// Waits until the watch of `k` is in force: the command says so for the initial value.
@@ -24,7 +26,7 @@ fn watch_k(place: &Place, url: &str, words: &[&str], script: &str) -> super::com
 #[test]
 fn a_command_gets_the_value_on_its_input_and_the_rest_in_its_environment() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     let url = server.url();
     let script = format!("{SHOW}; test -n \"$MQKV_VERSION\" && echo \"${{MQKV_VERSION##*:}}\"; true");
     let running = watch_k(&place, &url, &["-c", "2"], &script);
@@ -40,7 +42,7 @@ fn a_command_gets_the_value_on_its_input_and_the_rest_in_its_environment() {
 #[test]
 fn the_initial_value_fires_nothing_unless_asked() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     let url = server.url();
     ok(&place, &url, &["set", "k", "on"]);
     let (lines, words, code) = watch(&place, &url, &["k", "--until", "set", "--", "sh", "-c", SHOW]).end();
@@ -53,11 +55,11 @@ fn the_initial_value_fires_nothing_unless_asked() {
 #[test]
 fn changes_of_a_key_collapse_into_the_latest_while_the_command_runs() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
-    let proxy = Proxy::start(server.port());
+    let server = Server::start(&place, &["-q"]);
+    let relay = Relay::start(server.port());
     let url = server.url();
     let script = show_and_wait_for("go");
-    let running = watch_k(&place, &proxy.url(), &["other", "-c", "6"], &script);
+    let running = watch_k(&place, &relay.url(), &["other", "-c", "6"], &script);
     assert_eq!(running.line(), "initial other false 2 []");
     ok(&place, &url, &["set", "k", "1"]);
     assert_eq!(running.line(), "set k true 3 [1]");
@@ -65,7 +67,7 @@ fn changes_of_a_key_collapse_into_the_latest_while_the_command_runs() {
         ok(&place, &url, &["set", key, value]);
     }
     // The watch is stopped when the last change has come.
-    proxy.wait_for(STOP);
+    relay.wait_for(STOP);
     place.write("go", "");
     let (lines, words, code) = running.end();
     assert_eq!(lines, ["set k true 8 [4]", "set other true 7 [b]"]);
@@ -75,7 +77,7 @@ fn changes_of_a_key_collapse_into_the_latest_while_the_command_runs() {
 #[test]
 fn a_command_that_fails_is_told_and_the_watch_goes_on() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     let url = server.url();
     let running = watch_k(&place, &url, &["-c", "2"], &format!("{SHOW}; exit 3"));
     assert_eq!(running.words(), "the command for k ended with exit code 3");
@@ -89,7 +91,7 @@ fn a_command_that_fails_is_told_and_the_watch_goes_on() {
 #[test]
 fn a_command_that_cannot_be_run_ends_the_watch() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     let url = server.url();
     place.write("plain", "no program");
     for (command, message, expected) in [
@@ -105,7 +107,7 @@ fn a_command_that_cannot_be_run_ends_the_watch() {
 #[test]
 fn a_large_value_is_read_whole_or_not_at_all() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     let url = server.url();
     place.write("large", vec![b'x'; 1_000_000]);
     ok(&place, &url, &["set", "k", "-f", "large"]);
@@ -120,12 +122,12 @@ fn a_large_value_is_read_whole_or_not_at_all() {
 #[test]
 fn a_command_whose_child_never_reads_holds_nothing_up() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     let url = server.url();
     place.write("large", vec![b'x'; 1_000_000]);
     ok(&place, &url, &["set", "k", "-f", "large"]);
     // The child has the same standard input and none of the outputs, for whose end the test waits.
-    let script = "(until test -e go; do sleep 0.01; done) <&0 >&- 2>&- & echo done";
+    let script = "(for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do test -e go && break; sleep 0.5; done) <&0 >&- 2>&- & echo done";
     let words = ["k", "--until", "set", "--exec-on", "initial", "--", "sh", "-c", script];
     let (lines, words, code) = watch(&place, &url, &words).end();
     place.write("go", "");
@@ -136,7 +138,7 @@ fn a_command_whose_child_never_reads_holds_nothing_up() {
 #[test]
 fn a_signal_reaches_the_command_and_its_end_is_waited_for() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     let script = format!("trap 'echo told; exit 0' TERM; {}", show_and_wait_for("never"));
     let running = watch_k(&place, &server.url(), &[], &script);
     ok(&place, &server.url(), &["set", "k", "1"]);
@@ -150,7 +152,7 @@ fn a_signal_reaches_the_command_and_its_end_is_waited_for() {
 #[test]
 fn a_key_of_any_bytes_goes_into_the_environment() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["-q"]);
     let url = server.url();
     let script = "printf %s \"$MQKV_KEY\" | od -An -tx1";
     for (key, shown) in [("ff0a20", " ff 0a 20"), ("6100", " 61 5c 78 30 30")] {
@@ -164,14 +166,14 @@ fn a_key_of_any_bytes_goes_into_the_environment() {
 #[test]
 fn a_gap_is_told_in_words_and_what_was_missed_runs_the_command() {
     let place = Place::new();
-    let mut server = Server::start(&place, &[]);
+    let mut server = Server::start(&place, &["-q"]);
     ok(&place, &server.url(), &["set", "k", "1"]);
     let words = ["k", "-c", "1", "--exec-on", "initial,resync", "--", "sh", "-c", SHOW];
     let running = watch(&place, &server.url(), &words);
     assert_eq!(running.line(), "initial k true 1 [1]");
     server.kill();
     assert!(running.words().starts_with("lost the connection: "));
-    server.start_again(&place, &[]);
+    server.start_again(&place, &["-q"]);
     assert!(running.words().contains("  GAP      "));
     let (lines, words, code) = running.end();
     assert_eq!((lines, words, code), (vec!["resync k false 2 []".to_owned()], vec![], Some(0)));

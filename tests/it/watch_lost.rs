@@ -1,11 +1,12 @@
 //! `watch` through losses of its connection: told, and never a change lost without a word.
 
+use std::io::Read;
 use std::time::Duration;
 
 use mqkv::clock;
 use nix::sys::signal::Signal;
 
-use super::common::{Place, Proxy, Server};
+use super::common::{Place, Relay, Running, Server};
 use super::watch::{ok, set_numbers, watch, without_time};
 
 /// Options with which a loss is noticed, and the way back is tried, soon.
@@ -15,7 +16,7 @@ const IMPATIENT: [&str; 4] = ["--keep-alive", "1s", "--connect-timeout", "300ms"
 fn a_broker_that_is_killed_and_restarted_makes_one_gap_and_the_right_value() {
     const COUNT: usize = 2_000;
     let place = Place::new();
-    let mut server = Server::start(&place, &[]);
+    let mut server = Server::start(&place, &["-q"]);
     let last = (COUNT - 1).to_string();
     let running = watch(&place, &server.url(), &["k", "--until", &format!("value={last}")]);
     assert_eq!(without_time(&running.line()), "CURRENT\tk");
@@ -26,7 +27,7 @@ fn a_broker_that_is_killed_and_restarted_makes_one_gap_and_the_right_value() {
     server.kill();
     let lost = running.words();
     assert!(lost.starts_with("lost the connection: ") && lost.ends_with("; trying again"), "{lost}");
-    server.start_again(&place, &[]);
+    server.start_again(&place, &["-q"]);
     set_numbers(server.port(), "k", COUNT / 2..COUNT);
     let (lines, words, code) = running.end();
     assert_eq!((words, code), (vec![], Some(0)));
@@ -45,7 +46,7 @@ fn a_broker_that_is_killed_and_restarted_makes_one_gap_and_the_right_value() {
 #[test]
 fn a_restart_that_changed_nothing_makes_a_gap_and_no_more() {
     let place = Place::new();
-    let data = ["--data", "state"];
+    let data = ["--data", "state", "-q"];
     let mut server = Server::start(&place, &data);
     ok(&place, &server.url(), &["set", "k", "kept"]);
     let running = watch(&place, &server.url(), &["k", "-c", "1", "-j"]);
@@ -66,19 +67,19 @@ fn a_restart_that_changed_nothing_makes_a_gap_and_no_more() {
 #[test]
 fn a_line_cut_without_a_word_is_noticed_and_told() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
-    let proxy = Proxy::start(server.port());
+    let server = Server::start(&place, &["-q"]);
+    let relay = Relay::start(server.port());
     ok(&place, &server.url(), &["set", "k", "1"]);
     let words = ["k", "-c", "1"];
-    let running = watch(&place, &proxy.url(), &[&words[..], &IMPATIENT].concat());
+    let running = watch(&place, &relay.url(), &[&words[..], &IMPATIENT].concat());
     assert_eq!(without_time(&running.line()), "CURRENT\tk\t1");
-    proxy.cut();
+    relay.cut();
     let cut = clock::monotonic();
     assert_eq!(running.words(), "lost the connection: the broker has been silent for 1 s; trying again");
     // One and a half keep-alives at most; the rest is for a machine that is busy. Requests time out after 10 s.
     assert!(cut.elapsed() < Duration::from_secs(6), "{:?}", cut.elapsed());
     ok(&place, &server.url(), &["set", "k", "2"]);
-    proxy.heal();
+    relay.heal();
     let gap = running.line();
     assert!(without_time(&gap).starts_with("GAP\t\t"), "{gap}");
     let (lines, words, code) = running.end();
@@ -87,9 +88,37 @@ fn a_line_cut_without_a_word_is_noticed_and_told() {
 }
 
 #[test]
+fn a_reader_that_stalls_does_not_cost_the_connection() {
+    /// More than a pipe holds.
+    const CHANGES: usize = 10;
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let relay = Relay::start(server.port());
+    place.write("large", vec![b'x'; 30_000]);
+    let url = relay.url();
+    let words = ["watch", "k", "-b", &url, "--until", "value=end", "--keep-alive", "1s"];
+    let mut child = place.command(&words).spawn().unwrap();
+    // One line and no more is read: the watch is in force.
+    let (mut first, mut byte) = (Vec::new(), [0]);
+    while !first.ends_with(b"\n") {
+        child.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
+        first.extend(byte);
+    }
+    assert!(first.ends_with(b"\tCURRENT\tk\n"));
+    for _ in 0..CHANGES {
+        ok(&place, &server.url(), &["set", "k", "-f", "large"]);
+    }
+    ok(&place, &server.url(), &["set", "k", "end"]);
+    // The broker would give up a client that had been silent for one and a half keep-alives.
+    relay.wait_for_pings(3);
+    let (lines, words, code) = Running::read(child).end();
+    assert_eq!((lines.len(), words, code), (CHANGES + 1, vec![], Some(0)));
+}
+
+#[test]
 fn a_gap_fails_where_it_is_asked_to() {
     let place = Place::new();
-    let mut server = Server::start(&place, &[]);
+    let mut server = Server::start(&place, &["-q"]);
     let running = watch(&place, &server.url(), &["k", "--on-gap", "fail"]);
     assert_eq!(without_time(&running.line()), "CURRENT\tk");
     server.kill();
@@ -101,7 +130,7 @@ fn a_gap_fails_where_it_is_asked_to() {
 #[test]
 fn a_signal_ends_a_watch_that_has_no_connection() {
     let place = Place::new();
-    let mut server = Server::start(&place, &[]);
+    let mut server = Server::start(&place, &["-q"]);
     let running = watch(&place, &server.url(), &["k"]);
     assert_eq!(without_time(&running.line()), "CURRENT\tk");
     server.kill();
@@ -114,11 +143,11 @@ fn a_signal_ends_a_watch_that_has_no_connection() {
 #[test]
 fn a_signal_ends_a_watch_whose_broker_does_not_answer() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
-    let proxy = Proxy::start(server.port());
-    let running = watch(&place, &proxy.url(), &["k"]);
+    let server = Server::start(&place, &["-q"]);
+    let relay = Relay::start(server.port());
+    let running = watch(&place, &relay.url(), &["k"]);
     assert_eq!(without_time(&running.line()), "CURRENT\tk");
-    proxy.cut();
+    relay.cut();
     running.signal(Signal::SIGTERM);
     let (lines, words, code) = running.end();
     assert_eq!((lines, words, code), (vec![], vec![], Some(143)));

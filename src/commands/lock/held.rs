@@ -172,7 +172,7 @@ impl Held<'_> {
             (Use::Command { stopping, .. }, Verdict::Child(code)) => {
                 let what = match (ran_on, stopping.when_lost) {
                     (true, _) => "had ended by itself",
-                    (false, true) => "was stopped",
+                    (false, true) => "was told to stop",
                     (false, false) => "was not stopped (--no-kill)",
                 };
                 error.cause(format!("the command {what}; its code is {code}"))

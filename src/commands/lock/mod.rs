@@ -332,3 +332,35 @@ fn not_acquired(key: &Key, error: Error, released: &Released) -> CommandError {
         Released::Unconfirmed(_) => failure,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+
+    #[test]
+    fn a_holder_s_name_fits_into_an_environment() {
+        assert_eq!(holder_value(OsStr::new("ci 17")).unwrap(), "ci 17");
+        for name in ["", "a\0b"] {
+            assert_eq!(holder_value(OsStr::new(name)).unwrap_err().kind, Kind::Usage, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_fenced_key_is_told_from_other_refusals() {
+        let key = Key::new("k").unwrap();
+        let told = |refusal| not_acquired(&key, Error::Refused(refusal), &Released::NotHeld);
+        assert!(told(Refusal::FenceRequired).message.contains("cannot be a lock"));
+        assert_eq!(told(Refusal::QuotaExceeded).message, "the store refused: the quota has been exceeded");
+    }
+
+    #[test]
+    fn what_a_failed_try_may_have_taken_is_known_once_it_is_given_back() {
+        let key = Key::new("k").unwrap();
+        let error =
+            Error::Timeout { target: "h:1".into(), after: Duration::from_secs(1), outcome: Outcome::Unknown };
+        let outcome = |released| not_acquired(&key, error.clone(), &released).outcome;
+        assert_eq!(outcome(Released::Free), Some(Outcome::Unchanged));
+        assert_eq!(outcome(Released::Unconfirmed(Error::Closed)), Some(Outcome::Unknown));
+    }
+}

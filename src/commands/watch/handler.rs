@@ -9,6 +9,7 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 use super::pending::{Change, Pending};
+use crate::commands::child;
 use crate::commands::error::{CommandError, Kind};
 use crate::commands::output::{Ended, Output};
 use crate::commands::signal::Signal;
@@ -84,8 +85,8 @@ impl Handler {
     /// Passes a signal on to what runs; what waits is forgotten.
     pub fn forward(&mut self, signal: Signal) {
         self.pending.clear();
-        if let Some(running) = &mut self.running {
-            send(signal, &mut running.child);
+        if let Some(running) = &self.running {
+            child::tell_group_of(&running.child, signal);
         }
     }
 
@@ -158,27 +159,6 @@ fn variable(key: &[u8]) -> OsString {
         Ok(text) if !text.contains('\0') => OsStr::new(text).to_owned(),
         _ => key.escape_ascii().to_string().into(),
     }
-}
-
-/// Sends a signal to a process and all that it has started.
-#[cfg(unix)]
-fn send(signal: Signal, child: &mut Child) {
-    use nix::sys::signal::killpg;
-    use nix::unistd::Pid;
-    let signal = match signal {
-        Signal::Hangup => nix::sys::signal::Signal::SIGHUP,
-        Signal::Interrupt => nix::sys::signal::Signal::SIGINT,
-        Signal::Quit => nix::sys::signal::Signal::SIGQUIT,
-        Signal::Terminate => nix::sys::signal::Signal::SIGTERM,
-    };
-    let id = child.id().and_then(|id| i32::try_from(id).ok());
-    // It may have ended just now.
-    let _ = id.map(|id| killpg(Pid::from_raw(id), signal));
-}
-
-#[cfg(not(unix))]
-fn send(_signal: Signal, child: &mut Child) {
-    let _ = child.start_kill();
 }
 
 #[cfg(test)]

@@ -136,6 +136,8 @@ impl Model {
                 let latest = last.max(Version { ms: timestamp, counter: 0 });
                 let version = if self.wall_ms > latest.ms {
                     Version { ms: self.wall_ms, counter: 0 }
+                } else if self.wall_ms == timestamp && self.wall_ms > last.ms {
+                    Version { ms: self.wall_ms + 1, counter: 0 }
                 } else {
                     Version { counter: latest.counter + 1, ..latest }
                 };

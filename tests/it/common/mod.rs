@@ -1,11 +1,16 @@
 //! A hermetic environment for the real binary: no variables, a home and a folder of its own.
 
+pub mod bounded;
+pub mod fake;
+mod gatekeeper;
 mod process;
-mod proxy;
+pub mod proxy;
+mod relay;
 mod running;
 mod server;
+mod tap;
 mod terminal;
-mod wire;
+pub mod wire;
 
 use std::fs;
 use std::io::Write;
@@ -14,12 +19,13 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
+pub use gatekeeper::{Visit, gatekeeper, publish};
 pub use process::{Left, Process, is_running, line_in, until};
-pub use proxy::Proxy;
+pub use relay::Relay;
 pub use running::{Running, wait_until};
 pub use server::Server;
+pub use tap::Tap;
 pub use terminal::{CTRL_C, CTRL_D, ENTER, HOME, RIGHT, TAB, Terminal, UP};
-pub use wire::Wire;
 
 /// A place to run the binary in; removed at the end.
 pub struct Place {
@@ -58,6 +64,7 @@ impl Place {
             .env_clear()
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .env("HOME", self.folder.path())
+            .env("TMPDIR", self.folder.path())
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -23,7 +23,11 @@ pub struct Running {
 impl Running {
     /// Starts it.
     pub fn start(command: &mut Command) -> Self {
-        let mut child = command.spawn().unwrap();
+        Self::read(command.spawn().unwrap())
+    }
+
+    /// Begins to read what a process says.
+    pub fn read(mut child: Child) -> Self {
         let output = lines(child.stdout.take().unwrap());
         let words = lines(child.stderr.take().unwrap());
         Self { child, output, words }

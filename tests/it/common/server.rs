@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::Place;
+use super::{Place, until};
 
 /// A server on a free port of this machine.
 pub struct Server {
@@ -36,12 +36,12 @@ impl Server {
     fn start_at(place: &Place, port: u16, options: &[&str]) -> Self {
         const TRIES_MAX: u32 = 1000;
         let listen = format!("127.0.0.1:{port}");
-        let words = ["serve", "--listen", &listen, "--port-file", "port", "-q"];
+        let words = ["serve", "--listen", &listen, "--port-file", "port"];
         let _ = fs::remove_file(place.path("port"));
         let mut child = place
             .command(&[&words, options].concat())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::inherit())
             .spawn()
             .unwrap();
         for _ in 0..TRIES_MAX {
@@ -61,6 +61,16 @@ impl Server {
     /// The port at which it listens.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Stops it in the middle of whatever it does; SIGCONT lets it go on.
+    pub fn freeze(&self) {
+        self.signal(Signal::SIGSTOP);
+        let stat = format!("/proc/{}/stat", self.child.id());
+        until("the server stands still", || {
+            let stat = fs::read_to_string(&stat).ok()?;
+            stat.rsplit(')').next()?.trim_start().starts_with('T').then_some(())
+        });
     }
 
     /// Sends it a signal.

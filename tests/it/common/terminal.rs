@@ -136,7 +136,8 @@ impl Terminal {
     #[track_caller]
     pub fn end(&mut self) -> Option<i32> {
         let shown = self.screen();
-        until(&format!("the end of the program; screen was\n{shown}"), || self.child.try_wait().unwrap()).code()
+        until(&format!("the end of the program; screen was\n{shown}"), || self.child.try_wait().unwrap())
+            .code()
     }
 }
 

@@ -1,108 +1,224 @@
-//! A wire between clients and a server that tells which requests have gone over it.
+//! MQTT 5 packets as bytes, by hand: what a broker of the tests says, and what it hears.
+#![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)] // a panic here is a failed test
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-use std::thread;
-
-/// A listening wire; it lives as long as the test's process.
-pub struct Wire {
-    port: u16,
-    requests: Arc<Mutex<Vec<String>>>,
+/// A whole packet: its first byte, and what follows the remaining length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    pub first: u8,
+    pub body: Vec<u8>,
 }
 
-impl Wire {
-    /// A wire to a server on this machine.
-    pub fn to(server_port: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let wire = Self { port, requests: Arc::clone(&requests) };
-        thread::spawn(move || {
-            for client in listener.incoming() {
-                let (client, requests) = (client.unwrap(), Arc::clone(&requests));
-                let server = TcpStream::connect(("127.0.0.1", server_port)).unwrap();
-                for stream in [&client, &server] {
-                    stream.set_nodelay(true).unwrap();
-                }
-                let (back, forth) =
-                    ((server.try_clone().unwrap(), client.try_clone().unwrap()), (client, server));
-                thread::spawn(move || carry(back.0, back.1, |_| {}));
-                thread::spawn(move || {
-                    let mut unread = Vec::new();
-                    carry(forth.0, forth.1, |bytes| {
-                        unread.extend_from_slice(bytes);
-                        requests.lock().unwrap().extend(requests_in(&mut unread));
-                    });
-                });
+/// What a PUBLISH says, as far as the tests care.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Publish {
+    pub topic: String,
+    pub packet_id: u16,
+    pub response_topic: String,
+    pub correlation: Vec<u8>,
+    pub user_properties: Vec<(String, String)>,
+    pub payload: Vec<u8>,
+}
+
+impl Packet {
+    /// Its name in the standard.
+    pub fn name(&self) -> &'static str {
+        const NAMES: [&str; 16] = [
+            "RESERVED",
+            "CONNECT",
+            "CONNACK",
+            "PUBLISH",
+            "PUBACK",
+            "PUBREC",
+            "PUBREL",
+            "PUBCOMP",
+            "SUBSCRIBE",
+            "SUBACK",
+            "UNSUBSCRIBE",
+            "UNSUBACK",
+            "PINGREQ",
+            "PINGRESP",
+            "DISCONNECT",
+            "AUTH",
+        ];
+        NAMES[usize::from(self.first >> 4)]
+    }
+
+    /// The first packet in these bytes and how many they are; none if it has not come whole.
+    pub fn split(bytes: &[u8]) -> Option<(Self, usize)> {
+        let (mut len, mut at) = (0usize, 1);
+        loop {
+            let byte = *bytes.get(at)?;
+            len |= usize::from(byte & 0x7F) << (7 * (at - 1));
+            at += 1;
+            if byte & 0x80 == 0 {
+                break;
             }
-        });
-        wire
-    }
-
-    /// The URL of its near end.
-    pub fn url(&self) -> String {
-        format!("mqtt://127.0.0.1:{}", self.port)
-    }
-
-    /// The requests so far, as words with blanks between them.
-    pub fn requests(&self) -> Vec<String> {
-        self.requests.lock().unwrap().clone()
-    }
-
-    /// How many requests so far begin like this.
-    pub fn count(&self, beginning: &str) -> usize {
-        self.requests().iter().filter(|request| request.starts_with(beginning)).count()
-    }
-}
-
-fn carry(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut(&[u8])) {
-    let mut buffer = [0; 4096];
-    while let Ok(count @ 1..) = from.read(&mut buffer) {
-        seen(&buffer[..count]);
-        if to.write_all(&buffer[..count]).is_err() {
-            break;
         }
+        let body = bytes.get(at..at + len)?.to_vec();
+        Some((Self { first: bytes[0], body }, at + len))
     }
-    let _ = to.shutdown(Shutdown::Write);
-}
 
-/// Takes whole packets off the front, and returns the requests among them.
-fn requests_in(unread: &mut Vec<u8>) -> Vec<String> {
-    let mut requests = Vec::new();
-    while let Some((head, len)) = variable(unread.get(1..).unwrap_or(&[])) {
-        let end = 1 + head + len;
-        if unread.len() < end {
-            break;
+    /// The bytes of it.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![self.first];
+        let mut len = self.body.len();
+        loop {
+            let more = if len > 0x7F { 0x80 } else { 0 };
+            bytes.push(u8::try_from(len & 0x7F).unwrap() | more);
+            len >>= 7;
+            if more == 0 {
+                break;
+            }
         }
-        let packet: Vec<u8> = unread.drain(..end).collect();
-        const PUBLISH: u8 = 3;
-        if packet[0] >> 4 == PUBLISH {
-            requests.push(request_of(packet[0], &packet[1 + head..]));
-        }
+        bytes.extend_from_slice(&self.body);
+        bytes
     }
-    requests
+
+    /// The identifier at the beginning of a SUBSCRIBE's, SUBACK's or PUBACK's body.
+    pub fn packet_id(&self) -> u16 {
+        u16::from_be_bytes([self.body[0], self.body[1]])
+    }
 }
 
-fn request_of(first: u8, body: &[u8]) -> String {
-    let topic = usize::from(u16::from_be_bytes([body[0], body[1]]));
-    let packet_id = if first & 0b110 == 0 { 0 } else { 2 };
-    let body = &body[2 + topic + packet_id..];
-    let (head, properties) = variable(body).unwrap();
-    let payload = String::from_utf8_lossy(&body[head + properties..]).into_owned();
-    // *3, $3, GET, $1, k
-    let words: Vec<_> = payload.split("\r\n").skip(2).step_by(2).filter(|word| !word.is_empty()).collect();
-    words.join(" ")
+fn packet(first: u8, body: Vec<u8>) -> Vec<u8> {
+    Packet { first, body }.encode()
 }
 
-/// A number of MQTT's variable length: how many bytes it takes, and what it is.
-fn variable(bytes: &[u8]) -> Option<(usize, usize)> {
-    let mut number = 0;
-    for (place, byte) in bytes.iter().take(4).enumerate() {
-        number |= usize::from(byte & 0x7F) << (7 * place);
+/// CONNECT of a client with these properties: clean start, no keep-alive.
+pub fn connect(client_id: &str) -> Vec<u8> {
+    let mut body = text("MQTT");
+    body.extend([5, 0x02, 0, 0, 0]);
+    body.extend(text(client_id));
+    packet(0x10, body)
+}
+
+/// CONNACK with a reason and properties as bytes.
+pub fn connack(reason: u8, properties: &[u8]) -> Vec<u8> {
+    let mut body = vec![0, reason, u8::try_from(properties.len()).unwrap()];
+    body.extend_from_slice(properties);
+    packet(0x20, body)
+}
+
+/// SUBSCRIBE to one filter, QoS 1.
+pub fn subscribe(packet_id: u16, filter: &str) -> Vec<u8> {
+    let mut body = packet_id.to_be_bytes().to_vec();
+    body.push(0);
+    body.extend(text(filter));
+    body.push(1);
+    packet(0x82, body)
+}
+
+/// SUBACK for one filter.
+pub fn suback(packet_id: u16, reason: u8) -> Vec<u8> {
+    let [high, low] = packet_id.to_be_bytes();
+    packet(0x90, vec![high, low, 0, reason])
+}
+
+/// PUBACK.
+pub fn puback(packet_id: u16, reason: u8) -> Vec<u8> {
+    let [high, low] = packet_id.to_be_bytes();
+    packet(0x40, vec![high, low, reason, 0])
+}
+
+/// DISCONNECT.
+pub fn disconnect(reason: u8) -> Vec<u8> {
+    packet(0xE0, vec![reason, 0])
+}
+
+impl Publish {
+    /// A user property's value.
+    pub fn user_property(&self, name: &str) -> Option<&str> {
+        self.user_properties.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The bytes of it, QoS 1.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut properties = Vec::new();
+        if !self.response_topic.is_empty() {
+            properties.push(0x08);
+            properties.extend(text(&self.response_topic));
+        }
+        properties.push(0x09);
+        properties.extend(binary(&self.correlation));
+        for (name, value) in &self.user_properties {
+            properties.push(0x26);
+            properties.extend(text(name));
+            properties.extend(text(value));
+        }
+        let mut body = text(&self.topic);
+        body.extend(self.packet_id.to_be_bytes());
+        body.extend(length(properties.len()));
+        body.extend(properties);
+        body.extend_from_slice(&self.payload);
+        packet(0x32, body)
+    }
+
+    /// Reads a PUBLISH of QoS 1.
+    pub fn decode(packet: &Packet) -> Self {
+        assert_eq!((packet.name(), packet.first & 0x06), ("PUBLISH", 0x02), "{packet:?}");
+        let mut rest = packet.body.as_slice();
+        let mut publish = Self { topic: take_text(&mut rest), ..Self::default() };
+        publish.packet_id = u16::from_be_bytes([take(&mut rest, 1)[0], take(&mut rest, 1)[0]]);
+        let len = take_length(&mut rest);
+        let mut properties = take(&mut rest, len);
+        publish.payload = rest.to_vec();
+        while !properties.is_empty() {
+            match take(&mut properties, 1)[0] {
+                0x01 => drop(take(&mut properties, 1)),
+                0x02 => drop(take(&mut properties, 4)),
+                0x03 => drop(take_text(&mut properties)),
+                0x08 => publish.response_topic = take_text(&mut properties),
+                0x09 => publish.correlation = take_binary(&mut properties).to_vec(),
+                0x26 => {
+                    let name = take_text(&mut properties);
+                    publish.user_properties.push((name, take_text(&mut properties)));
+                }
+                other => panic!("property {other:#x}"),
+            }
+        }
+        publish
+    }
+}
+
+fn text(text: &str) -> Vec<u8> {
+    binary(text.as_bytes())
+}
+
+fn binary(bytes: &[u8]) -> Vec<u8> {
+    let mut out = u16::try_from(bytes.len()).unwrap().to_be_bytes().to_vec();
+    out.extend_from_slice(bytes);
+    out
+}
+
+fn length(len: usize) -> Vec<u8> {
+    // The same code as a packet's remaining length: whatever precedes its body but the first byte.
+    let whole = packet(0, vec![0; len]);
+    whole[1..whole.len() - len].to_vec()
+}
+
+fn take<'a>(rest: &mut &'a [u8], len: usize) -> &'a [u8] {
+    let (taken, left) = rest.split_at(len);
+    *rest = left;
+    taken
+}
+
+fn take_length(rest: &mut &[u8]) -> usize {
+    let mut len = 0;
+    for shift in [0, 7, 14, 21] {
+        let byte = take(rest, 1)[0];
+        len |= usize::from(byte & 0x7F) << shift;
         if byte & 0x80 == 0 {
-            return Some((place + 1, number));
+            break;
         }
     }
-    None
+    len
+}
+
+fn take_binary<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
+    let len = take(rest, 2);
+    take(rest, usize::from(u16::from_be_bytes([len[0], len[1]])))
+}
+
+fn take_text(rest: &mut &[u8]) -> String {
+    String::from_utf8(take_binary(rest).to_vec()).unwrap()
 }

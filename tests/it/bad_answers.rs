@@ -1,0 +1,168 @@
+//! Answers that make no sense, and answers to somebody else.
+
+use super::common::Place;
+use super::common::fake::{Fake, answer};
+
+const UNKNOWN: &str = "  the write may or may not have happened\n";
+const SYNCHRONISE: &str = "  try: synchronise this machine's clock and the broker's with NTP\n";
+
+/// Runs a line against a store that answers so; `{now+N}` in a property stands for a version N milliseconds ahead of
+/// the request's.
+fn run(line: &str, payload: &'static str, properties: &'static [(&'static str, &'static str)]) -> String {
+    let fake = Fake::start(move |line| {
+        let request = line.serve();
+        let sent: u64 = request.user_property("__ts").unwrap().split(':').next().unwrap().parse().unwrap();
+        let ahead = |value: &str| match value.strip_prefix('+') {
+            Some(ms) => format!("{}:0:StateStore", sent.saturating_add(ms.parse().unwrap())),
+            None => value.to_owned(),
+        };
+        let properties: Vec<_> = properties.iter().map(|(name, value)| (*name, ahead(value))).collect();
+        let properties: Vec<_> = properties.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        line.answer(&request, payload, &properties);
+        line.listen();
+    });
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let shown = Place::new().run_at(&fake.url(), &[&["--timeout", "1h"], &words[..]].concat());
+    fake.end();
+    shown
+}
+
+fn error(message: &str, more: &str) -> String {
+    format!("--- stderr\nerror: {message}\n{more}--- exit 76\n")
+}
+
+#[test]
+fn garbage_is_no_reply() {
+    for garbage in [
+        "",
+        "hello",
+        "$",
+        "$5\r\nabc\r\n",
+        "$18446744073709551615\r\n1",
+        "$\r\n\r\n",
+        "+OK",
+        "*99999999\r\n",
+        ":1:\r\n",
+    ] {
+        let shown = run("get k", garbage, &[]);
+        assert!(
+            shown.starts_with("--- stderr\nerror: the store's reply makes no sense: "),
+            "{garbage:?}: {shown}"
+        );
+        assert!(shown.ends_with("--- exit 76\n") && !shown.contains("write"), "{garbage:?}: {shown}");
+        let shown = run("set k v", garbage, &[]);
+        assert!(shown.contains(UNKNOWN) && shown.ends_with("--- exit 76\n"), "{garbage:?}: {shown}");
+    }
+}
+
+#[test]
+fn a_reply_to_another_verb_is_none() {
+    let nonsense = |cause: &str| format!("the store's reply makes no sense: {cause}");
+    assert_eq!(run("get k", "+OK\r\n", &[]), error(&nonsense("+OK is no answer to GET"), ""));
+    assert_eq!(run("set k v", ":-1\r\n", &[]), error(&nonsense("-1 is no answer to SET"), UNKNOWN));
+    assert_eq!(run("del k", "$1\r\nv\r\n", &[]), error(&nonsense("a value is no answer to DEL"), UNKNOWN));
+    assert_eq!(run("vdel k v", ":2\r\n", &[]), error(&nonsense("a count is no answer to VDEL"), UNKNOWN));
+}
+
+#[test]
+fn another_status_is_told() {
+    let nonsense = |cause: &str| format!("the store's reply makes no sense: {cause}");
+    assert_eq!(run("get k", "$1\r\nv\r\n", &[("__stat", "500")]), error(&nonsense("its status is 500"), ""));
+    assert_eq!(
+        run("set k v", "+OK\r\n", &[("__stat", "\u{1b}[2J")]),
+        error(&nonsense("its status is \\u{1b}[2J"), UNKNOWN)
+    );
+    assert_eq!(
+        run("get k", "$1\r\nv\r\n", &[("__protVer", "2.0")]),
+        error(&nonsense("its protocol version is 2.0"), "")
+    );
+    assert_eq!(
+        run("get k", "$1\r\nv\r\n", &[("__ts", "yesterday")]),
+        error(
+            &nonsense("its version is yesterday: a timestamp has three parts, MILLISECONDS:COUNTER:NODE"),
+            ""
+        )
+    );
+}
+
+#[test]
+fn a_version_more_than_a_minute_ahead_is_told() {
+    // The client's clock goes on between its request and the answer; two seconds are more than that takes here.
+    assert_eq!(
+        run("get k", "$1\r\nv\r\n", &[("__ts", "+55000")]),
+        "--- stdout\nv(no line feed)\n--- exit 0\n"
+    );
+    let ahead = |shown: &str| {
+        shown.starts_with("--- stderr\nerror: the store's clock is ")
+            && shown.contains(" s ahead of this machine's; the limit is 60 s\n")
+    };
+    let shown = run("get k", "$1\r\nv\r\n", &[("__ts", "+90000")]);
+    assert!(ahead(&shown) && shown.ends_with(&format!("60 s\n{SYNCHRONISE}--- exit 76\n")), "{shown}");
+    let shown = run("set k v", "+OK\r\n", &[("__ts", "+90000")]);
+    assert!(ahead(&shown) && shown.ends_with(&format!("{UNKNOWN}{SYNCHRONISE}--- exit 76\n")), "{shown}");
+}
+
+#[test]
+fn the_other_spellings_of_no_are_understood() {
+    assert_eq!(run("set k v --nx", "-1\r\n", &[]), "--- exit 1\n");
+    assert_eq!(run("set k v --nx", "$-1\r\n", &[]), "--- exit 1\n");
+    assert_eq!(run("set k v --nx", ":0\r\n", &[]), "--- exit 1\n");
+    assert_eq!(run("vdel k v", "-1\r\n", &[]), "--- exit 1\n");
+}
+
+#[test]
+fn a_refusal_is_repeated_in_the_stores_words() {
+    assert_eq!(
+        run("set k v", "-ERR the\x1b[2J moon is full\r\n", &[]),
+        error("the store refused: the\\u{1b}[2J moon is full", "  nothing was changed\n")
+    );
+    let shown = run("get k", "-ERR not authorized\r\n", &[]);
+    assert!(shown.contains("not authorized\n  try: ") && shown.ends_with("--- exit 77\n"), "{shown}");
+}
+
+#[test]
+fn an_answer_to_another_request_is_not_taken() {
+    let fake = Fake::start(|line| {
+        let request = line.serve();
+        for correlation in [&b""[..], b"x", &[0; 16], &[request.correlation.as_slice(), b"x"].concat()] {
+            let mut other = request.clone();
+            other.correlation = correlation.to_vec();
+            line.send(&answer(&other, "+OK\r\n", &[]).encode());
+        }
+        // The right correlation data at another place.
+        let mut other = answer(&request, "+OK\r\n", &[]);
+        other.topic = "clients/somebody/else".to_owned();
+        line.send(&other.encode());
+        line.listen();
+    });
+    let shown = Place::new().run_at(&fake.url(), &["set", "k", "v", "--timeout", "1s"]);
+    fake.end();
+    assert!(shown.starts_with("--- stderr\nerror: no answer from BROKER within 1s\n"), "{shown}");
+    assert!(shown.contains(UNKNOWN) && shown.ends_with("--- exit 124\n"), "{shown}");
+}
+
+#[test]
+fn an_answer_before_the_acknowledgement_is_an_answer() {
+    let fake = Fake::start(|line| {
+        let request = line.serve();
+        line.send(&answer(&request, "+OK\r\n", &[]).encode());
+        line.listen()
+    });
+    assert_eq!(Place::new().run_at(&fake.url(), &["set", "k", "v", "--timeout", "1h"]), "--- exit 0\n");
+    assert_eq!(fake.end(), ["PUBACK", "DISCONNECT"]);
+}
+
+#[test]
+fn a_batch_of_deletes_says_which_keys_have_no_answer() {
+    let fake = Fake::start(|line| {
+        let first = line.serve();
+        line.answer(&first, ":1\r\n", &[]);
+        line.listen();
+    });
+    let shown = Place::new().run_at(&fake.url(), &["del", "a", "b", "c", "-o", "text", "--timeout", "1s"]);
+    fake.end();
+    // Which of them came first is up to the scheduler.
+    assert!(shown.starts_with("--- stdout\ndeleted "), "{shown}");
+    assert!(shown.contains("--- stderr\nerror: no answer from BROKER within 1s\n  2 of 3 keys: "), "{shown}");
+    assert!(shown.contains(UNKNOWN) && shown.ends_with("--- exit 124\n"), "{shown}");
+}

@@ -1,0 +1,306 @@
+//! Brokers that misbehave: what is said, how it is said in JSON, and which code it is. No run may wait for a timeout
+//! that it need not wait for: those that must not are given an hour, and half a minute to end.
+
+use super::common::Place;
+use super::common::fake::{Fake, Line};
+use super::common::wire;
+
+const AN_HOUR: &[&str] = &["--timeout", "1h", "--connect-timeout", "1h"];
+const UNKNOWN: &str = "  the write may or may not have happened\n";
+const UNCHANGED: &str = "  nothing was changed\n";
+
+/// Runs a line against a broker that runs a script; the broker hears the client out.
+#[track_caller]
+fn run(line: &str, script: impl FnOnce(&mut Line) + Send + 'static) -> String {
+    let fake = Fake::start(move |line| {
+        script(line);
+        line.listen()
+    });
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let patience = if line.contains("timeout") { &[][..] } else { AN_HOUR };
+    let shown = Place::new().run_at(&fake.url(), &[patience, &words].concat());
+    fake.end();
+    shown
+}
+
+fn error(message: &str, more: &str, code: u8) -> String {
+    format!("--- stderr\nerror: {message}\n{more}--- exit {code}\n")
+}
+
+fn hint(hint: &str) -> String {
+    format!("  try: {hint}\n")
+}
+
+const ANSWERS: &str = "`mqkv ping` to see whether the store answers at all, or a longer --timeout";
+const RIGHT: &str = "ask for the right to use the broker's state store with this client id (-i)";
+
+#[test]
+fn a_client_that_may_not_come_in_is_77_and_a_busy_broker_is_69() {
+    let reject = |line: &str, reason| {
+        run(line, move |line| {
+            line.expect("CONNECT");
+            line.send(&wire::connack(reason, &[]));
+        })
+    };
+    assert_eq!(
+        reject("set k v", 0x87),
+        error(
+            "BROKER refused the connection: not authorized (0x87)",
+            &format!("{UNCHANGED}{}", hint(RIGHT)),
+            77
+        )
+    );
+    assert_eq!(
+        reject("get k", 0x86),
+        error("BROKER refused the connection: bad user name or password (0x86)", &hint(RIGHT), 77)
+    );
+    assert_eq!(reject("get k", 0x89), error("BROKER refused the connection: server busy (0x89)", "", 69));
+    assert_eq!(
+        reject("set k v -j", 0x89),
+        "--- stderr\n{\"v\":1,\"error\":{\"kind\":\"unavailable\",\"code\":69,\"message\":\
+         \"BROKER refused the connection: server busy (0x89)\",\"outcome\":\"unchanged\",\"retryable\":true}}\n\
+         --- exit 69\n"
+    );
+}
+
+#[test]
+fn the_brokers_own_words_are_passed_on_and_do_not_drive_the_terminal() {
+    let shown = run("get k", |line| {
+        line.expect("CONNECT");
+        let words = b"come back\x1b[2J";
+        let mut properties = vec![0x1F, 0, u8::try_from(words.len()).unwrap()];
+        properties.extend_from_slice(words);
+        line.send(&wire::connack(0x89, &properties));
+    });
+    let message = "BROKER refused the connection: server busy (0x89): come back\\u{1b}[2J";
+    assert_eq!(shown, error(message, "", 69));
+}
+
+#[test]
+fn whoever_speaks_no_mqtt_is_told_by_its_first_words() {
+    let answered = |words: &'static [u8], line: &str| {
+        run(line, move |line| {
+            line.expect("CONNECT");
+            line.send(words);
+        })
+    };
+    let port = hint("check the port: 1883 is the usual one for MQTT without TLS");
+    let no_mqtt = |cause: &str, outcome: &str| {
+        error(&format!("BROKER does not speak MQTT 5: {cause}"), &format!("{outcome}{port}"), 76)
+    };
+    // Read as MQTT, these are packets of which much is still to come.
+    assert_eq!(
+        answered(b"HTTP/1.1 400 Bad Request\r\n\r\n", "get k"),
+        no_mqtt("it says HTTP/1.1 400 Bad Request\\r\\n\\r\\n", "")
+    );
+    assert_eq!(
+        answered(b"SSH-2.0-OpenSSH\r\n", "set k v"),
+        no_mqtt("it says SSH-2.0-OpenSSH\\r\\n", UNCHANGED)
+    );
+    assert_eq!(answered(b"\x15\x03\x03\0\x02\x02\x50", "get k"), no_mqtt("it wants TLS", ""));
+    let suback = answered(&[0x90, 4, 0, 1, 0, 0], "get k");
+    assert_eq!(suback, no_mqtt("it says \\x90\\x04\\x00\\x01\\x00\\x00", ""));
+    assert_eq!(answered(b"\x20\x02\0\x01", "get k"), no_mqtt("it speaks an older MQTT only", ""));
+    let long = answered(&[0xFF; 5000], "get k");
+    assert_eq!(long, no_mqtt(&format!("it says {}", "\\xff".repeat(32)), ""));
+    for garbage in
+        [&b"\x20\0"[..], b"\x20\x03\0\0\x05", b"\x20\x03\0\xEE\0", b"\xE0\x02\0\0", b"\xF0\x02\0\0"]
+    {
+        let shown = answered(garbage, "get k");
+        assert!(
+            shown.starts_with("--- stderr\nerror: BROKER does not speak MQTT 5: "),
+            "{garbage:?}: {shown}"
+        );
+        assert!(shown.ends_with(&format!("{port}--- exit 76\n")), "{garbage:?}: {shown}");
+    }
+}
+
+#[test]
+fn a_broker_that_hangs_up_before_its_connack_is_69() {
+    let fake = Fake::start(|line| drop(line.expect("CONNECT")));
+    let shown = Place::new().run_at(&fake.url(), &[AN_HOUR, &["set", "k", "v"]].concat());
+    assert!(shown.contains("the other side closed the connection"), "{shown}");
+    assert!(shown.contains(UNCHANGED) && shown.ends_with("--- exit 69\n"), "{shown}");
+}
+
+#[test]
+fn half_a_connack_is_none() {
+    let shown = run("get k --connect-timeout 500ms", |line| {
+        line.expect("CONNECT");
+        let connack = wire::connack(0, &[]);
+        let (half, _) = connack.split_at(connack.len() / 2);
+        line.send(half);
+    });
+    assert!(shown.starts_with("--- stderr\nerror: BROKER accepted the connection but"), "{shown}");
+    assert!(shown.ends_with("--- exit 124\n"), "{shown}");
+}
+
+#[test]
+fn a_huge_announced_length_is_neither_allocated_nor_waited_for() {
+    let shown = run("get k", |line| {
+        line.expect("CONNECT");
+        line.send(&[0x20, 0xFF, 0xFF, 0xFF, 0x7F]);
+    });
+    assert!(shown.starts_with("--- stderr\nerror: BROKER does not speak MQTT 5: "), "{shown}");
+    assert!(shown.ends_with("--- exit 76\n"), "{shown}");
+    let shown = run("set k v", |line| {
+        line.serve();
+        line.send(&[0x32, 0xFF, 0xFF, 0xFF, 0x7F, 0, 1]);
+    });
+    assert!(
+        shown.starts_with("--- stderr\nerror: lost the connection to BROKER: malformed packet: "),
+        "{shown}"
+    );
+    assert!(shown.contains(UNKNOWN) && shown.ends_with("--- exit 69\n"), "{shown}");
+}
+
+#[test]
+fn a_subscription_that_is_refused_is_77() {
+    for (request, outcome) in [("get k", ""), ("set k v", UNCHANGED)] {
+        let shown = run(request, |line| {
+            line.accept();
+            line.subscribe(0x87);
+        });
+        assert!(
+            shown.starts_with("--- stderr\nerror: the broker refused the subscription to clients/"),
+            "{shown}"
+        );
+        let end = format!(": not authorized (0x87)\n{outcome}{}--- exit 77\n", hint(RIGHT));
+        assert!(shown.ends_with(&end), "{shown}");
+    }
+}
+
+#[test]
+fn a_request_that_the_broker_refuses_is_77_or_76() {
+    let refuse = |request: &str, reason| {
+        run(request, move |line| {
+            let request = line.serve();
+            line.send(&wire::puback(request.packet_id, reason));
+        })
+    };
+    let message = "the broker refused the request: not authorized (0x87)";
+    assert_eq!(refuse("set k v", 0x87), error(message, &format!("{UNCHANGED}{}", hint(RIGHT)), 77));
+    assert_eq!(refuse("get k", 0x87), error(message, &hint(RIGHT), 77));
+    let message = "the broker refused the request: quota exceeded (0x97)";
+    assert_eq!(refuse("set k v", 0x97), error(message, UNCHANGED, 76));
+}
+
+#[test]
+fn a_broker_without_a_store_says_so() {
+    let alone = |request: &str| {
+        run(request, |line| {
+            let request = line.serve();
+            line.send(&wire::puback(request.packet_id, 0x10));
+        })
+    };
+    let message = "no state store at BROKER: nobody there takes its requests";
+    let is_it = hint("is this the broker of Azure IoT Operations, or one of `mqkv serve`?");
+    assert_eq!(alone("get k"), error(message, &is_it, 69));
+    assert_eq!(alone("set k v"), error(message, &format!("{UNCHANGED}{is_it}"), 69));
+    assert_eq!(alone("ping"), error(message, &is_it, 69));
+}
+
+#[test]
+fn no_answer_is_124_and_a_write_without_one_is_unknown() {
+    let silent = |request: &str| {
+        run(request, |line| {
+            let request = line.serve();
+            line.send(&wire::puback(request.packet_id, 0));
+        })
+    };
+    let message = "no answer from BROKER within 1s";
+    assert_eq!(silent("get k --timeout 1s"), error(message, &hint(ANSWERS), 124));
+    for write in ["set k v", "vdel k v", "raw NONSENSE"] {
+        let shown = silent(&format!("{write} --timeout 1s"));
+        assert_eq!(shown, error(message, &format!("{UNKNOWN}{}", hint(ANSWERS)), 124), "{write}");
+    }
+    assert_eq!(
+        silent("set k v --timeout 1s -j"),
+        format!(
+            "--- stderr\n{{\"v\":1,\"error\":{{\"kind\":\"timeout\",\"code\":124,\"message\":\"{message}\",\
+             \"hints\":[\"{ANSWERS}\"],\"outcome\":\"unknown\",\"retryable\":true}}}}\n--- exit 124\n"
+        )
+    );
+}
+
+#[test]
+fn a_write_that_waits_for_its_subscription_was_not_sent() {
+    let shown = run("set k v --timeout 200ms", Line::accept);
+    let message = "no answer from BROKER within 200ms";
+    assert_eq!(shown, error(message, &format!("{UNCHANGED}{}", hint(ANSWERS)), 124));
+}
+
+#[test]
+fn a_connection_that_ends_under_a_write_leaves_it_unknown() {
+    let cut = |request: &str| {
+        run(request, |line| {
+            line.serve();
+            line.send(&wire::disconnect(0x8B));
+        })
+    };
+    let message =
+        "lost the connection to BROKER: the broker ended the connection: server shutting down (0x8B)";
+    assert_eq!(cut("get k"), error(message, "", 69));
+    assert_eq!(cut("set k v"), error(message, UNKNOWN, 69));
+    assert_eq!(cut("del k l"), error(message, &format!("  2 of 2 keys: k, l\n{UNKNOWN}"), 69));
+    // Without a word of goodbye.
+    let fake = Fake::start(|line| drop(line.serve()));
+    let shown = Place::new().run_at(&fake.url(), &[AN_HOUR, &["set", "k", "v", "-j"]].concat());
+    assert!(shown.contains("\"kind\":\"unavailable\",\"code\":69,"), "{shown}");
+    assert!(shown.contains("\"outcome\":\"unknown\",\"retryable\":true"), "{shown}");
+}
+
+#[test]
+fn a_write_is_sent_once_and_a_read_is_asked_again() {
+    let requests = |request: &'static str| {
+        let fake = Fake::start(|line| {
+            let request = line.serve();
+            line.send(&wire::puback(request.packet_id, 0));
+            line.listen().into_iter().filter(|name| *name == "PUBLISH").count() + 1
+        });
+        let words: Vec<&str> = request.split_whitespace().collect();
+        let shown = Place::new().run_at(&fake.url(), &[&["--timeout", "2s"], &words[..]].concat());
+        assert!(shown.ends_with("--- exit 124\n"), "{shown}");
+        fake.end()
+    };
+    assert_eq!(requests("set k v"), 1);
+    assert_eq!(requests("get k"), 2);
+}
+
+#[test]
+fn a_session_taken_over_is_told() {
+    let shown = run("set k v", |line| {
+        line.serve();
+        line.send(&wire::disconnect(0x8E));
+    });
+    let message = "lost the connection to BROKER: the broker ended the connection: session taken over (0x8E)";
+    assert_eq!(shown, error(message, UNKNOWN, 69));
+}
+
+#[test]
+fn a_goodbye_and_a_refusal_may_leave_their_properties_out() {
+    let shown = run("set k v", |line| {
+        line.serve();
+        line.send(&[0xE0, 1, 0x8E]);
+    });
+    let message = "lost the connection to BROKER: the broker ended the connection: session taken over (0x8E)";
+    assert_eq!(shown, error(message, UNKNOWN, 69));
+    let shown = run("set k v", |line| {
+        let [high, low] = line.serve().packet_id.to_be_bytes();
+        line.send(&[0x40, 3, high, low, 0x97]);
+    });
+    assert_eq!(shown, error("the broker refused the request: quota exceeded (0x97)", UNCHANGED, 76));
+}
+
+#[test]
+fn a_packet_that_is_too_short_within_is_malformed_and_not_waited_for() {
+    for packet in [&[0x32, 3, 0, 9, b'x'][..], &[0x40, 1, 0], &[0x90, 2, 0, 1]] {
+        let shown = run("set k v", move |line| {
+            line.serve();
+            line.send(packet);
+        });
+        let message = "--- stderr\nerror: lost the connection to BROKER: malformed packet";
+        assert!(shown.starts_with(message), "{packet:?}: {shown}");
+        assert!(shown.ends_with(&format!("{UNKNOWN}--- exit 69\n")), "{packet:?}: {shown}");
+    }
+}

@@ -1,0 +1,159 @@
+//! Judges from outside: Mosquitto's tools against our broker, and our client against Mosquitto.
+
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::common::{Place, Server};
+
+const REQUESTS: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
+
+/// One of Mosquitto's tools, speaking MQTT 5 to a broker of this machine.
+fn tool(name: &str, url: &str, words: &[&str]) -> Command {
+    let port = url.rsplit(':').next().unwrap();
+    let mut command = Command::new(name);
+    command.args(["-V", "5", "-h", "127.0.0.1", "-p", port]).args(words);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn missing<T>(error: std::io::Error) -> T {
+    panic!("{error}: apt-get install mosquitto mosquitto-clients")
+}
+
+#[track_caller]
+fn succeed(mut command: Command) -> Output {
+    let output = command.output().unwrap_or_else(missing);
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    output
+}
+
+/// A process of the tests, ended with them.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Mosquitto itself, on a free port of this machine.
+fn mosquitto(place: &Place) -> (Ended, String) {
+    for _ in 0..20 {
+        // It cannot choose a port for itself: somebody else may take this one meanwhile.
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let config = format!("listener {} 127.0.0.1\nallow_anonymous true\n", free.port());
+        place.write("mosquitto.conf", config);
+        let mut command = Command::new("/usr/sbin/mosquitto");
+        command.arg("-c").arg(place.path("mosquitto.conf")).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut broker = Ended(command.spawn().unwrap_or_else(missing));
+        for _ in 0..1000 {
+            if TcpStream::connect(free).is_ok() {
+                return (broker, format!("mqtt://{free}"));
+            }
+            if broker.0.try_wait().unwrap().is_some() {
+                break;
+            }
+            sleep(Duration::from_millis(10));
+        }
+    }
+    panic!("mosquitto does not listen");
+}
+
+/// `mosquitto_rr` with a request to the store; what it prints of the answer.
+fn ask(url: &str, format: &str, properties: &[&str], request: &str) -> String {
+    let mut command = tool("mosquitto_rr", url, &["-q", "1", "-t", REQUESTS, "-e", "clients/rr/response"]);
+    command.args(["-D", "publish", "correlation-data", "0123456789abcdef", "-N", "-F", format]);
+    command.args(properties).args(["-m", request]);
+    String::from_utf8(succeed(command).stdout).unwrap()
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn mosquitto_rr_gets_a_value_from_our_store() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    assert_eq!(place.run_at(&server.url(), &["set", "line1/temp", "21.5"]), "--- exit 0\n");
+    let answer = ask(&server.url(), "%p", &[], "*2\r\n$3\r\nGET\r\n$10\r\nline1/temp\r\n");
+    assert_eq!(answer.trim_end_matches('\n'), "$4\r\n21.5\r");
+    let properties = ask(&server.url(), "%P", &[], "*2\r\n$3\r\nGET\r\n$10\r\nline1/temp\r\n");
+    assert!(properties.contains("__stat:200") && properties.contains(":StateStore"), "{properties}");
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn mosquitto_rr_sets_a_value_if_its_clock_is_right() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let set = "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n";
+    let with_timestamp = |ms: u64| {
+        let timestamp = format!("{ms:015}:00000:rr");
+        ask(&server.url(), "%p", &["-D", "publish", "user-property", "__ts", &timestamp], set)
+    };
+    let now = mqkv::clock::wall_ms();
+    assert_eq!(with_timestamp(now).trim_end(), "+OK");
+    assert_eq!(place.bytes_at(&server.url(), &["get", "k"]), b"v");
+    let ahead = with_timestamp(now.saturating_add(120_000));
+    assert!(ahead.starts_with("-ERR the request timestamp is too far in the future"), "{ahead}");
+    assert_eq!(ask(&server.url(), "%p", &[], set).trim_end(), "-ERR missing timestamp");
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn mosquittos_tools_talk_through_our_broker() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let url = server.url();
+    let publish = |words: &[&str]| drop(succeed(tool("mosquitto_pub", &url, words)));
+    publish(&["-t", "plant/old", "-m", "kept", "-q", "1", "-r"]);
+    publish(&["-t", "ready", "-m", "1", "-r"]);
+    let filters = ["-t", "plant/#", "-t", "+/single", "-t", "ready", "-q", "1"];
+    let mut subscriber = tool("mosquitto_sub", &url, &filters);
+    subscriber.args(["-F", "%t qos %q retain %r %p", "-C", "7"]);
+    let mut subscriber = Ended(subscriber.spawn().unwrap());
+    let mut lines = BufReader::new(subscriber.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    // What is retained comes once the subscription is in force.
+    assert_eq!(lines.next().unwrap(), "plant/old qos 1 retain 1 kept");
+    assert_eq!(lines.next().unwrap(), "ready qos 0 retain 1 1");
+    publish(&["-t", "plant/a", "-m", "zero", "-q", "0"]);
+    publish(&["-t", "plant/a/b", "-m", "one", "-q", "1"]);
+    publish(&["-t", "plant", "-m", "parent", "-q", "1"]);
+    publish(&["-t", "other/deep/single", "-m", "no"]);
+    publish(&["-t", "other/single", "-m", "single"]);
+    publish(&["-t", "plant/new", "-m", "retained", "-q", "1", "-r"]);
+    let live: Vec<String> = lines.collect();
+    assert_eq!(
+        live,
+        [
+            "plant/a qos 0 retain 0 zero",
+            "plant/a/b qos 1 retain 0 one",
+            "plant qos 1 retain 0 parent",
+            "other/single qos 0 retain 0 single",
+            "plant/new qos 1 retain 0 retained",
+        ]
+    );
+    assert!(subscriber.0.wait().unwrap().success());
+    // A retained message is deleted by an empty one.
+    publish(&["-t", "plant/old", "-n", "-r"]);
+    let left = succeed(tool("mosquitto_sub", &url, &["-t", "plant/#", "-C", "1", "-F", "%t"]));
+    assert_eq!(left.stdout, b"plant/new\n");
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn mosquitto_itself_has_no_store_and_it_is_said() {
+    let place = Place::new();
+    let (_broker, url) = mosquitto(&place);
+    let no_store = |outcome: &str| {
+        format!(
+            "--- stderr\nerror: no state store at BROKER: nobody there takes its requests\n{outcome}  \
+             try: is this the broker of Azure IoT Operations, or one of `mqkv serve`?\n--- exit 69\n"
+        )
+    };
+    assert_eq!(place.run_at(&url, &["get", "k", "-t", "1h"]), no_store(""));
+    assert_eq!(place.run_at(&url, &["ping", "-t", "1h"]), no_store(""));
+    assert_eq!(place.run_at(&url, &["set", "k", "v", "-t", "1h"]), no_store("  nothing was changed\n"));
+}

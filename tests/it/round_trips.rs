@@ -1,0 +1,149 @@
+//! What a request costs on the way, and what it leaves behind.
+
+use super::common::fake::Fake;
+use super::common::proxy::{Flight, From, Proxy};
+use super::common::{Place, Server};
+
+/// The flights of a line, each with the names of its packets.
+fn flights(line: &str) -> Vec<String> {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let proxy = Proxy::start(&server.url());
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let shown = place.run_at(&proxy.url(), &words);
+    assert!(!shown.contains("stderr"), "{shown}");
+    let named = |Flight { from, packets }: Flight| {
+        let mark = if from == From::Client { ">" } else { "<" };
+        format!("{mark} {}", packets.join(" "))
+    };
+    proxy.end().into_iter().map(named).collect()
+}
+
+#[test]
+fn a_read_is_three_round_trips_with_tcps() {
+    for read in ["get k", "ping"] {
+        assert_eq!(
+            flights(read),
+            [
+                "> CONNECT",
+                "< CONNACK",
+                "> SUBSCRIBE PUBLISH",
+                "< SUBACK PUBACK PUBLISH",
+                "> PUBACK DISCONNECT",
+            ],
+            "{read}"
+        );
+    }
+}
+
+#[test]
+fn a_write_is_four_round_trips_with_tcps() {
+    for write in ["set k v", "del k", "vdel k v"] {
+        assert_eq!(
+            flights(write),
+            [
+                "> CONNECT",
+                "< CONNACK",
+                "> SUBSCRIBE",
+                "< SUBACK",
+                "> PUBLISH",
+                "< PUBACK PUBLISH",
+                "> PUBACK DISCONNECT",
+            ],
+            "{write}"
+        );
+    }
+}
+
+#[test]
+fn many_keys_are_deleted_in_as_many_round_trips_as_one() {
+    assert_eq!(flights("del a b c").len(), flights("del a").len());
+}
+
+#[test]
+fn every_further_ping_is_one_round_trip() {
+    assert_eq!(
+        flights("ping -c 3"),
+        [
+            "> CONNECT",
+            "< CONNACK",
+            "> SUBSCRIBE PUBLISH",
+            "< SUBACK PUBACK PUBLISH",
+            "> PUBACK PUBLISH",
+            "< PUBACK PUBLISH",
+            "> PUBACK PUBLISH",
+            "< PUBACK PUBLISH",
+            "> PUBACK DISCONNECT",
+        ]
+    );
+}
+
+#[test]
+fn nothing_is_left_behind_on_the_broker() {
+    const CLEAN_START: u8 = 0x02;
+    const SESSION_EXPIRY_0: &[u8] = &[0x11, 0, 0, 0, 0];
+    let fake = Fake::start(|line| {
+        let connect = line.expect("CONNECT");
+        line.send(&super::common::wire::connack(0, &[]));
+        line.subscribe(1);
+        let request = line.request();
+        line.answer(&request, "+OK\r\n", &[]);
+        let goodbye = [line.next(), line.next()].map(Option::unwrap);
+        (connect, goodbye, line.next())
+    });
+    assert_eq!(Place::new().run_at(&fake.url(), &["set", "k", "v"]), "--- exit 0\n");
+    let (connect, [acknowledgement, disconnect], end) = fake.end();
+    assert_eq!(connect.body.get(7).copied(), Some(CLEAN_START), "clean start, no will, no password");
+    assert!(connect.body.windows(5).any(|bytes| bytes == SESSION_EXPIRY_0), "{connect:?}");
+    assert_eq!((acknowledgement.name(), disconnect.name()), ("PUBACK", "DISCONNECT"));
+    // Normal disconnection, and no other session expiry than before.
+    assert!([&[][..], &[0], &[0, 0]].contains(&disconnect.body.as_slice()), "{disconnect:?}");
+    assert_eq!(end, None);
+}
+
+#[test]
+fn every_run_has_a_client_id_of_its_own() {
+    let id = || {
+        let fake = Fake::start(|line| {
+            let request = line.serve();
+            line.answer(&request, "$-1\r\n", &[]);
+            line.listen();
+            request.user_property("__srcId").unwrap().to_owned()
+        });
+        assert_eq!(Place::new().run_at(&fake.url(), &["get", "k"]), "--- exit 1\n");
+        fake.end()
+    };
+    let (one, other) = (id(), id());
+    assert!(one.starts_with("mqkv-"), "{one}");
+    assert_ne!(one, other);
+}
+
+#[test]
+fn a_request_carries_what_the_protocol_asks_for() {
+    let fake = Fake::start(|line| {
+        let request = line.serve();
+        line.answer(&request, "+OK\r\n", &[]);
+        line.listen();
+        request
+    });
+    let words = ["set", "k", "v", "--ttl", "5s", "--nex", "--fence", "1:2:n", "--persist", "-i", "me"];
+    assert_eq!(Place::new().run_at(&fake.url(), &words), "--- exit 0\n");
+    let request = fake.end();
+    assert_eq!(request.topic, "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke");
+    assert_eq!(
+        String::from_utf8_lossy(&request.payload),
+        "*6\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n$3\r\nNEX\r\n$2\r\nPX\r\n$4\r\n5000\r\n"
+    );
+    assert_eq!(request.correlation.len(), 16);
+    assert!(request.response_topic.starts_with("clients/me/"), "{}", request.response_topic);
+    for (name, value) in [
+        ("__srcId", "me"),
+        ("__protVer", "1.0"),
+        ("$partition", "me"),
+        ("__ft", "000000000000001:00002:n"),
+        ("aio-persistence", "true"),
+    ] {
+        assert_eq!(request.user_property(name), Some(value), "{name}");
+    }
+    assert!(request.user_property("__ts").is_some());
+}

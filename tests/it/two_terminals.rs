@@ -1,0 +1,285 @@
+//! `serve` in one terminal, the verbs in another: what each of them says when all goes well.
+
+use super::common::bounded::until;
+use super::common::{Place, Server};
+
+/// A store, and a place to ask it from.
+fn pair() -> (Place, Server) {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    (place, server)
+}
+
+/// Runs a line of words without blanks in them.
+#[track_caller]
+fn run(place: &Place, server: &Server, line: &str) -> String {
+    place.run_at(&server.url(), &line.split_whitespace().collect::<Vec<_>>())
+}
+
+#[test]
+fn what_one_terminal_sets_the_other_gets() {
+    let (place, server) = pair();
+    let run = |line: &str| run(&place, &server, line);
+    assert_eq!(run("set a 1"), "--- exit 0\n");
+    assert_eq!(run("get a"), "--- stdout\n1(no line feed)\n--- exit 0\n");
+    assert_eq!(run("get b"), "--- exit 1\n");
+    assert_eq!(run("get b --default none"), "--- stdout\nnone(no line feed)\n--- exit 0\n");
+    assert_eq!(
+        run("set line1/temp 21.5 --ttl 30s -o text"),
+        "--- stdout\nstored line1/temp (4 bytes, expires in 30s)\n--- exit 0\n"
+    );
+    assert_eq!(run("get line1/temp -o text"), "--- stdout\n21.5\n--- exit 0\n");
+    assert_eq!(run("get line1/temp -o text -v"), "--- stdout\n21.5  VERSION\n--- exit 0\n");
+    assert_eq!(run("get b -o text"), "--- stderr\nno such key: b\n--- exit 1\n");
+    assert_eq!(run("get b -o text -q"), "--- exit 1\n");
+}
+
+#[test]
+fn every_format_shows_the_same_value() {
+    let (place, server) = pair();
+    let run = |line: &str| run(&place, &server, line);
+    assert_eq!(run("set k --hex 00ff0a"), "--- exit 0\n");
+    assert_eq!(run("get k -o text"), "--- stdout\n\\x00\\xFF\\x0A\n--- exit 0\n");
+    assert_eq!(run("get k -o raw"), "--- stdout\n\\x00\\xff\\n(no line feed)\n--- exit 0\n");
+    assert_eq!(run("get k -o hex"), "--- stdout\n00ff0a\n--- exit 0\n");
+    assert_eq!(run("get k -o base64"), "--- stdout\nAP8K\n--- exit 0\n");
+    let json = "--- stdout\n{\"v\":1,\"op\":\"get\",\"key\":\"k\",\"found\":true,\"value\":\"AP8K\",\
+                \"encoding\":\"base64\",\"size\":3,\"version\":\"VERSION\"}\n--- exit 0\n";
+    for format in ["-j", "-o json", "--output=jsonl"] {
+        assert_eq!(run(&format!("get k {format}")), json, "{format}");
+    }
+    assert_eq!(run("set k 21.5"), "--- exit 0\n");
+    assert_eq!(
+        run("get k -j"),
+        "--- stdout\n{\"v\":1,\"op\":\"get\",\"key\":\"k\",\"found\":true,\"value\":\"21.5\",\
+         \"encoding\":\"utf-8\",\"size\":4,\"version\":\"VERSION\"}\n--- exit 0\n"
+    );
+    assert_eq!(
+        run("get no -j"),
+        "--- stdout\n{\"v\":1,\"op\":\"get\",\"key\":\"no\",\"found\":false}\n--- exit 1\n"
+    );
+}
+
+#[test]
+fn a_write_says_what_it_did_in_json() {
+    let (place, server) = pair();
+    let run = |line: &str| run(&place, &server, line);
+    let json = |record: &str, code: u8| format!("--- stdout\n{{\"v\":1,{record}}}\n--- exit {code}\n");
+    assert_eq!(
+        run("set k v --ttl 30s -j"),
+        json("\"op\":\"set\",\"key\":\"k\",\"applied\":true,\"version\":\"VERSION\",\"ttl_ms\":30000", 0)
+    );
+    assert_eq!(
+        run("set k w --nx -j"),
+        json(
+            "\"op\":\"set\",\"key\":\"k\",\"applied\":false,\"condition\":\"nx\",\"version\":\"VERSION\"",
+            1
+        )
+    );
+    assert_eq!(
+        run("vdel k w -j"),
+        json(
+            "\"op\":\"vdel\",\"key\":\"k\",\"deleted\":0,\"reason\":\"value-differs\",\"version\":\"VERSION\"",
+            1
+        )
+    );
+    assert_eq!(
+        run("vdel k v -j"),
+        json("\"op\":\"vdel\",\"key\":\"k\",\"deleted\":1,\"version\":\"VERSION\"", 0)
+    );
+    assert_eq!(run("del k -j"), json("\"op\":\"del\",\"key\":\"k\",\"deleted\":0,\"reason\":\"missing\"", 1));
+}
+
+#[test]
+fn a_condition_that_does_not_hold_changes_nothing() {
+    let (place, server) = pair();
+    let run = |line: &str| run(&place, &server, line);
+    assert_eq!(run("set job worker-3 --nx"), "--- exit 0\n");
+    assert_eq!(run("set job worker-4 --nx"), "--- exit 1\n");
+    assert_eq!(
+        run("set job worker-4 --if-absent -o text"),
+        "--- stderr\nnot stored: job exists\n--- exit 1\n"
+    );
+    assert_eq!(run("set job worker-3 --nex"), "--- exit 0\n");
+    assert_eq!(
+        run("set job worker-4 --if-absent-or-equal -o text"),
+        "--- stderr\nnot stored: job holds another value\n--- exit 1\n"
+    );
+    assert_eq!(run("set job worker-4 --nex -o text -q"), "--- exit 1\n");
+    assert_eq!(run("get job"), "--- stdout\nworker-3(no line feed)\n--- exit 0\n");
+    assert_eq!(run("set free worker-4 --nex"), "--- exit 0\n");
+}
+
+#[test]
+fn a_key_with_a_time_to_live_goes_away() {
+    let (place, server) = pair();
+    let run = |line: &str| run(&place, &server, line);
+    assert_eq!(run("set k v --ttl 300ms"), "--- exit 0\n");
+    until("the key expires", || run("get k") == "--- exit 1\n");
+    assert_eq!(run("set k w --nx --ttl 1h"), "--- exit 0\n");
+    // A value that is set without a time to live stays.
+    assert_eq!(run("set k x --ttl 1ms"), "--- exit 0\n");
+    assert_eq!(run("set k y"), "--- exit 0\n");
+    assert_eq!(run("get k"), "--- stdout\ny(no line feed)\n--- exit 0\n");
+}
+
+#[test]
+fn a_value_comes_in_every_way_there_is() {
+    let (place, server) = pair();
+    let url = server.url();
+    place.write("file", b"from a file\n");
+    let set = |words: &[&str], input: &[u8], value: &[u8]| {
+        let shown = place.run_at_with_input(&url, &[&["set", "k"], words].concat(), input);
+        assert_eq!(shown, "--- exit 0\n", "{words:?}");
+        assert_eq!(place.bytes_at(&url, &["get", "k"]), value, "{words:?}");
+    };
+    set(&["word"], b"", b"word");
+    set(&[""], b"", b"");
+    set(&["-5"], b"", b"-5");
+    set(&["--value", "-abc"], b"", b"-abc");
+    set(&["--value", "-"], b"not this", b"-");
+    set(&["--", "--ttl"], b"", b"--ttl");
+    set(&["@file"], b"", b"@file");
+    set(&["-"], b"from\0a pipe\n", b"from\0a pipe\n");
+    set(&["-", "--strip-newline"], b"from a pipe\r\n", b"from a pipe");
+    set(&["-f", "file"], b"", b"from a file\n");
+    set(&["--file", "file", "--strip-newline"], b"", b"from a file");
+    set(&["--valuefile", "file"], b"", b"from a file\n");
+    set(&["-f", "-"], b"from a pipe", b"from a pipe");
+    set(&["--hex", "00fF"], b"", b"\x00\xff");
+    set(&["--base64", "AP8="], b"", b"\x00\xff");
+    set(&["v", "--persist"], b"", b"v");
+}
+
+#[test]
+fn a_key_comes_in_every_way_there_is() {
+    let (place, server) = pair();
+    let run = |line: &str| run(&place, &server, line);
+    for key in ["-k a/b", "--key a/b", "--key-hex 612f62", "--key-base64 YS9i", "a/b"] {
+        assert_eq!(run(&format!("set {key} v")), "--- exit 0\n", "{key}");
+        assert_eq!(run(&format!("get {key}")), "--- stdout\nv(no line feed)\n--- exit 0\n", "{key}");
+        assert_eq!(run(&format!("vdel {key} v")), "--- exit 0\n", "{key}");
+        assert_eq!(run("get a/b"), "--- exit 1\n", "{key}");
+    }
+    assert_eq!(run("set -5 -5"), "--- exit 0\n");
+    assert_eq!(run("del -5 -o text"), "--- stdout\ndeleted -5\n--- exit 0\n");
+}
+
+#[test]
+fn several_keys_are_deleted_at_once() {
+    let (place, server) = pair();
+    let run = |line: &str| run(&place, &server, line);
+    for key in ["a", "b", "c"] {
+        assert_eq!(run(&format!("set {key} v")), "--- exit 0\n");
+    }
+    assert_eq!(
+        run("del a no b -o text"),
+        "--- stdout\ndeleted a\ndeleted b\n--- stderr\nno such key: no\n--- exit 1\n"
+    );
+    assert_eq!(run("rm c no --ignore-missing"), "--- exit 0\n");
+    assert_eq!(run("delete a"), "--- exit 1\n");
+    assert_eq!(run("delete a --ignore-missing"), "--- exit 0\n");
+    let many: Vec<String> = (0..300).map(|number| format!("k{number}")).collect();
+    let many: Vec<&str> = ["del", "-j"].into_iter().chain(many.iter().map(String::as_str)).collect();
+    let shown = place.run_at(&server.url(), &many);
+    assert_eq!(shown.lines().filter(|line| line.contains("\"reason\":\"missing\"")).count(), 300);
+    let last = "{\"v\":1,\"op\":\"del\",\"key\":\"k299\",\"deleted\":0,\"reason\":\"missing\"}\n--- exit 1\n";
+    assert!(shown.ends_with(last), "in the order of the keys");
+}
+
+#[test]
+fn a_key_is_deleted_only_with_its_value() {
+    let (place, server) = pair();
+    let run = |line: &str| run(&place, &server, line);
+    assert_eq!(run("set k v"), "--- exit 0\n");
+    assert_eq!(run("vdel k w"), "--- exit 1\n");
+    assert_eq!(run("vdel k w -o text"), "--- stderr\nnot deleted: value differs\n--- exit 1\n");
+    assert_eq!(run("vdel k v -o text"), "--- stdout\ndeleted k\n--- exit 0\n");
+    assert_eq!(run("vdel k v -o text"), "--- stderr\nno such key: k\n--- exit 1\n");
+}
+
+#[test]
+fn a_ping_tells_connecting_and_the_way_there_and_back() {
+    let (place, server) = pair();
+    let shown = run(&place, &server, "ping -c 2");
+    let lines: Vec<&str> = shown.lines().collect();
+    let [head, first, second, exit] = lines[..] else { panic!("{shown}") };
+    assert_eq!((head, exit), ("--- stdout", "--- exit 0"));
+    assert!(first.starts_with("BROKER  connect ") && first.contains(" ms  round trip "), "{first}");
+    assert!(second.starts_with("BROKER  round trip ") && second.ends_with(" ms"), "{second}");
+    let shown = run(&place, &server, "ping -j");
+    assert!(
+        shown.starts_with("--- stdout\n{\"v\":1,\"op\":\"ping\",\"broker\":\"BROKER\",\"seq\":1,"),
+        "{shown}"
+    );
+    assert!(shown.contains("\"connect_ms\":") && shown.contains("\"round_trip_ms\":"), "{shown}");
+}
+
+#[test]
+fn raw_words_show_the_reply_as_sent() {
+    let (place, server) = pair();
+    let run = |line: &str| run(&place, &server, line);
+    assert_eq!(run("raw SET k v NEX PX 60000"), "--- stdout\n+OK\n--- exit 0\n");
+    assert_eq!(run("raw SET k w NX"), "--- stdout\n:-1\n--- exit 0\n");
+    assert_eq!(run("raw GET k"), "--- stdout\n\"v\"\n--- exit 0\n");
+    assert_eq!(run("raw GET k -v"), "--- stdout\n\"v\"  VERSION\n--- exit 0\n");
+    assert_eq!(run("raw GET no"), "--- stdout\n(nil)\n--- exit 0\n");
+    assert_eq!(run("raw -o raw GET k"), "--- stdout\n$1\\r\nv\\r\n--- exit 0\n");
+    assert_eq!(run("raw -o hex GET k"), "--- stdout\n24310d0a760d0a\n--- exit 0\n");
+    assert_eq!(
+        run("raw -j GET k"),
+        "--- stdout\n{\"v\":1,\"op\":\"raw\",\"reply\":{\"type\":\"bulk\",\"value\":\"v\",\"encoding\":\"utf-8\"},\
+         \"version\":\"VERSION\"}\n--- exit 0\n"
+    );
+    assert_eq!(run("raw SCAN k*"), "--- stdout\n1) 1) \"k\"\n--- exit 0\n");
+    assert_eq!(run("raw DEL k"), "--- stdout\n:1\n--- exit 0\n");
+    assert_eq!(
+        run("raw get k"),
+        "--- stdout\n-ERR unknown command\n--- stderr\nerror: the store refused: unknown command\n  \
+         nothing was changed\n  try: upper case: the store knows GET, SET, DEL, VDEL, KEYNOTIFY, SCAN\n--- exit 76\n"
+    );
+    assert_eq!(
+        run("raw GET"),
+        "--- stdout\n-ERR wrong number of arguments\n--- stderr\n\
+         error: the store refused: wrong number of arguments\n--- exit 76\n"
+    );
+}
+
+#[test]
+fn the_command_lines_of_microsofts_tool_work_unchanged() {
+    let (place, server) = pair();
+    let url = server.url();
+    let port = url.rsplit(':').next().unwrap();
+    place.write("in", b"from a file");
+    let run = |line: &str| {
+        let line = format!("{line} -n 127.0.0.1 -p {port} --notls");
+        place.run_bounded(&line.split_whitespace().collect::<Vec<_>>())
+    };
+    assert_eq!(run("set -k K --value V"), "--- exit 0\n");
+    assert_eq!(run("get -k K"), "--- stdout\nV(no line feed)\n--- exit 0\n");
+    assert_eq!(run("set -k K -f in"), "--- exit 0\n");
+    assert_eq!(run("get -k K -f out"), "--- exit 0\n");
+    assert_eq!(std::fs::read(place.path("out")).unwrap(), b"from a file");
+    assert_eq!(run("set --key K --valuefile in"), "--- exit 0\n");
+    assert_eq!(run("get --key K --valuefile out2"), "--- exit 0\n");
+    assert_eq!(std::fs::read(place.path("out2")).unwrap(), b"from a file");
+    assert_eq!(run("delete -k K"), "--- exit 0\n");
+    assert_eq!(run("delete -k K"), "--- exit 1\n");
+    assert_eq!(run("get -k K"), "--- exit 1\n");
+}
+
+#[test]
+fn a_file_is_written_whole_and_said() {
+    let (place, server) = pair();
+    let run = |line: &str| run(&place, &server, line);
+    assert_eq!(run("set k v"), "--- exit 0\n");
+    assert_eq!(run("get k -f out -o text"), "--- stdout\nwrote out (1 byte)\n--- exit 0\n");
+    assert_eq!(
+        run("get k -f out -j"),
+        "--- stdout\n{\"v\":1,\"op\":\"get\",\"key\":\"k\",\"found\":true,\"file\":\"out\",\"size\":1,\
+         \"version\":\"VERSION\"}\n--- exit 0\n"
+    );
+    // A key that is missing leaves the file alone.
+    assert_eq!(run("get no -f out"), "--- exit 1\n");
+    assert_eq!(std::fs::read(place.path("out")).unwrap(), b"v");
+}
