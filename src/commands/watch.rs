@@ -176,6 +176,7 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
 /// What is done with the events.
 struct Follower {
     rules: Rules,
+    on_gap: OnGap,
     handler: Option<Handler>,
     /// How many records there have been.
     sequence: u64,
@@ -201,7 +202,8 @@ impl Follower {
             triggers.into_iter().filter(|trigger| *trigger != Trigger::Initial || !args.no_initial).collect();
         let only = if args.only.is_empty() { Kinds::value_variants().to_vec() } else { args.only.clone() };
         let count = args.count.map(NonZeroU64::get);
-        Self { rules: Rules { triggers, only, until, count, changes: 0 }, handler, sequence: 0 }
+        let rules = Rules { triggers, only, until, count, changes: 0 };
+        Self { rules, on_gap: args.on_gap, handler, sequence: 0 }
     }
 
     /// Tells events until the end.
@@ -250,6 +252,10 @@ impl Follower {
         received_ms: u64,
         emit: Emit<'_>,
     ) -> Result<bool, CommandError> {
+        if let (OnGap::Fail, WatchEvent::Lost { cause, .. }) = (self.on_gap, &event) {
+            // A session that others use, too, goes on without this watch.
+            return Err(CommandError::new(Kind::Unavailable, format!("lost the connection: {cause}")));
+        }
         let Some(news) = News::of(&event) else {
             // Gaps are data, unless the command has the place of the data.
             let is_data = matches!(event, WatchEvent::Gap { .. }) && self.handler.is_none();

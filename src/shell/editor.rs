@@ -92,7 +92,7 @@ impl Lines {
 
     /// The line that was asked for. May be dropped at any time.
     pub async fn next(&mut self) -> Typed {
-        self.typed.recv().await.unwrap_or_else(|| Typed::Broken)
+        self.typed.recv().await.unwrap_or(Typed::Broken)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::sync::watch::Receiver;
-use tokio::time::sleep;
+use tokio::time::interval;
 
 use super::voice::Voice;
 use super::watches::Watches;
@@ -13,11 +13,11 @@ use crate::render::escape::escape;
 /// Runs until the client is gone.
 pub async fn observe(mut link: Receiver<LinkState>, watches: Watches, voice: Voice) {
     let mut lost_at = None;
+    let mut second = interval(Duration::from_secs(1));
     loop {
-        let tick = sleep(Duration::from_secs(1));
         tokio::select! {
             changed = link.changed() => if changed.is_err() { return },
-            () = tick, if lost_at.is_some() => {
+            _ = second.tick(), if lost_at.is_some() => {
                 voice.repaint();
                 continue;
             }

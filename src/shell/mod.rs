@@ -52,7 +52,7 @@ pub struct House {
     /// Says what the words of a line mean, in the style of the session.
     pub parse: Box<dyn Fn(Vec<Word>, Style) -> Result<Meaning, CommandError>>,
     /// Begins a session: with the broker of the command line, or with another one.
-    pub open: Box<dyn Fn(Option<&str>) -> Result<Opened, CommandError>>,
+    pub open: Box<Opening>,
     /// Where the shell puts what it says.
     pub streams: Streams,
     /// How output is shown.
@@ -64,6 +64,9 @@ pub struct House {
     /// What a lone `\!` starts.
     pub login_shell: OsString,
 }
+
+/// Begins a session: with the broker of the command line, or with this one.
+pub type Opening = dyn Fn(Option<&str>) -> Result<Opened, CommandError>;
 
 /// What the words of a line mean.
 #[derive(Debug)]

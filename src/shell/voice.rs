@@ -125,7 +125,8 @@ impl Voice {
         // Bytes that are not text have no place above a line.
         let format = if style.format == Format::Raw { Format::Text } else { style.format };
         let rendered = render::output(output, &Style { format, ..*style });
-        self.screen.tell(rendered.words + &String::from_utf8_lossy(&rendered.data));
+        self.screen.tell(rendered.words);
+        self.screen.tell(String::from_utf8_lossy(&rendered.data).into_owned());
     }
 
     /// Has the prompt show what is so by now.
@@ -161,14 +162,16 @@ impl Voice {
             | Output::Locked { key, .. }
             | Output::LockHeld { key, .. }
             | Output::Unlocked { key, .. }
+            | Output::Listed { key, .. }
             | Output::Holder { key, .. } => key,
-            Output::Watched { event, .. } => match event {
-                WatchEvent::Current { key, .. }
-                | WatchEvent::Set { key, .. }
-                | WatchEvent::Delete { key, .. }
-                | WatchEvent::Resync { key, .. } => key,
-                _ => return,
-            },
+            Output::Watched {
+                event:
+                    WatchEvent::Current { key, .. }
+                    | WatchEvent::Set { key, .. }
+                    | WatchEvent::Delete { key, .. }
+                    | WatchEvent::Resync { key, .. },
+                ..
+            } => key,
             _ => return,
         };
         self.live.see_key(key.as_bytes());

@@ -118,6 +118,9 @@ impl Terminal {
     /// Clears the line, and waits for an empty prompt: keys that come together with Ctrl-C are lost with the line.
     #[track_caller]
     pub fn clear(&self, prompt: &str) {
+        // Nothing but what follows on this key can look like an empty prompt.
+        self.keys("~");
+        self.wait_for("the last key", |screen| screen.lines().last().is_some_and(|row| row.contains('~')));
         self.keys(CTRL_C);
         self.ends_with(prompt);
     }
