@@ -45,6 +45,7 @@ const PURE: &[&str] = &[
     "src/shell/definition.rs",
     "src/shell/flood.rs",
     "src/shell/hint.rs",
+    "src/shell/line.rs",
     "src/shell/meta.rs",
     "src/shell/prompt.rs",
     "src/shell/redact.rs",

@@ -6,6 +6,7 @@ mod embedded;
 mod exit;
 pub mod generate;
 mod help;
+mod lean;
 mod progress;
 mod prompt;
 mod report;
@@ -45,7 +46,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(words: &[OsString]) -> Exit {
-    let (mut reporter, result) = match Cli::try_parse_from(words) {
+    let (mut reporter, result) = match lean::parse(words).map_or_else(|| Cli::try_parse_from(words), Ok) {
         Ok(cli) => {
             let json = matches!(&cli.verb, Some(Verb::Command(command)) if command.is_json());
             let mut reporter = Reporter::new(settle::style(&cli.options.display, json));

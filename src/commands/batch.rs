@@ -180,8 +180,8 @@ impl<'a> Batch<'a> {
         }
         match command.room() {
             Room::Shared => {
-                let flight = Box::pin(answer(number, id, command, self.session));
-                let landed = self.window.push(size, flight).await;
+                let flight = answer(number, id, command, self.session);
+                let landed = self.window.push(size, flight);
                 let failed = landed.is_some_and(|outcome| outcome.result.is_err());
                 self.is_failing |= failed && !self.troubles.keeps_going();
             }

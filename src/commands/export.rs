@@ -104,7 +104,7 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
                         let got = client.get(&key).await;
                         (key, got)
                     };
-                    window.push(size, Box::pin(read)).await;
+                    window.push(size, read);
                 }
                 None => has_more = false,
             },

@@ -167,7 +167,7 @@ impl<'a> Import<'a> {
                 let client = session.client_that(adjust).await?;
                 let (size, condition) = (entry.value.len(), self.condition);
                 let flight = async move { (number, write(entry, condition, client).await) };
-                self.window.push(size, Box::pin(flight)).await;
+                self.window.push(size, flight);
             }
         }
         Ok(())

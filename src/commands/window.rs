@@ -3,22 +3,24 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
+
+use tokio::task::unconstrained;
 
 /// How many requests may be in flight unless told otherwise.
 pub const INFLIGHT: u16 = 64;
-/// How many may be asked for: each answer looks at all of them.
+/// How many may be asked for.
 pub const INFLIGHT_MAX: i64 = 1024;
 /// How many bytes may be in flight; one request may be larger.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// A request on its way, and what comes of it.
-pub type Flight<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+type Flight<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// Requests in flight.
 ///
-/// Each time it is looked at, all of them are, in order: so they put their requests into the session in order, which
-/// keeps it, and a request sees what those before it have done.
+/// A future is polled when it is pushed: so requests enter the session in order, which keeps it, and a request sees what
+/// those before it have done. From then on only the first is waited for. A future must send its one request before it
+/// waits for anything else.
 pub struct Window<'a, T> {
     slots: VecDeque<Slot<'a, T>>,
     count_max: usize,
@@ -54,18 +56,17 @@ impl<'a, T> Window<'a, T> {
         self.slots.is_empty()
     }
 
-    /// Puts a request of this size behind the others, and sends it if it can go. Gives its outcome where that is there
-    /// at once, as it is for what needs not be sent.
-    pub async fn push(&mut self, bytes: usize, mut flight: Flight<'a, T>) -> Option<&T> {
+    /// Puts a request of this size behind the others, and sends it. Gives its outcome where that is there at once, as it
+    /// is for what needs not be sent.
+    pub fn push(&mut self, bytes: usize, flight: impl Future<Output = T> + 'a) -> Option<&T> {
+        // Without this a request could be held back by a runtime that wants others to have their turn, and be overtaken.
+        let mut flight: Flight<'a, T> = Box::pin(unconstrained(flight));
+        // Nobody waits for it before it is the first.
+        let state = match flight.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => State::Landed(outcome),
+            Poll::Pending => State::Flying(flight),
+        };
         self.bytes = self.bytes.saturating_add(bytes);
-        let state = poll_fn(|context| {
-            Poll::Ready(match flight.as_mut().poll(context) {
-                Poll::Ready(outcome) => Some(State::Landed(outcome)),
-                Poll::Pending => None,
-            })
-        })
-        .await
-        .unwrap_or(State::Flying(flight));
         self.slots.push_back(Slot { state, bytes });
         match self.slots.back() {
             Some(Slot { state: State::Landed(outcome), .. }) => Some(outcome),
@@ -97,18 +98,20 @@ impl<'a, T> Window<'a, T> {
         poll_fn(|context| self.poll_settle(context)).await;
     }
 
+    /// Lands what can land, up to the first that cannot.
     fn poll_settle(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut has_landed = false;
         for slot in &mut self.slots {
-            if let State::Flying(flight) = &mut slot.state
-                && let Poll::Ready(outcome) = flight.as_mut().poll(context)
-            {
-                slot.state = State::Landed(outcome);
+            if let State::Flying(flight) = &mut slot.state {
+                match flight.as_mut().poll(context) {
+                    Poll::Ready(outcome) => slot.state = State::Landed(outcome),
+                    Poll::Pending if has_landed => return Poll::Ready(()),
+                    Poll::Pending => return Poll::Pending,
+                }
             }
+            has_landed = true;
         }
-        match self.slots.front() {
-            Some(Slot { state: State::Flying(_), .. }) => Poll::Pending,
-            Some(Slot { state: State::Landed(_), .. }) | None => Poll::Ready(()),
-        }
+        Poll::Ready(())
     }
 }
 
@@ -125,8 +128,8 @@ mod tests {
             wait.await.unwrap();
             1
         };
-        assert_eq!(window.push(1, Box::pin(waiting)).await, None);
-        assert_eq!(window.push(1, Box::pin(async { 2 })).await, Some(&2));
+        assert_eq!(window.push(1, waiting), None);
+        assert_eq!(window.push(1, async { 2 }), Some(&2));
         window.push_landed(3);
         assert!(!window.has_room());
         tokio::select! {
@@ -147,7 +150,7 @@ mod tests {
         let mut window = Window::new(500);
         for number in 0..500 {
             let sender = sender.clone();
-            window.push(1, Box::pin(async move { sender.send(number).await.unwrap() })).await;
+            window.push(1, async move { sender.send(number).await.unwrap() });
         }
         drop(sender);
         let reader = tokio::spawn(async move {
@@ -165,10 +168,10 @@ mod tests {
         assert!(reader.await.unwrap().is_sorted());
     }
 
-    #[tokio::test]
-    async fn bytes_are_bounded_but_one_request_always_goes() {
+    #[test]
+    fn bytes_are_bounded_but_one_request_always_goes() {
         let mut window: Window<'_, ()> = Window::new(64);
-        window.push(usize::MAX, Box::pin(async {})).await;
+        window.push(usize::MAX, async {});
         assert!(!window.has_room());
         window.slots.clear();
         assert!(window.has_room());

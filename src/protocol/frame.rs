@@ -88,6 +88,31 @@ impl Frame {
     }
 }
 
+/// Decodes an array of bulk strings, and nothing else: whatever the payload, it takes no more memory than `words_max`
+/// words do. Of more words only so many are kept. `None` if something in the array is no bulk string.
+pub(super) fn decode_words(bytes: &Bytes, words_max: usize) -> Result<Option<Vec<Bytes>>, FrameError> {
+    let mut reader = Reader { rest: bytes.clone(), len: bytes.len() };
+    if reader.rest.first() != Some(&b'*') {
+        // Another frame is no request, but what is no frame is told apart.
+        return Frame::decode(bytes).map(|_| None);
+    }
+    reader.rest.advance(1);
+    let count = reader.count()?;
+    let mut words = Vec::with_capacity(count.min(words_max));
+    for _ in 0..count {
+        if reader.rest.first().is_some_and(|marker| *marker != b'$') {
+            return Ok(None);
+        }
+        let Frame::Bulk(word) = reader.frame(0)? else {
+            return Ok(None);
+        };
+        if words.len() < words_max {
+            words.push(word);
+        }
+    }
+    if reader.rest.is_empty() { Ok(Some(words)) } else { Err(reader.error(FrameErrorKind::Trailing)) }
+}
+
 /// Appends the head of an array of `count` frames.
 pub(super) fn put_array(out: &mut BytesMut, count: usize) {
     put_number(out, b'*', count);
@@ -209,19 +234,25 @@ impl Reader {
         Ok(Frame::Bulk(bytes))
     }
 
-    fn array(&mut self, depth: usize) -> Result<Frame, FrameError> {
+    /// How many frames an array announces, held against the bytes that are there.
+    fn count(&mut self) -> Result<usize, FrameError> {
         /// The shortest frame: a marker and CRLF.
         const FRAME_BYTES_MIN: usize = 3;
-        /// The longest request has six words.
-        const ELEMENTS_AT_ONCE: usize = 8;
-        let Some(depth) = depth.checked_sub(1) else {
-            return Err(self.error(FrameErrorKind::TooDeep));
-        };
         let malformed = self.error(FrameErrorKind::Number);
         let count = self.length()?.ok_or(malformed)?;
         if count > ELEMENTS_MAX || count > self.rest.len() / FRAME_BYTES_MIN {
             return Err(self.error(FrameErrorKind::TooMany));
         }
+        Ok(count)
+    }
+
+    fn array(&mut self, depth: usize) -> Result<Frame, FrameError> {
+        /// The longest request has six words.
+        const ELEMENTS_AT_ONCE: usize = 8;
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err(self.error(FrameErrorKind::TooDeep));
+        };
+        let count = self.count()?;
         // A frame takes more memory than its shortest encoding: room grows with what has come, not with what
         // is announced.
         let mut frames = Vec::with_capacity(count.min(ELEMENTS_AT_ONCE));

@@ -5,9 +5,12 @@ use std::num::NonZeroU64;
 
 use bytes::{Bytes, BytesMut};
 
-use super::frame::{BULK_OVERHEAD_MAX, Frame, FrameError, put_array, put_bulk};
+use super::frame::{BULK_OVERHEAD_MAX, FrameError, decode_words, put_array, put_bulk};
 use super::key::{Key, KeyError, Value};
 use super::refusal::Refusal;
+
+/// How many words are looked at: the longest request has six, and one word more is one too many.
+const WORDS_MAX: usize = 8;
 
 /// What a SET asks of the key before it writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -181,7 +184,7 @@ impl Request {
     /// # Errors
     /// [`RequestError`], which knows the refusal that the store answers with.
     pub fn decode(payload: &Bytes, case: Case) -> Result<Self, RequestError> {
-        let words = decode_words(payload)?;
+        let words = decode_words(payload, WORDS_MAX)?.ok_or(RequestError::NotWords)?;
         let (verb, arguments) = words.split_first().ok_or(RequestError::NotWords)?;
         let lenient;
         let verb: &[u8] = match case {
@@ -228,17 +231,6 @@ pub fn encode_words(words: &[impl AsRef<[u8]>]) -> Bytes {
         put_bulk(&mut out, word.as_ref());
     }
     out.freeze()
-}
-
-fn decode_words(payload: &Bytes) -> Result<Vec<Bytes>, RequestError> {
-    let Frame::Array(frames) = Frame::decode(payload)? else {
-        return Err(RequestError::NotWords);
-    };
-    let word = |frame| match frame {
-        Frame::Bulk(word) => Ok(word),
-        _ => Err(RequestError::NotWords),
-    };
-    frames.into_iter().map(word).collect()
 }
 
 /// `[NX|NEX] [PX ms]`, in this order and nothing else.

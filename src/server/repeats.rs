@@ -4,6 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
 use super::delivery::{Answer, Asker};
+use crate::protocol::Message;
+use crate::protocol::message::TIMESTAMP;
 
 /// The most answers remembered, for all clients together: about 3 MB.
 const ANSWERS_MAX: usize = 28_672;
@@ -33,12 +35,14 @@ struct Remembered {
 }
 
 impl Repeats {
-    /// Client, response topic and correlation data make a request what it is. The payload is looked at too: a script
-    /// that always sends the same correlation data does not repeat itself if it asks for something else.
-    pub fn fingerprint(&self, client_id: &str, asker: &Asker, payload: &[u8]) -> Fingerprint {
+    /// Client, response topic and correlation data make a request what it is. Payload and timestamp are looked at too:
+    /// a script that always sends the same correlation data does not repeat itself if it asks for something else.
+    pub fn fingerprint(&self, client_id: &str, asker: &Asker, message: &Message) -> Fingerprint {
         let Asker { response_topic, correlation } = asker;
+        let payload = &message.payload[..];
         let start = payload.get(..PAYLOAD_BYTES_MAX).unwrap_or(payload);
-        Fingerprint(self.hasher.hash_one((client_id, response_topic, correlation, payload.len(), start)))
+        let what = (payload.len(), start, message.user_property(TIMESTAMP));
+        Fingerprint(self.hasher.hash_one((client_id, response_topic, correlation, what)))
     }
 
     /// The answer that such a request has had, if it still lives.
@@ -92,22 +96,32 @@ mod tests {
         Answer::new(&Reply::Done, None)
     }
 
+    fn message(payload: &'static str, timestamp: &str) -> Message {
+        let user_properties = vec![(TIMESTAMP.to_owned(), timestamp.to_owned())];
+        Message { payload: payload.into(), user_properties, ..Message::default() }
+    }
+
     #[test]
-    fn a_request_is_known_by_its_client_its_correlation_and_its_payload() {
+    fn a_request_is_known_by_its_client_its_correlation_its_timestamp_and_its_payload() {
         let repeats = Repeats::default();
-        let print = repeats.fingerprint("client", &asker("1"), b"p");
-        assert_eq!(print, repeats.fingerprint("client", &asker("1"), b"p"));
-        for (client_id, correlation, payload) in
-            [("other", "1", "p"), ("client", "2", "p"), ("client", "1", "q")]
-        {
-            assert_ne!(print, repeats.fingerprint(client_id, &asker(correlation), payload.as_bytes()));
+        let print = repeats.fingerprint("client", &asker("1"), &message("p", "t"));
+        assert_eq!(print, repeats.fingerprint("client", &asker("1"), &message("p", "t")));
+        for (client_id, correlation, payload, timestamp) in [
+            ("other", "1", "p", "t"),
+            ("client", "2", "p", "t"),
+            ("client", "1", "q", "t"),
+            ("client", "1", "p", "u"),
+        ] {
+            let other = repeats.fingerprint(client_id, &asker(correlation), &message(payload, timestamp));
+            assert_ne!(print, other);
         }
     }
 
     #[test]
     fn an_answer_is_remembered_as_long_as_its_request_lives() {
         let mut repeats = Repeats::default();
-        let [short, long] = ["1", "2"].map(|correlation| repeats.fingerprint("c", &asker(correlation), b""));
+        let [short, long] =
+            ["1", "2"].map(|correlation| repeats.fingerprint("c", &asker(correlation), &Message::default()));
         repeats.remember(short, answer(), Some(2), 100, 0);
         repeats.remember(long, answer(), None, 100, 0);
         assert_eq!(repeats.recall(short, 2_099), Some(answer()));

@@ -54,7 +54,7 @@ impl State {
         message: &Message,
         now: Now,
     ) {
-        let fingerprint = self.repeats.fingerprint(&call.client_id, &asker, &message.payload);
+        let fingerprint = self.repeats.fingerprint(&call.client_id, &asker, message);
         if let Some(answer) = self.repeats.recall(fingerprint, now.monotonic_ms) {
             return self.send(outlet, Delivery::from((asker, answer)), Some(key), None);
         }
