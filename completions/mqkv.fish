@@ -70,6 +70,7 @@ complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "ping" -d 'Measure the way
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "raw" -d 'Send any words to the store and show the reply as sent'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "monitor" -d 'Show every request, reply and notification, live'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "decode" -d 'Say what a topic, a payload or a version is; needs no broker'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "shell" -d 'Open a prompt on one session'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "serve" -d 'Run a broker with a state store'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "completions" -d 'Print the completions for a shell'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "man" -d 'Print the manual page, or write those of all verbs into a folder'
@@ -745,6 +746,33 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l listen -d 'Where to listen; may be given several times [default: 127.0.0.1:1883 and, if available, [::1]:1883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l data -d 'Keep everything in this folder' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l keys-max -d 'How many keys there may be' -r

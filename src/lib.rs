@@ -14,6 +14,7 @@
 //! | [`server`] | protocol, clock, chance, store, client | a broker with the store inside |
 //! | [`commands`] | protocol, client | the verbs; they return data and print nothing |
 //! | [`render`] | protocol, commands | output and errors to bytes |
+//! | [`shell`] | protocol, client, commands, render | the prompt: the verbs over one session, line by line |
 //! | [`cli`] | all of these | the process edge |
 //!
 //! `tests/architecture.rs` holds this table against the code.
@@ -29,5 +30,6 @@ pub mod server;
 
 pub mod commands;
 pub mod render;
+pub mod shell;
 
 pub mod cli;

@@ -42,6 +42,14 @@ const PURE: &[&str] = &[
     "src/commands/line.rs",
     "src/commands/troubles.rs",
     "src/shell/complete.rs",
+    "src/shell/definition.rs",
+    "src/shell/flood.rs",
+    "src/shell/hint.rs",
+    "src/shell/line.rs",
+    "src/shell/meta.rs",
+    "src/shell/prompt.rs",
+    "src/shell/redact.rs",
+    "src/shell/text.rs",
 ];
 
 /// Crates that can be replaced, and the only files that may name them: each entry is a place, a file or a

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::generate::{CompletionsArgs, ManArgs};
 use super::help::HelpArgs;
+use super::prompt::ShellArgs;
 use super::serve::ServeArgs;
 use crate::commands::{Command, duration};
 
@@ -41,6 +42,7 @@ pub struct Cli {
 pub enum Verb {
     #[command(flatten)]
     Command(Command),
+    Shell(ShellArgs),
     Serve(ServeArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -57,7 +59,7 @@ pub struct Options {
 }
 
 /// Where the broker is and how to talk to it, as typed.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
     /// The broker: mqtt://HOST[:1883]

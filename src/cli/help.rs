@@ -16,6 +16,17 @@ pub struct HelpArgs {
     names: Vec<String>,
 }
 
+/// What there is help for beside the verbs.
+pub const TOPICS: &[&str] = &["environment", "exit-codes", "formats", "locks"];
+
+impl HelpArgs {
+    /// Whether no verb and no topic is named.
+    #[must_use]
+    pub fn is_general(&self) -> bool {
+        self.names.is_empty()
+    }
+}
+
 /// The help that is asked for; with colour where `color` says so.
 ///
 /// # Errors
@@ -100,6 +111,8 @@ Environment variables that are read:
 
   NO_COLOR                 not empty: no colour
   TERM                     dumb: no colour
+  XDG_STATE_HOME, HOME     where the history of the shell is kept
+  SHELL                    what a lone \\! of the shell starts
   HOSTNAME, COMPUTERNAME   part of the default client id
   {FENCING_TOKEN_FILE}  --fence-env: a file with a fencing token
   {FENCING_TOKEN}       --fence-env: a fencing token, where no file is named

@@ -9,6 +9,7 @@ mod help;
 mod lean;
 mod log;
 mod progress;
+mod prompt;
 mod report;
 mod serve;
 mod settle;
@@ -34,7 +35,7 @@ use settle::{Connection, Place};
 use usage::Instead;
 
 use crate::client::{Settings, Target};
-use crate::commands::{Command, CommandError, Kind, Session, Verdict};
+use crate::commands::{Command, CommandError, Connecting, Kind, Session, Verdict};
 
 /// Runs the command line.
 #[must_use]
@@ -71,10 +72,14 @@ fn end(result: Result<Exit, CommandError>, reporter: &mut Reporter) -> Exit {
 }
 
 fn run_verb(cli: Cli, reporter: &mut Reporter) -> Result<Exit, CommandError> {
-    let Some(verb) = cli.verb else {
-        return Err(CommandError::usage("a verb is missing").hint("mqkv help"));
+    let verb = match cli.verb {
+        Some(verb) => verb,
+        None if settle::is_at_terminal() => return prompt::run(&cli.options, reporter),
+        None => return Err(CommandError::usage("a verb is missing").hint("mqkv help")),
     };
     match verb {
+        Verb::Shell(_) if settle::is_input_terminal() => return prompt::run(&cli.options, reporter),
+        Verb::Shell(_) => return run_command(prompt::batch_of_input()?, &cli.options, reporter),
         Verb::Command(command) => return run_command(command, &cli.options, reporter),
         Verb::Serve(args) => serve::run(&args, &cli.options.display)?,
         Verb::Completions(args) => reporter.data(&generate::completions(&args)?)?,
@@ -89,12 +94,7 @@ fn run_verb(cli: Cli, reporter: &mut Reporter) -> Result<Exit, CommandError> {
 
 fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     let connection = if command.is_offline() { None } else { Some(settle::connection(&options.connection)?) };
-    let embedded = Rc::new(RefCell::new(None));
-    let started = Rc::clone(&embedded);
-    let session = Session::new(
-        move || Box::pin(connect(connection.clone(), Rc::clone(&started))),
-        settle::surroundings(),
-    );
+    let (session, embedded) = session(connection);
     // One thread: a verb waits for the network and computes next to nothing. Where a slow reader can hold it up,
     // another thread keeps the session alive.
     let mut runtime = match command.is_lasting() {
@@ -112,10 +112,7 @@ fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> 
         }
         let result = run_and_flush(command, &session, reporter).await;
         session.close().await;
-        let embedded = embedded.take();
-        if let Some(embedded) = embedded {
-            Embedded::stop(embedded).await;
-        }
+        stop(embedded).await;
         Ok(Exit::from(result?))
     })
 }
@@ -141,11 +138,26 @@ async fn run_and_flush(
     result
 }
 
+/// The store inside this process, if one was started.
+type Started = Rc<RefCell<Option<Embedded>>>;
+
+/// A session that connects when it must.
+fn session(connection: Option<Connection>) -> (Session, Started) {
+    let embedded = Started::default();
+    let started = Rc::clone(&embedded);
+    let connect = move || -> Connecting { Box::pin(connect(connection.clone(), Rc::clone(&started))) };
+    (Session::new(connect, settle::surroundings()), embedded)
+}
+
+async fn stop(embedded: Started) {
+    let embedded = embedded.take();
+    if let Some(embedded) = embedded {
+        embedded.stop().await;
+    }
+}
+
 /// Where to connect to; starts the store inside this process if that is where.
-async fn connect(
-    connection: Option<Connection>,
-    started: Rc<RefCell<Option<Embedded>>>,
-) -> Result<Settings, CommandError> {
+async fn connect(connection: Option<Connection>, started: Started) -> Result<Settings, CommandError> {
     let connection =
         connection.ok_or_else(|| CommandError::new(Kind::Bug, "a verb that needs no store asked for one"))?;
     let target = match &connection.place {

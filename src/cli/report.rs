@@ -111,6 +111,12 @@ impl Reporter {
         self.closed
     }
 
+    /// How output is shown.
+    #[must_use]
+    pub fn style(&self) -> Style {
+        self.style
+    }
+
     /// Whether standard output takes colour.
     #[must_use]
     pub fn has_color(&self) -> bool {
@@ -151,7 +157,11 @@ pub fn log(line: &str) {
     put_words(&format!("{line}\n"), false);
 }
 
-fn put_data(bytes: &[u8], color: bool) -> io::Result<()> {
+/// Puts bytes on standard output.
+///
+/// # Errors
+/// It takes no more.
+pub fn put_data(bytes: &[u8], color: bool) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     if color {
         let mut stdout = AutoStream::new(stdout, ColorChoice::Always);
@@ -199,7 +209,8 @@ fn cut(stdout: &mut File, torn: usize) -> io::Result<()> {
     Ok(())
 }
 
-fn put_words(words: &str, color: bool) {
+/// Puts words on standard error, which may be closed.
+pub fn put_words(words: &str, color: bool) {
     if words.is_empty() {
         return;
     }

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "this file is the owner of the environment")]
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
@@ -194,6 +195,32 @@ fn color(when: ColorWhen, terminal: bool) -> bool {
             terminal && !refused
         }
     }
+}
+
+/// Whether somebody sits at a terminal, before standard input and standard output.
+#[must_use]
+pub fn is_at_terminal() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Whether standard input is a terminal.
+#[must_use]
+pub fn is_input_terminal() -> bool {
+    io::stdin().is_terminal()
+}
+
+/// Where the history of the shell is kept.
+#[must_use]
+pub fn history() -> Option<PathBuf> {
+    let folder = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = folder("XDG_STATE_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/state")));
+    state.map(|state| state.join("mqkv").join("history"))
+}
+
+/// What the user's own shell is.
+#[must_use]
+pub fn login_shell() -> OsString {
+    env::var_os("SHELL").filter(|shell| !shell.is_empty()).unwrap_or_else(|| "/bin/sh".into())
 }
 
 /// What the verbs get from this process.

@@ -3,11 +3,12 @@
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch as observe};
 use tokio::time::sleep_until;
 
 use super::ask::{Ask, Response, Stamps};
 use super::error::{Error, Outcome};
+use super::link::LinkState;
 use super::listeners::{Begun, ListenTicket, Listener, Listeners};
 use super::packet::Granted;
 use super::session::{Config, Event, Session};
@@ -48,11 +49,14 @@ enum Ticket {
 }
 
 /// Connects, and starts the task that serves the session until the last sender is gone.
-pub(super) async fn start(settings: Settings) -> Result<mpsc::Sender<Command>, Error> {
+pub(super) async fn start(
+    settings: Settings,
+) -> Result<(mpsc::Sender<Command>, observe::Receiver<LinkState>), Error> {
     let (connection, granted) = Connection::open(&settings).await?;
     let mut session = Session::new(config(&settings)?);
     session.handle_connected(granted, clock::now());
     let (sender, commands) = mpsc::channel(settings.inflight_max.max(1));
+    let (told, link) = observe::channel(LinkState::Up);
     let driver = Driver {
         settings,
         session,
@@ -61,10 +65,11 @@ pub(super) async fn start(settings: Settings) -> Result<mpsc::Sender<Command>, E
         listeners: Listeners::default(),
         link: Link::Up(connection),
         failures: 0,
+        told,
         commands,
     };
     tokio::spawn(driver.run());
-    Ok(sender)
+    Ok((sender, link))
 }
 
 fn config(settings: &Settings) -> Result<Config, Error> {
@@ -90,6 +95,8 @@ struct Driver {
     link: Link,
     /// Failed attempts since the connection was last up.
     failures: u32,
+    /// Who wants to know the state of the connection.
+    told: observe::Sender<LinkState>,
     commands: mpsc::Receiver<Command>,
 }
 
@@ -335,6 +342,7 @@ impl Driver {
                 self.link = Link::Up(connection);
                 self.session.handle_connected(granted, clock::now());
                 self.watchers.handle_connected();
+                self.told.send_replace(LinkState::Up);
                 self.listeners.handle_connected();
             }
             Turn::Dialed(Err(error)) => {
@@ -365,11 +373,13 @@ impl Driver {
                 let delay = backoff(self.failures, chance::number());
                 self.failures = self.failures.saturating_add(1);
                 let now = clock::monotonic();
+                self.told.send_modify(|link| link.lost(now, &cause));
                 self.link = Link::Waiting(now.checked_add(delay).unwrap_or(now));
             }
             Some(error) => {
                 self.session.handle_closed(|_| error.clone());
                 self.watchers.handle_closed(error);
+                self.told.send_replace(LinkState::Ended(error.clone()));
                 self.listeners.handle_closed(error);
             }
         }

@@ -3,6 +3,7 @@
 pub mod ask;
 mod driver;
 pub mod error;
+mod link;
 mod listeners;
 pub mod lock;
 pub mod packet;
@@ -18,10 +19,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch as observe};
 
 pub use ask::{Access, Ask, Response, Stamps};
 pub use error::{Error, Outcome, ReasonCode};
+pub use link::LinkState;
 
 pub use settings::{Reconnect, Settings, Target};
 pub use subscription::{Heard, Subscription};
@@ -36,6 +38,7 @@ use crate::protocol::{Condition, Key, Reply, Request, Timestamp, Value};
 #[derive(Clone, Debug)]
 pub struct Client {
     commands: mpsc::Sender<driver::Command>,
+    link: observe::Receiver<LinkState>,
     about: Arc<About>,
 }
 
@@ -116,15 +119,21 @@ impl Client {
         let begun = clock::monotonic();
         let target = settings.target.to_string();
         let client_id = settings.client_id.clone();
-        let commands = driver::start(settings).await?;
+        let (commands, link) = driver::start(settings).await?;
         let connect_elapsed = clock::monotonic().saturating_duration_since(begun);
-        Ok(Self { commands, about: Arc::new(About { target, client_id, connect_elapsed }) })
+        Ok(Self { commands, link, about: Arc::new(About { target, client_id, connect_elapsed }) })
     }
 
     /// What is known of the connection.
     #[must_use]
     pub fn about(&self) -> &About {
         &self.about
+    }
+
+    /// The state of the connection, for whoever wants to know of its changes.
+    #[must_use]
+    pub fn link(&self) -> observe::Receiver<LinkState> {
+        self.link.clone()
     }
 
     /// Reads a key.

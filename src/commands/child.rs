@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal as Number, killpg};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal as Number, kill, killpg};
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpgrp, getpid, getppid, tcgetpgrp, tcsetpgrp};
@@ -218,6 +218,11 @@ fn stopped_by(_: Pid) -> Option<Number> {
 fn adopt_orphans() {
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_child_subreaper(true);
+}
+
+/// Sends SIGINT to this process: it wakes whoever reads the terminal with a handler of its own.
+pub fn interrupt_this_process() {
+    let _ = kill(getpid(), Number::SIGINT);
 }
 
 #[expect(unsafe_code, reason = "what a child does between fork and exec cannot be said otherwise")]

@@ -139,7 +139,8 @@ fn is_option(word: &Word, name: &[u8]) -> bool {
 }
 
 /// `set KEY VALUE NX PX 5000` as `set KEY VALUE --nx --ttl 5000ms`.
-fn wire_options_as_flags(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+#[must_use]
+pub fn wire_options_as_flags(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let is_set = words.first().is_some_and(|verb| verb == b"set");
     let has_value = words.iter().skip(1).take(2).filter(|word| !word.starts_with(b"-")).count() == 2;
     if !is_set || !has_value || words.len() < 4 {

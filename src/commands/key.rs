@@ -9,7 +9,7 @@ use super::error::CommandError;
 use crate::protocol::Key;
 
 /// One key.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct KeyArgs {
     /// The key, any bytes
     #[arg(value_name = "KEY", allow_negative_numbers = true)]
@@ -36,6 +36,13 @@ impl KeyArgs {
     #[must_use]
     pub fn bytes(bytes: Vec<u8>) -> Self {
         Self { key_hex: Some(Encoded(bytes)), ..Self::default() }
+    }
+
+    /// Whether there is a word that is not the key, for the key is an option.
+    #[must_use]
+    pub fn has_word_beside(&self) -> bool {
+        let option = self.key_option.is_some() || self.key_hex.is_some() || self.key_base64.is_some();
+        option && self.key_word.is_some()
     }
 
     /// The key, and the first word of the command line where that is not the key.

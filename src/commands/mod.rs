@@ -10,7 +10,7 @@ pub mod encoding;
 pub mod error;
 mod export;
 mod fence;
-mod file;
+pub mod file;
 mod get;
 pub mod grammar;
 mod holder;
@@ -41,9 +41,10 @@ use std::io;
 
 use clap::Subcommand;
 
+pub use child::interrupt_this_process;
 pub use error::{CommandError, Kind};
 pub use fence::{FENCING_TOKEN, FENCING_TOKEN_FILE};
-pub use lock::{LOCK_HOLDER, LOCK_KEY};
+pub use lock::{Holding, LOCK_HOLDER, LOCK_KEY, LockArgs, Released, Taking, take};
 pub use output::Output;
 pub use session::{Connecting, Session, Surroundings};
 
@@ -88,7 +89,7 @@ pub enum Command {
     Del(del::DelArgs),
     Vdel(vdel::VdelArgs),
     Watch(watch::WatchArgs),
-    Lock(lock::LockArgs),
+    Lock(LockArgs),
     Unlock(unlock::UnlockArgs),
     Holder(holder::HolderArgs),
     Keys(keys::KeysArgs),
@@ -178,7 +179,21 @@ impl Command {
         }
     }
 
-    fn access(&self) -> Access {
+    /// Whether the verb is a watch whose records are its output, so that it can run in the background.
+    #[must_use]
+    pub fn is_watch_of_records(&self) -> bool {
+        matches!(self, Self::Watch(args) if !args.runs_commands())
+    }
+
+    /// Whether the verb listens to signals itself, and has something to put in order before it ends.
+    #[must_use]
+    pub fn minds_signals(&self) -> bool {
+        matches!(self, Self::Watch(_) | Self::Lock(_) | Self::Monitor(_))
+    }
+
+    /// Whether the verb may change something.
+    #[must_use]
+    pub fn access(&self) -> Access {
         match self {
             Self::Get(_) | Self::Watch(_) | Self::Monitor(_) | Self::Keys(_) | Self::Export(_) => {
                 Access::Read

@@ -1,13 +1,14 @@
 //! What a verb runs with: one MQTT session, connected when first needed, and the few things that only the
 //! process edge can give.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use super::error::{CommandError, Kind};
+use super::signal::Signals;
 use crate::client::{Client, Settings};
 use crate::protocol::Timestamp;
 use crate::protocol::key::VALUE_BYTES_MAX;
@@ -54,24 +56,55 @@ pub struct Surroundings {
     pub columns: fn() -> Option<usize>,
 }
 
-/// One MQTT session for one verb or for many, also for many at once.
+/// One MQTT session for one verb or for many, also for many at once. Clones share it.
+#[derive(Clone)]
 pub struct Session {
-    settings: Box<dyn Fn() -> Connecting>,
-    client: OnceCell<Client>,
+    settings: Rc<dyn Fn() -> Connecting>,
+    client: Rc<OnceCell<Client>>,
     surroundings: Surroundings,
-    input_taken: Cell<bool>,
+    input_taken: Rc<Cell<bool>>,
+    offered_fence: Rc<RefCell<Option<Offer>>>,
+    is_deaf: bool,
 }
+
+/// A fencing token in place of the environment's, or why there is none.
+pub type Offer = Result<Timestamp, CommandError>;
 
 impl Session {
     /// A session that connects with these settings when a verb first needs it.
     #[must_use]
     pub fn new(settings: impl Fn() -> Connecting + 'static, surroundings: Surroundings) -> Self {
         Self {
-            settings: Box::new(settings),
-            client: OnceCell::new(),
+            settings: Rc::new(settings),
+            client: Rc::default(),
             surroundings,
-            input_taken: Cell::new(false),
+            input_taken: Rc::default(),
+            offered_fence: Rc::default(),
+            is_deaf: false,
         }
+    }
+
+    /// The same session for a verb that runs in the background: no signal is for it.
+    #[must_use]
+    pub fn deaf(&self) -> Self {
+        Self { is_deaf: true, ..self.clone() }
+    }
+
+    /// The signals that ask the verb to end.
+    ///
+    /// # Errors
+    /// The system takes no handler.
+    pub fn signals(&self) -> Result<Signals, CommandError> {
+        if self.is_deaf {
+            return Ok(Signals::none());
+        }
+        Signals::new()
+            .map_err(|error| CommandError::new(Kind::Bug, format!("cannot listen to signals: {error}")))
+    }
+
+    /// Offers a fencing token in place of the environment's.
+    pub fn offer_fence(&self, offer: Option<Offer>) {
+        self.offered_fence.replace(offer);
     }
 
     /// The connected client. Check the arguments before: whoever mistypes need not wait for a broker.
@@ -134,12 +167,13 @@ impl Session {
         (self.surroundings.input_is_terminal)()
     }
 
-    /// The fencing token that a parent process left in the environment.
+    /// The fencing token that is offered, or else that a parent process left in the environment.
     ///
     /// # Errors
     /// There is none, or it is none.
     pub fn inherited_fence(&self) -> Result<Timestamp, CommandError> {
-        (self.surroundings.inherited_fence)()
+        let offer = self.offered_fence.borrow().clone();
+        offer.unwrap_or_else(self.surroundings.inherited_fence)
     }
 
     /// Waits for the end of standard input.
@@ -199,7 +233,7 @@ impl Session {
     pub async fn close(self) {
         /// A broker that does not listen is not waited for: it forgets us as soon as it misses us.
         const WAIT_MAX: Duration = Duration::from_secs(2);
-        if let Some(client) = self.client.into_inner() {
+        if let Some(client) = self.client.get().cloned() {
             let _ = timeout(WAIT_MAX, client.close()).await;
         }
     }

@@ -65,6 +65,12 @@ impl Signals {
         Ok(Self { streams: streams.collect::<io::Result<_>>()? })
     }
 
+    /// No signals at all.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { streams: Vec::new() }
+    }
+
     /// The next signal. May be dropped at any time.
     pub async fn next(&mut self) -> Signal {
         poll_fn(|context| {

@@ -11,6 +11,7 @@ use super::output::Output;
 use super::session::Session;
 use super::{Emit, Verdict};
 use crate::client::DeleteOutcome;
+use crate::protocol::Key;
 
 const USAGE: &str = "mqkv unlock KEY [--holder NAME]";
 
@@ -31,6 +32,14 @@ pub struct UnlockArgs {
     /// In whose name the lock is held [default: MQKV_LOCK_HOLDER]
     #[arg(long, value_name = "NAME")]
     holder: Option<OsString>,
+}
+
+impl UnlockArgs {
+    /// The key, where no holder is named: it may be a lock that this process holds.
+    #[must_use]
+    pub fn key_of_anybody(&self) -> Option<Key> {
+        self.holder.is_none().then(|| self.key.clone().settle_alone(USAGE).ok()).flatten()
+    }
 }
 
 /// Runs the verb.

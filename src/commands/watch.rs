@@ -106,6 +106,14 @@ pub struct WatchArgs {
     command: Vec<OsString>,
 }
 
+impl WatchArgs {
+    /// Whether a command runs in place of the output.
+    #[must_use]
+    pub fn runs_commands(&self) -> bool {
+        !self.command.is_empty()
+    }
+}
+
 /// What to do when the connection is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OnGap {
@@ -134,8 +142,7 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
     let until = args.until.as_deref().map(Until::parse).transpose()?;
     let mut follower = Follower::new(&args, until);
     let keys = args.keys.settle(USAGE)?;
-    let mut signals = Signals::new()
-        .map_err(|error| CommandError::new(Kind::Bug, format!("cannot listen for signals: {error}")))?;
+    let mut signals = session.signals()?;
     let connect = session.client_that(|settings| {
         settings.inflight_max = INFLIGHT_MAX;
         settings.reconnect = match on_gap {
@@ -169,6 +176,7 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
 /// What is done with the events.
 struct Follower {
     rules: Rules,
+    on_gap: OnGap,
     handler: Option<Handler>,
     /// How many records there have been.
     sequence: u64,
@@ -194,7 +202,8 @@ impl Follower {
             triggers.into_iter().filter(|trigger| *trigger != Trigger::Initial || !args.no_initial).collect();
         let only = if args.only.is_empty() { Kinds::value_variants().to_vec() } else { args.only.clone() };
         let count = args.count.map(NonZeroU64::get);
-        Self { rules: Rules { triggers, only, until, count, changes: 0 }, handler, sequence: 0 }
+        let rules = Rules { triggers, only, until, count, changes: 0 };
+        Self { rules, on_gap: args.on_gap, handler, sequence: 0 }
     }
 
     /// Tells events until the end.
@@ -243,6 +252,10 @@ impl Follower {
         received_ms: u64,
         emit: Emit<'_>,
     ) -> Result<bool, CommandError> {
+        if let (OnGap::Fail, WatchEvent::Lost { cause, .. }) = (self.on_gap, &event) {
+            // A session that others use, too, goes on without this watch.
+            return Err(CommandError::new(Kind::Unavailable, format!("lost the connection: {cause}")));
+        }
         let Some(news) = News::of(&event) else {
             // Gaps are data, unless the command has the place of the data.
             let is_data = matches!(event, WatchEvent::Gap { .. }) && self.handler.is_none();

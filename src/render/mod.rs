@@ -9,7 +9,7 @@ mod json;
 mod lock;
 mod monitor;
 mod raw;
-mod style;
+pub mod style;
 mod text;
 mod watch;
 

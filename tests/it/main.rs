@@ -16,6 +16,8 @@ mod lock_lost;
 mod monitor;
 mod mosquitto;
 mod round_trips;
+mod shell;
+mod shell_lost;
 mod streams;
 mod two_terminals;
 mod unreachable;

@@ -1,6 +1,7 @@
 //! `lock`: holds a lock, for as long as a command runs, until the end of input, or for one lease.
 
 mod held;
+mod holding;
 mod lease;
 mod terms;
 mod token_file;
@@ -25,7 +26,9 @@ use crate::client::lock::LockEvent;
 use crate::client::{Client, Error, Outcome, Reconnect};
 use crate::protocol::{Key, Refusal, Timestamp, Value};
 use held::Held;
-use lease::{Claim, Lease, LeaseEvent, Released};
+pub use holding::Holding;
+pub use lease::Released;
+use lease::{Claim, Lease, LeaseEvent};
 use terms::{Plan, Wishes};
 use under::Stopping;
 
@@ -116,11 +119,57 @@ enum Use {
 /// Runs the verb.
 pub async fn run(args: LockArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let wanted = settle(args, session)?;
-    let mut signals = Signals::new()
-        .map_err(|error| CommandError::new(Kind::Bug, format!("cannot listen to signals: {error}")))?;
+    let mut signals = session.signals()?;
+    match begin(&wanted, session, &mut signals, &mut *emit).await? {
+        Begun::Ended(verdict) => Ok(verdict),
+        Begun::Held { lease, holder, token } => {
+            let held = Held { session, wanted: &wanted, holder, token };
+            held.use_up(lease, &mut signals, emit).await
+        }
+    }
+}
+
+/// Takes a lock to hold it while other verbs run.
+///
+/// # Errors
+/// Why it cannot be had; also where it is wanted for something else.
+pub async fn take(args: LockArgs, session: &Session, emit: Emit<'_>) -> Result<Taking, CommandError> {
+    let wanted = settle(args, session)?;
+    if !matches!(wanted.use_for, Use::Hold) {
+        return Err(CommandError::new(Kind::Bug, "the lock is not to be held"));
+    }
+    match begin(&wanted, session, &mut Signals::none(), emit).await? {
+        Begun::Ended(verdict) => Ok(Taking::Ended(verdict)),
+        Begun::Held { lease, holder, token } => {
+            let now = session.clock();
+            Holding::new(wanted, holder, token, lease, now).map(|holding| Taking::Held(Box::new(holding)))
+        }
+    }
+}
+
+/// What became of taking a lock.
+#[derive(Debug)]
+pub enum Taking {
+    /// It is held.
+    Held(Box<Holding>),
+    /// Somebody else holds it.
+    Ended(Verdict),
+}
+
+enum Begun {
+    Held { lease: Lease, holder: Value, token: Timestamp },
+    Ended(Verdict),
+}
+
+async fn begin(
+    wanted: &Wanted,
+    session: &Session,
+    signals: &mut Signals,
+    emit: Emit<'_>,
+) -> Result<Begun, CommandError> {
     let client = tokio::select! {
-        client = connect(&wanted, session) => client?,
-        signal = signals.next() => return Ok(signal.verdict()),
+        client = connect(wanted, session) => client?,
+        signal = signals.next() => return Ok(Begun::Ended(signal.verdict())),
     };
     let holder = wanted.holder.clone().unwrap_or_else(|| client.about().client_id.clone().into());
     let claim = Claim {
@@ -130,23 +179,34 @@ pub async fn run(args: LockArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
         now: session.clock(),
     };
     let mut lease = Lease::claim(client.clone(), claim);
-    match acquire(&mut lease, &mut signals, &wanted.key, &mut *emit).await {
-        Acquiring::Acquired(token) => {
-            let held = Held { session, wanted: &wanted, holder, token };
-            held.use_up(lease, &mut signals, emit).await
-        }
+    match acquire(&mut lease, signals, &wanted.key, &mut *emit).await {
+        Acquiring::Acquired(token) => Ok(Begun::Held { lease, holder, token }),
         Acquiring::GaveUp { unrenewed } => {
             lease.abandon().await;
-            denied(client, &wanted, unrenewed, emit).await
+            denied(client, wanted, unrenewed, emit).await.map(Begun::Ended)
         }
         Acquiring::Signal(signal) => {
             lease.abandon().await;
-            Ok(signal.verdict())
+            Ok(Begun::Ended(signal.verdict()))
         }
         Acquiring::Failed(error) => {
             let released = lease.abandon().await;
             Err(not_acquired(&wanted.key, error, &released))
         }
+    }
+}
+
+impl LockArgs {
+    /// The key, where it makes sense.
+    #[must_use]
+    pub fn key_word(&self) -> Option<Key> {
+        self.key.clone().settle(USAGE).ok().map(|(key, _)| key)
+    }
+
+    /// Whether the lock is to be held, and no more: no command, and not for one lease only.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        !self.once && self.command.is_empty() && !self.key.has_word_beside()
     }
 }
 

@@ -108,8 +108,7 @@ enum Happening {
 /// Runs the verb.
 pub async fn run(args: MonitorArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let (wait, count) = (args.wait, args.count.map(NonZeroU64::get));
-    let mut signals = Signals::new()
-        .map_err(|error| CommandError::new(Kind::Bug, format!("cannot listen for signals: {error}")))?;
+    let mut signals = session.signals()?;
     let subscribe = async {
         let client = session.client_that(|settings| settings.reconnect = Reconnect::WithBackoff).await?;
         let (subscription, filters, refused) = subscribe(client).await?;

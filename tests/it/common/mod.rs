@@ -9,6 +9,7 @@ mod relay;
 mod running;
 mod server;
 mod tap;
+mod terminal;
 pub mod wire;
 
 use std::fs;
@@ -24,6 +25,7 @@ pub use relay::Relay;
 pub use running::{Running, wait_until};
 pub use server::Server;
 pub use tap::Tap;
+pub use terminal::{CTRL_C, CTRL_D, ENTER, HOME, RIGHT, TAB, Terminal, UP};
 
 /// A place to run the binary in; removed at the end.
 pub struct Place {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::Place;
+use super::{Place, until};
 
 /// A server on a free port of this machine.
 pub struct Server {
@@ -61,6 +61,16 @@ impl Server {
     /// The port at which it listens.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Stops it in the middle of whatever it does; SIGCONT lets it go on.
+    pub fn freeze(&self) {
+        self.signal(Signal::SIGSTOP);
+        let stat = format!("/proc/{}/stat", self.child.id());
+        until("the server stands still", || {
+            let stat = fs::read_to_string(&stat).ok()?;
+            stat.rsplit(')').next()?.trim_start().starts_with('T').then_some(())
+        });
     }
 
     /// Sends it a signal.

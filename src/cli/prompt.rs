@@ -1,0 +1,332 @@
+//! `shell`: gives the prompt what only the process edge has: the definition, the way to a broker, the streams.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Command as Definer, CommandFactory, FromArgMatches};
+
+use super::args::{Cli, ConnectionArgs, Options, OutputFormat, Verb};
+use super::exit::Exit;
+use super::help;
+use super::report::{self, Reporter};
+use super::settle::{self, Place};
+use crate::clock;
+use crate::commands::grammar::{Grammar, wire_options_as_flags};
+use crate::commands::line::Word;
+use crate::commands::{Command, CommandError, Kind, usage};
+use crate::render::Style;
+use crate::render::escape::escape;
+use crate::shell::definition::{self, Choice, Definition, Operand};
+use crate::shell::{self, House, Meaning, Opened, Streams};
+
+const EXAMPLES: &str = "\
+Examples:
+  mqkv                                  the same, at a terminal
+  mqkv --embedded                       on a store of its own: the fastest way to try everything
+  mqkv shell -b mqtt://aio-broker:1883
+
+At the prompt, \\? lists what there is. The verbs are those of the command line, in any case; `watch` and `lock` run in
+the background; `get k | jq .` and `get k > file` do what they look like. Ctrl-C stops what runs, Ctrl-D leaves.
+
+The history is kept in $XDG_STATE_HOME/mqkv/history (~/.local/state/mqkv/history), readable by this user alone, without
+the values of set and vdel and without lines that begin with a blank.
+
+Where standard input is no terminal, its lines are run as `mqkv batch -` runs them.";
+
+/// Open a prompt on one session
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct ShellArgs {}
+
+/// What the verb is where nobody sits at a terminal: a batch of what comes from standard input.
+///
+/// # Errors
+/// Never in practice: the line is written here.
+pub fn batch_of_input() -> Result<Command, CommandError> {
+    let words = ["batch", "-"].map(|word| Word { bytes: word.into(), is_quoted: false });
+    Grammar::default().parse(words.into())
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// There is no terminal, or no broker.
+pub fn run(options: &Options, reporter: &Reporter) -> Result<Exit, CommandError> {
+    if !settle::is_at_terminal() {
+        return Err(CommandError::usage("the prompt needs standard output to be a terminal, too")
+            .hint("mqkv batch FILE"));
+    }
+    let connection = options.connection.clone();
+    let house = House {
+        definition: definition(),
+        parse: Box::new(parse),
+        open: Box::new(move |url| open(&connection, url)),
+        streams: Streams {
+            data: report::put_data,
+            words: report::put_words,
+            above: |text| report::put_words(text, true),
+            now: clock::monotonic,
+        },
+        style: reporter.style(),
+        is_auto: options.display.output == OutputFormat::Auto && !options.display.json,
+        history: settle::history(),
+        login_shell: settle::login_shell(),
+    };
+    // Another thread keeps the session alive while this one waits for the terminal.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
+    let verdict = runtime.block_on(shell::run(house))?;
+    // A command of the system that does not end is not waited for.
+    runtime.shutdown_background();
+    Ok(verdict.into())
+}
+
+/// A session with the broker of the command line, or with another one.
+fn open(args: &ConnectionArgs, url: Option<&str>) -> Result<Opened, CommandError> {
+    let args = match url {
+        None => args.clone(),
+        Some(url) => ConnectionArgs {
+            broker: Some(url.to_owned()),
+            hostname: None,
+            port: None,
+            embedded: None,
+            notls: false,
+            ..args.clone()
+        },
+    };
+    let connection = settle::connection(&args)?;
+    let (broker, about, url) = match &connection.place {
+        Place::Network { host, port } => {
+            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+            let place = format!("{host}:{port}");
+            (place.clone(), format!("connected to {place}"), Some(format!("mqtt://{place}")))
+        }
+        Place::Embedded { data: None } => {
+            let about = "a store of its own, in memory: gone when you leave".to_owned();
+            ("embedded".to_owned(), about, None)
+        }
+        Place::Embedded { data: Some(folder) } => {
+            let folder = escape(folder.as_os_str().as_encoded_bytes());
+            ("embedded".to_owned(), format!("a store of its own, kept in {folder}"), None)
+        }
+    };
+    let (session, embedded) = super::session(Some(connection));
+    // What is typed is for the prompt.
+    session.close_input();
+    let close = Box::new(move || -> shell::Closing { Box::pin(super::stop(embedded)) });
+    Ok(Opened { session, broker, about, url, close })
+}
+
+/// What the words of a line mean.
+fn parse(mut words: Vec<Word>, style: Style) -> Result<Meaning, CommandError> {
+    if words.iter().any(|word| word.is_quoted && word.bytes.starts_with(b"-")) {
+        // What is quoted is data, and the definition alone cannot know that.
+        let command = Box::new(Grammar::default().parse(words)?);
+        return Ok(Meaning::Run { command, style, is_formatted: false });
+    }
+    if let Some(verb) = words.first_mut() {
+        verb.bytes.make_ascii_lowercase();
+    }
+    let words = words.into_iter().map(|word| word.bytes).collect();
+    let words: Vec<_> = wire_options_as_flags(words).into_iter().map(OsString::from_vec).collect();
+    let verb = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    let mut definer = Cli::command().no_binary_name(true);
+    let matches = match definer.try_get_matches_from_mut(&words) {
+        Ok(matches) => matches,
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            return Ok(Meaning::Show(error.render().to_string()));
+        }
+        Err(error) => {
+            let known = definer.find_subcommand(&verb).is_some();
+            let help = if known { format!("help {verb}") } else { "\\?".to_owned() };
+            return Err(usage::explain(&error, "").hint(help));
+        }
+    };
+    refuse_connection(&matches)?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| usage::explain(&error, ""))?;
+    let display = &cli.options.display;
+    let is_formatted = display.json || display.output != OutputFormat::Auto;
+    let is_json = matches!(&cli.verb, Some(Verb::Command(command)) if command.is_json());
+    let is_formatted = is_formatted || is_json;
+    let style = Style {
+        format: if is_formatted { settle::style(display, is_json).format } else { style.format },
+        verbose: style.verbose || display.verbose,
+        quiet: style.quiet || display.quiet,
+        ..style
+    };
+    match cli.verb {
+        Some(Verb::Command(command)) => Ok(Meaning::Run { command: Box::new(command), style, is_formatted }),
+        Some(Verb::Help(args)) if args.is_general() => Ok(Meaning::Help),
+        Some(Verb::Help(args)) => help::text(&args, false).map(Meaning::Show),
+        Some(Verb::Shell(_)) => Err(CommandError::usage("this is the shell already").hint("\\?")),
+        Some(Verb::Serve(_) | Verb::Completions(_) | Verb::Man(_)) => {
+            Err(CommandError::usage(format!("{verb} is none of the prompt's"))
+                .hint(format!("\\! mqkv {verb}")))
+        }
+        None => Err(CommandError::usage("a verb is missing").hint("\\?")),
+    }
+}
+
+/// Where the broker is has been said: a line that says something else would not be heard.
+fn refuse_connection(matches: &ArgMatches) -> Result<(), CommandError> {
+    let connection = ConnectionArgs::augment_args(Definer::new("connection"));
+    let names: Vec<&str> = connection.get_arguments().map(|arg| arg.get_id().as_str()).collect();
+    let mut matches = Some(matches);
+    while let Some(level) = matches {
+        for id in level.ids().filter(|id| names.contains(&id.as_str())) {
+            if level.value_source(id.as_str()) == Some(ValueSource::CommandLine) {
+                let option = id.as_str().replace('_', "-");
+                let message = format!("--{option} belongs to the command line of mqkv: the session is open");
+                return Err(CommandError::usage(message).hint("\\c URL"));
+            }
+        }
+        matches = level.subcommand().map(|(_, below)| below);
+    }
+    Ok(())
+}
+
+/// The definition of the command line as the prompt sees it.
+fn definition() -> Definition {
+    let mut root = Cli::command();
+    root.build();
+    let own = own_options();
+    let hidden = ["shell", "serve", "completions", "man"];
+    let verbs = root.get_subcommands().filter(|verb| !hidden.contains(&verb.get_name()));
+    Definition {
+        verbs: verbs.map(|verb| verb_of(verb, &own)).collect(),
+        topics: help::TOPICS.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// The options of every verb: known, but not worth a hint; those of the connection are refused.
+fn own_options() -> (Vec<String>, Vec<String>) {
+    let names = |definer: Definer| definer.get_arguments().map(|arg| arg.get_id().to_string()).collect();
+    let every = names(Options::augment_args(Definer::new("options")));
+    let refused = names(ConnectionArgs::augment_args(Definer::new("connection")));
+    (every, refused)
+}
+
+fn verb_of(definer: &Definer, (every, refused): &(Vec<String>, Vec<String>)) -> definition::Verb {
+    let is_refused = |arg: &&Arg| refused.iter().any(|id| id == arg.get_id().as_str());
+    let options = definer.get_opts().chain(definer.get_arguments().filter(|arg| is_flag(arg)));
+    let options = options.filter(|arg| !is_refused(arg) && !arg.is_hide_set());
+    let below = (every.clone(), refused.clone());
+    definition::Verb {
+        name: definer.get_name().to_owned(),
+        aliases: definer.get_visible_aliases().map(str::to_owned).collect(),
+        about: definer.get_about().map(ToString::to_string).unwrap_or_default(),
+        options: options.map(|arg| choice(arg, every)).collect(),
+        operands: definer.get_positionals().filter(|arg| !arg.is_hide_set()).map(operand).collect(),
+        below: definer
+            .get_subcommands()
+            .filter(|verb| verb.get_name() != "help")
+            .map(|verb| verb_of(verb, &below))
+            .collect(),
+    }
+}
+
+fn is_flag(arg: &Arg) -> bool {
+    !arg.is_positional() && !arg.get_action().takes_values()
+}
+
+fn choice(arg: &Arg, every: &[String]) -> Choice {
+    let longs = arg.get_long_and_visible_aliases().unwrap_or_default();
+    let takes = arg.get_action().takes_values().then(|| operand(arg));
+    let id = arg.get_id().as_str();
+    // The other ways to name a key or a value would fill the line with what everybody knows.
+    let is_variant = id == "help" || id.starts_with("key_") || id.starts_with("value_");
+    Choice {
+        longs: longs.into_iter().map(str::to_owned).collect(),
+        shorts: arg.get_short_and_visible_aliases().unwrap_or_default(),
+        takes,
+        is_own: !is_variant && !every.iter().any(|other| other == id),
+    }
+}
+
+fn operand(arg: &Arg) -> Operand {
+    let name = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
+    let values = if arg.get_action().takes_values() { arg.get_possible_values() } else { Vec::new() };
+    let is_many = arg.get_num_args().is_some_and(|range| range.max_values() > 1);
+    Operand {
+        name: name.unwrap_or_else(|| arg.get_id().to_string().to_uppercase()),
+        values: values.iter().map(|value| value.get_name().to_owned()).collect(),
+        is_many: is_many || matches!(arg.get_action(), clap::ArgAction::Append),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::line::split;
+    use crate::render::Format;
+
+    const STYLE: Style = Style {
+        format: Format::Text,
+        color_data: false,
+        color_words: false,
+        words_on_terminal: false,
+        verbose: false,
+        quiet: false,
+    };
+
+    fn meaning(line: &str) -> Result<Meaning, CommandError> {
+        parse(split(line.as_bytes()).unwrap(), STYLE)
+    }
+
+    fn error(line: &str) -> CommandError {
+        meaning(line).unwrap_err()
+    }
+
+    #[test]
+    fn a_line_means_what_it_means_on_the_command_line() {
+        let shown = |line| match meaning(line) {
+            Ok(Meaning::Run { command, .. }) => format!("{command:?}"),
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(shown("SET k v NX PX 5000"), shown("set k v --nx --ttl 5s"));
+        assert!(shown("set k '-x'").contains("Encoded([45, 120])"), "what is quoted is data");
+        assert!(matches!(meaning("help"), Ok(Meaning::Help)));
+        assert!(matches!(meaning("help set"), Ok(Meaning::Show(text)) if text.contains("--ttl")));
+        assert!(matches!(meaning("get --help"), Ok(Meaning::Show(_))));
+    }
+
+    #[test]
+    fn a_format_can_be_asked_for_in_a_line() {
+        let of = |line| match meaning(line) {
+            Ok(Meaning::Run { style, is_formatted, .. }) => (style.format, is_formatted),
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(of("get k"), (Format::Text, false));
+        assert_eq!(of("get k -j"), (Format::Json, true));
+        assert_eq!(of("-o raw get k"), (Format::Raw, true));
+    }
+
+    #[test]
+    fn what_does_not_belong_here_is_refused_with_what_does() {
+        assert_eq!(error("gte k").hints, ["get", "\\?"]);
+        assert_eq!(error("set k v --tll 5s").hints, ["help set"]);
+        assert_eq!(error("get k -b mqtt://h").hints, ["\\c URL"]);
+        assert_eq!(error("get k --timeout 1s").hints, ["\\c URL"]);
+        assert_eq!(error("serve").hints, ["\\! mqkv serve"]);
+    }
+
+    #[test]
+    fn the_definition_knows_verbs_options_and_what_they_take() {
+        let definition = definition();
+        let set = definition.verb(b"SET").unwrap();
+        assert_eq!(set.operands.iter().map(|operand| &operand.name).collect::<Vec<_>>(), ["KEY", "VALUE"]);
+        assert!(set.option(b"--value").is_some_and(|option| option.wants_next(b"--value")));
+        assert!(set.option(b"--nx").is_some_and(|option| option.takes.is_none() && option.is_own));
+        assert!(set.option(b"--broker").is_none());
+        let output = set.option(b"-o").unwrap();
+        assert!(!output.is_own && output.takes.as_ref().unwrap().values.contains(&"json".to_owned()));
+        assert!(definition.verb(b"rm").is_some_and(|del| del.operands[0].is_many));
+        assert!(definition.verb(b"serve").is_none());
+        assert!(!definition.verb(b"decode").unwrap().below.is_empty());
+    }
+}

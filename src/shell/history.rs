@@ -1,0 +1,126 @@
+//! The file that keeps the lines of earlier sessions: one a line, for this user alone.
+
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::definition::Definition;
+use super::redact;
+use crate::commands::file;
+
+/// How many lines are kept.
+const LINES_MAX: usize = 2_000;
+/// The file is cut when it has grown to so many.
+const LINES_GROWN: usize = 3_000;
+
+/// The file, if there is a place for one.
+#[derive(Debug)]
+pub struct History {
+    path: Option<PathBuf>,
+    last: String,
+}
+
+impl History {
+    /// Opens the file, and reads what is in it; a file that cannot be read is no reason not to start.
+    #[must_use]
+    pub fn open(path: Option<PathBuf>) -> (Self, Vec<String>) {
+        let text = path.as_ref().and_then(|path| fs::read(path).ok()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let all: Vec<String> = text.lines().map(unescaped).collect();
+        let kept: Vec<String> = all.iter().skip(all.len().saturating_sub(LINES_MAX)).cloned().collect();
+        if let Some(path) = path.as_ref().filter(|_| all.len() > LINES_GROWN) {
+            let text: String = kept.iter().map(|line| escaped(line)).collect();
+            let _ = file::write_private(path, text.as_bytes());
+        }
+        let last = kept.last().cloned().unwrap_or_default();
+        (Self { path, last }, kept)
+    }
+
+    /// Keeps what may be kept of a line.
+    ///
+    /// # Errors
+    /// The file cannot be written; the next lines are not kept either.
+    pub fn keep(&mut self, line: &str, definition: &Definition) -> io::Result<()> {
+        let (Some(path), Some(kept)) = (&self.path, redact::kept(line, definition)) else {
+            return Ok(());
+        };
+        if kept == self.last {
+            return Ok(());
+        }
+        let kept_line = escaped(&kept);
+        self.last = kept;
+        let result = append(path, &kept_line);
+        if result.is_err() {
+            self.path = None;
+        }
+        result
+    }
+}
+
+fn append(path: &Path, line: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    if file.metadata()?.permissions().mode() & 0o777 != 0o600 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    // In one write, so that two sessions do not mix their lines.
+    file.write_all(line.as_bytes())
+}
+
+fn escaped(line: &str) -> String {
+    format!("{}\n", line.replace('\\', "\\\\").replace('\n', "\\n"))
+}
+
+fn unescaped(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut rest = line.chars();
+    while let Some(c) = rest.next() {
+        out.push(match c {
+            '\\' => match rest.next() {
+                Some('n') => '\n',
+                other => other.unwrap_or('\\'),
+            },
+            c => c,
+        });
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::definition::sample;
+    use super::*;
+
+    #[test]
+    fn lines_are_kept_for_this_user_and_without_values() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("state/mqkv/history");
+        let (mut history, lines) = History::open(Some(path.clone()));
+        assert_eq!(lines, Vec::<String>::new());
+        let definition = sample::definition();
+        for line in ["get k", "get k", "set k secret", " get hidden", "\\! echo 'a\n\\n'"] {
+            history.keep(line, &definition).unwrap();
+        }
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(History::open(Some(path)).1, ["get k", "set k", "\\! echo 'a\n\\n'"]);
+    }
+
+    #[test]
+    fn a_file_that_has_grown_is_cut() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("history");
+        let text: String = (0..LINES_GROWN + 1).map(|at| format!("get {at}\n")).collect();
+        fs::write(&path, text).unwrap();
+        assert_eq!(History::open(Some(path.clone())).1.len(), LINES_MAX);
+        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), LINES_MAX);
+    }
+
+    #[test]
+    fn without_a_place_nothing_is_kept() {
+        let (mut history, lines) = History::open(None);
+        assert!(history.keep("get k", &sample::definition()).is_ok() && lines.is_empty());
+    }
+}

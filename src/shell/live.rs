@@ -1,0 +1,164 @@
+//! What the editor's thread and the loop both look at: the state of the prompt, and what completion goes by.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::complete::{Completion, Known, complete};
+use super::definition::Definition;
+use super::files;
+use super::prompt::{State, width};
+
+/// How many keys are remembered for completion; beyond that, those that come first are forgotten.
+const KEYS_MAX: usize = 10_000;
+
+/// What is known at the moment.
+#[derive(Debug)]
+pub struct Live {
+    definition: Definition,
+    now: fn() -> Instant,
+    is_editing: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: State,
+    offline_since: Option<Instant>,
+    keys: BTreeSet<Vec<u8>>,
+    locks: BTreeSet<Vec<u8>>,
+    watches: BTreeSet<u32>,
+    brokers: BTreeSet<String>,
+    columns: usize,
+    prompt_columns: usize,
+}
+
+impl Live {
+    /// Nothing but the definition is known.
+    #[must_use]
+    pub fn new(definition: Definition, now: fn() -> Instant) -> Self {
+        Self { definition, now, is_editing: AtomicBool::new(false), inner: Mutex::default() }
+    }
+
+    /// What can be typed.
+    #[must_use]
+    pub fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    /// Whether a line is being typed.
+    #[must_use]
+    pub fn is_editing(&self) -> bool {
+        self.is_editing.load(Ordering::SeqCst)
+    }
+
+    /// Says whether a line is being typed.
+    pub fn set_editing(&self, is_editing: bool) {
+        self.is_editing.store(is_editing, Ordering::SeqCst);
+    }
+
+    /// Says where the broker is, after a connection was made.
+    pub fn set_broker(&self, name: &str, url: Option<String>) {
+        let mut inner = self.inner();
+        name.clone_into(&mut inner.state.broker);
+        inner.offline_since = None;
+        inner.brokers.extend(url);
+    }
+
+    /// Says since when there is no connection, or that there is one.
+    pub fn set_offline(&self, since: Option<Instant>) {
+        self.inner().offline_since = since;
+    }
+
+    /// Whether there is no connection at the moment.
+    #[must_use]
+    pub fn is_offline(&self) -> bool {
+        self.inner().offline_since.is_some()
+    }
+
+    /// Says which watches run.
+    pub fn set_watches(&self, numbers: impl IntoIterator<Item = u32>) {
+        let mut inner = self.inner();
+        inner.watches = numbers.into_iter().collect();
+        inner.state.watches = inner.watches.len();
+    }
+
+    /// Says which locks are held.
+    pub fn set_locks(&self, keys: impl IntoIterator<Item = Vec<u8>>) {
+        let mut inner = self.inner();
+        inner.locks = keys.into_iter().collect();
+        inner.state.locks = inner.locks.len();
+    }
+
+    /// Remembers a key.
+    pub fn see_key(&self, key: &[u8]) {
+        let mut inner = self.inner();
+        if inner.keys.len() >= KEYS_MAX && !inner.keys.contains(key) {
+            inner.keys.pop_first();
+        }
+        inner.keys.insert(key.to_owned());
+    }
+
+    /// The prompt for the next line, on a terminal of so many columns.
+    #[must_use]
+    pub fn begin_prompt(&self, columns: usize) -> String {
+        let mut inner = self.inner();
+        let text = self.state(&inner).text(columns);
+        inner.columns = columns;
+        inner.prompt_columns = width(&text);
+        text
+    }
+
+    /// What the prompt on the screen should say by now, and whether that is bad news.
+    #[must_use]
+    pub fn current_prompt(&self) -> (String, bool) {
+        let inner = self.inner();
+        let state = self.state(&inner);
+        (state.within(inner.prompt_columns), state.offline.is_some())
+    }
+
+    /// How many columns the terminal had at the last prompt.
+    #[must_use]
+    pub fn columns(&self) -> usize {
+        self.inner().columns
+    }
+
+    /// How many columns are left behind a text in the row of the cursor.
+    #[must_use]
+    pub fn room_behind(&self, line: &str) -> usize {
+        let inner = self.inner();
+        let last = line.rsplit('\n').next().unwrap_or_default();
+        let before = if line.contains('\n') { 0 } else { inner.prompt_columns };
+        let used = before.saturating_add(width(last));
+        let used = used.checked_rem(inner.columns).unwrap_or(0);
+        inner.columns.saturating_sub(used).saturating_sub(1)
+    }
+
+    /// What can follow on this text.
+    #[must_use]
+    pub fn complete(&self, text: &str) -> Completion {
+        let known = {
+            let inner = self.inner();
+            Known {
+                definition: &self.definition,
+                keys: inner.keys.iter().cloned().collect(),
+                locks: inner.locks.iter().cloned().collect(),
+                watches: inner.watches.iter().map(u32::to_string).collect(),
+                brokers: inner.brokers.iter().cloned().collect(),
+                files: &files::beginning_with,
+            }
+        };
+        complete(text, &known)
+    }
+
+    fn state(&self, inner: &Inner) -> State {
+        let offline = inner.offline_since.map(|since| (self.now)().saturating_duration_since(since));
+        State { offline, ..inner.state.clone() }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // Whoever panicked with it has left nothing half done.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

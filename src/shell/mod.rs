@@ -1,0 +1,333 @@
+//! The prompt: one session kept open, verbs run over it line by line, and what runs in its background.
+
+mod complete;
+pub mod definition;
+mod editor;
+mod files;
+mod flood;
+mod hint;
+mod history;
+mod line;
+mod link;
+mod live;
+mod locks;
+mod meta;
+mod outlet;
+mod prompt;
+mod redact;
+mod run;
+mod screen;
+mod text;
+mod voice;
+mod watches;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::task::{AbortHandle, LocalSet, spawn_local};
+
+use crate::client::Reconnect;
+use crate::commands::line::Word;
+use crate::commands::signal::{Signal, Signals};
+use crate::commands::{Command, CommandError, Kind, Session, Verdict, interrupt_this_process};
+use crate::render::{Format, Style};
+use definition::Definition;
+use editor::{Lines, Typed};
+use history::History;
+use live::Live;
+use locks::Locks;
+use screen::Screen;
+pub use voice::Streams;
+use voice::Voice;
+use watches::Watches;
+
+/// What the process edge gives.
+pub struct House {
+    /// What can be typed.
+    pub definition: Definition,
+    /// Says what the words of a line mean, in the style of the session.
+    pub parse: Box<dyn Fn(Vec<Word>, Style) -> Result<Meaning, CommandError>>,
+    /// Begins a session: with the broker of the command line, or with another one.
+    pub open: Box<Opening>,
+    /// Where the shell puts what it says.
+    pub streams: Streams,
+    /// How output is shown.
+    pub style: Style,
+    /// Whether a pipe or a file gets bare values: no format was asked for.
+    pub is_auto: bool,
+    /// Where the history is kept.
+    pub history: Option<PathBuf>,
+    /// What a lone `\!` starts.
+    pub login_shell: OsString,
+}
+
+/// Begins a session: with the broker of the command line, or with this one.
+pub type Opening = dyn Fn(Option<&str>) -> Result<Opened, CommandError>;
+
+/// What the words of a line mean.
+#[derive(Debug)]
+pub enum Meaning {
+    /// A verb, how to show its output, and whether that was asked for in the line.
+    Run {
+        /// The verb.
+        command: Box<Command>,
+        /// How to show its output.
+        style: Style,
+        /// Whether a format was asked for.
+        is_formatted: bool,
+    },
+    /// A text is to be shown.
+    Show(String),
+    /// The shell's own help.
+    Help,
+}
+
+/// A session, not connected yet.
+pub struct Opened {
+    /// The session.
+    pub session: Session,
+    /// The broker, short, for the prompt.
+    pub broker: String,
+    /// What there is to know about its place, once it is connected.
+    pub about: String,
+    /// What was typed to get there, if that can be typed again.
+    pub url: Option<String>,
+    /// Ends what was begun for the session, after it was closed.
+    pub close: Box<dyn FnOnce() -> Closing>,
+}
+
+/// Resolves when everything has ended.
+pub type Closing = Pin<Box<dyn Future<Output = ()>>>;
+
+/// How many requests may be under way: a watch of many keys takes a few round trips.
+const INFLIGHT_MAX: usize = 256;
+
+/// Runs the prompt until it is left.
+///
+/// # Errors
+/// The first connection cannot be made, or there is no terminal.
+pub async fn run(house: House) -> Result<Verdict, CommandError> {
+    LocalSet::new()
+        .run_until(async {
+            let mut shell = Shell::open(house).await?;
+            let verdict = shell.serve().await;
+            shell.leave().await;
+            Ok(verdict)
+        })
+        .await
+}
+
+struct Shell {
+    house: House,
+    opened: Opened,
+    connected: Connected,
+    lines: Lines,
+    history: History,
+    signals: Signals,
+    voice: Voice,
+    watches: Watches,
+    locks: Locks,
+    /// What `\o` has chosen, else what the command line has.
+    style: Style,
+    is_auto: bool,
+    times: bool,
+    link: AbortHandle,
+    is_leaving: Option<Verdict>,
+}
+
+/// What is known of a session that is connected.
+#[derive(Clone, Debug)]
+struct Connected {
+    client_id: String,
+    elapsed_ms: f64,
+    since: std::time::Instant,
+}
+
+impl Shell {
+    async fn open(house: House) -> Result<Self, CommandError> {
+        // Before the editor puts its own handlers in front of ours, and takes them away again.
+        let signals = Signals::new()
+            .map_err(|error| CommandError::new(Kind::Bug, format!("cannot listen to signals: {error}")))?;
+        let opened = (house.open)(None)?;
+        let connected = match connect(&opened).await {
+            Ok(connected) => connected,
+            Err(error) => {
+                close(opened).await;
+                return Err(error);
+            }
+        };
+        let live = Arc::new(Live::new(house.definition.clone(), house.streams.now));
+        live.set_broker(&opened.broker, opened.url.clone());
+        let (history, earlier) = History::open(house.history.clone());
+        let color = house.style.color_data;
+        let no_terminal = |error| CommandError::new(Kind::File, format!("cannot use the terminal: {error}"));
+        let (lines, above) = Lines::start(Arc::clone(&live), earlier, color).map_err(no_terminal)?;
+        let screen = Screen::start(above, house.streams.above, Arc::clone(&live)).map_err(no_terminal)?;
+        let voice = Voice::new(house.streams, live, screen, color);
+        let watches = Watches::default();
+        let link = observe(&opened.session, &watches, &voice).await?;
+        let (style, is_auto) = (house.style, house.is_auto);
+        Ok(Self {
+            house,
+            opened,
+            connected,
+            lines,
+            history,
+            signals,
+            voice,
+            watches,
+            locks: Locks::default(),
+            style,
+            is_auto,
+            times: false,
+            link,
+            is_leaving: None,
+        })
+    }
+
+    async fn serve(&mut self) -> Verdict {
+        self.voice.print(&text::greeting(&self.place()));
+        loop {
+            self.lines.ask();
+            let typed = tokio::select! {
+                biased;
+                typed = self.lines.next() => typed,
+                signal = fatal(&mut self.signals) => {
+                    self.wake_editor().await;
+                    return signal.verdict();
+                }
+            };
+            match typed {
+                Typed::Line(line) => {
+                    let live = Arc::clone(&self.voice.live);
+                    if let Err(error) = self.history.keep(&line, live.definition()) {
+                        self.voice.say(&format!("the history is not kept: {error}"));
+                    }
+                    self.run_text(&line).await;
+                }
+                Typed::Cleared => {}
+                Typed::End => return Verdict::Yes,
+                // Whoever sat at the terminal has gone.
+                Typed::Broken => return Verdict::Child(129),
+            }
+            if let Some(verdict) = self.is_leaving {
+                return verdict;
+            }
+        }
+    }
+
+    /// Has the editor give the terminal back.
+    async fn wake_editor(&mut self) {
+        if self.voice.live.is_editing() {
+            interrupt_this_process();
+            self.lines.next().await;
+        }
+    }
+
+    /// Where we are, as the first screen says it.
+    fn place(&self) -> String {
+        let Connected { client_id, elapsed_ms, .. } = &self.connected;
+        match self.opened.url {
+            Some(_) => format!("{} in {elapsed_ms:.1} ms, as {client_id}", self.opened.about),
+            None => self.opened.about.clone(),
+        }
+    }
+
+    async fn leave(mut self) {
+        self.link.abort();
+        self.release_all().await;
+        self.watches.clear(&self.voice);
+        close(self.opened).await;
+    }
+
+    /// Gives all locks back, and says so.
+    async fn release_all(&mut self) {
+        let is_hasty = self.voice.live.is_offline();
+        for key in self.locks.keys() {
+            let released = self.locks.release(&key, is_hasty, &self.opened.session, &self.voice).await;
+            if let Err(error) = released {
+                self.voice.fail(&error, &self.style);
+            }
+        }
+    }
+
+    /// Changes to another broker; without one the session is made anew. Nothing changes if there is no connection.
+    async fn connect(&mut self, url: Option<&str>) -> Result<(), CommandError> {
+        let opened = (self.house.open)(url.or(self.opened.url.as_deref()))?;
+        let connected = match connect(&opened).await {
+            Ok(connected) => connected,
+            Err(error) => {
+                close(opened).await;
+                return Err(error.cause(format!("still at {}", self.opened.broker)));
+            }
+        };
+        self.link.abort();
+        self.release_all().await;
+        match self.watches.clear(&self.voice) {
+            0 => {}
+            1 => self.voice.say("1 watch has ended"),
+            count => self.voice.say(&format!("{count} watches have ended")),
+        }
+        close(std::mem::replace(&mut self.opened, opened)).await;
+        self.connected = connected;
+        self.voice.live.set_broker(&self.opened.broker, self.opened.url.clone());
+        self.link = observe(&self.opened.session, &self.watches, &self.voice).await?;
+        self.voice.say(&self.place());
+        Ok(())
+    }
+
+    /// The style of a line whose output does not go to the screen.
+    fn style_of_outlet(style: Style, is_auto: bool) -> Style {
+        let format = if is_auto { Format::Lines } else { style.format };
+        Style { format, color_data: false, ..style }
+    }
+}
+
+async fn connect(opened: &Opened) -> Result<Connected, CommandError> {
+    let client = opened.session.client_that(|settings| {
+        settings.reconnect = Reconnect::WithBackoff;
+        settings.inflight_max = INFLIGHT_MAX;
+    });
+    let about = client.await?.about();
+    Ok(Connected {
+        client_id: about.client_id.clone(),
+        elapsed_ms: about.connect_elapsed.as_secs_f64() * 1000.0,
+        since: opened.session.now(),
+    })
+}
+
+async fn observe(session: &Session, watches: &Watches, voice: &Voice) -> Result<AbortHandle, CommandError> {
+    let link = session.client().await?.link();
+    Ok(spawn_local(link::observe(link, watches.clone(), voice.clone())).abort_handle())
+}
+
+async fn close(opened: Opened) {
+    opened.session.close().await;
+    (opened.close)().await;
+}
+
+/// A signal that ends the process. At the prompt Ctrl-C is no signal, and one that came late is nobody's.
+async fn fatal(signals: &mut Signals) -> Signal {
+    loop {
+        match signals.next().await {
+            Signal::Interrupt => {}
+            signal => return signal,
+        }
+    }
+}
+
+impl fmt::Debug for House {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("House").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Opened").field("broker", &self.broker).finish_non_exhaustive()
+    }
+}

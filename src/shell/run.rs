@@ -1,0 +1,375 @@
+//! Runs what was entered: statements one after the other, each as a verb or as a command of the prompt.
+
+use std::io;
+use std::pin::Pin;
+
+use super::line::{Statement, Target, parse, statements};
+use super::meta::{self, Meta};
+use super::outlet::{self, Outlet};
+use super::{Meaning, Shell, text};
+use crate::client::Access;
+use crate::commands::signal::Signal;
+use crate::commands::{Command, CommandError, Kind, Taking, Verdict, file, take};
+use crate::render::escape::escape;
+use crate::render::{Format, Style};
+
+/// How deep files may read files.
+const DEPTH_MAX: usize = 8;
+
+/// How a statement has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// It is done, whether the store said yes or no.
+    Done,
+    /// It did not do what it was asked for, and that was told.
+    Failed,
+    /// Ctrl-C has stopped it: nothing of the same text follows.
+    Stopped,
+}
+
+impl Shell {
+    /// Runs everything that was entered at once.
+    pub(super) async fn run_text(&mut self, text: &str) {
+        for statement in statements(text.as_bytes()) {
+            let ended = self.run_statement(statement, 0).await;
+            if ended == Ended::Stopped || self.is_leaving.is_some() {
+                return;
+            }
+        }
+    }
+
+    async fn run_statement(&mut self, statement: &[u8], depth: usize) -> Ended {
+        self.forget_interrupt().await;
+        let begun = (self.voice.streams.now)();
+        let result = if meta::is_meta(statement) {
+            self.run_meta(&String::from_utf8_lossy(statement), depth).await
+        } else {
+            self.run_verb(statement).await
+        };
+        let ended = result.unwrap_or_else(|error| {
+            self.voice.fail(&error, &self.style);
+            Ended::Failed
+        });
+        if self.times && !statement.trim_ascii().is_empty() {
+            let took = (self.voice.streams.now)().saturating_duration_since(begun);
+            self.voice.say_dim(&format!("took {:.1} ms", took.as_secs_f64() * 1000.0));
+        }
+        ended
+    }
+
+    /// A Ctrl-C that came when nothing ran is not for what runs next; other signals are.
+    async fn forget_interrupt(&mut self) {
+        loop {
+            let pending = tokio::select! {
+                biased;
+                signal = self.signals.next() => Some(signal),
+                () = std::future::ready(()) => None,
+            };
+            match pending {
+                None => return,
+                Some(Signal::Interrupt) => {}
+                Some(signal) => self.is_leaving = Some(signal.verdict()),
+            }
+        }
+    }
+
+    async fn run_verb(&mut self, statement: &[u8]) -> Result<Ended, CommandError> {
+        let Statement { words, target } = parse(statement)?;
+        if words.is_empty() {
+            return Ok(Ended::Done);
+        }
+        let (command, style, is_formatted) = match (self.house.parse)(words, self.style)? {
+            Meaning::Run { command, style, is_formatted } => (*command, style, is_formatted),
+            Meaning::Help => return self.show(&text::help(&self.house.definition), target).await,
+            Meaning::Show(text) => return self.show(&text, target).await,
+        };
+        let is_auto = self.is_auto && !is_formatted;
+        match (command, target) {
+            (Command::Lock(args), Target::Screen) if args.holds() => self.take_lock(args, &style).await,
+            (Command::Lock(args), _) if args.holds() => {
+                let message = "a lock without a command is held in the background, and says nothing";
+                Err(CommandError::usage(message).hint("lock KEY").hint("lock KEY -- CMD"))
+            }
+            (Command::Unlock(args), Target::Screen)
+                if args.key_of_anybody().is_some_and(|key| self.locks.has(&key)) =>
+            {
+                let Some(key) = args.key_of_anybody() else { return Ok(Ended::Done) };
+                let session = &self.opened.session;
+                self.locks.release(key.as_bytes(), false, session, &self.voice).await?;
+                Ok(Ended::Done)
+            }
+            (command, Target::Screen) if command.is_watch_of_records() => {
+                let line = escape(statement.trim_ascii());
+                self.watches.begin(command, &line, &self.opened.session, style, &self.voice);
+                Ok(Ended::Done)
+            }
+            (command, Target::Screen) => self.run_to_screen(command, &style).await,
+            (command, target) => {
+                let style = Self::style_of_outlet(style, is_auto);
+                self.run_to_outlet(command, style, outlet_of(target)?).await
+            }
+        }
+    }
+
+    async fn run_to_screen(&mut self, command: Command, style: &Style) -> Result<Ended, CommandError> {
+        let voice = self.voice.clone();
+        let mut emit = |output| voice.put(&output, style);
+        let ended = self.run_command(command, &mut emit).await;
+        if style.format == Format::Raw {
+            self.voice.begin_line();
+        }
+        ended.map(|(ended, _)| ended)
+    }
+
+    async fn run_to_outlet(
+        &mut self,
+        command: Command,
+        style: Style,
+        mut outlet: Outlet,
+    ) -> Result<Ended, CommandError> {
+        let voice = self.voice.clone();
+        let mut is_closed = false;
+        let mut emit = |output| {
+            let rendered = voice.render(&output, &style);
+            let put = outlet.put(&rendered.data);
+            is_closed |= put.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+            put
+        };
+        let result = self.run_command(command, &mut emit).await;
+        let is_well = matches!(result, Ok((Ended::Done, Verdict::Yes)));
+        let may_have_printed = matches!(outlet, Outlet::Command { .. });
+        let finished = outlet.finish(is_well).await;
+        if may_have_printed {
+            self.voice.begin_line();
+        }
+        let (ended, _) = match result {
+            // A command that has had enough is no failure.
+            Err(_) if is_closed => (Ended::Done, Verdict::Yes),
+            other => other?,
+        };
+        if let Some(said) = finished?
+            && !style.quiet
+        {
+            self.voice.say(&escape(said.as_bytes()));
+        }
+        Ok(ended)
+    }
+
+    /// Runs a verb until it ends or Ctrl-C stops it.
+    async fn run_command(
+        &mut self,
+        command: Command,
+        emit: &mut dyn FnMut(crate::commands::Output) -> io::Result<()>,
+    ) -> Result<(Ended, Verdict), CommandError> {
+        let access = command.access();
+        // These listen to signals themselves, and have something to put in order.
+        let mut ends_itself = command.minds_signals();
+        let session = self.opened.session.clone();
+        let run = command.run(&session, emit);
+        tokio::pin!(run);
+        loop {
+            tokio::select! {
+                result = &mut run => {
+                    let verdict = result?;
+                    let is_stopped = matches!(verdict, Verdict::Interrupted | Verdict::Terminated);
+                    return Ok((if is_stopped { Ended::Stopped } else { Ended::Done }, verdict));
+                }
+                signal = self.signals.next() => match signal {
+                    _ if ends_itself => ends_itself = false,
+                    Signal::Interrupt => {
+                        self.tell_stopped(access);
+                        return Ok((Ended::Stopped, Verdict::Interrupted));
+                    }
+                    signal => {
+                        self.is_leaving = Some(signal.verdict());
+                        return Ok((Ended::Stopped, signal.verdict()));
+                    }
+                },
+            }
+        }
+    }
+
+    fn tell_stopped(&self, access: Access) {
+        // The terminal has shown ^C, and the cursor stands behind it.
+        self.voice.say(match access {
+            Access::Read => "\nstopped",
+            Access::Write => "\nstopped; a write that was sent may or may not have happened",
+        });
+    }
+
+    async fn take_lock(
+        &mut self,
+        args: crate::commands::LockArgs,
+        style: &Style,
+    ) -> Result<Ended, CommandError> {
+        if let Some(key) = args.key_word().filter(|key| self.locks.has(key)) {
+            let name = escape(key.as_bytes());
+            return Err(
+                CommandError::usage(format!("{name} is held by this session already")).hint("\\locks")
+            );
+        }
+        let (session, voice) = (self.opened.session.deaf(), self.voice.clone());
+        let mut emit = |output| voice.put(&output, style);
+        let taking = tokio::select! {
+            taking = take(args, &session, &mut emit) => taking?,
+            signal = self.signals.next() => {
+                match signal {
+                    Signal::Interrupt => self.voice.say("\nstopped waiting for the lock"),
+                    signal => self.is_leaving = Some(signal.verdict()),
+                }
+                return Ok(Ended::Stopped);
+            }
+        };
+        if let Taking::Held(holding) = taking {
+            self.locks.keep(*holding, &self.opened.session, &self.voice);
+        }
+        Ok(Ended::Done)
+    }
+
+    /// Shows a text, or puts it where the line says.
+    async fn show(&mut self, text: &str, target: Target) -> Result<Ended, CommandError> {
+        if target == Target::Screen {
+            self.voice.print(text);
+            return Ok(Ended::Done);
+        }
+        let mut outlet = outlet_of(target)?;
+        // A command that has had enough is no failure.
+        let _ = outlet.put(text.as_bytes());
+        outlet.finish(true).await?;
+        Ok(Ended::Done)
+    }
+
+    async fn run_meta(&mut self, line: &str, depth: usize) -> Result<Ended, CommandError> {
+        match meta::parse(line)? {
+            Meta::Help => self.voice.print(&text::help(&self.house.definition)),
+            Meta::Quit => self.is_leaving = Some(Verdict::Yes),
+            Meta::Connect(url) => return self.connect_until_stopped(url.as_deref()).await,
+            Meta::ConnInfo => self.tell_connection(),
+            Meta::Timing(wanted) => {
+                self.times = wanted.unwrap_or(!self.times);
+                self.voice.say(if self.times { "timing is on" } else { "timing is off" });
+            }
+            Meta::Format(None) => self.voice.say(&format!("the format is {}", self.format_name())),
+            Meta::Format(Some(format)) => self.set_format(&format),
+            Meta::Watches => self.list(self.watches.list(), "nothing is watched"),
+            Meta::Unwatch(which) => self.watches.end(which, &self.voice)?,
+            Meta::Locks => self.list(self.locks.list(), "no lock is held"),
+            Meta::Include(file) => return self.include(file, depth).await,
+            Meta::System(line) => {
+                let program = match line {
+                    Some(_) => outlet::SHELL.into(),
+                    None => self.house.login_shell.clone(),
+                };
+                let code = outlet::system(program, line.as_deref()).await?;
+                self.voice.begin_line();
+                if let Some(code) = code {
+                    self.voice.say_dim(&format!("exit code {code}"));
+                }
+            }
+        }
+        Ok(Ended::Done)
+    }
+
+    async fn connect_until_stopped(&mut self, url: Option<&str>) -> Result<Ended, CommandError> {
+        let mut signals = std::mem::replace(&mut self.signals, crate::commands::signal::Signals::none());
+        let result = tokio::select! {
+            result = self.connect(url) => Some(result),
+            signal = signals.next() => {
+                if signal != Signal::Interrupt {
+                    self.is_leaving = Some(signal.verdict());
+                }
+                None
+            }
+        };
+        self.signals = signals;
+        match result {
+            Some(result) => result.map(|()| Ended::Done),
+            None => {
+                self.voice.say(&format!("\nstopped; still at {}", self.opened.broker));
+                Ok(Ended::Stopped)
+            }
+        }
+    }
+
+    fn tell_connection(&self) {
+        let since = (self.voice.streams.now)().saturating_duration_since(self.connected.since);
+        let since = crate::commands::duration::of_ms(since.as_secs().saturating_mul(1000));
+        self.voice.say(&self.place());
+        let state = if self.voice.live.is_offline() { "offline now; trying again" } else { "connected" };
+        let (watches, locks) = (self.watches.count(), self.locks.keys().len());
+        self.voice.say(&format!("{state}; session of {since}, watches: {watches}, locks: {locks}"));
+    }
+
+    fn list(&self, lines: Vec<String>, none: &str) {
+        if lines.is_empty() {
+            self.voice.say(none);
+        }
+        for line in lines {
+            self.voice.say(&line);
+        }
+    }
+
+    fn format_name(&self) -> &'static str {
+        match self.style.format {
+            _ if self.is_auto => "auto",
+            Format::Text | Format::Lines => "text",
+            Format::Raw => "raw",
+            Format::Hex => "hex",
+            Format::Base64 => "base64",
+            Format::Json => "json",
+        }
+    }
+
+    fn set_format(&mut self, name: &str) {
+        self.is_auto = name == "auto";
+        self.style.format = match name {
+            "raw" => Format::Raw,
+            "hex" => Format::Hex,
+            "base64" => Format::Base64,
+            "json" | "jsonl" => Format::Json,
+            _ => Format::Text,
+        };
+    }
+
+    /// Runs the lines of a file; the first trouble ends it.
+    fn include(
+        &mut self,
+        path: String,
+        depth: usize,
+    ) -> Pin<Box<dyn Future<Output = Result<Ended, CommandError>> + '_>> {
+        Box::pin(async move {
+            if depth >= DEPTH_MAX {
+                return Err(CommandError::usage(format!(
+                    "{path} reads itself, or files are read {DEPTH_MAX} deep"
+                )));
+            }
+            let text = file::read(path.as_ref())?;
+            let mut number: usize = 1;
+            for statement in statements(&text) {
+                let ended = self.run_statement(statement, depth.saturating_add(1)).await;
+                match ended {
+                    Ended::Done => {}
+                    Ended::Stopped => return Ok(ended),
+                    Ended::Failed => {
+                        let message = format!("{path} ends at line {number}");
+                        return Err(CommandError::new(Kind::Data, message));
+                    }
+                }
+                if self.is_leaving.is_some() {
+                    return Ok(Ended::Done);
+                }
+                let lines = statement.iter().filter(|byte| **byte == b'\n').count();
+                number = number.saturating_add(lines).saturating_add(1);
+            }
+            Ok(Ended::Done)
+        })
+    }
+}
+
+fn outlet_of(target: Target) -> Result<Outlet, CommandError> {
+    match target {
+        Target::Command(line) => Outlet::command(line),
+        Target::File(path) => Ok(Outlet::file(path)),
+        Target::Screen => Err(CommandError::new(Kind::Bug, "the screen is no outlet")),
+    }
+}

@@ -1,0 +1,406 @@
+//! The prompt as a person uses it: in a terminal, with keystrokes, reading the screen.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use nix::sys::signal::Signal;
+
+use super::common::{CTRL_C, CTRL_D, ENTER, HOME, Place, RIGHT, Server, TAB, Terminal, UP};
+
+/// A prompt on a store of its own.
+fn embedded(place: &Place) -> Terminal {
+    let terminal = Terminal::start(place.command(&["--embedded"]));
+    terminal.ends_with("embedded>");
+    terminal
+}
+
+/// A prompt on a server, and what ends its lines.
+fn at(place: &Place, server: &Server) -> Terminal {
+    let terminal = Terminal::start(place.command(&["shell", "-b", &server.url()]));
+    terminal.ends_with(&prompt(server));
+    terminal
+}
+
+fn prompt(server: &Server) -> String {
+    format!("127.0.0.1:{}>", server.port())
+}
+
+fn history(place: &Place) -> String {
+    fs::read_to_string(place.path(".local/state/mqkv/history")).unwrap()
+}
+
+#[test]
+fn the_first_screen_says_where_we_are_how_to_get_help_and_how_to_leave() {
+    let place = Place::new();
+    let mut terminal = embedded(&place);
+    let screen = terminal.screen();
+    let lines: Vec<_> = screen.lines().collect();
+    assert!(lines[0].starts_with("a store of its own, in memory: gone when you leave"), "{screen}");
+    assert!(lines[1].contains("\\? lists what there is"), "{screen}");
+    assert!(lines[2].contains("Ctrl-D or \\q leaves"), "{screen}");
+    assert_eq!(lines.len(), 4, "{screen}");
+    terminal.keys(CTRL_D);
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn verbs_are_those_of_the_command_line_in_any_case() {
+    let place = Place::new();
+    let mut terminal = embedded(&place);
+    terminal.line("SET k v NX PX 500000");
+    terminal.shows("stored k (1 byte, expires in 8m 20s)");
+    terminal.line("Get k");
+    terminal.shows("Get k\nv\nembedded>");
+    terminal.line("set k w --nx");
+    terminal.shows("not stored: k exists");
+    terminal.line("get k -j");
+    terminal.shows("{\"v\":1,\"op\":\"get\",\"key\":\"k\"");
+    terminal.line("\\q");
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn lines_are_edited_where_the_cursor_is() {
+    let place = Place::new();
+    let terminal = embedded(&place);
+    terminal.keys(&format!("t k{HOME}se{RIGHT}"));
+    terminal.wait_for("what was typed", |screen| {
+        screen.lines().last().is_some_and(|row| row.starts_with("embedded> set k"))
+    });
+    terminal.keys("\x05 v\x17w");
+    terminal.keys(ENTER);
+    terminal.shows("stored k");
+    terminal.line("get k");
+    terminal.shows("get k\nw\nembedded>");
+}
+
+#[test]
+fn history_lasts_across_runs_without_values_and_for_this_user_alone() {
+    let place = Place::new();
+    let mut terminal = embedded(&place);
+    terminal.line("set k secret --ttl 5m");
+    terminal.shows("stored k");
+    terminal.line(" get hidden");
+    terminal.shows("no such key: hidden");
+    terminal.line("get k");
+    terminal.shows("get k\nsecret\n");
+    // Within the session the value is there, to mend it.
+    terminal.keys(&format!("{UP}{UP}"));
+    terminal.ends_with("embedded> set k secret --ttl 5m");
+    terminal.clear("embedded>");
+    terminal.keys(CTRL_D);
+    assert_eq!(terminal.end(), Some(0));
+    assert_eq!(history(&place), "set k --ttl 5m\nget k\n");
+    let file = fs::metadata(place.path(".local/state/mqkv/history")).unwrap();
+    assert_eq!(file.permissions().mode() & 0o777, 0o600);
+
+    let terminal = embedded(&place);
+    terminal.keys(&format!("{UP}{UP}"));
+    terminal.ends_with("embedded> set k --ttl 5m");
+    terminal.keys(ENTER);
+    terminal.shows("VALUE is missing");
+}
+
+#[test]
+fn tab_completes_verbs_options_keys_and_files() {
+    let place = Place::new();
+    place.write("value.json", "from a file");
+    let terminal = embedded(&place);
+    terminal.keys(&format!("vd{TAB}"));
+    terminal.shows("embedded> vdel ");
+    terminal.clear("embedded>");
+    terminal.line("set line1/temp 21.5");
+    terminal.shows("stored line1/temp");
+    terminal.keys(&format!("get li{TAB}"));
+    terminal.shows("embedded> get line1/temp ");
+    terminal.clear("embedded>");
+    terminal.keys(&format!("set other -f val{TAB}"));
+    terminal.shows("set other -f value.json");
+    terminal.keys(ENTER);
+    terminal.shows("stored other (11 bytes)");
+    terminal.keys(&format!("set k v --pers{TAB}{ENTER}"));
+    terminal.shows("stored k (1 byte)");
+    terminal.keys(&format!("\\tim{TAB}{ENTER}"));
+    terminal.shows("timing is on");
+    terminal.line("get other");
+    terminal
+        .wait_for("the time that it took", |screen| screen.contains("\ntook ") && screen.contains(" ms\n"));
+}
+
+#[test]
+fn hints_are_usage_then_history() {
+    let place = Place::new();
+    let terminal = embedded(&place);
+    terminal.keys("set");
+    terminal.shows("embedded> set KEY VALUE [--ttl DURATION]");
+    terminal.clear("embedded>");
+    terminal.line("get line1/temp");
+    terminal.shows("no such key");
+    terminal.keys("get l");
+    terminal.ends_with("embedded> get line1/temp");
+    assert_eq!(terminal.cursor(), 15);
+    terminal.keys(&format!("{RIGHT}2{ENTER}"));
+    terminal.shows("no such key: line1/temp2");
+}
+
+#[test]
+fn a_watch_tells_above_a_half_typed_line_and_does_not_disturb_it() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let terminal = at(&place, &server);
+    terminal.line("watch k other");
+    terminal.shows("CURRENT  k  (no such key)");
+    let half = format!("127.0.0.1:{} [1 watch]> raw GET ot", server.port());
+    terminal.keys("raw GET ot");
+    terminal.ends_with(&half);
+    for value in ["one", "two"] {
+        assert_eq!(place.run(&["set", "k", value, "-b", &server.url(), "-q"]), "--- exit 0\n");
+    }
+    let screen = terminal.shows("SET      k  two");
+    assert!(screen.contains("SET      k  one"), "{screen}");
+    terminal.ends_with(&half);
+    terminal.keys("her -o hex\r");
+    terminal.shows("242d310d0a");
+    terminal.line("\\watches");
+    terminal.shows("  1  watch k other  (4 records)");
+    terminal.line("\\unwatch 1");
+    terminal.shows("watch 1 has ended");
+    terminal.ends_with(&prompt(&server));
+    place.run(&["set", "k", "three", "-b", &server.url()]);
+    terminal.line("get k");
+    let screen = terminal.shows("get k\nthree\n");
+    assert!(!screen.contains("SET      k  three"), "{screen}");
+}
+
+#[test]
+fn a_watch_that_has_what_it_waits_for_says_so() {
+    let place = Place::new();
+    let terminal = embedded(&place);
+    terminal.line("watch k --until set --no-initial");
+    terminal.shows("watch 1 runs in the background");
+    terminal.line("set k v");
+    terminal.shows("watch 1 has ended: it has what it waited for");
+    terminal.ends_with("embedded>");
+}
+
+#[test]
+fn a_flood_of_changes_is_summed_up() {
+    let place = Place::new();
+    let terminal = embedded(&place);
+    terminal.line("watch k -q");
+    terminal.shows("watch 1 runs");
+    terminal.shows("CURRENT");
+    let sets: String = (0..400).map(|at| format!("set k {at} -q\n")).collect();
+    terminal.paste(&sets);
+    terminal.keys(ENTER);
+    terminal.shows("more changes in this second");
+    terminal.line("get k");
+    terminal.shows("get k\n399\n");
+}
+
+#[test]
+fn output_goes_into_commands_and_files() {
+    let place = Place::new();
+    place.write("kept", "as it was");
+    let terminal = embedded(&place);
+    terminal.line(r#"set k "a\x00b" "#);
+    terminal.shows("stored k (3 bytes)");
+    terminal.line("get k | od -An -tx1");
+    terminal.shows("61 00 62");
+    terminal.line("get k > out");
+    terminal.shows("wrote 3 bytes to out");
+    assert_eq!(fs::read(place.path("out")).unwrap(), b"a\0b");
+    terminal.line("get nothing > kept");
+    terminal.shows("kept is not touched");
+    assert_eq!(fs::read(place.path("kept")).unwrap(), b"as it was");
+    // A command that leaves no line feed, and one that has had enough.
+    terminal.line("set k v");
+    terminal.line("get k | cat");
+    terminal.shows("get k | cat\nv\nembedded>");
+    terminal.line("\\? | head -n 1 && echo enough");
+    terminal.line("help locks | head -n 1; echo enough");
+    terminal.shows("a lock is not enough\nenough\nembedded>");
+    terminal.line("\\! echo to the system; exit 3");
+    terminal.shows("to the system\nexit code 3\nembedded>");
+}
+
+#[test]
+fn bad_input_is_told_and_costs_nothing() {
+    let place = Place::new();
+    let terminal = embedded(&place);
+    terminal.line("gte k");
+    terminal.shows("no such verb: gte\n  try: get\n");
+    terminal.line("set k v --tll 5s");
+    terminal.shows("unexpected argument '--tll'");
+    terminal.line("get k -b mqtt://localhost");
+    terminal.shows("--broker belongs to the command line of mqkv");
+    terminal.line("\\tim");
+    terminal.shows("there is no \\tim\n  try: \\timing\n");
+    terminal.line(r"get C:\temp");
+    terminal.shows("the backslash at column 7");
+    terminal.keys("set k 'v");
+    terminal.shows("the quote is open");
+    terminal.clear("embedded>");
+    terminal.line("get k");
+    terminal.shows("no such key: k\nembedded>");
+    terminal.line("set k -");
+    terminal.shows("standard input");
+    terminal.ends_with("embedded>");
+}
+
+#[test]
+fn a_value_may_have_many_lines() {
+    let place = Place::new();
+    let terminal = embedded(&place);
+    terminal.keys("set k 'one\r");
+    terminal.shows("set k 'one\n");
+    terminal.keys("two'\r");
+    terminal.shows("stored k (7 bytes)");
+    terminal.line("get k > out");
+    terminal.shows("wrote 7 bytes");
+    assert_eq!(fs::read(place.path("out")).unwrap(), b"one\ntwo");
+}
+
+#[test]
+fn a_paste_may_be_wide_and_may_be_many_lines() {
+    let place = Place::new();
+    let terminal = embedded(&place);
+    let value = "0123456789".repeat(20);
+    terminal.paste(&format!("set k {value}"));
+    terminal.shows(&value[..60]);
+    terminal.keys(ENTER);
+    terminal.shows("stored k (200 bytes)");
+    terminal.paste("set a 1\nset b 2\n# don't\nset c 'x\ny'\n");
+    terminal.keys(ENTER);
+    let screen = terminal.shows("stored c (3 bytes)");
+    assert!(screen.contains("stored a (1 byte)\nstored b (1 byte)\n"), "{screen}");
+    // Not bracketed: every line feed is an Enter, and nothing typed ahead is lost.
+    terminal.keys("set d 4\rset e 5\rget d\rget e\r");
+    terminal.shows("get d\n4\nembedded> get e\n5\nembedded>");
+}
+
+#[test]
+fn forty_columns_are_enough() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let mut terminal = Terminal::of_size(place.command(&["-b", &server.url()]), 20, 40);
+    terminal.ends_with(&prompt(&server));
+    terminal.keys("set");
+    let screen = terminal.wait_for("a hint that is cut", |screen| screen.ends_with('…'));
+    assert!(screen.lines().last().unwrap().chars().count() < 40, "{screen}");
+    terminal.keys(&format!(" line1/temperature {} --ttl 5m\r", "7".repeat(60)));
+    terminal.shows("stored line1/temperature");
+    terminal.line("watch k");
+    terminal.shows("CURRENT");
+    terminal.keys("get line1/te");
+    terminal.shows("> get line1/te");
+    place.run(&["set", "k", &"v".repeat(70), "-b", &server.url()]);
+    terminal.shows("vvvvvvv");
+    terminal.resize(20, 60);
+    terminal.keys("mperature\r");
+    terminal.shows("get line1/temperature\n7777777777");
+    terminal.ends_with(&format!("127.0.0.1:{} 1w>", server.port()));
+    terminal.keys(CTRL_D);
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn ctrl_c_stops_a_slow_request_and_never_leaves() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let terminal = at(&place, &server);
+    terminal.line("set k v");
+    terminal.shows("stored k");
+    server.freeze();
+    terminal.keys("get k\r");
+    terminal.wait_for("the request to be under way", |screen| screen.ends_with("get k"));
+    terminal.keys(CTRL_C);
+    terminal.shows("stopped\n");
+    terminal.keys("set k w\r");
+    terminal.wait_for("the request to be under way", |screen| screen.ends_with("set k w"));
+    terminal.keys(CTRL_C);
+    terminal.shows("stopped; a write that was sent may or may not have happened");
+    server.signal(Signal::SIGCONT);
+    terminal.ends_with(&prompt(&server));
+    terminal.keys("half a line");
+    terminal.shows("> half a line");
+    terminal.clear(&prompt(&server));
+    terminal.clear(&prompt(&server));
+    terminal.line("get k");
+    terminal.shows("get k\nw\n");
+    terminal.line("\\! sleep 60");
+    terminal.wait_for("the command to run", |screen| screen.ends_with("sleep 60"));
+    terminal.clear(&prompt(&server));
+    terminal.line("get k -j");
+    terminal.shows("\"value\":\"w\"");
+}
+
+#[test]
+fn another_broker_is_a_command_away_and_a_failure_changes_nothing() {
+    let place = Place::new();
+    let (one, other) = (Server::start(&place, &[]), Server::start(&place, &[]));
+    let terminal = at(&place, &one);
+    terminal.line("set k of-one");
+    terminal.shows("stored k");
+    terminal.line("watch k");
+    terminal.shows("CURRENT  k  of-one");
+    terminal.line("\\c mqtt://127.0.0.1:1");
+    terminal.shows(&format!(
+        "cannot connect to 127.0.0.1:1: connection refused\n  still at 127.0.0.1:{}",
+        one.port()
+    ));
+    terminal.line(&format!("\\c {}", other.url()));
+    let screen = terminal.shows(&format!("connected to 127.0.0.1:{}", other.port()));
+    assert!(screen.contains("1 watch has ended"), "{screen}");
+    terminal.line("get k");
+    terminal.shows("no such key: k");
+    terminal.line("\\conninfo");
+    terminal.shows("watches: 0, locks: 0");
+    terminal.ends_with(&prompt(&other));
+}
+
+#[test]
+fn the_lines_of_a_file_are_run_until_the_first_trouble() {
+    let place = Place::new();
+    place.write("lines", "set a 1\n# a note\nset b 'x\ny'\nget nothing\n\\timing on\nste c 3\nset d 4\n");
+    let terminal = embedded(&place);
+    terminal.line("\\i lines");
+    let screen = terminal.shows("lines ends at line 7");
+    assert!(screen.contains("stored b (3 bytes)") && !screen.contains("stored d"), "{screen}");
+    place.write("itself", "\\i itself");
+    terminal.line("\\i itself");
+    terminal.shows("itself reads itself");
+}
+
+#[test]
+fn formats_can_be_chosen_for_all_lines() {
+    let place = Place::new();
+    let terminal = embedded(&place);
+    terminal.line("\\o json");
+    terminal.line("set k v");
+    terminal.shows("{\"v\":1,\"op\":\"set\",\"key\":\"k\",\"applied\":true");
+    terminal.line("\\o hex");
+    terminal.line("get k");
+    terminal.shows("get k\n76\nembedded>");
+    terminal.line("\\o raw");
+    terminal.line("get k");
+    terminal.shows("get k\nv\nembedded>");
+    terminal.line("\\o auto");
+    terminal.line("\\o");
+    terminal.shows("the format is auto");
+}
+
+#[test]
+fn without_a_terminal_there_is_no_prompt() {
+    let place = Place::new();
+    let shown = place.run(&[]);
+    assert!(shown.contains("a verb is missing") && shown.ends_with("--- exit 2\n"), "{shown}");
+}
+
+#[test]
+fn a_broker_that_is_not_there_is_told_at_once() {
+    let place = Place::new();
+    let mut terminal = Terminal::start(place.command(&["-b", "mqtt://127.0.0.1:1"]));
+    terminal.shows("cannot connect to 127.0.0.1:1");
+    assert_eq!(terminal.end(), Some(69));
+}

@@ -1,0 +1,182 @@
+//! The prompt when things go away: the broker, a lock, the terminal, the process.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+
+use super::common::{CTRL_C, CTRL_D, Place, Server, Terminal, until};
+
+fn at(place: &Place, server: &Server) -> Terminal {
+    let terminal = Terminal::start(place.command(&["-b", &server.url()]));
+    terminal.ends_with(&format!("127.0.0.1:{}>", server.port()));
+    terminal
+}
+
+/// How many seconds the last prompt on a screen says.
+fn offline(screen: &str) -> Option<u32> {
+    screen.rsplit_once("(offline ")?.1.split_once("s)")?.0.parse().ok()
+}
+
+fn holder(place: &Place, server: &Server, key: &str) -> String {
+    place.run(&["holder", key, "-b", &server.url()])
+}
+
+#[test]
+fn the_broker_may_be_restarted_underneath() {
+    let place = Place::new();
+    let mut server = Server::start(&place, &["--data", "state"]);
+    let terminal = at(&place, &server);
+    terminal.line("set k before");
+    terminal.shows("stored k");
+    terminal.line("watch k");
+    terminal.shows("CURRENT  k  before");
+    terminal.keys("get nothi");
+    terminal.shows("> get nothi");
+    server.kill();
+    terminal.shows("lost the connection");
+    // The prompt on the screen keeps its width, and counts.
+    terminal.wait_for("the prompt to say so", |screen| {
+        screen.lines().last().is_some_and(|row| row.starts_with("(offline ") || row.contains(" (offline "))
+    });
+    let since = offline(&terminal.screen());
+    terminal.wait_for("the seconds to pass", |screen| offline(screen) > since);
+    server.start_again(&place, &["--data", "state"]);
+    terminal.shows("connected again after");
+    terminal.shows("GAP");
+    terminal.ends_with(&format!("127.0.0.1:{} [1 watch]> get nothi", server.port()));
+    place.run(&["set", "k", "after", "-b", &server.url()]);
+    terminal.shows("SET      k  after");
+    terminal.keys("ng\r");
+    terminal.shows("no such key: nothing");
+}
+
+#[test]
+fn a_prompt_that_begins_offline_has_room_for_all_it_says() {
+    let place = Place::new();
+    let mut server = Server::start(&place, &[]);
+    let mut terminal = at(&place, &server);
+    server.kill();
+    terminal.shows("lost the connection");
+    terminal.keys(CTRL_C);
+    terminal.shows(&format!("127.0.0.1:{} (offline ", server.port()));
+    terminal.keys(CTRL_D);
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn a_lock_is_held_in_the_background_and_released_on_leaving() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let mut terminal = at(&place, &server);
+    terminal.line("lock deploy --holder me");
+    terminal.shows("locked deploy as me, token ");
+    terminal.ends_with(&format!("127.0.0.1:{} [1 lock]>", server.port()));
+    assert_eq!(holder(&place, &server, "deploy"), "--- stdout\nme\n--- exit 0\n");
+    terminal.line("lock deploy");
+    terminal.shows("deploy is held by this session already");
+    terminal.line("set guarded v --fence-env");
+    terminal.shows("stored guarded");
+    assert!(place.run(&["set", "guarded", "w", "-b", &server.url()]).ends_with("--- exit 76\n"));
+    terminal.line("lock second --holder me");
+    terminal.shows("locked second");
+    terminal.line("set guarded v --fence-env");
+    terminal.shows("2 locks are held, and each has its own token");
+    terminal.line("unlock second");
+    terminal.shows("released second");
+    assert!(holder(&place, &server, "second").contains("second is free"));
+    terminal.keys(CTRL_D);
+    terminal.shows("released deploy");
+    assert_eq!(terminal.end(), Some(0));
+    assert!(holder(&place, &server, "deploy").contains("deploy is free"));
+}
+
+#[test]
+fn a_lock_that_is_lost_is_told_loudly_above_the_line() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let terminal = at(&place, &server);
+    terminal.line("lock deploy --ttl 1s");
+    terminal.shows("[1 lock]>");
+    terminal.keys("get ha");
+    terminal.shows("> get ha");
+    place.run(&["set", "deploy", "somebody else", "-b", &server.url()]);
+    terminal.shows("THE LOCK deploy IS LOST: the store says that it is not ours any more");
+    terminal.keys("lf\r");
+    terminal.shows("no such key: half");
+    terminal.line("set k v --fence-env");
+    terminal.shows("--fence-env finds no token");
+}
+
+#[test]
+fn waiting_for_a_lock_can_be_stopped() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let terminal = at(&place, &server);
+    place.run(&["set", "deploy", "somebody", "-b", &server.url()]);
+    terminal.line("lock deploy");
+    terminal.shows("waiting for deploy, held by somebody");
+    terminal.keys(CTRL_C);
+    terminal.shows("stopped waiting for the lock");
+    terminal.ends_with(&format!("127.0.0.1:{}>", server.port()));
+    terminal.line("get deploy");
+    terminal.shows("get deploy\nsomebody\n");
+}
+
+#[test]
+fn a_command_runs_under_a_lock_with_the_terminal_as_its_own() {
+    let place = Place::new();
+    let terminal = Terminal::start(place.command(&["--embedded"]));
+    terminal.ends_with("embedded>");
+    terminal.line("lock k -- sh -c 'read word; echo \"read $word\"'");
+    terminal.wait_for("the command to run", |screen| screen.ends_with("'"));
+    terminal.line("this");
+    terminal.shows("read this");
+    terminal.line("lock k -- sh -c 'trap \"echo caught\" INT; echo ready; sleep 60'");
+    terminal.shows("\nready");
+    terminal.keys(CTRL_C);
+    terminal.shows("caught");
+    terminal.ends_with("embedded>");
+    terminal.line("get k");
+    terminal.shows("no such key: k");
+}
+
+#[test]
+fn a_signal_ends_the_process_with_its_locks_released_and_the_terminal_given_back() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let mut terminal = at(&place, &server);
+    terminal.line("lock deploy");
+    terminal.shows("[1 lock]>");
+    terminal.keys("half a line");
+    terminal.signal(Signal::SIGTERM);
+    terminal.shows("released deploy");
+    assert_eq!(terminal.end(), Some(143));
+    assert!(holder(&place, &server, "deploy").contains("deploy is free"));
+}
+
+#[test]
+fn a_terminal_that_goes_away_takes_the_prompt_and_its_locks_along() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let terminal = at(&place, &server);
+    terminal.line("lock deploy");
+    terminal.shows("[1 lock]>");
+    terminal.hang_up();
+    until("the lock is free", || holder(&place, &server, "deploy").contains("deploy is free").then_some(()));
+}
+
+#[test]
+fn a_foreground_watch_ends_with_ctrl_c() {
+    let place = Place::new();
+    let terminal = Terminal::start(place.command(&["--embedded"]));
+    terminal.ends_with("embedded>");
+    terminal.line("watch k | cat");
+    terminal.shows("CURRENT");
+    terminal.clear("embedded>");
+    terminal.line("set k v");
+    terminal.shows("stored k (1 byte)");
+    terminal.line("watch k --until set --exec-on initial -- sh -c 'cat > out'");
+    terminal.line("get k");
+    terminal.shows("get k\nv\n");
+    until("the command has run", || fs::read(place.path("out")).ok().filter(|out| out == b"v"));
+}
