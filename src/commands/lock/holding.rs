@@ -65,9 +65,12 @@ impl Holding {
     pub async fn next(&mut self) -> Result<Option<Loss>, CommandError> {
         match self.lease.next().await {
             LeaseEvent::Lock(LockEvent::Renewed { token, .. }) => {
-                let written = self.token_file.as_ref().map_or(Ok(()), |file| file.replace(&token));
+                if let Some(file) = &self.token_file {
+                    file.trouble().map_or(Ok(()), Err)?;
+                    file.replace(token.clone());
+                }
                 self.token = token;
-                written.map(|()| None)
+                Ok(None)
             }
             event => Ok(Some(under::loss(event, self.now).0)),
         }
