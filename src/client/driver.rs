@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep_until;
 
 use super::ask::{Ask, Response, Stamps};
-use super::error::{Error, Outcome};
+use super::error::{Error, Outcome, TlsTrouble};
 use super::packet::Granted;
 use super::session::{Config, Event, Session};
 use super::settings::{Reconnect, Settings};
@@ -44,8 +44,13 @@ enum Ticket {
 }
 
 /// Connects, and starts the task that serves the session until the last sender is gone.
-pub(super) async fn start(settings: Settings) -> Result<mpsc::Sender<Command>, Error> {
+///
+/// With the version of TLS on the connection, if any.
+pub(super) async fn start(
+    settings: Settings,
+) -> Result<(mpsc::Sender<Command>, Option<&'static str>), Error> {
     let (connection, granted) = Connection::open(&settings).await?;
+    let tls = connection.tls_version();
     let mut session = Session::new(config(&settings)?);
     session.handle_connected(granted, clock::now());
     let (sender, commands) = mpsc::channel(settings.inflight_max.max(1));
@@ -59,7 +64,7 @@ pub(super) async fn start(settings: Settings) -> Result<mpsc::Sender<Command>, E
         commands,
     };
     tokio::spawn(driver.run());
-    Ok(sender)
+    Ok((sender, tls))
 }
 
 fn config(settings: &Settings) -> Result<Config, Error> {
@@ -306,7 +311,7 @@ impl Driver {
             }
             Turn::Dialed(Err(error)) => {
                 let cause = error.to_string();
-                let fatal = matches!(&error, Error::Rejected { reason, .. } if reason.is_authorization());
+                let fatal = is_fatal(&error);
                 return Err(Loss { fatal: fatal.then_some(error), ..Loss::now(cause) });
             }
         }
@@ -371,6 +376,17 @@ async fn room_in(events: Option<&Events>) {
     match events {
         Some(events) => drop(events.reserve().await),
         None => std::future::pending().await,
+    }
+}
+
+/// Whether the broker would not let the client in another time either.
+fn is_fatal(error: &Error) -> bool {
+    match error {
+        Error::Rejected { reason, .. } => reason.is_authorization(),
+        Error::Tls { trouble, .. } => {
+            matches!(trouble, TlsTrouble::ClientCertificateRequired | TlsTrouble::ClientCertificateRefused(_))
+        }
+        _ => false,
     }
 }
 

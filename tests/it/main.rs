@@ -15,6 +15,8 @@ mod lock_lost;
 mod mosquitto;
 mod round_trips;
 mod streams;
+mod tls;
+mod tls_files;
 mod two_terminals;
 mod unreachable;
 mod usage;

@@ -2,6 +2,7 @@
 
 pub mod bounded;
 pub mod fake;
+pub mod pki;
 mod process;
 pub mod proxy;
 mod relay;

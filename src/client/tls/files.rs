@@ -1,0 +1,151 @@
+//! Certificates and keys from local files, in PEM, and what is wrong with those that hold something else.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use pkcs8::EncryptedPrivateKeyInfoRef;
+use tokio_rustls::rustls::RootCertStore;
+use tokio_rustls::rustls::pki_types::pem::{PemObject, SectionKind};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::client::error::TlsSetupError as Error;
+
+/// More than any bundle has; a device or a pipe without an end must not fill the memory.
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// What a client or server shows to the other side.
+pub(crate) struct Identity {
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    pub(crate) key: PrivateKeyDer<'static>,
+}
+
+impl Identity {
+    /// Reads a certificate, with those that lead to its CA, and its key.
+    pub(crate) fn load(certfile: &Path, keyfile: &Path, password: Option<&Path>) -> Result<Self, Error> {
+        let chain = certificates(certfile)?;
+        let password = password.map(password_in).transpose()?;
+        Ok(Self { chain, key: key(keyfile, password.as_deref())? })
+    }
+}
+
+/// Reads the certificates of CAs.
+pub(crate) fn roots(path: &Path) -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots
+            .add(certificate)
+            .map_err(|_| nonsense(path, "holds a certificate that cannot be read", None))?;
+    }
+    Ok(roots)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let text = read(path)?;
+    let sections = sections(path, &text, "openssl x509 -inform der -in FILE -out FILE.pem")?;
+    let has_key = is_encrypted(&text) || sections.iter().any(|(kind, _)| is_key(*kind));
+    let certificates = sections.into_iter().filter(|(kind, _)| *kind == SectionKind::Certificate);
+    let certificates: Vec<_> = certificates.map(|(_, der)| CertificateDer::from(der)).collect();
+    match certificates.is_empty() {
+        false => Ok(certificates),
+        true if has_key => Err(nonsense(path, "holds a key, where a certificate is wanted", Some(SWAPPED))),
+        true => Err(nonsense(path, "holds no certificate", None)),
+    }
+}
+
+fn key(path: &Path, password: Option<&[u8]>) -> Result<PrivateKeyDer<'static>, Error> {
+    let text = read(path)?;
+    let sections = match password {
+        // Its section differs in the label alone, which the reader of PEM does not know.
+        Some(_) => sections(path, &replace(&text, ENCRYPTED, "-----BEGIN PRIVATE KEY"), DER_KEY),
+        None => sections(path, &text, DER_KEY),
+    }?;
+    let has_certificate = sections.iter().any(|(kind, _)| *kind == SectionKind::Certificate);
+    match (sections.into_iter().find(|(kind, _)| is_key(*kind)), password) {
+        (_, None) if is_encrypted(&text) => {
+            Err(nonsense(path, IS_ENCRYPTED, Some("-P FILE with its password")))
+        }
+        (Some((SectionKind::PrivateKey, der)), Some(password)) if is_encrypted(&text) => {
+            decrypt(path, &der, password)
+        }
+        (Some(_), Some(_)) if is_encrypted(&text) => {
+            let hint = "openssl pkcs8 -topk8 -in FILE -out FILE.pkcs8";
+            Err(nonsense(path, "holds a key that is encrypted in an old way; PKCS#8 is wanted", Some(hint)))
+        }
+        (Some((kind, der)), _) => PrivateKeyDer::from_pem(kind, der)
+            .ok_or_else(|| nonsense(path, "holds a key that cannot be read", None)),
+        (None, _) if has_certificate => {
+            Err(nonsense(path, "holds a certificate, where a key is wanted", Some(SWAPPED)))
+        }
+        (None, _) => Err(nonsense(path, "holds no key", None)),
+    }
+}
+
+/// What is wrong with a key that needs a password.
+pub(crate) const IS_ENCRYPTED: &str = "holds an encrypted key";
+const SWAPPED: &str = "are the files of the certificate and of the key swapped?";
+const DER_KEY: &str = "openssl pkey -inform der -in FILE -out FILE.pem";
+const ENCRYPTED: &str = "-----BEGIN ENCRYPTED PRIVATE KEY";
+
+fn decrypt(path: &Path, der: &[u8], password: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
+    let broken = |_| nonsense(path, "holds an encrypted key that cannot be read", None);
+    let refused =
+        |_| nonsense(path, "holds a key that this password does not decrypt", Some("check the file of -P"));
+    let info = EncryptedPrivateKeyInfoRef::try_from(der).map_err(broken)?;
+    let plain = info.decrypt(password).map_err(refused)?;
+    Ok(PrivateKeyDer::Pkcs8(plain.as_bytes().to_vec().into()))
+}
+
+/// A password is what stands in the file's first line.
+fn password_in(path: &Path) -> Result<Vec<u8>, Error> {
+    let bytes = read(path)?;
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let password = line.strip_suffix(b"\r").unwrap_or(line).to_vec();
+    if password.is_empty() { Err(nonsense(path, "holds no password", None)) } else { Ok(password) }
+}
+
+fn sections(path: &Path, text: &[u8], from_der: &'static str) -> Result<Vec<(SectionKind, Vec<u8>)>, Error> {
+    /// The beginning of any certificate or key in DER.
+    const SEQUENCE: u8 = 0x30;
+    if text.trim_ascii().is_empty() {
+        return Err(nonsense(path, "is empty", None));
+    }
+    let is_pem = text.windows(BEGIN.len()).any(|window| window == BEGIN);
+    if text.first() == Some(&SEQUENCE) && !is_pem {
+        return Err(nonsense(path, "is DER, where PEM is wanted", Some(from_der)));
+    }
+    let sections: Result<_, _> = <(SectionKind, Vec<u8>)>::pem_slice_iter(text).collect();
+    sections.map_err(|_| nonsense(path, "is PEM that makes no sense", None))
+}
+
+const BEGIN: &[u8] = b"-----BEGIN ";
+
+fn is_key(kind: SectionKind) -> bool {
+    matches!(kind, SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey)
+}
+
+/// PKCS#8 says so in its label, the older shapes in a header of the section.
+fn is_encrypted(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    text.contains(ENCRYPTED) || text.contains("Proc-Type: 4,ENCRYPTED")
+}
+
+fn replace(text: &[u8], from: &str, to: &str) -> Vec<u8> {
+    let text = String::from_utf8_lossy(text).replace(from, to);
+    text.replace("-----END ENCRYPTED PRIVATE KEY", "-----END PRIVATE KEY").into_bytes()
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes))
+        .map_err(|error: io::Error| Error::Unreadable { path: path.to_owned(), cause: error.to_string() })?;
+    Ok(bytes)
+}
+
+pub(crate) fn nonsense(path: &Path, what: &'static str, hint: Option<&str>) -> Error {
+    let path = PathBuf::from(path);
+    // The hint is to be typed as it is.
+    let hint = hint.map(|hint| hint.replace("FILE", &path.display().to_string()));
+    Error::Nonsense { path, what, hint }
+}
