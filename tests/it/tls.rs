@@ -6,6 +6,7 @@ use std::thread::spawn;
 
 use super::common::pki::Ca;
 use super::common::proxy::{From, Proxy};
+use super::common::tls12;
 use super::common::{Place, Running, Server};
 
 /// A CA in `ca.pem`, and a server of this machine with a certificate from it.
@@ -44,7 +45,7 @@ fn a_value_is_kept_and_read_over_tls() {
     let port = server.port();
     assert_eq!(said(&place, port, "set k v -n localhost -p PORT -T ca.pem"), "--- exit 0\n");
     assert_eq!(
-        place.bytes(&["get", "k", "-b", &format!("mqtts://127.0.0.1:{port}"), "--cafile", "ca.pem"]),
+        place.bytes_at(&format!("mqtts://127.0.0.1:{port}"), &["get", "k", "--cafile", "ca.pem"]),
         b"v"
     );
     let ping = said(&place, port, "ping -n localhost -p PORT -T ca.pem");
@@ -57,6 +58,19 @@ fn a_value_is_kept_and_read_over_tls() {
 }
 
 #[test]
+fn tls_1_2_is_good_enough() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
+    let server = Server::start(&place, &["-q"]);
+    let port = tls12::door(&place.path("server.pem"), &place.path("server.key"), server.port());
+    assert_eq!(said(&place, port, "set k v -n localhost -p PORT -T ca.pem"), "--- exit 0\n");
+    let ping = said(&place, port, "ping -n localhost -p PORT -T ca.pem");
+    assert!(ping.contains(" ms (TLS 1.2)  round trip "), "{ping}");
+    let shown = said(&place, port, "get k -n 127.0.0.1 -p PORT --insecure");
+    assert!(shown.contains("--- stdout\nv"), "{shown}");
+}
+
+#[test]
 fn a_value_larger_than_any_buffer_goes_both_ways() {
     let (place, _, server) = served(&[]);
     let big: Vec<u8> =
@@ -64,7 +78,7 @@ fn a_value_larger_than_any_buffer_goes_both_ways() {
     place.write("big", &big);
     let port = server.port();
     assert_eq!(said(&place, port, "set k -f big -n localhost -p PORT -T ca.pem"), "--- exit 0\n");
-    assert!(place.bytes(&["get", "k", "-n", "localhost", "-p", &port.to_string(), "-T", "ca.pem"]) == big);
+    assert!(place.bytes_at(&format!("mqtts://localhost:{port}"), &["get", "k", "-T", "ca.pem"]) == big);
 }
 
 #[test]

@@ -80,7 +80,11 @@ fn a_file_that_makes_no_sense_is_told_by_its_name() {
             "openssl pkey -inform der -in der -out der.pem",
         ),
         ("-T ca.pem -C me.pem -K other.key", "other.key holds a key that does not fit the certificate", ""),
-        ("-T ca.pem -C me.pem -K encrypted", "encrypted holds an encrypted key", "-P FILE with its password"),
+        (
+            "-T ca.pem -C me.pem -K encrypted",
+            "encrypted holds an encrypted key",
+            "-P with the file of its password",
+        ),
         (
             "-T ca.pem -C me.pem -K encrypted -P wrong",
             "encrypted holds a key that this password does not decrypt",

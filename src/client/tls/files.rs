@@ -43,7 +43,7 @@ pub(crate) fn roots(path: &Path) -> Result<RootCertStore, Error> {
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let text = read(path)?;
     let sections = sections(path, &text, "openssl x509 -inform der -in FILE -out FILE.pem")?;
-    let has_key = is_encrypted(&text) || sections.iter().any(|(kind, _)| is_key(*kind));
+    let has_key = holds(&text, ENCRYPTED) || sections.iter().any(|(kind, _)| is_key(*kind));
     let certificates = sections.into_iter().filter(|(kind, _)| *kind == SectionKind::Certificate);
     let certificates: Vec<_> = certificates.map(|(_, der)| CertificateDer::from(der)).collect();
     match certificates.is_empty() {
@@ -55,37 +55,42 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
 
 fn key(path: &Path, password: Option<&[u8]>) -> Result<PrivateKeyDer<'static>, Error> {
     let text = read(path)?;
-    let sections = match password {
+    if holds(&text, ENCRYPTED_IN_AN_OLD_WAY) {
+        let hint = "openssl pkcs8 -topk8 -in FILE -out FILE.pkcs8";
+        return Err(nonsense(
+            path,
+            "holds a key that is encrypted in an old way; PKCS#8 is wanted",
+            Some(hint),
+        ));
+    }
+    let found = |text: &[u8]| {
+        let sections = sections(path, text, "openssl pkey -inform der -in FILE -out FILE.pem")?;
+        let has_certificate = sections.iter().any(|(kind, _)| *kind == SectionKind::Certificate);
+        sections.into_iter().find(|(kind, _)| is_key(*kind)).ok_or_else(|| match has_certificate {
+            true => nonsense(path, "holds a certificate, where a key is wanted", Some(SWAPPED)),
+            false => nonsense(path, "holds no key", None),
+        })
+    };
+    match (holds(&text, ENCRYPTED), password) {
+        (true, None) => Err(nonsense(path, IS_ENCRYPTED, Some("-P with the file of its password"))),
         // Its section differs in the label alone, which the reader of PEM does not know.
-        Some(_) => sections(path, &replace(&text, ENCRYPTED, "-----BEGIN PRIVATE KEY"), DER_KEY),
-        None => sections(path, &text, DER_KEY),
-    }?;
-    let has_certificate = sections.iter().any(|(kind, _)| *kind == SectionKind::Certificate);
-    match (sections.into_iter().find(|(kind, _)| is_key(*kind)), password) {
-        (_, None) if is_encrypted(&text) => {
-            Err(nonsense(path, IS_ENCRYPTED, Some("-P FILE with its password")))
+        (true, Some(password)) => decrypt(path, &found(&relabelled(&text))?.1, password),
+        (false, _) => {
+            let (kind, der) = found(&text)?;
+            let broken = || nonsense(path, "holds a key that cannot be read", None);
+            PrivateKeyDer::from_pem(kind, der).ok_or_else(broken)
         }
-        (Some((SectionKind::PrivateKey, der)), Some(password)) if is_encrypted(&text) => {
-            decrypt(path, &der, password)
-        }
-        (Some(_), Some(_)) if is_encrypted(&text) => {
-            let hint = "openssl pkcs8 -topk8 -in FILE -out FILE.pkcs8";
-            Err(nonsense(path, "holds a key that is encrypted in an old way; PKCS#8 is wanted", Some(hint)))
-        }
-        (Some((kind, der)), _) => PrivateKeyDer::from_pem(kind, der)
-            .ok_or_else(|| nonsense(path, "holds a key that cannot be read", None)),
-        (None, _) if has_certificate => {
-            Err(nonsense(path, "holds a certificate, where a key is wanted", Some(SWAPPED)))
-        }
-        (None, _) => Err(nonsense(path, "holds no key", None)),
     }
 }
 
 /// What is wrong with a key that needs a password.
 pub(crate) const IS_ENCRYPTED: &str = "holds an encrypted key";
 const SWAPPED: &str = "are the files of the certificate and of the key swapped?";
-const DER_KEY: &str = "openssl pkey -inform der -in FILE -out FILE.pem";
-const ENCRYPTED: &str = "-----BEGIN ENCRYPTED PRIVATE KEY";
+/// How a label ends.
+const ENCRYPTED: &str = "ENCRYPTED PRIVATE KEY-----";
+/// The header of a section.
+const ENCRYPTED_IN_AN_OLD_WAY: &str = "Proc-Type: 4,ENCRYPTED";
+const BEGIN: &str = "-----BEGIN ";
 
 fn decrypt(path: &Path, der: &[u8], password: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
     let broken = |_| nonsense(path, "holds an encrypted key that cannot be read", None);
@@ -110,29 +115,23 @@ fn sections(path: &Path, text: &[u8], from_der: &'static str) -> Result<Vec<(Sec
     if text.trim_ascii().is_empty() {
         return Err(nonsense(path, "is empty", None));
     }
-    let is_pem = text.windows(BEGIN.len()).any(|window| window == BEGIN);
-    if text.first() == Some(&SEQUENCE) && !is_pem {
+    if text.first() == Some(&SEQUENCE) && !holds(text, BEGIN) {
         return Err(nonsense(path, "is DER, where PEM is wanted", Some(from_der)));
     }
     let sections: Result<_, _> = <(SectionKind, Vec<u8>)>::pem_slice_iter(text).collect();
     sections.map_err(|_| nonsense(path, "is PEM that makes no sense", None))
 }
 
-const BEGIN: &[u8] = b"-----BEGIN ";
-
 fn is_key(kind: SectionKind) -> bool {
     matches!(kind, SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey)
 }
 
-/// PKCS#8 says so in its label, the older shapes in a header of the section.
-fn is_encrypted(text: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(text);
-    text.contains(ENCRYPTED) || text.contains("Proc-Type: 4,ENCRYPTED")
+fn holds(text: &[u8], words: &str) -> bool {
+    text.windows(words.len()).any(|window| window == words.as_bytes())
 }
 
-fn replace(text: &[u8], from: &str, to: &str) -> Vec<u8> {
-    let text = String::from_utf8_lossy(text).replace(from, to);
-    text.replace("-----END ENCRYPTED PRIVATE KEY", "-----END PRIVATE KEY").into_bytes()
+fn relabelled(text: &[u8]) -> Vec<u8> {
+    String::from_utf8_lossy(text).replace(ENCRYPTED, "PRIVATE KEY-----").into_bytes()
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Error> {

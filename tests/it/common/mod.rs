@@ -9,6 +9,7 @@ mod relay;
 mod running;
 mod server;
 mod tap;
+pub mod tls12;
 pub mod wire;
 
 use std::fs;
