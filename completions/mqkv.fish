@@ -64,8 +64,13 @@ complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "watch" -d 'Tell what keys
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "lock" -d 'Hold a lock while a command runs'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "unlock" -d 'Release a lock that was left held'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "holder" -d 'Say who holds a lock'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "keys" -d 'List keys'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "export" -d 'Read keys and values into JSON lines'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "import" -d 'Write the keys and values of an export'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "batch" -d 'Run the lines of a file, one session for all'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "ping" -d 'Measure the way to the store and back'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "raw" -d 'Send any words to the store and show the reply as sent'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "monitor" -d 'Show every request, reply and notification, live'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "decode" -d 'Say what a topic, a payload or a version is; needs no broker'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "serve" -d 'Run a broker with a state store'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "completions" -d 'Print the completions for a shell'
@@ -441,6 +446,135 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s j -l json -d 'Short
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l limit -d 'No more than so many keys' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s 0 -l null -d 'Exact bytes, and a NUL byte after each key'
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l keys-from -d 'Take the keys from a file, one a line; - reads standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l inflight -d 'How many requests may wait for their answers' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s 0 -l null -d 'The keys in that file are exact bytes, with a NUL byte after each'
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l inflight -d 'How many requests may wait for their answers' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l nx -d 'Leave keys that exist'
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l dry-run -d 'Look at every line and write nothing'
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l keep-going -d 'Write what can be written, whatever becomes of the rest'
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l inflight -d 'How many requests may wait for their answers' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l format -d 'What the lines are' -r -f -a "lines\t'Verbs and their arguments, as on the command line'
+jsonl\t'JSON objects; the answers are JSON, too'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l keep-going -d 'Run all lines, whatever becomes of them'
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s c -l count -d 'How many round trips to make, one after the other' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
@@ -500,6 +634,40 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s j -l json -d 'Short fo
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s k -l key -d 'Only what is about this key, or about keys that begin so if it ends in *' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l client -d 'Only what is asked by, answered to or told to this client' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s c -l count -d 'End after so many records' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s w -l wait -d 'End after this time; exit code 124 if -c is not reached by then' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l full -d 'Do not cut lines at the terminal\'s width'
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s p -l port -d 'The broker\'s port' -r

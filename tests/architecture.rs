@@ -38,7 +38,9 @@ const PURE: &[&str] = &[
     "src/client/session.rs",
     "src/client/watch.rs",
     "src/client/lock.rs",
-    "src/shell/line.rs",
+    "src/commands/monitor/tracker.rs",
+    "src/commands/line.rs",
+    "src/commands/troubles.rs",
     "src/shell/complete.rs",
 ];
 
@@ -51,15 +53,17 @@ const OWNERS: &[(&str, &[Owner])] = &[
     ("pkcs8", &[only("src/client/tls/files.rs")]),
     ("redb", &[only("src/server/journal.rs")]),
     ("rustyline", &[only("src/shell/editor.rs")]),
-    ("serde_json", &[only("src/render/json.rs"), only("src/commands/batch.rs")]),
+    ("serde_json", &[only("src/render/json.rs"), only("src/commands/records.rs")]),
     ("hex", &[only("src/protocol/topic.rs"), one_of("src/commands/")]),
     ("clap", &[any_of("src/commands/"), any_of("src/cli/")]),
+    ("indicatif", &[only("src/cli/progress.rs")]),
     ("getrandom", &[only("src/chance.rs")]),
     ("nix", &[only("src/commands/child.rs")]),
     ("colored", &[one_of("src/")]),
     ("anstream", &[one_of("src/")]),
     ("base64", &[one_of("src/")]),
     ("humantime", &[one_of("src/")]),
+    ("terminal_size", &[only("src/cli/terminal.rs")]),
     ("clap_complete", &[one_of("src/")]),
     ("clap_mangen", &[one_of("src/")]),
 ];
@@ -733,7 +737,7 @@ fn an_impure_name_in_a_pure_file_is_reported() {
         "src/client/session.rs",
         "src/client/watch.rs",
         "src/client/lock.rs",
-        "src/shell/line.rs",
+        "src/commands/line.rs",
         "src/shell/complete.rs",
     ];
     for code in [

@@ -73,18 +73,18 @@ impl Exit {
         match self {
             Self::Yes => 0,
             Self::No => 1,
-            Self::Usage => 2,
-            Self::Data => 65,
-            Self::Unavailable => 69,
-            Self::Bug => 70,
-            Self::File => 74,
-            Self::Refused => 76,
-            Self::Authorization => 77,
-            Self::Configuration => 78,
-            Self::Timeout => 124,
-            Self::LockLost => 125,
-            Self::NotExecutable => 126,
-            Self::NotFound => 127,
+            Self::Usage => Kind::Usage.code(),
+            Self::Data => Kind::Data.code(),
+            Self::Unavailable => Kind::Unavailable.code(),
+            Self::Bug => Kind::Bug.code(),
+            Self::File => Kind::File.code(),
+            Self::Refused => Kind::Refused.code(),
+            Self::Authorization => Kind::Authorization.code(),
+            Self::Configuration => Kind::Configuration.code(),
+            Self::Timeout => Kind::Timeout.code(),
+            Self::LockLost => Kind::LockLost.code(),
+            Self::NotExecutable => Kind::NotExecutable.code(),
+            Self::NotFound => Kind::NotFound.code(),
             Self::Interrupted => 130,
             Self::Terminated => 143,
             Self::Child(code) => code,
@@ -159,6 +159,7 @@ mod tests {
         for (kind, code) in kinds {
             assert_eq!(Exit::from(kind).code(), code, "{}", kind.name());
         }
+        assert!(kinds.is_sorted(), "the worst of many failures is the one with the greatest code");
         assert_eq!(Exit::from(Verdict::Yes).code(), 0);
         assert_eq!(Exit::from(Verdict::No).code(), 1);
     }

@@ -70,15 +70,20 @@ Data goes to standard output, words to standard error.
   raw     the exact bytes, no line feed
   hex     hexadecimal digits and a line feed
   base64  base64 and a line feed
-  json    one object; `del` with several keys: one object a key and line
+  json    one object; `del`, `keys`, `batch`: one object a record and line; `batch` adds line and id
   jsonl   the same, always one object a line
 
+Many records: `keys` prints one a line, control bytes as \\xNN and a backslash as \\\\, so that they can be read
+back; `batch` prints one line for each get, alike, an empty one where there is no such key; `export` is JSON lines
+in every format.
+
 raw, hex and base64 are about values and, with the verb raw, payloads; other records stay lines, and with the verb
-watch go to standard error.
+watch go to standard error. Those of monitor stay columns with tabs between.
 
 JSON records have v (the schema, 1) and op (the verb); those of watch have event (current, set, delete, gap,
-resync) and seq in place of op, and lost, skipped and command-ended are on standard error. A value comes with its encoding, utf-8 or base64;
-a key with key_encoding only if that is base64. With -j an error is one object on standard error:
+resync) and seq in place of op, and lost, skipped and command-ended are on standard error. Those of monitor have
+event (listening, request, reply, no-reply, notification, gap) alike.
+A value comes with its encoding, utf-8 or base64; a key with key_encoding only if that is base64. With -j an error is one object on standard error:
 
   {\"v\":1,\"error\":{\"kind\":\"timeout\",\"code\":124,\"message\":\"...\",\"outcome\":\"unknown\",\"retryable\":true}}
 

@@ -6,16 +6,22 @@ mod embedded;
 mod exit;
 pub mod generate;
 mod help;
+mod lean;
+mod progress;
 mod report;
 mod serve;
 mod settle;
+mod terminal;
 mod usage;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::task::Poll;
 
 use clap::Parser;
 
@@ -27,7 +33,7 @@ use settle::{Connection, Place};
 use usage::Instead;
 
 use crate::client::{Settings, Target, Tls};
-use crate::commands::{Command, CommandError, Kind, Session};
+use crate::commands::{Command, CommandError, Kind, Session, Verdict};
 
 /// Runs the command line.
 #[must_use]
@@ -39,14 +45,15 @@ pub fn main() -> ExitCode {
 }
 
 fn run(words: &[OsString]) -> Exit {
-    let (mut reporter, result) = match Cli::try_parse_from(words) {
+    let (mut reporter, result) = match lean::parse(words).map_or_else(|| Cli::try_parse_from(words), Ok) {
         Ok(cli) => {
-            let mut reporter = Reporter::new(settle::style(&cli.options.display));
+            let json = matches!(&cli.verb, Some(Verb::Command(command)) if command.is_json());
+            let mut reporter = Reporter::new(settle::style(&cli.options.display, json));
             let result = run_verb(cli, &mut reporter);
             (reporter, result)
         }
         Err(error) => {
-            let mut reporter = Reporter::new(settle::style(&display_of_nonsense(words)));
+            let mut reporter = Reporter::new(settle::style(&display_of_nonsense(words), false));
             let result = run_instead(usage::judge(error, words), &mut reporter);
             (reporter, result)
         }
@@ -99,7 +106,10 @@ fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> 
         .build()
         .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
     runtime.block_on(async {
-        let result = command.run(&session, &mut |output| reporter.put(&output)).await;
+        if command.is_bulk() {
+            reporter.hold(settle::shows_progress());
+        }
+        let result = run_and_flush(command, &session, reporter).await;
         session.close().await;
         let embedded = embedded.take();
         if let Some(embedded) = embedded {
@@ -107,6 +117,27 @@ fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> 
         }
         Ok(Exit::from(result?))
     })
+}
+
+/// Runs a verb; whenever it has to wait, what it has said goes out.
+async fn run_and_flush(
+    command: Command,
+    session: &Session,
+    reporter: &mut Reporter,
+) -> Result<Verdict, CommandError> {
+    let reporter = RefCell::new(reporter);
+    let mut emit = |output| reporter.borrow_mut().put(&output);
+    let mut run = pin!(command.run(session, &mut emit));
+    let run_until_silent = poll_fn(|context| {
+        let poll = run.as_mut().poll(context);
+        match reporter.borrow_mut().flush() {
+            Ok(()) => poll,
+            Err(error) => Poll::Ready(Err(error.into())),
+        }
+    });
+    let result = run_until_silent.await;
+    reporter.borrow_mut().clear();
+    result
 }
 
 /// Where to connect to; starts the store inside this process if that is where.

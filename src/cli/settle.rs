@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::args::{ColorWhen, ConnectionArgs, DisplayArgs, OutputFormat};
 use super::broker::{self, PLAIN_PORT, TLS_PORT};
-use super::report;
+use super::{report, terminal};
 use crate::chance;
 use crate::client::{IdentityFiles, Settings, Target, Tls, TlsOptions};
 use crate::clock;
@@ -183,9 +183,15 @@ fn host_name() -> String {
     if plain.is_empty() { "host".to_owned() } else { plain }
 }
 
-/// Settles what the output looks like.
+/// Whether there is a terminal on which something may move.
 #[must_use]
-pub fn style(args: &DisplayArgs) -> Style {
+pub fn shows_progress() -> bool {
+    io::stderr().is_terminal() && env::var_os("TERM").is_none_or(|value| value != "dumb")
+}
+
+/// Settles what the output looks like; `json` is what the verb prefers.
+#[must_use]
+pub fn style(args: &DisplayArgs, json: bool) -> Style {
     let format = match args.output {
         _ if args.json => Format::Json,
         OutputFormat::Json | OutputFormat::Jsonl => Format::Json,
@@ -193,6 +199,7 @@ pub fn style(args: &DisplayArgs) -> Style {
         OutputFormat::Raw => Format::Raw,
         OutputFormat::Hex => Format::Hex,
         OutputFormat::Base64 => Format::Base64,
+        OutputFormat::Auto if json => Format::Json,
         OutputFormat::Auto if io::stdout().is_terminal() => Format::Text,
         OutputFormat::Auto => Format::Lines,
     };
@@ -223,6 +230,8 @@ fn color(when: ColorWhen, terminal: bool) -> bool {
 pub fn surroundings() -> Surroundings {
     Surroundings {
         read_input,
+        open_input: || Box::new(io::stdin()),
+        input_is_terminal: || io::stdin().is_terminal(),
         end_of_input,
         inherited_fence,
         inherited_holder: || env::var_os(LOCK_HOLDER),
@@ -231,6 +240,7 @@ pub fn surroundings() -> Surroundings {
         wall_ms: clock::wall_ms,
         chance: chance::number,
         output_closed: report::output_closed,
+        columns: terminal::columns,
     }
 }
 

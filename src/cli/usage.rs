@@ -3,10 +3,10 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::CommandFactory;
-use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use clap::error::{Error, ErrorKind};
 
 use super::args::Cli;
-use crate::commands::CommandError;
+use crate::commands::{CommandError, usage};
 
 /// What is to be shown instead of running a verb.
 #[derive(Debug)]
@@ -26,9 +26,8 @@ pub fn judge(error: Error, words: &[OsString]) -> Instead {
                 .hint("mqkv get KEY -n HOST --notls"),
         ),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Instead::Show(Box::new(error)),
-        ErrorKind::InvalidSubcommand => Instead::Fail(no_such_verb(&error, words)),
         ErrorKind::InvalidUtf8 => Instead::Fail(no_text(words).hint(help_hint(words))),
-        _ => Instead::Fail(reshape(&error).hint(help_hint(words))),
+        _ => Instead::Fail(usage::explain(&error, "mqkv ").hint(help_hint(words))),
     }
 }
 
@@ -68,53 +67,6 @@ fn is_host_after_h(words: &[OsString]) -> bool {
 fn is_verb(word: &OsStr) -> bool {
     let command = Cli::command();
     word.to_str().is_some_and(|word| command.find_subcommand(word).is_some())
-}
-
-fn no_such_verb(error: &Error, words: &[OsString]) -> CommandError {
-    let verb = texts(error, ContextKind::InvalidSubcommand).join(" ");
-    let mut failure = CommandError::usage(format!("no such verb: {verb}"));
-    let similar = texts(error, ContextKind::SuggestedSubcommand);
-    // Clap puts the most similar last.
-    failure.hints.extend(similar.iter().rev().map(|similar| format!("mqkv {similar}")));
-    if failure.hints.is_empty() {
-        failure.hints.extend(habit(&verb).map(|habit| format!("mqkv {habit}")));
-    }
-    failure.hint(help_hint(words))
-}
-
-/// What other tools call our verbs, and how fingers mistype the short ones.
-fn habit(verb: &str) -> Option<&'static str> {
-    Some(match verb.to_ascii_lowercase().as_str() {
-        "get" | "gte" | "teg" | "egt" | "read" | "fetch" | "show" | "cat" => "get",
-        "set" | "ste" | "est" | "put" | "write" | "store" | "pub" | "publish" => "set",
-        "del" | "dle" | "remove" | "unset" | "rmkey" => "del",
-        "sub" | "subscribe" | "tail" | "follow" | "keynotify" => "watch",
-        "server" | "start" | "broker" | "run" => "serve",
-        "completion" => "completions",
-        _ => return None,
-    })
-}
-
-fn texts(error: &Error, kind: ContextKind) -> Vec<String> {
-    match error.get(kind) {
-        Some(ContextValue::String(text)) => vec![text.clone()],
-        Some(ContextValue::Strings(texts)) => texts.clone(),
-        _ => Vec::new(),
-    }
-}
-
-/// Clap writes `error: MESSAGE`, then paragraphs: `  tip: ...`, `Usage: ...`, `For more information, ...`.
-fn reshape(error: &Error) -> CommandError {
-    let text = error.render().to_string();
-    let mut lines = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .take_while(|line| !line.starts_with("Usage: ") && !line.starts_with("For more information"));
-    let message = lines.next().unwrap_or_default();
-    let mut failure = CommandError::usage(message.strip_prefix("error: ").unwrap_or(message));
-    failure.causes.extend(lines.map(|line| line.strip_prefix("tip: ").unwrap_or(line).to_owned()));
-    failure
 }
 
 /// The help of the verb that was typed, or of all.

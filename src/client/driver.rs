@@ -8,6 +8,7 @@ use tokio::time::sleep_until;
 
 use super::ask::{Ask, Response, Stamps};
 use super::error::{Error, Outcome, TlsTrouble};
+use super::listeners::{Begun, ListenTicket, Listener, Listeners};
 use super::packet::Granted;
 use super::session::{Config, Event, Session};
 use super::settings::{Reconnect, Settings};
@@ -27,6 +28,8 @@ pub(super) enum Command {
     Watch { watch: Watch, events: Events, begun: oneshot::Sender<WatchId> },
     /// End a watch.
     Unwatch { id: WatchId, done: oneshot::Sender<()> },
+    /// Begin a subscription of the owner's own.
+    Subscribe { filters: Vec<String>, heard: Listener, begun: Begun },
     /// Say goodbye.
     Close { done: oneshot::Sender<()> },
 }
@@ -39,6 +42,7 @@ type Dialing = Pin<Box<dyn Future<Output = Result<(Connection, Granted), Error>>
 enum Ticket {
     Asked(Answer),
     Watch(StepTicket),
+    Listen(ListenTicket),
     /// The end of a watch; the last of its keys carries who waits for it.
     Stopped(#[expect(dead_code, reason = "dropping it tells")] Option<oneshot::Sender<()>>),
 }
@@ -59,6 +63,7 @@ pub(super) async fn start(
         session,
         watchers: Watchers::default(),
         watches_begun: 0,
+        listeners: Listeners::default(),
         link: Link::Up(connection),
         failures: 0,
         commands,
@@ -86,6 +91,7 @@ struct Driver {
     session: Session<Ticket>,
     watchers: Watchers,
     watches_begun: WatchId,
+    listeners: Listeners,
     link: Link,
     /// Failed attempts since the connection was last up.
     failures: u32,
@@ -103,6 +109,12 @@ enum Turn {
     Moved,
     Due,
     Dialed(Result<(Connection, Granted), Error>),
+}
+
+/// Who must read before anything more is read from the broker.
+enum Congested {
+    Watch(Events),
+    Listener(Listener),
 }
 
 /// The connection is gone.
@@ -192,6 +204,9 @@ impl Driver {
                 Some(Command::Ask { ask, answer }) => self.session.ask(ask, Ticket::Asked(answer), now),
                 Some(Command::Watch { watch, events, begun }) => self.watch(watch, events, begun),
                 Some(Command::Unwatch { id, done }) => self.unwatch(id, Some(done), now),
+                Some(Command::Subscribe { filters, heard, begun }) => {
+                    self.listeners.begin(filters, heard, begun, matches!(self.link, Link::Up(_)));
+                }
                 Some(Command::Close { done }) => return Some(Some(done)),
                 None => return Some(None),
             }
@@ -233,7 +248,7 @@ impl Driver {
     }
 
     /// Lets session and watches do what is due. Returns the channel that must have room before more is read.
-    fn serve(&mut self) -> Result<Option<Events>, Loss> {
+    fn serve(&mut self) -> Result<Option<Congested>, Loss> {
         let now = clock::now();
         self.session.handle_timeout(now).map_err(|silent| {
             let silence = now.monotonic.saturating_duration_since(silent.since);
@@ -256,15 +271,22 @@ impl Driver {
                 }
             }
         }
+        while let Some((filter, ticket)) = self.listeners.poll_filter() {
+            self.session.subscribe(filter, Ticket::Listen(ticket), now);
+        }
         if let Link::Up(connection) = &mut self.link {
-            while let Some(outgoing) = self.session.poll_outgoing(now) {
+            // What a broker does not take stays in the session, where it is bounded and falls with its deadline.
+            while connection.has_room()
+                && let Some(outgoing) = self.session.poll_outgoing(now)
+            {
                 if let Err(large) = connection.queue(outgoing) {
                     self.session.handle_too_large(large.packet_id, large.size, large.max);
                 }
             }
         }
         self.deliver(now);
-        let congested = self.watchers.deliver();
+        let (watch, listener) = (self.watchers.deliver(), self.listeners.deliver());
+        let congested = watch.map(Congested::Watch).or(listener.map(Congested::Listener));
         if congested.is_some() {
             self.session.excuse_silence(now);
         }
@@ -282,9 +304,19 @@ impl Driver {
                 Event::Subscribed { ticket: Ticket::Watch(ticket), result } => {
                     self.watchers.handle_subscribed(ticket, result);
                 }
-                Event::Answer { ticket: Ticket::Stopped(_), .. } | Event::Subscribed { .. } => {}
+                Event::Subscribed { ticket: Ticket::Listen(ticket), result } => {
+                    self.listeners.handle_subscribed(&ticket, result, now);
+                }
+                Event::Answer { ticket: Ticket::Stopped(_) | Ticket::Listen(_), .. }
+                | Event::Subscribed { .. } => {}
                 Event::Message(message) => {
-                    self.watchers.handle_message(&message, &self.settings.client_id);
+                    // What only a listener asked for is nothing that a watch would have to wonder about.
+                    let is_heard = self.listeners.handle_message(&message, now);
+                    let client_id = &self.settings.client_id;
+                    let is_own = || topic::filter_matches(&topic::notify_filter(client_id), &message.topic);
+                    if !is_heard || is_own() {
+                        self.watchers.handle_message(&message, client_id);
+                    }
                 }
             }
         }
@@ -308,6 +340,7 @@ impl Driver {
                 self.link = Link::Up(connection);
                 self.session.handle_connected(granted, clock::now());
                 self.watchers.handle_connected();
+                self.listeners.handle_connected();
             }
             Turn::Dialed(Err(error)) => {
                 let cause = error.to_string();
@@ -333,6 +366,7 @@ impl Driver {
         match &end {
             None => {
                 self.watchers.handle_lost(since_ms, &cause);
+                self.listeners.handle_lost(since_ms, &cause);
                 let delay = backoff(self.failures, chance::number());
                 self.failures = self.failures.saturating_add(1);
                 let now = clock::monotonic();
@@ -341,6 +375,7 @@ impl Driver {
             Some(error) => {
                 self.session.handle_closed(|_| error.clone());
                 self.watchers.handle_closed(error);
+                self.listeners.handle_closed(error);
             }
         }
         self.deliver(clock::now());
@@ -354,6 +389,7 @@ impl Driver {
             match command {
                 Command::Ask { answer, .. } => drop(answer.send(Err(error.clone()))),
                 Command::Watch { events, .. } => drop(events.try_send(Err(error.clone()))),
+                Command::Subscribe { begun, .. } => drop(begun.send(Err(error.clone()))),
                 Command::Unwatch { done, .. } | Command::Close { done } => drop(done.send(())),
             }
         }
@@ -362,6 +398,7 @@ impl Driver {
     async fn close(&mut self) {
         self.session.handle_closed(|_| Error::Closed);
         self.watchers.handle_closed(&Error::Closed);
+        self.listeners.handle_closed(&Error::Closed);
         let _ = self.serve();
         // The link that is left in its place is never used.
         let link = std::mem::replace(&mut self.link, Link::Waiting(clock::monotonic()));
@@ -372,9 +409,10 @@ impl Driver {
 }
 
 /// Resolves when the channel has room, or nobody takes from it any more.
-async fn room_in(events: Option<&Events>) {
-    match events {
-        Some(events) => drop(events.reserve().await),
+async fn room_in(congested: Option<&Congested>) {
+    match congested {
+        Some(Congested::Watch(events)) => drop(events.reserve().await),
+        Some(Congested::Listener(heard)) => drop(heard.reserve().await),
         None => std::future::pending().await,
     }
 }

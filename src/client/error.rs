@@ -109,6 +109,8 @@ pub enum Error {
         /// The broker's limit in bytes.
         max: usize,
     },
+    /// A pattern without a character matches no key; nothing was sent.
+    EmptyPattern,
     /// The session was closed on this side.
     Closed,
 }
@@ -291,6 +293,7 @@ impl fmt::Display for Error {
             Self::TooLarge { size, max } => {
                 write!(out, "the request has {size} bytes; the broker takes at most {max}")
             }
+            Self::EmptyPattern => out.write_str("the pattern is empty"),
             Self::Closed => out.write_str("the session was closed"),
         }
     }

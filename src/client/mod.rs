@@ -3,10 +3,12 @@
 pub mod ask;
 mod driver;
 pub mod error;
+mod listeners;
 pub mod lock;
 pub mod packet;
 pub mod session;
 pub mod settings;
+pub mod subscription;
 pub(crate) mod tls;
 mod transport;
 pub mod watch;
@@ -23,10 +25,12 @@ pub use ask::{Access, Ask, Response, Stamps};
 pub use error::{Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble};
 
 pub use settings::{Reconnect, Settings, Target};
+pub use subscription::{Heard, Subscription};
 pub use tls::{IdentityFiles, Tls, TlsOptions};
 pub use watch::{Watch, WatchEvent};
 
 use crate::clock;
+use crate::protocol::key::KeyError;
 use crate::protocol::request::encode_words;
 use crate::protocol::{Condition, Key, Reply, Request, Timestamp, Value};
 
@@ -57,6 +61,15 @@ pub struct Found {
     pub value: Value,
     /// Its version, where the store names it.
     pub version: Option<Timestamp>,
+}
+
+/// Some of the keys that match a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The keys; a page may be empty and not be the last.
+    pub keys: Vec<Key>,
+    /// What asks for the next page; none: this is the last one.
+    pub token: Option<Bytes>,
 }
 
 /// How a value is to be set.
@@ -168,6 +181,28 @@ impl Client {
         fence: Option<Timestamp>,
     ) -> Result<DeleteOutcome, Error> {
         self.delete(&Request::VDel { key: key.clone(), value: value.clone() }, fence).await
+    }
+
+    /// Lists keys that match a pattern, a page at a time; `token` is that of the page before (protocol §7).
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request; [`crate::protocol::Refusal::UnknownCommand`] from a broker that has no SCAN.
+    pub async fn scan(&self, pattern: Bytes, token: Option<Bytes>) -> Result<Page, Error> {
+        if pattern.is_empty() {
+            return Err(Error::EmptyPattern);
+        }
+        let request = Request::Scan { pattern, token };
+        match self.request(&request, Stamps::default()).await? {
+            (Reply::Keys { keys, token }, _) => {
+                let malformed = |error: KeyError| Error::MalformedReply {
+                    cause: error.to_string(),
+                    outcome: Outcome::Unchanged,
+                };
+                let keys = keys.into_iter().map(Key::new).collect::<Result<_, _>>().map_err(malformed)?;
+                Ok(Page { keys, token })
+            }
+            (other, _) => Err(unexpected(&request, &other)),
+        }
     }
 
     async fn delete(&self, request: &Request, fence: Option<Timestamp>) -> Result<DeleteOutcome, Error> {

@@ -194,6 +194,11 @@ impl Connection {
         }
     }
 
+    /// Whether more packets may be queued before some are written.
+    pub(super) fn has_room(&self) -> bool {
+        self.output.len() < OUTPUT_BYTES_MAX
+    }
+
     /// Puts a packet behind those that wait to be written.
     pub(super) fn queue(&mut self, outgoing: Outgoing) -> Result<(), TooLarge> {
         let (packet_id, packet) = match outgoing {
@@ -298,6 +303,8 @@ async fn write<W: AsyncWrite + Unpin>(
     Ok(())
 }
 
+/// How much may wait to be written before no more is queued.
+const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 /// The first bytes of the packets that may answer CONNECT.
 const CONNACK: u8 = 0x20;
 const DISCONNECT: u8 = 0xE0;

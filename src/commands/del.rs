@@ -23,7 +23,7 @@ Exit code 1 says that one of the keys did not exist.";
 /// Remove keys
 ///
 /// Several keys are removed side by side, each on its own. Prints nothing in a pipe.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(visible_aliases = ["delete", "rm"], after_long_help = EXAMPLES)]
 pub struct DelArgs {
     #[command(flatten)]
@@ -33,6 +33,20 @@ pub struct DelArgs {
     ignore_missing: bool,
     #[command(flatten)]
     fence: FenceArgs,
+}
+
+impl DelArgs {
+    /// Removes keys, and no more than that.
+    #[must_use]
+    pub fn plain(keys: KeysArgs, fence: FenceArgs) -> Self {
+        Self { keys, fence, ignore_missing: false }
+    }
+
+    /// How many keys are to be removed.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.keys.count()
+    }
 }
 
 /// Runs the verb.

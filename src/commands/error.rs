@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::client::{Error, Outcome, TlsSetupError, TlsTrouble};
 use crate::protocol::Refusal;
 
-/// What kind of failure it is; each has one exit code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What kind of failure it is; each has one exit code, and they stand in the order of the codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// The command line makes no sense.
     Usage,
@@ -36,6 +36,25 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The exit code; what a code means never changes.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Usage => 2,
+            Self::Data => 65,
+            Self::Unavailable => 69,
+            Self::Bug => 70,
+            Self::File => 74,
+            Self::Refused => 76,
+            Self::Authorization => 77,
+            Self::Configuration => 78,
+            Self::Timeout => 124,
+            Self::LockLost => 125,
+            Self::NotExecutable => 126,
+            Self::NotFound => 127,
+        }
+    }
+
     /// The kind's name in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -88,6 +107,12 @@ impl CommandError {
     #[must_use]
     pub fn file(what: &str, path: &Path, cause: &io::Error) -> Self {
         Self::new(Kind::File, format!("cannot {what} {}: {cause}", path.display()))
+    }
+
+    /// Names the line of the input that it is about.
+    #[must_use]
+    pub fn at_line(self, line: u64) -> Self {
+        Self { message: format!("line {line}: {}", self.message), ..self }
     }
 
     /// Adds a line of what else is known.
@@ -172,6 +197,7 @@ fn kind(error: &Error) -> Kind {
         | Error::MalformedReply { .. }
         | Error::ClockSkew { .. } => Kind::Refused,
         Error::TooLarge { .. } => Kind::Data,
+        Error::EmptyPattern => Kind::Usage,
     }
 }
 
@@ -208,6 +234,7 @@ fn hint(error: &Error) -> Option<String> {
         Error::Refused(refusal) => return hint_of_refusal(refusal).map(str::to_owned),
         Error::ClockSkew { .. } => SYNCHRONISE,
         Error::TooLarge { .. } => "a smaller value, or several keys",
+        Error::EmptyPattern => "'*' matches every key",
         _ => return None,
     };
     Some(hint.to_owned())

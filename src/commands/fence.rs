@@ -13,7 +13,7 @@ pub const FENCING_TOKEN_FILE: &str = "MQKV_FENCING_TOKEN_FILE";
 
 /// A fencing token, if any: it is never attached unasked, for the first fenced write makes a key refuse
 /// unfenced ones.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct FenceArgs {
     /// Attach a fencing token: a version, as a lock hands it out
     #[arg(long, value_name = "TOKEN", conflicts_with = "fence_env")]
@@ -24,6 +24,12 @@ pub struct FenceArgs {
 }
 
 impl FenceArgs {
+    /// A token that is known.
+    #[must_use]
+    pub fn token(fence: Option<Timestamp>) -> Self {
+        Self { fence, fence_env: false }
+    }
+
     /// The token, if one is asked for.
     ///
     /// # Errors

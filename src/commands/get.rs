@@ -28,7 +28,7 @@ Exit code 1 says that there is no such key.";
 /// Read a key
 ///
 /// Prints the value: its exact bytes and nothing else in a pipe, escaped on a terminal.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct GetArgs {
     #[command(flatten)]
@@ -39,6 +39,14 @@ pub struct GetArgs {
     /// What to take for the value if there is no such key
     #[arg(long, value_name = "STR", allow_hyphen_values = true)]
     default: Option<OsString>,
+}
+
+impl GetArgs {
+    /// Reads a key, and no more than that.
+    #[must_use]
+    pub fn plain(key: KeyArgs) -> Self {
+        Self { key, ..Self::default() }
+    }
 }
 
 /// Runs the verb.

@@ -9,7 +9,7 @@ use super::error::CommandError;
 use crate::protocol::Key;
 
 /// One key.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct KeyArgs {
     /// The key, any bytes
     #[arg(value_name = "KEY", allow_negative_numbers = true)]
@@ -26,6 +26,18 @@ pub struct KeyArgs {
 }
 
 impl KeyArgs {
+    /// A key that is given as a word.
+    #[must_use]
+    pub fn word(word: OsString) -> Self {
+        Self { key_word: Some(word), ..Self::default() }
+    }
+
+    /// A key whose bytes are known.
+    #[must_use]
+    pub fn bytes(bytes: Vec<u8>) -> Self {
+        Self { key_hex: Some(Encoded(bytes)), ..Self::default() }
+    }
+
     /// The key, and the first word of the command line where that is not the key.
     ///
     /// # Errors
@@ -54,7 +66,7 @@ impl KeyArgs {
 }
 
 /// One key or many.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct KeysArgs {
     /// The keys, any bytes
     #[arg(value_name = "KEY", allow_negative_numbers = true)]
@@ -71,6 +83,25 @@ pub struct KeysArgs {
 }
 
 impl KeysArgs {
+    /// One key that is given as a word.
+    #[must_use]
+    pub fn word(word: OsString) -> Self {
+        Self { key_words: vec![word], ..Self::default() }
+    }
+
+    /// One key whose bytes are known.
+    #[must_use]
+    pub fn bytes(bytes: Vec<u8>) -> Self {
+        Self { key_hex: vec![Encoded(bytes)], ..Self::default() }
+    }
+
+    /// How many keys there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        let words = self.key_words.len().saturating_add(self.key_options.len());
+        words.saturating_add(self.key_hex.len()).saturating_add(self.key_base64.len())
+    }
+
     /// The keys, at least one.
     ///
     /// # Errors

@@ -1,28 +1,41 @@
 //! The verbs: one file each, with its arguments, its help and what it does. A verb returns data and prints
 //! nothing; the command line, and whatever else parses a line, runs the same.
 
+mod batch;
 mod child;
 mod decode;
 mod del;
 pub mod duration;
 pub mod encoding;
 pub mod error;
+mod export;
 mod fence;
 mod file;
 mod get;
+pub mod grammar;
 mod holder;
+mod import;
+mod input;
 mod key;
+mod keys;
+pub mod line;
 mod lock;
+pub mod monitor;
 pub mod output;
 mod ping;
 mod raw;
+pub mod records;
+mod scan;
 pub mod session;
 mod set;
 pub mod signal;
+mod troubles;
 mod unlock;
+pub mod usage;
 mod value;
 mod vdel;
 mod watch;
+mod window;
 
 use std::io;
 
@@ -56,6 +69,17 @@ pub enum Verdict {
     Child(u8),
 }
 
+/// With what a verb goes together, as a line among many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// It makes one request: others may be in flight before and behind it.
+    Shared,
+    /// It makes several, or holds much in memory: it waits until all before it is done, and is waited for.
+    Alone,
+    /// It has no place there.
+    None,
+}
+
 /// The verbs that work with a store, or with no more than their arguments.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -67,8 +91,13 @@ pub enum Command {
     Lock(lock::LockArgs),
     Unlock(unlock::UnlockArgs),
     Holder(holder::HolderArgs),
+    Keys(keys::KeysArgs),
+    Export(export::ExportArgs),
+    Import(import::ImportArgs),
+    Batch(batch::BatchArgs),
     Ping(ping::PingArgs),
     Raw(raw::RawArgs),
+    Monitor(monitor::MonitorArgs),
     Decode(decode::DecodeArgs),
 }
 
@@ -90,8 +119,13 @@ impl Command {
             Self::Lock(args) => lock::run(args, session, emit).await,
             Self::Unlock(args) => unlock::run(args, session, emit).await,
             Self::Holder(args) => holder::run(args, session, emit).await,
+            Self::Keys(args) => keys::run(args, session, emit).await,
+            Self::Export(args) => export::run(args, session, emit).await,
+            Self::Import(args) => import::run(args, session, emit).await,
+            Self::Batch(args) => batch::run(args, session, emit).await,
             Self::Ping(args) => ping::run(args, session, emit).await,
             Self::Raw(args) => raw::run(args, session, emit).await,
+            Self::Monitor(args) => monitor::run(args, session, emit).await,
             Self::Decode(args) => decode::run(args, session, emit),
         };
         result.map_err(|error| match access {
@@ -105,19 +139,53 @@ impl Command {
     /// Whether the verb needs no store.
     #[must_use]
     pub fn is_offline(&self) -> bool {
-        matches!(self, Self::Decode(_))
+        match self {
+            Self::Decode(_) => true,
+            Self::Import(args) => args.is_offline(),
+            _ => false,
+        }
     }
 
     /// Whether the session must be served while the verb is held up by whoever reads its records.
     #[must_use]
     pub fn is_lasting(&self) -> bool {
-        matches!(self, Self::Watch(_))
+        self.is_bulk() || matches!(self, Self::Watch(_) | Self::Monitor(_))
+    }
+
+    /// Whether there are so many records that they go out together, as many as are there.
+    #[must_use]
+    pub fn is_bulk(&self) -> bool {
+        matches!(self, Self::Keys(_) | Self::Export(_) | Self::Import(_) | Self::Batch(_))
+    }
+
+    /// Whether the records are JSON unless another format is asked for.
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        matches!(self, Self::Batch(args) if args.is_json())
+    }
+
+    /// With what the verb goes together, as a line among many.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        match self {
+            Self::Get(_) | Self::Vdel(_) | Self::Raw(_) => Room::Shared,
+            Self::Set(args) if !args.reads_file() => Room::Shared,
+            Self::Del(args) if args.count() == 1 => Room::Shared,
+            Self::Set(_) | Self::Del(_) | Self::Keys(_) => Room::Alone,
+            Self::Unlock(_) | Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => Room::Alone,
+            Self::Watch(_) | Self::Monitor(_) | Self::Lock(_) => Room::None,
+            Self::Export(_) | Self::Import(_) | Self::Batch(_) => Room::None,
+        }
     }
 
     fn access(&self) -> Access {
         match self {
-            Self::Get(_) | Self::Watch(_) | Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => Access::Read,
+            Self::Get(_) | Self::Watch(_) | Self::Monitor(_) | Self::Keys(_) | Self::Export(_) => {
+                Access::Read
+            }
+            Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => Access::Read,
             Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Lock(_) | Self::Unlock(_) => Access::Write,
+            Self::Import(_) | Self::Batch(_) => Access::Write,
             Self::Raw(args) => args.access(),
         }
     }

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::error::CommandError;
+use super::monitor::sighting::Sighting;
+use super::records::Id;
 pub use crate::client::lock::Loss;
 pub use crate::client::{DeleteOutcome, Found, Outcome, SetOutcome, WatchEvent};
 use crate::protocol::frame::Frame;
@@ -110,6 +113,39 @@ pub enum Output {
         /// From asking to the answer.
         round_trip: Duration,
     },
+    /// What `monitor` saw.
+    Sighted {
+        /// What it was.
+        sighting: Box<Sighting>,
+        /// When, in milliseconds since the Unix epoch.
+        at_ms: u64,
+        /// Counts the records from 1; none for what is said beside them.
+        sequence: Option<u64>,
+        /// How wide a line may be at a terminal.
+        columns_max: Option<usize>,
+    },
+    /// A key, of `keys`.
+    Listed {
+        /// The key.
+        key: Key,
+        /// Whether its exact bytes are asked for, with a NUL byte behind them.
+        null: bool,
+    },
+    /// A key and its value, of `export`.
+    Entry {
+        /// The key.
+        key: Key,
+        /// What it holds.
+        found: Found,
+    },
+    /// What became of an `export`, at its end.
+    Exported(Exported),
+    /// What became of an `import`, at its end.
+    Imported(Imported),
+    /// What became of a line of `batch` or `import`.
+    Answered(Answered),
+    /// How far a verb has come: of no interest any more when the next one comes.
+    Progress(Progress),
     /// One event of `watch`.
     Watched {
         /// What happened.
@@ -166,6 +202,66 @@ pub enum Got {
     },
     /// There is no such key.
     Missing,
+}
+
+/// What became of an `export`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exported {
+    /// How many keys were put out.
+    pub keys: u64,
+    /// How many were not there when their value was asked for.
+    pub missing: u64,
+}
+
+/// What became of an `import`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// How many keys were written, or would have been.
+    pub written: u64,
+    /// How many exist and were left.
+    pub left: u64,
+    /// How many lines failed.
+    pub failed: u64,
+    /// Whether nothing was to be written.
+    pub dry_run: bool,
+}
+
+/// What became of one line of many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// Counts from 1.
+    pub line: u64,
+    /// What the line calls itself.
+    pub id: Option<Id>,
+    /// What became of it.
+    pub answer: Answer,
+}
+
+/// What became of one line of many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A record of its verb.
+    Record(Box<Output>),
+    /// It failed.
+    Failed {
+        /// Why.
+        error: CommandError,
+        /// Whether this, or what came before it, ends everything, and is told at the end.
+        is_end: bool,
+    },
+}
+
+/// How far a verb has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// How many are done.
+    pub count: u64,
+    /// What is counted.
+    pub unit: &'static str,
+    /// How many bytes of the input have been read.
+    pub bytes_read: u64,
+    /// How many there are, where that is known.
+    pub bytes_total: Option<u64>,
 }
 
 /// How a command ended.

@@ -1,6 +1,7 @@
 //! What a verb runs with: one MQTT session, connected when first needed, and the few things that only the
 //! process edge can give.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fmt;
 use std::future::Future;
@@ -29,6 +30,10 @@ pub type Waiting = Pin<Box<dyn Future<Output = ()>>>;
 pub struct Surroundings {
     /// Reads at most so many bytes of standard input.
     pub read_input: fn(usize) -> io::Result<Vec<u8>>,
+    /// Opens standard input, to be read bit by bit.
+    pub open_input: fn() -> Box<dyn io::Read>,
+    /// Whether standard input is a terminal.
+    pub input_is_terminal: fn() -> bool,
     /// Waits for the end of standard input; what comes before is read and forgotten.
     pub end_of_input: fn() -> Pin<Box<dyn Future<Output = ()>>>,
     /// Reads the fencing token that a parent process left in the environment.
@@ -45,6 +50,8 @@ pub struct Surroundings {
     pub chance: fn() -> u64,
     /// Waits until nobody reads standard output any more, as far as that can be learnt.
     pub output_closed: fn() -> Waiting,
+    /// Measures the terminal that standard output is, in columns.
+    pub columns: fn() -> Option<usize>,
 }
 
 /// One MQTT session for one verb or for many, also for many at once.
@@ -52,13 +59,19 @@ pub struct Session {
     settings: Box<dyn Fn() -> Connecting>,
     client: OnceCell<Client>,
     surroundings: Surroundings,
+    input_taken: Cell<bool>,
 }
 
 impl Session {
     /// A session that connects with these settings when a verb first needs it.
     #[must_use]
     pub fn new(settings: impl Fn() -> Connecting + 'static, surroundings: Surroundings) -> Self {
-        Self { settings: Box::new(settings), client: OnceCell::new(), surroundings }
+        Self {
+            settings: Box::new(settings),
+            client: OnceCell::new(),
+            surroundings,
+            input_taken: Cell::new(false),
+        }
     }
 
     /// The connected client. Check the arguments before: whoever mistypes need not wait for a broker.
@@ -87,9 +100,38 @@ impl Session {
     /// # Errors
     /// It cannot be read, or it is larger than a value may be.
     pub fn read_input(&self) -> Result<Bytes, CommandError> {
+        self.refuse_taken_input()?;
         let bytes = (self.surroundings.read_input)(VALUE_BYTES_MAX.saturating_add(1))
             .map_err(|error| CommandError::new(Kind::File, format!("cannot read standard input: {error}")))?;
         value_within_limit(bytes)
+    }
+
+    /// Standard input for one reader, who reads it bit by bit; nobody else gets it any more.
+    ///
+    /// # Errors
+    /// It is taken.
+    pub fn take_input(&self) -> Result<fn() -> Box<dyn io::Read>, CommandError> {
+        self.refuse_taken_input()?;
+        self.close_input();
+        Ok(self.surroundings.open_input)
+    }
+
+    /// Nobody gets standard input any more: it is not what a line of many can mean.
+    pub fn close_input(&self) {
+        self.input_taken.set(true);
+    }
+
+    fn refuse_taken_input(&self) -> Result<(), CommandError> {
+        if self.input_taken.get() {
+            return Err(CommandError::usage("standard input cannot be read from here").hint("-f FILE"));
+        }
+        Ok(())
+    }
+
+    /// Whether somebody would have to type what is read from standard input.
+    #[must_use]
+    pub fn input_is_terminal(&self) -> bool {
+        (self.surroundings.input_is_terminal)()
     }
 
     /// The fencing token that a parent process left in the environment.
@@ -145,6 +187,12 @@ impl Session {
     #[must_use]
     pub fn output_closed(&self) -> Waiting {
         (self.surroundings.output_closed)()
+    }
+
+    /// How wide the terminal is that standard output is, if it is one; it may change at any time.
+    #[must_use]
+    pub fn columns(&self) -> Option<usize> {
+        (self.surroundings.columns)()
     }
 
     /// Says goodbye to the broker, if anybody spoke to it.

@@ -32,7 +32,7 @@ VALUE is literal: no @file, no escapes. Exit code 1 says that the condition of -
 /// Write a key
 ///
 /// Prints nothing in a pipe.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct SetArgs {
     #[command(flatten)]
@@ -56,6 +56,33 @@ pub struct SetArgs {
     /// Take one line feed (or CR LF) off the end of the value
     #[arg(long)]
     strip_newline: bool,
+}
+
+impl SetArgs {
+    /// Writes a key under a condition, for a time.
+    #[must_use]
+    pub fn plain(
+        key: KeyArgs,
+        value: ValueArgs,
+        condition: Option<Condition>,
+        ttl: Option<NonZeroU64>,
+    ) -> Self {
+        let nx = condition == Some(Condition::Absent);
+        let nex = condition == Some(Condition::AbsentOrEqual);
+        Self { key, value, ttl, nx, nex, ..Self::default() }
+    }
+
+    /// Whether the value comes from a file: so much may not be in memory many times over.
+    #[must_use]
+    pub fn reads_file(&self) -> bool {
+        self.value.reads_file()
+    }
+
+    /// The same with a fencing token, and kept on disk if asked to.
+    #[must_use]
+    pub fn stamped(self, fence: FenceArgs, persist: bool) -> Self {
+        Self { fence, persist, ..self }
+    }
 }
 
 /// Runs the verb.

@@ -12,7 +12,7 @@ use super::file;
 use super::session::Session;
 
 /// One value.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[group(id = "value_forms", multiple = false)]
 pub struct ValueArgs {
     /// The value, literally; a lone - reads standard input
@@ -33,6 +33,24 @@ pub struct ValueArgs {
 }
 
 impl ValueArgs {
+    /// A value that is given as a word.
+    #[must_use]
+    pub fn word(word: OsString) -> Self {
+        Self { value_word: Some(word), ..Self::default() }
+    }
+
+    /// A value whose bytes are known.
+    #[must_use]
+    pub fn bytes(bytes: Vec<u8>) -> Self {
+        Self { value_hex: Some(Encoded(bytes)), ..Self::default() }
+    }
+
+    /// Whether the value comes from a file.
+    #[must_use]
+    pub fn reads_file(&self) -> bool {
+        self.value_file.is_some()
+    }
+
     /// The value. `first_word` is a word that stood where the key would have been.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ Exit code 1 says that there is no such key, or that it holds another value.";
 /// Remove a key if it holds this value
 ///
 /// Prints nothing in a pipe.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct VdelArgs {
     #[command(flatten)]
@@ -32,6 +32,14 @@ pub struct VdelArgs {
     value: ValueArgs,
     #[command(flatten)]
     fence: FenceArgs,
+}
+
+impl VdelArgs {
+    /// Removes a key that holds a value.
+    #[must_use]
+    pub fn plain(key: KeyArgs, value: ValueArgs, fence: FenceArgs) -> Self {
+        Self { key, value, fence }
+    }
 }
 
 /// Runs the verb.

@@ -38,6 +38,24 @@ pub fn notify_filter(client_id: &str) -> String {
     format!("{RESERVED}/{}{NOTIFY}#", hex::encode_upper(client_id))
 }
 
+/// Whether a valid topic filter matches a topic (MQTT 5, 4.7).
+#[must_use]
+pub fn filter_matches(filter: &str, topic: &str) -> bool {
+    // No wildcard at the start of a filter matches the broker's own topics.
+    if topic.starts_with('$') && !filter.starts_with('$') {
+        return false;
+    }
+    let (mut levels, mut filters) = (topic.split('/'), filter.split('/'));
+    loop {
+        match (filters.next(), levels.next()) {
+            (Some("#"), _) | (None, None) => return true,
+            (Some("+"), Some(_)) => {}
+            (Some(wanted), Some(level)) if wanted == level => {}
+            _ => return false,
+        }
+    }
+}
+
 /// What a topic of the state store is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topic {
@@ -132,6 +150,19 @@ mod tests {
     #[test]
     fn topics_are_as_in_the_vectors() {
         check(include_str!("../../tests/vectors/topic.txt"), run);
+    }
+
+    #[test]
+    fn a_filter_matches_levels_and_what_is_below() {
+        for (filter, topic) in [("a/b", "a/b"), ("a/+", "a/"), ("a/#", "a"), ("#", "a/b"), ("+/+/c", "a/b/c")]
+        {
+            assert!(filter_matches(filter, topic), "{filter} {topic}");
+        }
+        for (filter, topic) in
+            [("a/b", "a"), ("a", "a/b"), ("a/+", "a"), ("+", "a/b"), ("#", "$SYS/a"), ("b/#", "a")]
+        {
+            assert!(!filter_matches(filter, topic), "{filter} {topic}");
+        }
     }
 
     #[test]

@@ -20,6 +20,15 @@ pub fn escape(bytes: &[u8]) -> String {
     out
 }
 
+/// Writes bytes as [`escape`] does, with backslashes doubled: it can be read back.
+#[must_use]
+pub fn spell(bytes: &[u8]) -> String {
+    if !bytes.contains(&b'\\') {
+        return escape(bytes);
+    }
+    escape(&bytes.split(|byte| *byte == b'\\').collect::<Vec<_>>().join(&b"\\\\"[..]))
+}
+
 /// Writes bytes between quotes, with quotes and backslashes escaped: it can be read back.
 #[must_use]
 pub fn quote(bytes: &[u8]) -> String {
@@ -34,7 +43,7 @@ pub fn quote(bytes: &[u8]) -> String {
 }
 
 /// Control characters drive the terminal; marks of direction and line separators reorder what is read.
-fn is_harmless(c: char) -> bool {
+pub(super) fn is_harmless(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FEFF}')
 }
@@ -49,6 +58,7 @@ fn put_hex(out: &mut String, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::line::unescape;
 
     #[test]
     fn text_stays_text() {
@@ -65,6 +75,14 @@ mod tests {
     #[test]
     fn bytes_that_are_no_utf8_are_escaped_one_by_one() {
         assert_eq!(escape(b"a\xff\xc3(\xe2\x82"), "a\\xFF\\xC3(\\xE2\\x82");
+    }
+
+    #[test]
+    fn spelt_text_can_be_read_back() {
+        assert_eq!(spell(b"a\"b\\x41\n\\"), "a\"b\\\\x41\\x0A\\\\");
+        for bytes in [&b"\\"[..], b"\\x0A", b"\xff\\\\n\0", b"plain"] {
+            assert_eq!(unescape(spell(bytes).as_bytes()).unwrap(), bytes);
+        }
     }
 
     #[test]

@@ -5,15 +5,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use super::escape::is_harmless;
 use super::{Rendered, lock};
 use crate::commands::encoding::to_base64;
+use crate::commands::monitor::sighting::Sighting;
 use crate::commands::output::{
-    DeleteOutcome, Ended, Found, Got, LockNote, Meaning, Outcome, Output, SetOutcome, WatchEvent,
+    Answer, Answered, DeleteOutcome, Ended, Found, Got, LockNote, Meaning, Outcome, Output, SetOutcome,
+    WatchEvent,
 };
 use crate::commands::{CommandError, duration};
 use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Condition, Key, Notification, Reply, Request, Timestamp};
+
+mod traffic;
 
 /// The version of the records.
 const SCHEMA: u32 = 1;
@@ -33,6 +38,10 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
             );
         }
         Output::HandlerEnded { key, ended } => return beside(handler_object(key, *ended), false, quiet),
+        Output::Sighted { sighting, at_ms, sequence, .. } => {
+            let is_data = !matches!(**sighting, Sighting::Lost { .. });
+            return beside(traffic::object(sighting, *at_ms, *sequence), is_data, quiet);
+        }
         Output::Got { key, got } => got_object(key, got),
         Output::Set { key, ttl_ms, condition, outcome, .. } => set_object(key, *ttl_ms, *condition, outcome),
         Output::Deleted { verb, key, outcome } => deleted_object(verb.verb(), key, outcome),
@@ -68,6 +77,34 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
             put(&mut object, "ms", clock.ms);
             put(&mut object, "counter", clock.counter);
             put(&mut object, "node", clock.node());
+            object
+        }
+        Output::Answered(answered) => return answered_line(answered, quiet),
+        Output::Progress(_) => return Rendered::default(),
+        Output::Listed { key, .. } => {
+            let mut object = op("keys");
+            put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+            object
+        }
+        Output::Entry { key, found } => {
+            let mut object = op("export");
+            put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+            put_bytes(&mut object, "value", "encoding", &found.value);
+            put_version(&mut object, found.version.as_ref());
+            object
+        }
+        Output::Exported(ended) => {
+            let mut object = op("export");
+            put(&mut object, "keys", ended.keys);
+            put(&mut object, "missing", ended.missing);
+            object
+        }
+        Output::Imported(ended) => {
+            let mut object = op("import");
+            put(&mut object, "written", ended.written);
+            put(&mut object, "left", ended.left);
+            put(&mut object, "failed", ended.failed);
+            put(&mut object, "dry_run", ended.dry_run);
             object
         }
         Output::Locked { key, holder, token, ttl_ms, .. } => {
@@ -230,6 +267,23 @@ fn note_object(key: &Key, note: &LockNote) -> Object {
     put(&mut inner, "message", lock::note_text(key, note));
     schema_and("note", inner.into())
 }
+
+/// The record of a line's verb, or its error, with the line's name and number behind the schema.
+fn answered_line(answered: &Answered, quiet: bool) -> Rendered {
+    let rendered = match &answered.answer {
+        Answer::Record(record) => output(record, quiet),
+        Answer::Failed { error, .. } => Rendered::data(self::error(error, error.kind.code())),
+    };
+    let Some(rest) = rendered.data.strip_prefix(BEGINNING) else {
+        return rendered;
+    };
+    let id = answered.id.as_ref().map_or_else(String::new, |id| format!("\"id\":{},", id.value()));
+    let marks = format!("{id}\"line\":{},", answered.line);
+    Rendered { data: [BEGINNING, marks.as_bytes(), rest].concat().into(), ..rendered }
+}
+
+/// How every record begins.
+const BEGINNING: &[u8] = b"{\"v\":1,";
 
 /// Renders an error; `code` is the exit code.
 #[must_use]
@@ -430,8 +484,16 @@ fn ms(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1000.0 * FRACTION).round() / FRACTION
 }
 
+/// JSON lets through what drives a terminal above ASCII; it stands in texts only, where it may as well be escaped.
 fn line(object: Object) -> String {
-    format!("{}\n", Value::from(object))
+    let mut line = Value::from(object).to_string();
+    if line.contains(|c| !is_harmless(c)) {
+        let escaped =
+            |c: char| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();
+        line = line.chars().map(|c| if is_harmless(c) { c.to_string() } else { escaped(c) }).collect();
+    }
+    line.push('\n');
+    line
 }
 
 #[cfg(test)]
@@ -477,6 +539,15 @@ mod tests {
             "{\"v\":1,\"op\":\"get\",\"key\":\"/w==\",\"key_encoding\":\"base64\",\"found\":true,\
              \"value\":\"AP8=\",\"encoding\":\"base64\",\"size\":2}\n"
         );
+    }
+
+    #[test]
+    fn json_drives_no_terminal_and_stays_what_it_is() {
+        let value = "\u{9b}2J\x7f\u{202e}°";
+        let found = Found { value: value.into(), version: None };
+        let line = shown(&Output::Got { key: key(b"k"), got: Got::Found(found) });
+        assert!(line.contains("\"value\":\"\\u009b2J\\u007f\\u202e°\""), "{line}");
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["value"], value);
     }
 
     #[test]

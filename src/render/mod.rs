@@ -1,10 +1,13 @@
 //! Output and errors to bytes: pure, told everything about the terminal.
 
+mod bulk;
+mod cut;
 pub mod error;
 pub mod escape;
 mod frame;
 mod json;
 mod lock;
+mod monitor;
 mod raw;
 mod style;
 mod text;
@@ -60,6 +63,9 @@ pub struct Rendered {
 /// Renders one record.
 #[must_use]
 pub fn output(output: &Output, style: &Style) -> Rendered {
+    if let Some(rendered) = bulk::output(output, style) {
+        return rendered;
+    }
     match style.format {
         Format::Json => json::output(output, style.quiet),
         Format::Text => text::output(output, style),

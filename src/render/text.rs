@@ -6,7 +6,7 @@ use super::escape::escape;
 use super::frame;
 use super::lock;
 use super::style::{Paint, paint};
-use super::{Rendered, Style, watch};
+use super::{Rendered, Style, monitor, watch};
 use crate::commands::duration;
 use crate::commands::output::{DeleteOutcome, SetOutcome};
 use crate::commands::output::{Got, Meaning, Output};
@@ -29,6 +29,9 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
             DeleteOutcome::Missing => no_such_key(key, style),
             DeleteOutcome::ValueDiffers { .. } => denied("not deleted: value differs", style),
         },
+        Output::Sighted { sighting, at_ms, columns_max, .. } => {
+            monitor::text(sighting, *at_ms, *columns_max, style)
+        }
         Output::Watched { event, received_ms, sequence } => {
             watch::text(event, *received_ms, sequence.is_some(), style)
         }
@@ -47,6 +50,14 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
 pub fn lines(output: &Output, style: &Style) -> Rendered {
     match output {
         Output::Got { .. } | Output::Set { .. } | Output::Deleted { .. } => Rendered::default(),
+        Output::Sighted { sighting, at_ms, .. } => monitor::columns(sighting, *at_ms, style),
+        // What belongs to many records is in `bulk`.
+        Output::Listed { .. }
+        | Output::Entry { .. }
+        | Output::Exported(_)
+        | Output::Imported(_)
+        | Output::Answered(_)
+        | Output::Progress(_) => Rendered::default(),
         Output::Watched { event, received_ms, sequence } => {
             watch::columns(event, *received_ms, sequence.is_some(), style)
         }
@@ -156,7 +167,7 @@ fn ping_line(broker: &str, connect: Option<Duration>, tls: Option<&str>, round_t
     Rendered::data(format!("{broker}{connect}  round trip {}\n", ms_text(round_trip)))
 }
 
-fn ms_text(duration: Duration) -> String {
+pub(super) fn ms_text(duration: Duration) -> String {
     let ms = duration.as_secs_f64() * 1000.0;
     if ms < 1.0 { format!("{ms:.3} ms") } else { format!("{ms:.1} ms") }
 }

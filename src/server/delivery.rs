@@ -17,6 +17,12 @@ pub trait Outlet: Send + Sync {
 
     /// Delivers to one connection exactly once, subscribed or not.
     fn push(&self, to: ConnectionId, message: Message);
+
+    /// Whether anybody subscribes to the requests.
+    fn is_overheard(&self) -> bool;
+
+    /// Delivers a copy of a request to whoever subscribes to the requests.
+    fn overhear(&self, from: ConnectionId, request: Message);
 }
 
 impl Outlet for Broker {
@@ -26,6 +32,14 @@ impl Outlet for Broker {
 
     fn push(&self, to: ConnectionId, message: Message) {
         Self::push(self, broker::ConnectionId(to.0), message);
+    }
+
+    fn is_overheard(&self) -> bool {
+        Self::is_overheard(self)
+    }
+
+    fn overhear(&self, from: ConnectionId, request: Message) {
+        Self::overhear(self, broker::ConnectionId(from.0), request);
     }
 }
 

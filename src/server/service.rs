@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -23,6 +24,8 @@ use super::event::Event;
 use super::journal::{Journal, JournalError};
 use super::settings::EventSink;
 
+#[cfg(test)]
+mod overheard_tests;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -142,9 +145,13 @@ impl Service {
             let text = "the response topic is the state store's own".to_owned();
             return Verdict::Disconnect { reason: Reason::TopicNameInvalid, text };
         }
-        match read_asker(&message, response_topic) {
-            Ok(asker) => self.answer(outlet, from, &message, asker),
+        match read_asker(&message, response_topic.as_deref()) {
+            Ok(correlation) => {
+                let asker = Asker { response_topic: response_topic.unwrap_or_default(), correlation };
+                self.answer(outlet, from, &message, asker);
+            }
             Err(reason) => {
+                show(outlet, from, &message, response_topic.as_deref());
                 let (client_id, reason) = (Arc::clone(&from.client_id), reason.to_owned());
                 (self.events)(Event::Unanswerable { client_id, reason });
             }
@@ -166,6 +173,7 @@ impl Service {
         let request = match Request::decode(&message.payload, self.case) {
             Ok(request) => request,
             Err(error) => {
+                show(outlet, from, message, Some(&asker.response_topic));
                 let answer = Some((asker, Answer::refusal(error.refusal())));
                 return Delivery { answer, change: None }.send(outlet);
             }
@@ -181,6 +189,8 @@ impl Service {
         };
         let now = self.now();
         let mut state = self.lock();
+        // Under the lock, so that requests are overheard in the order in which the store decides them.
+        show(outlet, from, message, Some(&asker.response_topic));
         state.answer(outlet, call, asker, message, now);
         self.wake_writer(&state);
         if let Some(next_ms) = state.engine.next_expiry()
@@ -255,6 +265,10 @@ impl Application for Service {
         self.take(broker, from, message)
     }
 
+    fn overheard_topic(&self) -> Option<&str> {
+        Some(topic::REQUEST)
+    }
+
     /// A will would pass by the service: it could forge a notification, or ask without being answered.
     fn check_will(&self, will: &Message) -> Result<(), String> {
         if will.topic == topic::REQUEST || will.topic.starts_with(topic::RESERVED) {
@@ -286,8 +300,19 @@ impl fmt::Debug for Service {
     }
 }
 
-/// What a request needs to be answered at all, or what it lacks (protocol §1).
-fn read_asker(message: &Message, response_topic: Option<String>) -> Result<Asker, &'static str> {
+/// Lets whoever subscribes to the requests see one, before its answer. The message has lost its response topic.
+///
+/// The service is the only one that requests are for, so they are not routed; but a broker shows a message to all that
+/// subscribe to it, and `mqkv monitor`, like any MQTT tool that looks for a fault, relies on that.
+fn show(outlet: &dyn Outlet, from: &Peer, message: &Message, response_topic: Option<&str>) {
+    if outlet.is_overheard() {
+        let response_topic = response_topic.map(str::to_owned);
+        outlet.overhear(ConnectionId(from.connection.0), Message { response_topic, ..message.clone() });
+    }
+}
+
+/// What a request needs to be answered at all, or what it lacks (protocol §1). Returns its correlation data.
+fn read_asker(message: &Message, response_topic: Option<&str>) -> Result<Bytes, &'static str> {
     if message.qos != Qos::AtLeastOnce {
         return Err("its QoS is not 1");
     }
@@ -295,6 +320,5 @@ fn read_asker(message: &Message, response_topic: Option<String>) -> Result<Asker
     if response_topic.is_empty() || response_topic.contains(['+', '#']) {
         return Err("its response topic is empty or has a wildcard");
     }
-    let correlation = message.correlation.clone().ok_or("it has no correlation data")?;
-    Ok(Asker { response_topic, correlation })
+    message.correlation.clone().ok_or("it has no correlation data")
 }

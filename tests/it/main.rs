@@ -4,6 +4,7 @@
 mod bad_answers;
 mod bad_brokers;
 mod bad_input;
+mod bulk;
 mod bytes;
 mod common;
 mod decode;
@@ -12,6 +13,7 @@ mod fencing;
 mod help;
 mod lock;
 mod lock_lost;
+mod monitor;
 mod mosquitto;
 mod round_trips;
 mod streams;

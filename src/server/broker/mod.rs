@@ -16,12 +16,12 @@ pub mod subscriptions;
 pub mod sweeper;
 
 #[cfg(test)]
-mod test_client;
+pub(super) mod test_client;
 #[cfg(test)]
 mod wire_tests;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
@@ -78,6 +78,11 @@ pub trait Application: Send + Sync + 'static {
     ///
     /// What is pushed to `from` meanwhile goes out together with the acknowledgement.
     fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict;
+
+    /// The one topic whose messages it consumes and yet lets others overhear: see [`Broker::overhear`].
+    fn overheard_topic(&self) -> Option<&str> {
+        None
+    }
 
     /// Says why a client may not leave this will, if it may not: a will is routed without another look at it.
     ///
@@ -155,6 +160,9 @@ struct Inner {
     settings: Settings,
     application: Arc<dyn Application>,
     registry: RwLock<Registry>,
+    /// Whether anybody subscribes to the topic that may be overheard. Kept with each change of the subscriptions, so
+    /// that a message costs no more than this look while nobody does: no lock, no walk through the trie.
+    is_overheard: AtomicBool,
     /// Tells the sweeper that there is a new deadline.
     deadline: Notify,
 }
@@ -162,7 +170,8 @@ struct Inner {
 impl Broker {
     pub(super) fn new(settings: Settings, application: Arc<dyn Application>) -> Self {
         let registry = RwLock::new(Registry::new(&settings));
-        Self { inner: Arc::new(Inner { settings, application, registry, deadline: Notify::new() }) }
+        let (is_overheard, deadline) = (AtomicBool::new(false), Notify::new());
+        Self { inner: Arc::new(Inner { settings, application, registry, is_overheard, deadline }) }
     }
 
     /// Publishes a message to whoever subscribes to it; says how many sessions that are.
@@ -178,6 +187,21 @@ impl Broker {
     /// A connection that is over gets nothing.
     pub fn push(&self, to: ConnectionId, message: Message) {
         self.deliver(None, Some(to), message);
+    }
+
+    /// Whether anybody subscribes to the topic that the application lets others overhear.
+    #[must_use]
+    pub fn is_overheard(&self) -> bool {
+        self.inner.is_overheard.load(Ordering::Acquire)
+    }
+
+    /// Delivers a message that the application consumes to whoever subscribes to its topic, as if it were routed;
+    /// but it is not kept, whatever its retain flag says, for nobody is to consume it a second time.
+    pub fn overhear(&self, from: ConnectionId, message: Message) {
+        let publication = Arc::new(Publication::new(message, clock::monotonic()));
+        let mut events = Vec::new();
+        self.read().route(Some(from), None, &publication, &mut events);
+        self.tell(events);
     }
 
     /// Ends a connection with a DISCONNECT, if it still is there.
@@ -204,7 +228,7 @@ impl Broker {
     }
 
     fn attach(&self, arrival: Arrival) -> Result<Attached, Reason> {
-        let mut attached = self.write().attach(arrival)?;
+        let mut attached = self.change(|registry| registry.attach(arrival))?;
         if let Some(will) = attached.will.take() {
             self.publish(None, will);
         }
@@ -217,7 +241,8 @@ impl Broker {
             Ending::Cut { .. } | Ending::Lost(_) => None,
         };
         let expiry_s = session_expiry_s.map(|seconds| seconds.min(self.inner.settings.session_expiry_s_max));
-        let will = self.write().detach(connection, ending.keeps_will(), expiry_s, clock::monotonic());
+        let now = clock::monotonic();
+        let will = self.change(|registry| registry.detach(connection, ending.keeps_will(), expiry_s, now));
         self.inner.deadline.notify_one();
         if let Some(will) = will {
             self.publish(None, will);
@@ -230,21 +255,20 @@ impl Broker {
         requests: Vec<SubscriptionRequest>,
     ) -> Vec<Result<Qos, Reason>> {
         let mut events = Vec::new();
-        let results = self.write().subscribe(connection, requests, clock::monotonic(), &mut events);
+        let now = clock::monotonic();
+        let results = self.change(|registry| registry.subscribe(connection, requests, now, &mut events));
         self.tell(events);
         results
     }
 
     fn unsubscribe(&self, connection: ConnectionId, filters: &[String]) -> Vec<bool> {
-        self.write().unsubscribe(connection, filters)
+        self.change(|registry| registry.unsubscribe(connection, filters))
     }
 
     /// Does what is due now, and says when there is more to do.
     fn sweep(&self, now: Instant) -> Option<Instant> {
-        let (wills, next) = {
-            let mut registry = self.write();
-            (registry.handle_deadlines(now), registry.next_deadline())
-        };
+        let (wills, next) =
+            self.change(|registry| (registry.handle_deadlines(now), registry.next_deadline()));
         for will in wills {
             self.publish(None, will);
         }
@@ -268,6 +292,16 @@ impl Broker {
         for event in events {
             (self.inner.settings.events)(event);
         }
+    }
+
+    /// Changes what connections share where that may change who subscribes.
+    fn change<T>(&self, change: impl FnOnce(&mut Registry) -> T) -> T {
+        let mut registry = self.write();
+        let result = change(&mut registry);
+        let topic = self.inner.application.overheard_topic();
+        let is_overheard = topic.is_some_and(|topic| registry.has_subscribers(topic));
+        self.inner.is_overheard.store(is_overheard, Ordering::Release);
+        result
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Registry> {

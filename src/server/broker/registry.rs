@@ -308,6 +308,12 @@ impl Registry {
         count
     }
 
+    /// Whether a message on this topic would find anybody.
+    #[must_use]
+    pub fn has_subscribers(&self, topic: &str) -> bool {
+        self.subscriptions.has_match(topic)
+    }
+
     /// A live connection.
     #[must_use]
     pub fn link(&self, connection: ConnectionId) -> Option<&Arc<Link>> {

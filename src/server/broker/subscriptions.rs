@@ -82,9 +82,27 @@ impl<S> Subscriptions<S> {
             self.root.visit(Some(topic), found);
         }
     }
+
+    /// Whether any subscription matches a topic.
+    pub fn has_match(&self, topic: &str) -> bool {
+        if topic.starts_with('$') {
+            let (level, rest) = split(topic);
+            return self.root.children.get(level).is_some_and(|child| child.has_match(rest));
+        }
+        self.root.has_match(Some(topic))
+    }
 }
 
 impl<S> Node<S> {
+    fn has_match(&self, topic: Option<&str>) -> bool {
+        let Some(topic) = topic else {
+            return !self.below.is_empty() || !self.here.is_empty();
+        };
+        let (level, rest) = split(topic);
+        let children = [self.children.get(level), self.children.get("+")];
+        !self.below.is_empty() || children.into_iter().flatten().any(|child| child.has_match(rest))
+    }
+
     fn visit<'a>(&'a self, topic: Option<&str>, found: &mut dyn FnMut(SessionId, &'a S, Options)) {
         report(&self.below, found);
         let Some(topic) = topic else {
@@ -199,6 +217,7 @@ mod tests {
                 .filter(|(_, filter)| filter::matches(filter, &topic))
                 .map(|(session, _)| session)
                 .collect();
+            prop_assert_eq!(subscriptions.has_match(&topic), !expected.is_empty());
             prop_assert_eq!(matching(&subscriptions, &topic), expected);
         }
     }

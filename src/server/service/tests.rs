@@ -23,6 +23,12 @@ impl Outlet for Notes {
     fn push(&self, to: ConnectionId, message: Message) {
         self.0.lock().unwrap().push((Some(to), message));
     }
+
+    fn is_overheard(&self) -> bool {
+        false
+    }
+
+    fn overhear(&self, _: ConnectionId, _: Message) {}
 }
 
 impl Notes {

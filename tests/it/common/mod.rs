@@ -2,6 +2,7 @@
 
 pub mod bounded;
 pub mod fake;
+mod gatekeeper;
 pub mod pki;
 mod process;
 pub mod proxy;
@@ -19,6 +20,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
+pub use gatekeeper::{Visit, gatekeeper, publish};
 pub use process::{Left, Process, is_running, line_in, until};
 pub use relay::Relay;
 pub use running::{Running, wait_until};

@@ -1,0 +1,130 @@
+//! 100,000 SETs by `mqkv batch`, by a client of the library with 64 in flight, and by a loop of one-shots, all against
+//! the same `mqkv serve`, in turn.
+//!
+//! `cargo bench --bench batch` prints rates and the two ratios that count: batch to client, batch to one-shots.
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::arithmetic_side_effects)]
+#![allow(clippy::indexing_slicing, clippy::disallowed_methods)]
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use mqkv::client::{Client, SetOptions, Settings, Target};
+use mqkv::protocol::Key;
+
+const MQKV: &str = env!("CARGO_BIN_EXE_mqkv");
+const LINES: usize = 100_000;
+const INFLIGHT: usize = 64;
+const ONE_SHOTS: usize = 300;
+const ROUNDS: usize = 7;
+
+/// The server, ended with the benchmark.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn main() {
+    let folder = tempfile::tempdir().unwrap();
+    let port_file = folder.path().join("port");
+    let serve = Command::new(MQKV)
+        .args(["serve", "--listen", "127.0.0.1:0", "--port-file"])
+        .arg(&port_file)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _server = Server(serve);
+    let port: u16 = loop {
+        match fs::read_to_string(&port_file) {
+            Ok(text) if text.ends_with('\n') => break text.trim().parse().unwrap(),
+            _ => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let file = folder.path().join("lines");
+    let mut lines = String::new();
+    for number in 0..LINES {
+        writeln!(lines, "set bench/{number:06} value-{number:06}").unwrap();
+    }
+    fs::write(&file, lines).unwrap();
+    let dump = folder.path().join("dump");
+    let names = ["batch", "client", "one-shots", "export", "import"];
+    let mut rates: [Vec<f64>; 5] = Default::default();
+    for _ in 0..ROUNDS {
+        rates[0].push(rate(LINES, || run(port, &["batch", file.to_str().unwrap()], None)));
+        rates[1].push(rate(LINES, || raw_client(port)));
+        rates[2].push(rate(ONE_SHOTS, || {
+            for _ in 0..ONE_SHOTS {
+                run(port, &["set", "bench/000000", "value-000000"], None);
+            }
+        }));
+        rates[3].push(rate(LINES, || run(port, &["export", "bench/*"], Some(&dump))));
+        rates[4].push(rate(LINES, || run(port, &["import", dump.to_str().unwrap()], None)));
+    }
+    assert_eq!(fs::read_to_string(&dump).unwrap().lines().count(), LINES);
+    let ratio = |one: usize, other: usize| {
+        rates[one].iter().zip(&rates[other]).map(|(one, other)| one / other).collect::<Vec<_>>()
+    };
+    let ratios = [("batch / client", ratio(0, 1)), ("batch / one-shots", ratio(0, 2))];
+    for (name, figures) in names.iter().zip(&rates) {
+        println!("{name:18} {} a second", spread(figures, 0));
+    }
+    for (name, figures) in &ratios {
+        println!("{name:18} {}", spread(figures, 2));
+    }
+}
+
+fn run(port: u16, words: &[&str], output: Option<&Path>) {
+    let mut command = Command::new(MQKV);
+    command.args(words).args(["-q", "-b", &format!("mqtt://127.0.0.1:{port}")]);
+    command.stdout(output.map_or(Stdio::null(), |path| fs::File::create(path).unwrap().into()));
+    assert!(command.status().unwrap().success());
+}
+
+/// 64 tasks that set one key after the other.
+fn raw_client(port: u16) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let tasks = tokio::task::LocalSet::new();
+    tasks.block_on(&runtime, async {
+        let target = Target::Tcp { host: "127.0.0.1".to_owned(), port };
+        let client = Client::connect(Settings::new(target, "bench-client".to_owned())).await.unwrap();
+        let next = Rc::new(std::cell::Cell::new(0));
+        let tasks: Vec<_> = (0..INFLIGHT)
+            .map(|_| {
+                let (client, next) = (client.clone(), Rc::clone(&next));
+                tokio::task::spawn_local(async move {
+                    while next.get() < LINES {
+                        let number = next.replace(next.get() + 1);
+                        let key = Key::new(format!("bench/{number:06}")).unwrap();
+                        let value = format!("value-{number:06}").into();
+                        assert!(client.set(&key, &value, SetOptions::default()).await.unwrap().applied);
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        client.close().await;
+    });
+}
+
+fn rate(count: usize, run: impl FnOnce()) -> f64 {
+    let begun = Instant::now();
+    run();
+    count as f64 / begun.elapsed().as_secs_f64()
+}
+
+fn spread(figures: &[f64], digits: usize) -> String {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (least, median, most) = (sorted[0], sorted[sorted.len() / 2], sorted[sorted.len() - 1]);
+    format!("median {median:.digits$}  ({least:.digits$} to {most:.digits$})")
+}

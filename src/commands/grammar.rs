@@ -1,0 +1,251 @@
+//! The words of a line as a verb: the command line's own definition, for lines.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser};
+
+use super::del::DelArgs;
+use super::duration::parse_ttl;
+use super::error::CommandError;
+use super::fence::FenceArgs;
+use super::get::GetArgs;
+use super::key::{KeyArgs, KeysArgs};
+use super::line::Word;
+use super::set::SetArgs;
+use super::value::ValueArgs;
+use super::vdel::VdelArgs;
+use super::{Command, usage};
+use crate::protocol::Condition;
+
+/// What a line may say: a verb, and nothing of the process around it.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_subcommand = true)]
+struct Line {
+    #[command(subcommand)]
+    verb: Command,
+}
+
+/// Turns words into verbs.
+///
+/// A verb may be written in any case, and `set KEY VALUE` may go on as on the wire, `NX`, `NEX`, `PX 5000`, in any case
+/// too. In the plain forms `get KEY`, `set KEY VALUE NX PX 5000`, `del KEY` and `vdel KEY VALUE` a word in quotes is data:
+/// `set k "--nx"` stores these four letters, and `set k "-"` a hyphen.
+#[derive(Debug)]
+pub struct Grammar {
+    definition: clap::Command,
+}
+
+impl Default for Grammar {
+    fn default() -> Self {
+        Self { definition: Line::command() }
+    }
+}
+
+impl Grammar {
+    /// The verb that the words say.
+    ///
+    /// # Errors
+    /// They make no sense.
+    pub fn parse(&mut self, mut words: Vec<Word>) -> Result<Command, CommandError> {
+        if let Some(verb) = words.first_mut() {
+            verb.bytes.make_ascii_lowercase();
+        }
+        if is_plain(&words) {
+            words = match plain(words) {
+                Ok(command) => return Ok(command),
+                Err(words) => words,
+            };
+        }
+        self.parse_any(words.into_iter().map(|word| word.bytes).collect())
+    }
+
+    /// What [`Grammar::parse`] does for words that are not plain; without quotes it comes to the same for plain ones.
+    fn parse_any(&mut self, words: Vec<Vec<u8>>) -> Result<Command, CommandError> {
+        let words: Vec<_> = wire_options_as_flags(words).into_iter().map(OsString::from_vec).collect();
+        let verb = words.first().map(|word| word.to_string_lossy().into_owned());
+        let matches = self.definition.try_get_matches_from_mut(words);
+        matches.and_then(|matches| Line::from_arg_matches(&matches)).map(|line| line.verb).map_err(|error| {
+            let known = verb.filter(|verb| self.definition.find_subcommand(verb).is_some());
+            let help = known.map_or_else(|| "mqkv help".to_owned(), |verb| format!("mqkv help {verb}"));
+            match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                    CommandError::usage("a line asks the store, not for help").hint(help)
+                }
+                _ => usage::explain(&error, "").hint(help),
+            }
+        })
+    }
+}
+
+/// Whether the words are so simple that there is no need for the whole definition, which takes tens of microseconds.
+fn is_plain(words: &[Word]) -> bool {
+    let is_data = |word: &Word| word.is_quoted || !word.bytes.starts_with(b"-");
+    matches!(words, [_, rest @ ..] if rest.iter().all(is_data))
+}
+
+/// The verb of plain words, or the words back.
+fn plain(mut words: Vec<Word>) -> Result<Command, Vec<Word>> {
+    Ok(match words.as_mut_slice() {
+        [verb, key] if verb.bytes == b"get" => Command::Get(GetArgs::plain(key_of(key))),
+        [verb, key] if verb.bytes == b"del" => {
+            let Word { bytes, is_quoted } = take(key);
+            let key =
+                if is_quoted { KeysArgs::bytes(bytes) } else { KeysArgs::word(OsString::from_vec(bytes)) };
+            Command::Del(DelArgs::plain(key, FenceArgs::default()))
+        }
+        [verb, key, value] if verb.bytes == b"vdel" => {
+            Command::Vdel(VdelArgs::plain(key_of(key), value_of(value), FenceArgs::default()))
+        }
+        [verb, key, value, options @ ..] if verb.bytes == b"set" => {
+            let (condition, options) = match options {
+                [word, rest @ ..] if is_option(word, b"NX") => (Some(Condition::Absent), rest),
+                [word, rest @ ..] if is_option(word, b"NEX") => (Some(Condition::AbsentOrEqual), rest),
+                rest => (None, rest),
+            };
+            let ttl = match options {
+                [] => None,
+                [word, number] if is_option(word, b"PX") => {
+                    match milliseconds(&number.bytes).and_then(|text| parse_ttl(&text).ok()) {
+                        Some(ttl) => Some(ttl),
+                        None => return Err(words),
+                    }
+                }
+                _ => return Err(words),
+            };
+            Command::Set(SetArgs::plain(key_of(key), value_of(value), condition, ttl))
+        }
+        _ => return Err(words),
+    })
+}
+
+fn take(word: &mut Word) -> Word {
+    Word { bytes: std::mem::take(&mut word.bytes), is_quoted: word.is_quoted }
+}
+
+fn key_of(word: &mut Word) -> KeyArgs {
+    let Word { bytes, is_quoted } = take(word);
+    if is_quoted { KeyArgs::bytes(bytes) } else { KeyArgs::word(OsString::from_vec(bytes)) }
+}
+
+fn value_of(word: &mut Word) -> ValueArgs {
+    let Word { bytes, is_quoted } = take(word);
+    if is_quoted { ValueArgs::bytes(bytes) } else { ValueArgs::word(OsString::from_vec(bytes)) }
+}
+
+fn is_option(word: &Word, name: &[u8]) -> bool {
+    word.bytes.eq_ignore_ascii_case(name)
+}
+
+/// `set KEY VALUE NX PX 5000` as `set KEY VALUE --nx --ttl 5000ms`.
+fn wire_options_as_flags(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let is_set = words.first().is_some_and(|verb| verb == b"set");
+    let has_value = words.iter().skip(1).take(2).filter(|word| !word.starts_with(b"-")).count() == 2;
+    if !is_set || !has_value || words.len() < 4 {
+        return words;
+    }
+    let mut options = words.split_off(3).into_iter().peekable();
+    while let Some(word) = options.next() {
+        let number = options.peek().and_then(|number| milliseconds(number));
+        match (word.to_ascii_uppercase().as_slice(), number) {
+            (b"NX", _) => words.push(b"--nx".to_vec()),
+            (b"NEX", _) => words.push(b"--nex".to_vec()),
+            (b"PX", Some(ttl)) => {
+                options.next();
+                words.extend([b"--ttl".to_vec(), ttl.into_bytes()]);
+            }
+            // From the first word that is no such option on, nothing is reinterpreted.
+            _ => {
+                words.push(word);
+                words.extend(options);
+                break;
+            }
+        }
+    }
+    words
+}
+
+fn milliseconds(word: &[u8]) -> Option<String> {
+    let digits = !word.is_empty() && word.iter().all(u8::is_ascii_digit);
+    digits.then(|| format!("{}ms", String::from_utf8_lossy(word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::super::line::split;
+    use super::*;
+
+    fn parse(line: &str) -> Result<Command, CommandError> {
+        Grammar::default().parse(split(line.as_bytes()).unwrap())
+    }
+
+    fn shown(line: &str) -> String {
+        format!("{:?}", parse(line).unwrap())
+    }
+
+    #[test]
+    fn verbs_come_in_any_case_and_options_as_on_the_wire() {
+        assert_eq!(shown("SET k v NX PX 5000"), shown("set k v --nx --ttl 5s"));
+        assert_eq!(shown("Set k v nex"), shown("set k v --nex"));
+        assert_eq!(shown("set k v px 5 --persist"), shown("set k v --ttl 5ms --persist"));
+        assert_eq!(shown("GET k"), shown("get k"));
+        assert_eq!(shown("DEL a b"), shown("del a b"));
+    }
+
+    #[test]
+    fn a_word_that_makes_no_sense_is_refused_with_help() {
+        let error = parse("gte k").unwrap_err();
+        assert_eq!(error.message, "no such verb: gte");
+        assert_eq!(error.hints, ["get", "mqkv help"]);
+        let error = parse("set k v XX").unwrap_err();
+        assert_eq!(error.message, "unexpected argument 'XX' found");
+        assert_eq!(error.hints, ["mqkv help set"]);
+        assert_eq!(
+            parse("get --help").unwrap_err().hints,
+            ["mqkv help get"],
+            "help does not pass for an answer"
+        );
+        assert!(parse("set k v PX 0").unwrap_err().message.contains("longer than zero"));
+        assert!(parse("set k v NX NEX").is_err());
+    }
+
+    #[test]
+    fn a_word_in_quotes_is_data_in_the_plain_forms() {
+        let set = |value: &str| {
+            let (key, value) = (KeyArgs::word("k".into()), ValueArgs::bytes(value.into()));
+            format!("{:?}", Command::Set(SetArgs::plain(key, value, None, None)))
+        };
+        assert_eq!(shown("set k '--nx'"), set("--nx"));
+        assert_eq!(shown("set k \"-\""), set("-"));
+        assert!(parse("get '-k'").is_ok() && parse("del '-k'").is_ok() && parse("vdel '-k' '-v'").is_ok());
+        assert!(parse("set k '-v' --persist").is_err(), "said, not guessed");
+    }
+
+    fn word() -> impl Strategy<Value = Vec<u8>> {
+        let known: Vec<&str> =
+            "get GET set Set del vdel delete rm keys nx NX nex px PX 0 5 5000 -5 - -- --nx -k --ttl 99999999999999999999 k"
+                .split(' ')
+                .collect();
+        prop_oneof![
+            6 => prop::sample::select(known).prop_map(|word| word.as_bytes().to_vec()),
+            2 => vec(any::<u8>().prop_filter("no word of a system holds NUL", |byte| *byte != 0), 0..4),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn plain_words_mean_what_the_whole_definition_says(words in vec(word(), 1..7)) {
+            let mut grammar = Grammar::default();
+            let mut lower = words.clone();
+            lower[0].make_ascii_lowercase();
+            let whole = grammar.parse_any(lower);
+            let quick = grammar.parse(words.into_iter().map(|bytes| Word { bytes, is_quoted: false }).collect());
+            prop_assert_eq!(format!("{quick:?}"), format!("{whole:?}"));
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Lines from a file or from standard input, a few at a time: whoever reads slowly holds the writer up, and nothing
+//! grows.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::path::Path;
+use std::thread;
+
+use tokio::sync::mpsc;
+
+use super::error::{CommandError, Kind};
+use super::session::Session;
+use crate::protocol::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+
+/// How long a line may be: the longest key and the longest value in base64, and what stands around them.
+pub const LINE_BYTES_MAX: usize = (VALUE_BYTES_MAX + KEY_BYTES_MAX) / 3 * 4 + 4096;
+/// How much is read at once.
+const READ_BYTES: usize = 64 * 1024;
+/// How many reads may wait to be taken.
+const CHUNKS_MAX: usize = 2;
+
+/// A line.
+#[derive(Debug)]
+pub struct Line {
+    /// Counts from 1.
+    pub number: u64,
+    /// What it says, without what ends it; or why it cannot be used.
+    pub content: Result<Vec<u8>, CommandError>,
+    /// Whether the file ends within it.
+    pub is_cut_off: bool,
+    /// How many bytes of the file have been read with its end.
+    pub bytes_read: u64,
+}
+
+/// The lines of a file, read in a thread of their own.
+#[derive(Debug)]
+pub struct Lines {
+    chunks: mpsc::Receiver<Vec<Line>>,
+    ready: VecDeque<Line>,
+    bytes_total: Option<u64>,
+}
+
+impl Lines {
+    /// Opens a file, or standard input for `-`; `separator` ends a line.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(path: &Path, separator: u8, session: &Session) -> Result<Self, CommandError> {
+        if path == Path::new("-") {
+            let open = session.take_input()?;
+            return Self::start(open, "standard input".to_owned(), None, separator);
+        }
+        let unreadable = |error| CommandError::file("read", path, &error);
+        let file = File::open(path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        if metadata.is_dir() {
+            return Err(unreadable(ErrorKind::IsADirectory.into()));
+        }
+        let bytes_total = metadata.is_file().then_some(metadata.len());
+        Self::start(move || file, path.display().to_string(), bytes_total, separator)
+    }
+
+    /// The thread is not waited for: it may hang in a read of standard input that never ends.
+    fn start<R: Read>(
+        open: impl FnOnce() -> R + Send + 'static,
+        name: String,
+        bytes_total: Option<u64>,
+        separator: u8,
+    ) -> Result<Self, CommandError> {
+        let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
+        let read = move || {
+            let input = BufReader::with_capacity(READ_BYTES, open());
+            read_lines(input, &name, separator, |chunk| sender.blocking_send(chunk).is_ok());
+        };
+        thread::Builder::new()
+            .name("input".to_owned())
+            .spawn(read)
+            .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
+        Ok(Self { chunks, ready: VecDeque::new(), bytes_total })
+    }
+
+    /// The next line, if it has been read already.
+    pub fn try_next(&mut self) -> Option<Line> {
+        if self.ready.is_empty() {
+            self.ready.extend(self.chunks.try_recv().ok()?);
+        }
+        self.ready.pop_front()
+    }
+
+    /// Waits for the next line; none: there are no more. May be dropped at any time.
+    pub async fn next(&mut self) -> Option<Line> {
+        if self.ready.is_empty() {
+            self.ready.extend(self.chunks.recv().await?);
+        }
+        self.ready.pop_front()
+    }
+
+    /// How large the file is, where that can be known.
+    #[must_use]
+    pub fn bytes_total(&self) -> Option<u64> {
+        self.bytes_total
+    }
+}
+
+/// Reads lines to the end; `send` takes what one read has brought, and says whether anybody wants more.
+fn read_lines(mut input: impl BufRead, name: &str, separator: u8, mut send: impl FnMut(Vec<Line>) -> bool) {
+    let mut reading = Reading::new(separator);
+    loop {
+        let mut chunk = Vec::new();
+        let len = match input.fill_buf() {
+            Ok([]) => {
+                chunk.extend(reading.end());
+                send(chunk);
+                return;
+            }
+            Ok(bytes) => {
+                reading.read(bytes, &mut chunk);
+                bytes.len()
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => {
+                chunk.push(reading.broken(name, &error));
+                send(chunk);
+                return;
+            }
+        };
+        input.consume(len);
+        if !chunk.is_empty() && !send(chunk) {
+            return;
+        }
+    }
+}
+
+/// The line that is being read.
+struct Reading {
+    separator: u8,
+    number: u64,
+    bytes_read: u64,
+    line: Vec<u8>,
+    is_too_long: bool,
+}
+
+impl Reading {
+    fn new(separator: u8) -> Self {
+        Self { separator, number: 1, bytes_read: 0, line: Vec::new(), is_too_long: false }
+    }
+
+    fn read(&mut self, bytes: &[u8], lines: &mut Vec<Line>) {
+        let separator = self.separator;
+        for piece in bytes.split_inclusive(|byte| *byte == separator) {
+            self.bytes_read = self.bytes_read.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+            match piece.strip_suffix(&[separator]) {
+                Some(last) => {
+                    self.append(last);
+                    lines.push(self.finish(false));
+                }
+                None => self.append(piece),
+            }
+        }
+    }
+
+    fn append(&mut self, piece: &[u8]) {
+        if self.line.len().saturating_add(piece.len()) > LINE_BYTES_MAX {
+            self.is_too_long = true;
+            self.line = Vec::new();
+        }
+        if !self.is_too_long {
+            self.line.extend_from_slice(piece);
+        }
+    }
+
+    fn finish(&mut self, is_cut_off: bool) -> Line {
+        let content = match std::mem::take(&mut self.is_too_long) {
+            true => Err(CommandError::new(
+                Kind::Data,
+                format!("the line has more than {LINE_BYTES_MAX} bytes, the limit"),
+            )),
+            false => Ok(std::mem::take(&mut self.line)),
+        };
+        let line = Line { number: self.number, content, is_cut_off, bytes_read: self.bytes_read };
+        self.number = self.number.saturating_add(1);
+        line
+    }
+
+    fn end(&mut self) -> Option<Line> {
+        (!self.line.is_empty() || self.is_too_long).then(|| self.finish(true))
+    }
+
+    fn broken(&mut self, name: &str, error: &io::Error) -> Line {
+        let content = Err(CommandError::new(Kind::File, format!("cannot read {name}: {error}")));
+        Line { content, ..self.finish(true) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(bytes: &[u8], capacity: usize) -> Vec<(u64, Vec<u8>, bool, u64)> {
+        let mut found = Vec::new();
+        read_lines(BufReader::with_capacity(capacity, bytes), "x", b'\n', |chunk| {
+            found.extend(
+                chunk
+                    .into_iter()
+                    .map(|line| (line.number, line.content.unwrap(), line.is_cut_off, line.bytes_read)),
+            );
+            true
+        });
+        found
+    }
+
+    #[test]
+    fn lines_are_the_same_however_they_are_read() {
+        let expected = vec![
+            (1, b"one".to_vec(), false, 4),
+            (2, b"".to_vec(), false, 5),
+            (3, b"three\r".to_vec(), false, 12),
+            (4, b"fo".to_vec(), true, 14),
+        ];
+        for capacity in [1, 2, 3, 5, 64] {
+            assert_eq!(lines(b"one\n\nthree\r\nfo", capacity), expected, "{capacity}");
+        }
+        assert_eq!(lines(b"", 8), []);
+    }
+
+    #[test]
+    fn a_line_over_the_limit_is_skipped_and_not_kept() {
+        let mut reading = Reading::new(b'\n');
+        let mut lines = Vec::new();
+        let piece = vec![b'x'; 32 * 1024 * 1024];
+        for _ in 0..=LINE_BYTES_MAX / piece.len() {
+            reading.read(&piece, &mut lines);
+        }
+        assert_eq!(reading.line.capacity(), 0);
+        reading.read(b"x\nnext\n", &mut lines);
+        assert_eq!(lines[0].content.as_ref().unwrap_err().kind, Kind::Data);
+        assert_eq!(lines[1].content.as_deref().unwrap(), b"next");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_ends_with_a_line_that_says_so() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(ErrorKind::PermissionDenied.into())
+            }
+        }
+        let mut found = Vec::new();
+        read_lines(BufReader::new(Broken), "x", b'\n', |chunk| {
+            found.extend(chunk);
+            true
+        });
+        assert_eq!(found[0].content.as_ref().unwrap_err().kind, Kind::File);
+    }
+}

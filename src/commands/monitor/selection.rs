@@ -1,0 +1,85 @@
+//! Which sightings a monitor tells.
+
+use std::convert::Infallible;
+use std::str::FromStr;
+
+use super::sighting::Sighting;
+
+/// A key, or the beginning of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPattern {
+    text: String,
+    is_beginning: bool,
+}
+
+impl FromStr for KeyPattern {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let beginning = text.strip_suffix('*');
+        Ok(Self { text: beginning.unwrap_or(text).to_owned(), is_beginning: beginning.is_some() })
+    }
+}
+
+/// What is told; everything, if nothing is asked for.
+#[derive(Debug, Default)]
+pub struct Selection {
+    /// What the key must match.
+    pub key: Option<KeyPattern>,
+    /// What the client must be.
+    pub client: Option<String>,
+}
+
+impl Selection {
+    /// Whether a sighting is to be told. What has no key is about none that was asked for; a client alike.
+    #[must_use]
+    pub fn matches(&self, sighting: &Sighting) -> bool {
+        let key = self.key.as_ref().is_none_or(|pattern| {
+            sighting.key().is_some_and(|key| match pattern.is_beginning {
+                true => key.as_bytes().starts_with(pattern.text.as_bytes()),
+                false => key.as_bytes() == pattern.text.as_bytes(),
+            })
+        });
+        let client = self.client.as_ref().is_none_or(|wanted| sighting.client() == Some(wanted.as_bytes()));
+        key && client
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::sighting::Asked;
+    use super::*;
+    use crate::protocol::Key;
+
+    fn about(client: &'static str, key: Option<&'static str>) -> Sighting {
+        let key = key.map(|key| Key::new(key).unwrap());
+        let asked = Asked { client: Some(client.into()), verb: None, key };
+        Sighting::Unanswered { asked, waited: Duration::ZERO }
+    }
+
+    fn selects(key: Option<&str>, client: Option<&str>, sighting: &Sighting) -> bool {
+        let key = key.map(|key| key.parse().unwrap());
+        Selection { key, client: client.map(str::to_owned) }.matches(sighting)
+    }
+
+    #[test]
+    fn a_key_is_the_whole_key_unless_it_ends_in_a_star() {
+        let sighting = about("c", Some("line1/temp"));
+        for key in ["line1/temp", "line1/*", "*", "line1/temp*"] {
+            assert!(selects(Some(key), None, &sighting), "{key}");
+        }
+        for key in ["line1", "line1/", "line2/*", "", "line1/temp2*"] {
+            assert!(!selects(Some(key), None, &sighting), "{key}");
+        }
+        assert!(!selects(Some("*"), None, &about("c", None)));
+    }
+
+    #[test]
+    fn key_and_client_must_both_match() {
+        let sighting = about("c", Some("k"));
+        assert!(selects(None, None, &sighting) && selects(Some("k"), Some("c"), &sighting));
+        assert!(!selects(Some("k"), Some("d"), &sighting) && !selects(Some("x"), Some("c"), &sighting));
+    }
+}

@@ -1,0 +1,235 @@
+//! From messages to sightings: takes each apart, and matches replies with requests (pure).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::sighting::{Asked, Exchange, NotificationSeen, ReplySeen, RequestSeen, Sighting};
+use crate::protocol::message::{FENCE, Message, PERSIST, Qos, SOURCE, TIMESTAMP};
+use crate::protocol::request::Case;
+use crate::protocol::topic::{self, Topic};
+use crate::protocol::{Key, Notification, Reply, Request};
+
+/// How many requests may wait for their reply; the oldest are forgotten.
+const PENDING_MAX: usize = 16_384;
+/// How many bytes all of them together may take, alike.
+const PENDING_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// What one takes besides the bytes of its texts.
+const PENDING_OVERHEAD_BYTES: usize = 256;
+/// How long the reply to a request without an expiry is waited for: no SDK waits longer unless told to.
+const WAIT: Duration = Duration::from_secs(30);
+/// How much longer than the request's expiry: the reply may be on its way.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The requests that have been seen and whose replies have not.
+///
+/// Contract: give it each message in order, with the time at which it came; ask [`Tracker::poll_unanswered`] at
+/// [`Tracker::poll_timeout`]. Whatever comes from the network, it keeps no more than its limits.
+#[derive(Debug)]
+pub struct Tracker {
+    filters: Vec<String>,
+    numbers: HashMap<Exchange, u64>,
+    pending: BTreeMap<u64, Pending>,
+    deadlines: BTreeSet<(Instant, u64)>,
+    bytes: usize,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Pending {
+    asked: Asked,
+    exchange: Exchange,
+    seen: Instant,
+    deadline: Instant,
+    /// How often it was delivered: each delivery has its reply (MQTT is at-least-once).
+    copies: u32,
+    bytes: usize,
+}
+
+impl Tracker {
+    /// A tracker of what these topic filters let through.
+    #[must_use]
+    pub fn new(filters: Vec<String>) -> Self {
+        Self {
+            filters,
+            numbers: HashMap::new(),
+            pending: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            bytes: 0,
+            next: 0,
+        }
+    }
+
+    /// Takes a message apart; none if it is not of the state store.
+    pub fn handle_message(&mut self, message: Message, now: Instant) -> Option<Sighting> {
+        if message.topic == topic::REQUEST {
+            return Some(Sighting::Request(self.request(message, now)));
+        }
+        let correlation = message.correlation.clone();
+        let exchange = Exchange { response_topic: Some(message.topic.clone()), correlation };
+        if let Some((asked, took)) = self.answered(&exchange, now) {
+            return Some(Sighting::Reply(reply(message, exchange, asked, Some(took))));
+        }
+        match Topic::parse(&message.topic)? {
+            Topic::Request => None,
+            Topic::Response { client_id } => {
+                let asked = Asked { client: Some(client_id.into()), verb: None, key: None };
+                Some(Sighting::Reply(reply(message, exchange, asked, None)))
+            }
+            Topic::Notify { client_id, key } => Some(Sighting::Notification(NotificationSeen {
+                client: client_id.into(),
+                key,
+                change: Notification::decode(&message.payload).map_err(|error| error.to_string()),
+                version: message.user_property(TIMESTAMP).map(str::to_owned),
+                payload: message.payload,
+            })),
+        }
+    }
+
+    /// Nothing was seen for a while: replies may have gone by.
+    pub fn handle_lost(&mut self) {
+        *self = Self { next: self.next, ..Self::new(std::mem::take(&mut self.filters)) };
+    }
+
+    /// When [`Tracker::poll_unanswered`] will have something to tell, if nothing comes before.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// A request whose reply is no longer waited for, if there is one.
+    pub fn poll_unanswered(&mut self, now: Instant) -> Option<Sighting> {
+        let (_, number) = self.deadlines.first().copied().filter(|(at, _)| *at <= now)?;
+        let pending = self.forget(number)?;
+        let waited = now.saturating_duration_since(pending.seen);
+        Some(Sighting::Unanswered { asked: pending.asked, waited })
+    }
+
+    fn request(&mut self, message: Message, now: Instant) -> RequestSeen {
+        let request = Request::decode(&message.payload, Case::Strict).map_err(|error| error.to_string());
+        let property = |name| message.user_property(name).map(str::to_owned);
+        let known = request.as_ref().ok();
+        let asked = Asked {
+            client: client_of(&message),
+            verb: known.map(Request::verb),
+            key: known.and_then(Request::key).cloned(),
+        };
+        let trouble = self.trouble(&message);
+        let seen = RequestSeen {
+            timestamp: property(TIMESTAMP),
+            fence: property(FENCE),
+            persist: message.user_property(PERSIST) == Some("true"),
+            expiry_s: message.expiry_s,
+            asked,
+            request,
+            payload: message.payload,
+            exchange: Exchange { response_topic: message.response_topic, correlation: message.correlation },
+            trouble,
+        };
+        if trouble.is_none() {
+            self.remember(&seen, now);
+        }
+        seen
+    }
+
+    /// Why no reply is to be waited for (protocol §1).
+    fn trouble(&self, message: &Message) -> Option<&'static str> {
+        if message.qos != Qos::AtLeastOnce {
+            return Some("no reply: its QoS is not 1");
+        }
+        let Some(response_topic) = message.response_topic.as_deref() else {
+            return Some("no reply: it names no response topic");
+        };
+        if message.correlation.is_none() {
+            return Some("no reply: it has no correlation data");
+        }
+        let is_seen = self.filters.iter().any(|filter| topic::filter_matches(filter, response_topic));
+        (!is_seen).then_some("its reply goes where it is not seen")
+    }
+
+    fn remember(&mut self, seen: &RequestSeen, now: Instant) {
+        if let Some(known) = self.numbers.get(&seen.exchange).and_then(|number| self.pending.get_mut(number))
+        {
+            known.copies = known.copies.saturating_add(1);
+            return;
+        }
+        let wait = seen.expiry_s.map_or(WAIT, |seconds| Duration::from_secs(seconds.into()));
+        // A request that outlives every clock is told by nobody's.
+        let Some(deadline) = now.checked_add(wait.saturating_add(GRACE)) else { return };
+        // Copies, for what came from the network shares the memory of all that came with it.
+        let asked = Asked { key: seen.asked.key.as_ref().and_then(own_key), ..seen.asked.clone() };
+        let correlation = seen.exchange.correlation.as_deref().map(Bytes::copy_from_slice);
+        let exchange = Exchange { correlation, ..seen.exchange.clone() };
+        let bytes = bytes_of(&asked, &exchange);
+        let pending = Pending { asked, exchange, seen: now, deadline, copies: 1, bytes };
+        let number = self.next;
+        self.next = number.wrapping_add(1);
+        self.bytes = self.bytes.saturating_add(pending.bytes);
+        self.deadlines.insert((deadline, number));
+        self.numbers.insert(pending.exchange.clone(), number);
+        self.pending.insert(number, pending);
+        while self.pending.len() > PENDING_MAX || self.bytes > PENDING_BYTES_MAX {
+            let Some(oldest) = self.pending.first_key_value().map(|(number, _)| *number) else { return };
+            self.forget(oldest);
+        }
+    }
+
+    fn answered(&mut self, exchange: &Exchange, now: Instant) -> Option<(Asked, Duration)> {
+        let number = *self.numbers.get(exchange)?;
+        let pending = self.pending.get_mut(&number)?;
+        let took = now.saturating_duration_since(pending.seen);
+        pending.copies = pending.copies.saturating_sub(1);
+        if pending.copies > 0 {
+            return Some((pending.asked.clone(), took));
+        }
+        self.forget(number).map(|pending| (pending.asked, took))
+    }
+
+    fn forget(&mut self, number: u64) -> Option<Pending> {
+        let pending = self.pending.remove(&number)?;
+        self.numbers.remove(&pending.exchange);
+        self.deadlines.remove(&(pending.deadline, number));
+        self.bytes = self.bytes.saturating_sub(pending.bytes);
+        Some(pending)
+    }
+}
+
+fn reply(message: Message, exchange: Exchange, asked: Asked, took: Option<Duration>) -> ReplySeen {
+    ReplySeen {
+        asked,
+        took,
+        reply: Reply::decode(&message.payload).map_err(|error| error.to_string()),
+        version: message.user_property(TIMESTAMP).map(str::to_owned),
+        payload: message.payload,
+        exchange,
+    }
+}
+
+/// What the client calls itself, or else what its response topic calls it.
+fn client_of(message: &Message) -> Option<Bytes> {
+    let own = message.user_property(SOURCE).map(str::to_owned);
+    let own = own.or_else(|| match Topic::parse(message.response_topic.as_deref()?) {
+        Some(Topic::Response { client_id }) => Some(client_id),
+        _ => None,
+    });
+    own.map(Bytes::from)
+}
+
+fn own_key(key: &Key) -> Option<Key> {
+    Key::new(Bytes::copy_from_slice(key.as_bytes())).ok()
+}
+
+/// What a pending request takes.
+fn bytes_of(asked: &Asked, exchange: &Exchange) -> usize {
+    let texts = [
+        asked.key.as_ref().map_or(0, |key| key.as_bytes().len()),
+        asked.client.as_ref().map_or(0, Bytes::len),
+        exchange.response_topic.as_ref().map_or(0, |topic| topic.len().saturating_mul(2)),
+        exchange.correlation.as_ref().map_or(0, Bytes::len),
+    ];
+    texts.into_iter().fold(PENDING_OVERHEAD_BYTES, usize::saturating_add)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! What the tracker promises, with simulated time.
+
+use super::*;
+use crate::protocol::Value;
+use crate::protocol::message::STATUS;
+
+const TOPIC: &str = "clients/me/services/statestore/_any_/command/invoke/response";
+
+struct Bench {
+    tracker: Tracker,
+    start: Instant,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let filters = vec![topic::REQUEST.to_owned(), "clients/#".to_owned()];
+        Self { tracker: Tracker::new(filters), start: origin() }
+    }
+
+    fn at(&self, ms: u64) -> Instant {
+        self.start + Duration::from_millis(ms)
+    }
+
+    fn see(&mut self, message: Message, ms: u64) -> Sighting {
+        self.try_see(message, ms).unwrap()
+    }
+
+    fn try_see(&mut self, message: Message, ms: u64) -> Option<Sighting> {
+        let now = self.at(ms);
+        self.tracker.handle_message(message, now)
+    }
+
+    fn request(&mut self, message: Message, ms: u64) -> RequestSeen {
+        match self.see(message, ms) {
+            Sighting::Request(seen) => seen,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn reply(&mut self, message: Message, ms: u64) -> ReplySeen {
+        match self.see(message, ms) {
+            Sighting::Reply(seen) => seen,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Keys of the requests that are given up at this time.
+    fn unanswered(&mut self, ms: u64) -> Vec<Option<Key>> {
+        let now = self.at(ms);
+        let given_up = std::iter::from_fn(|| self.tracker.poll_unanswered(now));
+        given_up.map(|sighting| sighting.key().cloned()).collect()
+    }
+}
+
+fn key(name: &str) -> Key {
+    Key::new(name.to_owned()).unwrap()
+}
+
+fn get(name: &str, correlation: &'static str) -> Message {
+    Message {
+        topic: topic::REQUEST.to_owned(),
+        payload: Request::Get { key: key(name) }.encode(),
+        response_topic: Some(TOPIC.to_owned()),
+        correlation: Some(correlation.into()),
+        expiry_s: Some(10),
+        user_properties: vec![(SOURCE.to_owned(), "me".to_owned())],
+        ..Message::default()
+    }
+}
+
+fn answer(correlation: &'static str) -> Message {
+    Message {
+        topic: TOPIC.to_owned(),
+        payload: Reply::Value(Value::from("21.5")).encode(),
+        correlation: Some(correlation.into()),
+        user_properties: vec![
+            (STATUS.to_owned(), "200".to_owned()),
+            (TIMESTAMP.to_owned(), "1:2:StateStore".to_owned()),
+        ],
+        ..Message::default()
+    }
+}
+
+#[test]
+fn a_reply_says_whose_request_it_answers_and_how_long_it_took() {
+    let mut bench = Bench::new();
+    let one = bench.request(get("a", "1"), 0);
+    bench.request(get("b", "2"), 1);
+    assert_eq!((one.asked.verb, one.trouble), (Some("GET"), None));
+    let reply = bench.reply(answer("2"), 5);
+    assert_eq!(reply.asked, Asked { client: Some("me".into()), verb: Some("GET"), key: Some(key("b")) });
+    assert_eq!(reply.took, Some(Duration::from_millis(4)));
+    assert_eq!(reply.version.as_deref(), Some("1:2:StateStore"));
+    assert_eq!(bench.reply(answer("1"), 7).took, Some(Duration::from_millis(7)));
+    assert_eq!(bench.tracker.poll_timeout(), None);
+    assert_eq!((bench.tracker.bytes, bench.tracker.numbers.len()), (0, 0));
+}
+
+#[test]
+fn a_reply_without_its_request_names_the_client_of_its_topic() {
+    let mut bench = Bench::new();
+    bench.request(get("a", "1"), 0);
+    let other = Message {
+        topic: "clients/a/b/services/statestore/_any_/command/invoke/response".into(),
+        ..answer("1")
+    };
+    let reply = bench.reply(other, 1);
+    assert_eq!(reply.asked, Asked { client: Some("a/b".into()), verb: None, key: None });
+    assert_eq!(reply.took, None);
+}
+
+#[test]
+fn a_response_topic_of_any_shape_is_known_by_its_request() {
+    let mut bench = Bench::new();
+    let odd = Message { response_topic: Some("clients/odd".to_owned()), ..get("a", "1") };
+    assert_eq!(bench.request(odd, 0).trouble, None);
+    let odd = || Message { topic: "clients/odd".to_owned(), ..answer("1") };
+    assert_eq!(bench.reply(odd(), 1).asked.key, Some(key("a")));
+    assert_eq!(bench.try_see(odd(), 2), None);
+}
+
+#[test]
+fn a_request_is_given_up_after_its_expiry_and_a_moment() {
+    let mut bench = Bench::new();
+    bench.request(get("a", "1"), 0);
+    bench.request(Message { expiry_s: None, ..get("b", "2") }, 0);
+    assert_eq!(bench.tracker.poll_timeout(), Some(bench.at(11_000)));
+    assert!(bench.unanswered(10_999).is_empty());
+    assert_eq!(bench.unanswered(11_000), [Some(key("a"))]);
+    assert_eq!(bench.unanswered(31_000), [Some(key("b"))]);
+    assert_eq!(bench.reply(answer("1"), 31_001).took, None);
+}
+
+#[test]
+fn a_request_that_is_delivered_again_has_two_replies() {
+    let mut bench = Bench::new();
+    bench.request(get("a", "1"), 0);
+    bench.request(get("a", "1"), 3);
+    for ms in [4, 5] {
+        assert_eq!(bench.reply(answer("1"), ms).took, Some(Duration::from_millis(ms)));
+    }
+    assert_eq!(bench.reply(answer("1"), 6).took, None);
+}
+
+#[test]
+fn no_reply_is_waited_for_that_cannot_come_or_cannot_be_seen() {
+    let mut bench = Bench::new();
+    let at_most_once = Message { qos: Qos::AtMostOnce, ..get("a", "1") };
+    let elsewhere = Message { response_topic: Some("elsewhere".to_owned()), ..get("a", "1") };
+    for (message, trouble) in [
+        (at_most_once, "no reply: its QoS is not 1"),
+        (Message { response_topic: None, ..get("a", "1") }, "no reply: it names no response topic"),
+        (Message { correlation: None, ..get("a", "1") }, "no reply: it has no correlation data"),
+        (elsewhere, "its reply goes where it is not seen"),
+    ] {
+        assert_eq!(bench.request(message, 0).trouble, Some(trouble));
+    }
+    assert_eq!(bench.tracker.poll_timeout(), None);
+}
+
+#[test]
+fn after_a_loss_nothing_is_missed_that_may_have_gone_by() {
+    let mut bench = Bench::new();
+    bench.request(get("a", "1"), 0);
+    bench.tracker.handle_lost();
+    assert_eq!(bench.tracker.poll_timeout(), None);
+    assert_eq!(bench.request(get("b", "2"), 5).trouble, None);
+    assert_eq!(bench.reply(answer("2"), 6).asked.key, Some(key("b")));
+}
+
+#[test]
+fn requests_without_end_are_forgotten_from_the_oldest() {
+    let mut bench = Bench::new();
+    let correlation = |number: usize| Some(Bytes::from(number.to_string()));
+    for number in 0..=PENDING_MAX {
+        bench.request(Message { correlation: correlation(number), ..get("a", "") }, 0);
+    }
+    assert_eq!(bench.tracker.pending.len(), PENDING_MAX);
+    assert_eq!(bench.reply(Message { correlation: correlation(0), ..answer("") }, 1).took, None);
+    assert!(bench.reply(Message { correlation: correlation(1), ..answer("") }, 1).took.is_some());
+    let large = "k".repeat(60_000);
+    for number in 0..1000 {
+        bench.request(Message { correlation: correlation(number), ..get(&large, "") }, 0);
+    }
+    assert!(bench.tracker.bytes <= PENDING_BYTES_MAX && bench.tracker.pending.len() < 1000);
+    assert_eq!(bench.tracker.numbers.len(), bench.tracker.pending.len());
+    assert_eq!(bench.tracker.deadlines.len(), bench.tracker.pending.len());
+}
+
+#[test]
+fn notifications_and_nonsense_are_told_and_other_topics_are_not() {
+    let mut bench = Bench::new();
+    let watched = topic::notify("w", &key("k")).unwrap();
+    let told = Message { topic: watched, payload: Notification::Delete.encode(), ..Message::default() };
+    let Sighting::Notification(seen) = bench.see(told, 0) else { panic!() };
+    assert_eq!((&seen.client[..], seen.key, seen.change), (&b"w"[..], key("k"), Ok(Notification::Delete)));
+    let nonsense = bench.request(Message { payload: "x".into(), ..get("a", "1") }, 0);
+    assert_eq!((nonsense.asked.verb, nonsense.asked.client), (None, Some("me".into())));
+    assert!(nonsense.request.is_err());
+    assert!(bench.reply(Message { payload: "?".into(), ..answer("1") }, 1).reply.is_err());
+    let other = Message { topic: "clients/me/other".to_owned(), ..Message::default() };
+    assert_eq!(bench.try_see(other, 0), None);
+}
+
+#[expect(clippy::disallowed_methods, reason = "any time will do: from here on the test moves it")]
+fn origin() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,62 @@
+//! What clap says about words that make no sense, in our own shape.
+
+use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+
+use super::error::CommandError;
+
+/// Turns clap's verdict into ours; `program` goes before a verb that is suggested, with its blank.
+#[must_use]
+pub fn explain(error: &Error, program: &str) -> CommandError {
+    if error.kind() == ErrorKind::InvalidSubcommand { no_such_verb(error, program) } else { reshape(error) }
+}
+
+fn no_such_verb(error: &Error, program: &str) -> CommandError {
+    let verb = texts(error, ContextKind::InvalidSubcommand).join(" ");
+    let mut failure = CommandError::usage(format!("no such verb: {verb}"));
+    let similar = texts(error, ContextKind::SuggestedSubcommand);
+    // Clap puts the most similar last.
+    failure.hints.extend(similar.iter().rev().map(|similar| format!("{program}{similar}")));
+    if failure.hints.is_empty() {
+        failure.hints.extend(habit(&verb).map(|habit| format!("{program}{habit}")));
+    }
+    failure
+}
+
+/// What other tools call our verbs, and how fingers mistype the short ones.
+fn habit(verb: &str) -> Option<&'static str> {
+    Some(match verb.to_ascii_lowercase().as_str() {
+        "get" | "gte" | "teg" | "egt" | "read" | "fetch" | "show" | "cat" => "get",
+        "set" | "ste" | "est" | "put" | "write" | "store" | "pub" | "publish" => "set",
+        "del" | "dle" | "remove" | "unset" | "rmkey" => "del",
+        "sub" | "subscribe" | "tail" | "follow" | "keynotify" => "watch",
+        "server" | "start" | "broker" | "run" => "serve",
+        "ls" | "list" | "scan" => "keys",
+        "dump" | "backup" => "export",
+        "load" | "restore" => "import",
+        "pipe" | "script" => "batch",
+        "completion" => "completions",
+        _ => return None,
+    })
+}
+
+fn texts(error: &Error, kind: ContextKind) -> Vec<String> {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => vec![text.clone()],
+        Some(ContextValue::Strings(texts)) => texts.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// Clap writes `error: MESSAGE`, then paragraphs: `  tip: ...`, `Usage: ...`, `For more information, ...`.
+fn reshape(error: &Error) -> CommandError {
+    let text = error.render().to_string();
+    let mut lines = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .take_while(|line| !line.starts_with("Usage: ") && !line.starts_with("For more information"));
+    let message = lines.next().unwrap_or_default();
+    let mut failure = CommandError::usage(message.strip_prefix("error: ").unwrap_or(message));
+    failure.causes.extend(lines.map(|line| line.strip_prefix("tip: ").unwrap_or(line).to_owned()));
+    failure
+}

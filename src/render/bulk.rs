@@ -1,0 +1,217 @@
+//! Output of the verbs that deal with many keys or many lines.
+
+use bytes::Bytes;
+
+use super::escape::spell;
+use super::{Format, Rendered, Style, json};
+use crate::commands::output::{Answer, Answered, Exported, Got, Imported, Output};
+
+/// Renders one record, if it is one of these verbs'.
+#[must_use]
+pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
+    let is_json = style.format == Format::Json;
+    Some(match output {
+        Output::Entry { .. } => json::output(output, style.quiet),
+        // Standard output is the export itself.
+        Output::Exported(_) if is_json => words_of(json::output(output, style.quiet)),
+        Output::Exported(ended) => words(exported(*ended), style),
+        Output::Progress(_) => Rendered::default(),
+        _ if is_json => return None,
+        Output::Listed { key, null: true } => Rendered::data([key.as_bytes(), b"\0"].concat()),
+        Output::Listed { key, null: false } => Rendered::data(format!("{}\n", spell(key.as_bytes()))),
+        Output::Imported(ended) => words(imported(*ended), style),
+        Output::Answered(answered) => answer(answered, style),
+        _ => return None,
+    })
+}
+
+fn words(text: String, style: &Style) -> Rendered {
+    if style.quiet { Rendered::default() } else { Rendered::words(text) }
+}
+
+fn words_of(rendered: Rendered) -> Rendered {
+    Rendered::words(String::from_utf8_lossy(&rendered.data).into_owned())
+}
+
+fn exported(ended: Exported) -> String {
+    let missing = match ended.missing {
+        0 => String::new(),
+        missing => format!("; {} not there any more", keys_were(missing)),
+    };
+    format!("exported {}{missing} (remaining times to live are not known)\n", keys(ended.keys))
+}
+
+fn imported(ended: Imported) -> String {
+    let Imported { written, left, failed, dry_run } = ended;
+    let mut out = match dry_run {
+        true => format!("would write {}", keys(written)),
+        false => format!("wrote {}", keys(written)),
+    };
+    if left > 0 {
+        out.push_str(&format!("; left {} as they are", keys(left)));
+    }
+    if failed > 0 {
+        out.push_str(&format!("; {failed} failed"));
+    }
+    if !dry_run && written > 0 {
+        out.push_str(" (new versions; what was to expire stays)");
+    }
+    out.push('\n');
+    out
+}
+
+fn keys(count: u64) -> String {
+    if count == 1 { "1 key".to_owned() } else { format!("{count} keys") }
+}
+
+fn keys_were(count: u64) -> String {
+    if count == 1 { "1 key was".to_owned() } else { format!("{count} keys were") }
+}
+
+fn answer(answered: &Answered, style: &Style) -> Rendered {
+    match &answered.answer {
+        Answer::Failed { is_end: true, .. } => Rendered::default(),
+        Answer::Failed { error, .. } => Rendered::words(super::error::error(error, error.kind.code(), style)),
+        Answer::Record(record) => {
+            let rendered = line_each(record, style).unwrap_or_else(|| super::output(record, style));
+            let words = match rendered.words.as_str() {
+                "" => String::new(),
+                words => format!("line {}: {words}", answered.line),
+            };
+            Rendered { words, ..rendered }
+        }
+    }
+}
+
+/// Values among other values: each has a line of its own, also one that is not there.
+fn line_each(record: &Output, style: &Style) -> Option<Rendered> {
+    let Output::Got { got, .. } = record else {
+        return None;
+    };
+    match (style.format, got) {
+        (Format::Lines, Got::Found(found)) => Some(value_line(&found.value)),
+        (Format::Lines, Got::Default(value)) => Some(value_line(value)),
+        (Format::Lines | Format::Hex | Format::Base64, Got::Missing) => Some(Rendered::data("\n")),
+        _ => None,
+    }
+}
+
+fn value_line(value: &Bytes) -> Rendered {
+    Rendered::data(format!("{}\n", spell(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::output::{DeleteOutcome, Deletion, Found, Progress};
+    use crate::commands::{CommandError, Kind};
+    use crate::protocol::{Key, Timestamp};
+
+    const LINES: Style = Style {
+        format: Format::Lines,
+        color_data: false,
+        color_words: false,
+        words_on_terminal: false,
+        verbose: false,
+        quiet: false,
+    };
+    const JSON: Style = Style { format: Format::Json, ..LINES };
+    const TEXT: Style = Style { format: Format::Text, ..LINES };
+
+    fn key(bytes: &'static [u8]) -> Key {
+        Key::new(bytes).unwrap()
+    }
+
+    fn shown(record: &Output, style: &Style) -> (String, String) {
+        let Rendered { data, words } = super::super::output(record, style);
+        (String::from_utf8(data.to_vec()).unwrap(), words)
+    }
+
+    fn data(text: &str) -> (String, String) {
+        (text.to_owned(), String::new())
+    }
+
+    fn said(text: &str) -> (String, String) {
+        (String::new(), text.to_owned())
+    }
+
+    #[test]
+    fn a_key_is_a_line_that_can_be_read_back_or_its_bytes_and_nul() {
+        let listed = |null| Output::Listed { key: key(b"a\\b\n"), null };
+        assert_eq!(shown(&listed(false), &LINES), data("a\\\\b\\x0A\n"));
+        assert_eq!(shown(&listed(true), &TEXT), data("a\\b\n\0"));
+        assert_eq!(shown(&listed(false), &JSON), data("{\"v\":1,\"op\":\"keys\",\"key\":\"a\\\\b\\n\"}\n"));
+    }
+
+    #[test]
+    fn an_entry_is_json_in_every_format() {
+        let found = Found { value: (&b"\xff"[..]).into(), version: Some(Timestamp::of_store(5, 3)) };
+        let entry = Output::Entry { key: key(b"k"), found };
+        let line = "{\"v\":1,\"op\":\"export\",\"key\":\"k\",\"value\":\"/w==\",\"encoding\":\"base64\",\
+                    \"version\":\"000000000000005:00003:StateStore\"}\n";
+        for style in [LINES, JSON, TEXT] {
+            assert_eq!(shown(&entry, &style), data(line));
+        }
+    }
+
+    #[test]
+    fn the_ends_are_told_in_words() {
+        let exported = Output::Exported(Exported { keys: 2, missing: 1 });
+        assert_eq!(
+            shown(&exported, &LINES),
+            said("exported 2 keys; 1 key was not there any more (remaining times to live are not known)\n")
+        );
+        assert_eq!(shown(&exported, &JSON), said("{\"v\":1,\"op\":\"export\",\"keys\":2,\"missing\":1}\n"));
+        let imported = Output::Imported(Imported { written: 1, left: 2, failed: 3, dry_run: false });
+        assert_eq!(
+            shown(&imported, &TEXT),
+            said("wrote 1 key; left 2 keys as they are; 3 failed (new versions; what was to expire stays)\n")
+        );
+        assert_eq!(
+            shown(&imported, &JSON),
+            data("{\"v\":1,\"op\":\"import\",\"written\":1,\"left\":2,\"failed\":3,\"dry_run\":false}\n")
+        );
+        assert_eq!(shown(&imported, &Style { quiet: true, ..TEXT }), said(""));
+        let progress = Progress { count: 1, unit: "keys", bytes_read: 0, bytes_total: None };
+        assert_eq!(shown(&Output::Progress(progress), &JSON), said(""));
+    }
+
+    #[test]
+    fn each_get_among_lines_has_a_line() {
+        let got = |got| {
+            let answer = Answer::Record(Box::new(Output::Got { key: key(b"k"), got }));
+            Output::Answered(Answered { line: 3, id: None, answer })
+        };
+        let found = got(Got::Found(Found { value: "a\\\nb".into(), version: None }));
+        assert_eq!(shown(&found, &LINES), data("a\\\\\\x0Ab\n"));
+        assert_eq!(shown(&got(Got::Missing), &LINES), data("\n"));
+        assert_eq!(shown(&got(Got::Missing), &TEXT), said("line 3: no such key: k\n"));
+        assert_eq!(
+            shown(&got(Got::Missing), &JSON),
+            data("{\"v\":1,\"line\":3,\"op\":\"get\",\"key\":\"k\",\"found\":false}\n")
+        );
+    }
+
+    #[test]
+    fn an_answer_bears_its_id_and_an_error_is_told_where_it_is_not_told_again() {
+        let (id, _) = crate::commands::records::request(b"{\"id\":[7]}");
+        let deleted =
+            Output::Deleted { verb: Deletion::Del, key: key(b"k"), outcome: DeleteOutcome::Missing };
+        let answer = Answer::Record(Box::new(deleted));
+        assert_eq!(
+            shown(&Output::Answered(Answered { line: 1, id: id.clone(), answer }), &JSON).0,
+            "{\"v\":1,\"id\":[7],\"line\":1,\"op\":\"del\",\"key\":\"k\",\"deleted\":0,\"reason\":\"missing\"}\n"
+        );
+        let failed = |is_end| {
+            let error = CommandError::new(Kind::Data, "line 2: no JSON");
+            Output::Answered(Answered { line: 2, id: id.clone(), answer: Answer::Failed { error, is_end } })
+        };
+        assert_eq!(shown(&failed(false), &LINES), said("error: line 2: no JSON\n"));
+        assert_eq!(shown(&failed(true), &LINES), said(""));
+        assert_eq!(
+            shown(&failed(true), &JSON).0,
+            "{\"v\":1,\"id\":[7],\"line\":2,\"error\":{\"kind\":\"data\",\"code\":65,\
+             \"message\":\"line 2: no JSON\",\"retryable\":false}}\n"
+        );
+    }
+}

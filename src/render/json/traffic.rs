@@ -1,0 +1,145 @@
+//! What a monitor sees, as objects.
+
+use super::{Object, ms, put, put_bytes, put_some, reply_name, schema_and};
+use crate::commands::duration::rfc3339;
+use crate::commands::encoding::to_hex;
+use crate::commands::monitor::sighting::{
+    Asked, Exchange, NotificationSeen, ReplySeen, RequestSeen, Sighting,
+};
+use crate::protocol::{Condition, Notification, Reply, Request};
+
+/// The object of a sighting.
+pub(super) fn object(sighting: &Sighting, at_ms: u64, sequence: Option<u64>) -> Object {
+    let name = match sighting {
+        Sighting::Listening { .. } => "listening",
+        Sighting::Request(_) => "request",
+        Sighting::Reply(_) => "reply",
+        Sighting::Unanswered { .. } => "no-reply",
+        Sighting::Notification(_) => "notification",
+        Sighting::Gap { .. } => "gap",
+        Sighting::Lost { .. } => "lost",
+    };
+    let mut object = schema_and("event", name.into());
+    put(&mut object, "received", rfc3339(at_ms));
+    put_some(&mut object, "seq", sequence);
+    match sighting {
+        Sighting::Listening { broker, filters, refused } => {
+            put(&mut object, "broker", broker.as_str());
+            put(&mut object, "filters", filters.as_slice());
+            put_some(&mut object, "refused", refused.as_deref());
+        }
+        Sighting::Request(seen) => put_request(&mut object, seen),
+        Sighting::Reply(seen) => put_reply(&mut object, seen),
+        Sighting::Unanswered { asked, waited } => {
+            put_asked(&mut object, asked);
+            put(&mut object, "ms", ms(*waited));
+        }
+        Sighting::Notification(seen) => put_notification(&mut object, seen),
+        Sighting::Gap { since_ms, until_ms } => {
+            put(&mut object, "since", rfc3339(*since_ms));
+            put(&mut object, "until", rfc3339(*until_ms));
+            put(&mut object, "ms", until_ms.saturating_sub(*since_ms));
+        }
+        Sighting::Lost { since_ms, cause } => {
+            put(&mut object, "since", rfc3339(*since_ms));
+            put(&mut object, "cause", cause.as_str());
+        }
+    }
+    object
+}
+
+fn put_asked(object: &mut Object, asked: &Asked) {
+    if let Some(client) = &asked.client {
+        put_bytes(object, "client", "client_encoding", client);
+    }
+    put_some(object, "verb", asked.verb);
+    if let Some(key) = &asked.key {
+        put_bytes(object, "key", "key_encoding", key.as_bytes());
+    }
+}
+
+fn put_value(object: &mut Object, value: &[u8]) {
+    put_bytes(object, "value", "encoding", value);
+    put(object, "size", value.len());
+}
+
+fn put_malformed(object: &mut Object, error: &str, payload: &[u8]) {
+    put(object, "malformed", error);
+    put_bytes(object, "payload", "payload_encoding", payload);
+    put(object, "size", payload.len());
+}
+
+fn put_exchange(object: &mut Object, exchange: &Exchange) {
+    put_some(object, "response_topic", exchange.response_topic.as_deref());
+    put_some(object, "correlation", exchange.correlation.as_ref().map(|bytes| to_hex(bytes)));
+}
+
+fn put_request(object: &mut Object, seen: &RequestSeen) {
+    put_asked(object, &seen.asked);
+    match &seen.request {
+        Ok(Request::Set { value, condition, ttl_ms, .. }) => {
+            let condition = condition.map(|condition| match condition {
+                Condition::Absent => "nx",
+                Condition::AbsentOrEqual => "nex",
+            });
+            put_some(object, "condition", condition);
+            put_some(object, "ttl_ms", ttl_ms.map(std::num::NonZeroU64::get));
+            put_value(object, value);
+        }
+        Ok(Request::VDel { value, .. }) => put_value(object, value),
+        Ok(Request::KeyNotify { stop, .. }) => put(object, "stop", *stop),
+        Ok(Request::Scan { pattern, token }) => {
+            put_bytes(object, "pattern", "pattern_encoding", pattern);
+            if let Some(token) = token {
+                put_bytes(object, "token", "token_encoding", token);
+            }
+        }
+        Ok(Request::Get { .. } | Request::Del { .. }) => {}
+        Err(error) => put_malformed(object, error, &seen.payload),
+    }
+    put_some(object, "persist", seen.persist.then_some(true));
+    put_some(object, "fence", seen.fence.as_deref());
+    put_some(object, "timestamp", seen.timestamp.as_deref());
+    put_some(object, "expiry_s", seen.expiry_s);
+    put_exchange(object, &seen.exchange);
+    put_some(object, "trouble", seen.trouble);
+}
+
+fn put_reply(object: &mut Object, seen: &ReplySeen) {
+    put_asked(object, &seen.asked);
+    match &seen.reply {
+        Ok(reply) => {
+            put(object, "reply", reply_name(reply));
+            match reply {
+                Reply::Value(value) => put_value(object, value),
+                Reply::Count(count) => put(object, "count", *count),
+                Reply::Keys { keys, token } => {
+                    put(object, "count", keys.len());
+                    put(object, "more", token.is_some());
+                }
+                Reply::Refused(refusal) => put(object, "refused", refusal.text()),
+                Reply::Done | Reply::NotApplied | Reply::Absent => {}
+            }
+        }
+        Err(error) => put_malformed(object, error, &seen.payload),
+    }
+    put_some(object, "version", seen.version.as_deref());
+    put_some(object, "ms", seen.took.map(ms));
+    put_exchange(object, &seen.exchange);
+}
+
+fn put_notification(object: &mut Object, seen: &NotificationSeen) {
+    put_bytes(object, "client", "client_encoding", &seen.client);
+    put_bytes(object, "key", "key_encoding", seen.key.as_bytes());
+    match &seen.change {
+        Ok(Notification::Set(value)) => {
+            put(object, "change", "set");
+            if let Some(value) = value {
+                put_value(object, value);
+            }
+        }
+        Ok(Notification::Delete) => put(object, "change", "delete"),
+        Err(error) => put_malformed(object, error, &seen.payload),
+    }
+    put_some(object, "version", seen.version.as_deref());
+}

@@ -1,0 +1,275 @@
+//! What a monitor sees, for people and for pipes.
+
+use std::time::Duration;
+
+use super::cut::{Span, cut, cut_front, width_of};
+use super::escape::escape;
+use super::style::Paint;
+use super::text::ms_text;
+use super::{Rendered, Style};
+use crate::commands::duration::{self, time_of_day};
+use crate::commands::monitor::sighting::{Asked, NotificationSeen, ReplySeen, RequestSeen, Sighting};
+use crate::protocol::{Condition, Notification, Reply, Request};
+
+/// What stands between the columns of a pipe.
+const TAB: &str = "\t";
+/// What stands between the parts of a line at a terminal.
+const GAP: &str = "  ";
+/// How much of a value there must be room for before anything else gives way to it.
+const VALUE_WIDTH_MIN: usize = 16;
+
+/// What a line says, in its order; escaped.
+#[derive(Default)]
+struct Row {
+    word: &'static str,
+    client: String,
+    verb: String,
+    key: String,
+    /// Options of a request, outcome of a reply.
+    detail: String,
+    is_wrong: bool,
+    size: Option<usize>,
+    version: Option<String>,
+    fence: Option<String>,
+    took: Option<Duration>,
+    value: Option<String>,
+}
+
+/// Renders a sighting for a terminal of so many columns.
+#[must_use]
+pub fn text(sighting: &Sighting, at_ms: u64, columns_max: Option<usize>, style: &Style) -> Rendered {
+    let Some(row) = row(sighting, columns_max) else { return words(sighting, style) };
+    let dim = Some(Paint::Dim);
+    let wrong = row.is_wrong.then_some(Paint::Wrong);
+    // A name that takes the whole line would leave no room for what became of it. Of a client's the end is kept:
+    // that is where those differ that were made up.
+    let client =
+        columns_max.map_or_else(|| row.client.clone(), |max| cut_front(&row.client, (max / 5).max(8)));
+    let key = [(row.key, None)];
+    let key = cut(&key, columns_max.map_or(usize::MAX, |max| (max / 4).max(8)), false);
+    let size = row.size.map(|size| if size == 1 { "1 byte".to_owned() } else { format!("{size} bytes") });
+    let took = row.took.map(|took| if took == Duration::ZERO { "<1 ms".to_owned() } else { ms_text(took) });
+    let fence = row.fence.map(|fence| format!("fence {fence}"));
+    let mut spans: Vec<Span> = vec![
+        (time_of_day(at_ms), dim),
+        (format!("{:<8}", row.word), if row.detail.is_empty() { wrong } else { None }),
+        (client, None),
+        (row.verb, None),
+        (key, None),
+        (row.detail, wrong),
+        (size.unwrap_or_default(), dim),
+        (took.unwrap_or_default(), dim),
+        (fence.unwrap_or_default(), dim),
+        (row.version.unwrap_or_default(), dim),
+    ];
+    // What gives way, in this order, to the value or what became of the request.
+    const SIZE: usize = 6;
+    const TOOK: usize = 7;
+    const VERSION: usize = 9;
+    let value = row.value.unwrap_or_default();
+    let value_width = width_of(&value).min(VALUE_WIDTH_MIN);
+    let needed = |spans: &[Span]| {
+        let widths = spans.iter().map(|(text, _)| width_of(text)).chain([value_width]);
+        let widths = widths.filter(|width| *width > 0).map(|width| width.saturating_add(GAP.len()));
+        widths.fold(0, usize::saturating_add).saturating_sub(GAP.len())
+    };
+    for part in [VERSION, SIZE, TOOK] {
+        let is_wanted = part == VERSION && style.verbose;
+        if !is_wanted && columns_max.is_some_and(|max| needed(&spans) > max) {
+            spans.iter_mut().skip(part).take(1).for_each(|(text, _)| text.clear());
+        }
+    }
+    spans.push((value, None));
+    let line = cut(&separated(spans), columns_max.unwrap_or(usize::MAX), style.color_data);
+    Rendered::data(format!("{}\n", line.trim_end()))
+}
+
+/// Renders a sighting for a pipe: eleven columns, empty where there is nothing to say.
+#[must_use]
+pub fn columns(sighting: &Sighting, at_ms: u64, style: &Style) -> Rendered {
+    let Some(row) = row(sighting, None) else { return words(sighting, style) };
+    let took = row.took.map(|took| format!("{:.3}", took.as_secs_f64() * 1000.0));
+    let columns = [
+        time_of_day(at_ms),
+        row.word.to_owned(),
+        row.client,
+        row.verb,
+        row.key,
+        row.detail,
+        row.size.map(|size| size.to_string()).unwrap_or_default(),
+        row.version.unwrap_or_default(),
+        row.fence.unwrap_or_default(),
+        took.unwrap_or_default(),
+        row.value.unwrap_or_default(),
+    ];
+    Rendered::data(format!("{}\n", columns.join(TAB)))
+}
+
+/// Renders what is said beside the data.
+#[must_use]
+pub fn words(sighting: &Sighting, style: &Style) -> Rendered {
+    if style.quiet {
+        return Rendered::default();
+    }
+    let escaped = |text: &str| escape(text.as_bytes());
+    match sighting {
+        Sighting::Listening { broker, filters, refused } => {
+            let refused = refused.as_ref().map_or_else(String::new, |why| {
+                format!("{}; replies on other topics than the SDKs' are not seen\n", escaped(why))
+            });
+            let filters = escaped(&filters.join(", "));
+            Rendered::words(format!("{refused}listening at {} to {filters}\n", escaped(broker)))
+        }
+        Sighting::Lost { cause, .. } => {
+            Rendered::words(format!("lost the connection: {}; trying again\n", escaped(cause)))
+        }
+        _ => Rendered::default(),
+    }
+}
+
+fn separated(parts: Vec<Span>) -> Vec<Span> {
+    let mut spans = Vec::with_capacity(parts.len().saturating_mul(2));
+    for part in parts.into_iter().filter(|(text, _)| !text.is_empty()) {
+        if !spans.is_empty() {
+            spans.push((GAP.to_owned(), None));
+        }
+        spans.push(part);
+    }
+    spans
+}
+
+/// What is to be said of a sighting; none if that is beside the data. `columns_max` bounds what is looked at.
+fn row(sighting: &Sighting, columns_max: Option<usize>) -> Option<Row> {
+    Some(match sighting {
+        Sighting::Listening { .. } | Sighting::Lost { .. } => return None,
+        Sighting::Request(seen) => request_row(seen, columns_max),
+        Sighting::Reply(seen) => reply_row(seen, columns_max),
+        Sighting::Notification(seen) => notification_row(seen, columns_max),
+        Sighting::Unanswered { asked, waited } => Row {
+            word: "NO-REPLY",
+            took: Some(*waited),
+            detail: "nothing came in time".to_owned(),
+            is_wrong: true,
+            ..asked_row(asked)
+        },
+        Sighting::Gap { since_ms, until_ms } => {
+            let length = duration::of_ms(until_ms.saturating_sub(*since_ms));
+            let detail = format!("{length}, from {} to {}", time_of_day(*since_ms), time_of_day(*until_ms));
+            Row { word: "GAP", detail, is_wrong: true, ..Row::default() }
+        }
+    })
+}
+
+fn asked_row(asked: &Asked) -> Row {
+    Row {
+        client: asked.client.as_deref().map(escape).unwrap_or_default(),
+        verb: asked.verb.unwrap_or_default().to_owned(),
+        key: asked.key.as_ref().map(|key| escape(key.as_bytes())).unwrap_or_default(),
+        ..Row::default()
+    }
+}
+
+fn request_row(seen: &RequestSeen, columns_max: Option<usize>) -> Row {
+    let mut words = Vec::new();
+    let mut value = None;
+    match &seen.request {
+        Ok(Request::Set { value: set, condition, ttl_ms, .. }) => {
+            value = Some(set);
+            words.extend(condition.map(|condition| match condition {
+                Condition::Absent => "NX".to_owned(),
+                Condition::AbsentOrEqual => "NEX".to_owned(),
+            }));
+            words.extend(ttl_ms.map(|ms| format!("PX {ms}")));
+        }
+        Ok(Request::VDel { value: expected, .. }) => value = Some(expected),
+        Ok(Request::KeyNotify { stop: true, .. }) => words.push("STOP".to_owned()),
+        Ok(Request::Scan { pattern, token }) => {
+            words.push(escape(pattern));
+            words.extend(token.as_ref().map(|_| "next page".to_owned()));
+        }
+        Ok(_) => {}
+        Err(error) => {
+            words.push(format!("no request: {error}"));
+            value = Some(&seen.payload);
+        }
+    }
+    words.extend(seen.persist.then(|| "persist".to_owned()));
+    words.extend(seen.trouble.map(str::to_owned));
+    Row {
+        word: "REQUEST",
+        detail: words.join(" "),
+        is_wrong: seen.request.is_err() || seen.trouble.is_some(),
+        size: value.map(|value| value.len()),
+        fence: seen.fence.as_ref().map(|fence| escape(fence.as_bytes())),
+        value: value.map(|value| beginning(value, columns_max)),
+        ..asked_row(&seen.asked)
+    }
+}
+
+fn reply_row(seen: &ReplySeen, columns_max: Option<usize>) -> Row {
+    let verb = seen.asked.verb;
+    let (detail, value) = match &seen.reply {
+        Ok(Reply::Done) => ("OK".to_owned(), None),
+        Ok(Reply::Value(value)) => (String::new(), Some(value)),
+        Ok(Reply::Count(0)) if verb == Some("KEYNOTIFY") => ("was not watched".to_owned(), None),
+        Ok(Reply::Count(0)) if verb.is_some() => ("no such key".to_owned(), None),
+        Ok(Reply::Count(1)) if verb.is_some() => ("deleted".to_owned(), None),
+        Ok(Reply::Count(count)) => (count.to_string(), None),
+        Ok(Reply::NotApplied) if verb == Some("VDEL") => ("value differs".to_owned(), None),
+        Ok(Reply::NotApplied) => ("not applied".to_owned(), None),
+        Ok(Reply::Absent) => ("no such key".to_owned(), None),
+        Ok(Reply::Keys { keys, token }) => {
+            let more = if token.is_some() { ", more to come" } else { "" };
+            (format!("{} keys{more}", keys.len()), None)
+        }
+        Ok(Reply::Refused(refusal)) => (format!("refused: {}", escape(refusal.text().as_bytes())), None),
+        Err(error) => (format!("no reply: {error}"), Some(&seen.payload)),
+    };
+    let unseen = if seen.took.is_none() { "request not seen" } else { "" };
+    let words = [detail.as_str(), unseen];
+    let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    Row {
+        word: "REPLY",
+        detail: words.join(", "),
+        is_wrong: matches!(seen.reply, Ok(Reply::Refused(_)) | Err(_)),
+        size: value.map(|value| value.len()),
+        version: seen.version.as_ref().map(|version| escape(version.as_bytes())),
+        took: seen.took,
+        value: value.map(|value| beginning(value, columns_max)),
+        ..asked_row(&seen.asked)
+    }
+}
+
+fn notification_row(seen: &NotificationSeen, columns_max: Option<usize>) -> Row {
+    let (verb, detail, value) = match &seen.change {
+        Ok(Notification::Set(value)) => ("SET", String::new(), value.as_ref()),
+        Ok(Notification::Delete) => ("DELETE", String::new(), None),
+        Err(error) => ("", format!("no notification: {error}"), Some(&seen.payload)),
+    };
+    Row {
+        word: "NOTIFY",
+        client: escape(&seen.client),
+        verb: verb.to_owned(),
+        key: escape(seen.key.as_bytes()),
+        detail,
+        is_wrong: seen.change.is_err(),
+        size: value.map(|value| value.len()),
+        version: seen.version.as_ref().map(|version| escape(version.as_bytes())),
+        value: value.map(|value| beginning(value, columns_max)),
+        ..Row::default()
+    }
+}
+
+/// As much of a value as a line can show, and a bit more, so that it is seen to be cut.
+fn beginning(value: &[u8], columns_max: Option<usize>) -> String {
+    /// A character takes at most so many bytes, and nearly always a column.
+    const BYTES_PER_COLUMN: usize = 4;
+    let bytes_max = columns_max.map_or(usize::MAX, |max| max.saturating_mul(BYTES_PER_COLUMN));
+    match value.get(..bytes_max) {
+        Some(beginning) if beginning.len() < value.len() => format!("{}…", escape(beginning)),
+        _ => escape(value),
+    }
+}
+
+#[cfg(test)]
+mod tests;

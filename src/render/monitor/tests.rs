@@ -1,0 +1,284 @@
+//! What sightings look like: at wide and narrow terminals, in pipes, and as JSON.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::commands::Output;
+use crate::commands::monitor::sighting::Exchange;
+use crate::protocol::{Key, Refusal, Value};
+use crate::render::{self, Format};
+
+const NOW: u64 = 1_763_669_639_958;
+const VERSION: &str = "001763669639958:00003:StateStore";
+
+fn style(format: Format, color: bool) -> Style {
+    Style {
+        format,
+        color_data: color,
+        color_words: color,
+        words_on_terminal: false,
+        verbose: false,
+        quiet: false,
+    }
+}
+
+fn shown(sighting: &Sighting, columns_max: Option<usize>, style: &Style) -> String {
+    let sighting = Box::new(sighting.clone());
+    let output = Output::Sighted { sighting, at_ms: NOW, sequence: Some(7), columns_max };
+    let Rendered { data, words } = render::output(&output, style);
+    words + std::str::from_utf8(&data).unwrap()
+}
+
+fn on_terminal(sighting: &Sighting, columns_max: usize) -> String {
+    shown(sighting, Some(columns_max), &style(Format::Text, false))
+}
+
+fn in_pipe(sighting: &Sighting) -> String {
+    shown(sighting, None, &style(Format::Lines, false))
+}
+
+fn in_json(sighting: &Sighting) -> String {
+    shown(sighting, None, &style(Format::Json, false))
+}
+
+fn key() -> Key {
+    Key::new("line1/temp").unwrap()
+}
+
+fn asked(verb: &'static str) -> Asked {
+    Asked { client: Some("plc-7".into()), verb: Some(verb), key: Some(key()) }
+}
+
+fn exchange() -> Exchange {
+    Exchange { response_topic: Some("r".to_owned()), correlation: Some((&b"\x01\xff"[..]).into()) }
+}
+
+fn set(value: &'static [u8]) -> RequestSeen {
+    let ttl_ms = std::num::NonZeroU64::new(30_000);
+    let condition = Some(Condition::Absent);
+    RequestSeen {
+        asked: asked("SET"),
+        request: Ok(Request::Set { key: key(), value: Value::from(value), condition, ttl_ms }),
+        payload: Bytes::new(),
+        timestamp: Some("1:0:n".to_owned()),
+        fence: Some("5:0:StateStore".to_owned()),
+        persist: true,
+        expiry_s: Some(10),
+        exchange: exchange(),
+        trouble: None,
+    }
+}
+
+fn reply(verb: &'static str, reply: Reply) -> ReplySeen {
+    ReplySeen {
+        asked: asked(verb),
+        took: Some(Duration::from_micros(412)),
+        reply: Ok(reply),
+        payload: Bytes::new(),
+        version: Some(VERSION.to_owned()),
+        exchange: exchange(),
+    }
+}
+
+fn notification(change: Notification) -> Sighting {
+    let (payload, version) = (Bytes::new(), Some(VERSION.to_owned()));
+    Sighting::Notification(NotificationSeen {
+        client: "w".into(),
+        key: key(),
+        change: Ok(change),
+        payload,
+        version,
+    })
+}
+
+#[test]
+fn a_request_shows_all_that_it_asks() {
+    let seen = Sighting::Request(set(b"21.5"));
+    assert_eq!(
+        on_terminal(&seen, 200),
+        "20:13:59.958  REQUEST   plc-7  SET  line1/temp  NX PX 30000 persist  4 bytes  fence 5:0:StateStore  21.5\n"
+    );
+    assert_eq!(
+        in_pipe(&seen),
+        "20:13:59.958\tREQUEST\tplc-7\tSET\tline1/temp\tNX PX 30000 persist\t4\t\t5:0:StateStore\t\t21.5\n"
+    );
+    assert_eq!(
+        in_json(&seen),
+        "{\"v\":1,\"event\":\"request\",\"received\":\"2025-11-20T20:13:59.958Z\",\"seq\":7,\"client\":\"plc-7\",\
+         \"verb\":\"SET\",\"key\":\"line1/temp\",\"condition\":\"nx\",\"ttl_ms\":30000,\"value\":\"21.5\",\
+         \"encoding\":\"utf-8\",\"size\":4,\"persist\":true,\"fence\":\"5:0:StateStore\",\"timestamp\":\"1:0:n\",\
+         \"expiry_s\":10,\"response_topic\":\"r\",\"correlation\":\"01ff\"}\n"
+    );
+}
+
+#[test]
+fn a_reply_shows_outcome_time_and_version() {
+    let found = Sighting::Reply(reply("GET", Reply::Value("21.5".into())));
+    assert_eq!(
+        on_terminal(&found, 200),
+        format!("20:13:59.958  REPLY     plc-7  GET  line1/temp  4 bytes  0.412 ms  {VERSION}  21.5\n")
+    );
+    assert_eq!(
+        in_pipe(&found),
+        format!("20:13:59.958\tREPLY\tplc-7\tGET\tline1/temp\t\t4\t{VERSION}\t\t0.412\t21.5\n")
+    );
+    assert_eq!(
+        in_json(&found),
+        format!(
+            "{{\"v\":1,\"event\":\"reply\",\"received\":\"2025-11-20T20:13:59.958Z\",\"seq\":7,\"client\":\"plc-7\",\
+             \"verb\":\"GET\",\"key\":\"line1/temp\",\"reply\":\"value\",\"value\":\"21.5\",\"encoding\":\"utf-8\",\
+             \"size\":4,\"version\":\"{VERSION}\",\"ms\":0.412,\"response_topic\":\"r\",\"correlation\":\"01ff\"}}\n"
+        )
+    );
+}
+
+#[test]
+fn the_same_reply_means_what_its_request_makes_of_it() {
+    let outcome =
+        |verb, given| in_pipe(&Sighting::Reply(reply(verb, given))).split('\t').nth(5).unwrap().to_owned();
+    assert_eq!(outcome("SET", Reply::Done), "OK");
+    assert_eq!(outcome("SET", Reply::NotApplied), "not applied");
+    assert_eq!(outcome("VDEL", Reply::NotApplied), "value differs");
+    assert_eq!(outcome("DEL", Reply::Count(1)), "deleted");
+    assert_eq!(outcome("DEL", Reply::Count(0)), "no such key");
+    assert_eq!(outcome("KEYNOTIFY", Reply::Count(0)), "was not watched");
+    assert_eq!(outcome("GET", Reply::Absent), "no such key");
+    let keys = Reply::Keys { keys: vec!["a".into(), "b".into()], token: Some("t".into()) };
+    assert_eq!(outcome("SCAN", keys), "2 keys, more to come");
+}
+
+#[test]
+fn a_refusal_is_in_colour_and_only_a_refusal() {
+    let refused =
+        Sighting::Reply(ReplySeen { version: None, ..reply("SET", Reply::Refused(Refusal::QuotaExceeded)) });
+    let colour = style(Format::Text, true);
+    assert!(
+        shown(&refused, Some(200), &colour).contains("\x1b[1;31mrefused: the quota has been exceeded\x1b[0m")
+    );
+    assert!(!shown(&Sighting::Reply(reply("SET", Reply::Done)), Some(200), &colour).contains("\x1b[1;31m"));
+    assert!(in_json(&refused).contains("\"reply\":\"refused\",\"refused\":\"the quota has been exceeded\""));
+}
+
+#[test]
+fn a_line_is_cut_at_the_width_and_the_version_gives_way_first() {
+    let found = Sighting::Reply(reply("GET", Reply::Value("x".repeat(500).into())));
+    assert_eq!(
+        on_terminal(&found, 80),
+        "20:13:59.958  REPLY     plc-7  GET  line1/temp  0.412 ms  xxxxxxxxxxxxxxxxxxxxx…\n"
+    );
+    assert_eq!(on_terminal(&found, 80).trim_end().chars().count(), 80);
+    assert!(on_terminal(&found, 130).contains(VERSION));
+    assert_eq!(
+        on_terminal(&Sighting::Request(set(b"21.5")), 60),
+        "20:13:59.958  REQUEST   plc-7  SET  line1/temp  NX PX 30000…\n"
+    );
+    let set = Sighting::Reply(ReplySeen { version: None, ..reply("SET", Reply::Done) });
+    let line = "20:13:59.958  REPLY     plc-7  SET  line1/temp  OK  0.412 ms";
+    assert_eq!(on_terminal(&set, 60), format!("{line}\n"));
+    assert_eq!(on_terminal(&set, 59), format!("{}\n", line.trim_end_matches("  0.412 ms")));
+    for width in 0..200 {
+        let line = on_terminal(&found, width);
+        assert!(width_of(line.trim_end_matches('\n')) <= width.max(1), "{width}: {line}");
+    }
+    assert!(shown(&found, None, &style(Format::Text, false)).contains(&"x".repeat(500)));
+}
+
+#[test]
+fn a_long_name_leaves_room_for_what_became_of_it() {
+    let long = Asked {
+        client: Some("c".repeat(100).into()),
+        verb: Some("SET"),
+        key: Some(Key::new("k".repeat(1000)).unwrap()),
+    };
+    let seen = Sighting::Reply(ReplySeen { asked: long, ..reply("SET", Reply::Done) });
+    assert_eq!(
+        on_terminal(&seen, 80),
+        "20:13:59.958  REPLY     …ccccccccccccccc  SET  kkkkkkkkkkkkkkkkkkk…  OK\n"
+    );
+}
+
+#[test]
+fn nothing_that_came_from_the_network_drives_the_terminal() {
+    let evil = || "\x1b[2J\r\n\t\u{9b}\u{202e}".to_owned();
+    let exchange = Exchange { response_topic: Some(evil()), correlation: Some(evil().into()) };
+    let asked = Asked { client: Some(evil().into()), verb: None, key: Some(Key::new(evil()).unwrap()) };
+    let request = RequestSeen {
+        asked: asked.clone(),
+        request: Err("bad".to_owned()),
+        payload: evil().into(),
+        timestamp: Some(evil()),
+        fence: Some(evil()),
+        exchange: exchange.clone(),
+        ..set(b"")
+    };
+    let answer = ReplySeen {
+        asked: asked.clone(),
+        version: Some(evil()),
+        exchange,
+        ..reply("GET", Reply::Refused(Refusal::Unknown(evil())))
+    };
+    let told = NotificationSeen {
+        client: evil().into(),
+        key: Key::new(evil()).unwrap(),
+        change: Err("bad".to_owned()),
+        payload: evil().into(),
+        version: Some(evil()),
+    };
+    let listening = Sighting::Listening { broker: evil(), filters: vec![evil()], refused: Some(evil()) };
+    for sighting in [
+        Sighting::Request(request),
+        Sighting::Reply(answer),
+        Sighting::Notification(told),
+        Sighting::Unanswered { asked, waited: Duration::ZERO },
+        Sighting::Lost { since_ms: NOW, cause: evil() },
+        listening,
+    ] {
+        for text in [on_terminal(&sighting, 500), in_pipe(&sighting), in_json(&sighting)] {
+            let harmless = |c: char| !c.is_control() && c != '\u{202e}';
+            assert!(text.lines().all(|line| line.replace('\t', "").chars().all(harmless)), "{text:?}");
+        }
+        assert_eq!(
+            in_pipe(&sighting).lines().count(),
+            if matches!(sighting, Sighting::Listening { .. }) { 2 } else { 1 }
+        );
+    }
+}
+
+#[test]
+fn notifications_gaps_and_missing_replies_have_their_lines() {
+    let told = notification(Notification::Set(Some("x".into())));
+    assert_eq!(
+        on_terminal(&told, 120),
+        format!("20:13:59.958  NOTIFY    w  SET  line1/temp  1 byte  {VERSION}  x\n")
+    );
+    assert_eq!(
+        in_pipe(&notification(Notification::Delete)),
+        format!("20:13:59.958\tNOTIFY\tw\tDELETE\tline1/temp\t\t\t{VERSION}\t\t\t\n")
+    );
+    let missing = Sighting::Unanswered { asked: asked("GET"), waited: Duration::from_secs(11) };
+    assert_eq!(
+        on_terminal(&missing, 120),
+        "20:13:59.958  NO-REPLY  plc-7  GET  line1/temp  nothing came in time  11000.0 ms\n"
+    );
+    let gap = Sighting::Gap { since_ms: NOW - 4201, until_ms: NOW };
+    assert_eq!(
+        on_terminal(&gap, 120),
+        "20:13:59.958  GAP       4s 201ms, from 20:13:55.757 to 20:13:59.958\n"
+    );
+    assert!(in_json(&gap).contains("\"since\":\"2025-11-20T20:13:55.757Z\""));
+}
+
+#[test]
+fn what_is_no_traffic_is_said_in_words_and_to_the_quiet_not_at_all() {
+    let filters = vec!["a".to_owned(), "clients/#".to_owned()];
+    let listening = Sighting::Listening { broker: "h:1".to_owned(), filters, refused: None };
+    assert_eq!(in_pipe(&listening), "listening at h:1 to a, clients/#\n");
+    assert!(in_json(&listening).ends_with("\"broker\":\"h:1\",\"filters\":[\"a\",\"clients/#\"]}\n"));
+    let lost = Sighting::Lost { since_ms: NOW, cause: "reset".to_owned() };
+    assert_eq!(in_pipe(&lost), "lost the connection: reset; trying again\n");
+    assert!(in_json(&lost).ends_with("\"since\":\"2025-11-20T20:13:59.958Z\",\"cause\":\"reset\"}\n"));
+    let quiet = Style { quiet: true, ..style(Format::Lines, false) };
+    assert_eq!(shown(&lost, None, &quiet), "");
+}

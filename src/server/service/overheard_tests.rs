@@ -1,0 +1,163 @@
+//! Requests as others see them: subscribers of the requests' topic, packet by packet.
+
+use super::super::broker::codec::wire::{Packet, Publish, QoS, SubscribeFilter, Unsubscribe};
+use super::super::broker::test_client::{Client, Hello, filter, qos_0, qos_1, with_properties};
+use super::super::{Server, Settings};
+use super::*;
+use crate::protocol::{Key, Reply, Value};
+
+async fn start() -> (Server, Running) {
+    let settings = Settings::default();
+    let service = Service::open(StoreSettings::default(), Arc::clone(&settings.events)).unwrap();
+    let server = Server::start(settings, Arc::<Service>::clone(&service)).await.unwrap();
+    let running = service.run(server.broker().clone()).unwrap();
+    (server, running)
+}
+
+fn set(key: &'static str, value: &'static str) -> Bytes {
+    let (key, value) = (Key::new(key).unwrap(), Value::from(value));
+    Request::Set { key, value, condition: None, ttl_ms: None }.encode()
+}
+
+fn watch(key: &'static str) -> Bytes {
+    Request::KeyNotify { key: Key::new(key).unwrap(), stop: false }.encode()
+}
+
+fn request(payload: Bytes, packet_id: u16) -> Publish {
+    let publish = with_properties(qos_1(topic::REQUEST, packet_id), |properties| {
+        properties.message_expiry_interval = Some(10);
+        properties.response_topic = Some("answers".to_owned());
+        properties.correlation_data = Some(Bytes::from(packet_id.to_be_bytes().to_vec()));
+        properties.content_type = Some("application/octet-stream".to_owned());
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        properties.user_properties = vec![pair("b", "1"), pair("__ts", "1:0:n"), pair("b", "0")];
+    });
+    Publish { payload, ..publish }
+}
+
+fn topic_of(publish: &Publish) -> &str {
+    std::str::from_utf8(&publish.topic).unwrap()
+}
+
+/// The next packets in the order of their kind: acknowledgements and messages to one client may overtake.
+async fn hear_messages(client: &mut Client, packets: usize) -> Vec<Publish> {
+    let mut messages = Vec::new();
+    for _ in 0..packets {
+        match client.hear().await {
+            Packet::Publish(publish) => messages.push(publish),
+            Packet::PubAck(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    messages
+}
+
+#[tokio::test]
+async fn a_subscriber_sees_a_request_unchanged_and_before_its_answer() {
+    let (server, _running) = start().await;
+    for wide in ["#", topic::REQUEST, "+/v1/+/command/#"] {
+        let mut other = Client::connect(&server, "other").await;
+        other.subscribe(filter(wide)).await;
+        other.subscribe(filter("answers")).await;
+        let mut asker = Client::connect(&server, "asker").await;
+        let sent = request(set("k", "v"), 7);
+        asker.publish(sent.clone()).await;
+        asker.hear_puback().await;
+        let seen = other.hear_publish().await;
+        assert_eq!((topic_of(&seen), &seen.payload), (topic::REQUEST, &sent.payload), "{wide}");
+        assert_eq!((seen.qos, seen.retain, &seen.properties), (QoS::AtLeastOnce, false, &sent.properties));
+        let answer = other.hear_publish().await;
+        assert_eq!(topic_of(&answer), "answers");
+        assert_eq!(Reply::decode(&answer.payload).unwrap(), Reply::Done);
+        other.disconnect().await;
+        asker.disconnect().await;
+    }
+}
+
+#[tokio::test]
+async fn who_asks_and_subscribes_sees_its_own_request_once_or_with_no_local_never() {
+    let (server, _running) = start().await;
+    let mut asker = Client::connect(&server, "asker").await;
+    asker.subscribe(filter("#")).await;
+    asker.subscribe(filter(topic::REQUEST)).await;
+    asker.publish(request(set("k", "v"), 1)).await;
+    let topics: Vec<_> =
+        hear_messages(&mut asker, 3).await.iter().map(|seen| topic_of(seen).to_owned()).collect();
+    assert_eq!(topics, [topic::REQUEST, "answers"]);
+    asker.hear_nothing().await;
+    let mut shy = Client::connect(&server, "shy").await;
+    shy.subscribe(SubscribeFilter { nolocal: true, ..filter("statestore/#") }).await;
+    shy.publish(request(set("k", "v"), 1)).await;
+    shy.hear_puback().await;
+    shy.hear_nothing().await;
+}
+
+#[tokio::test]
+async fn requests_that_cannot_be_answered_or_make_no_sense_are_seen_too() {
+    let (server, _running) = start().await;
+    let mut other = Client::connect(&server, "other").await;
+    other.subscribe(filter("statestore/#")).await;
+    let mut asker = Client::connect(&server, "asker").await;
+    asker.publish(qos_0(topic::REQUEST)).await;
+    asker.publish(request(Bytes::from_static(b"*0\r\n"), 2)).await;
+    asker.hear_puback().await;
+    let seen = [other.hear_publish().await, other.hear_publish().await];
+    assert_eq!(seen.each_ref().map(|seen| &seen.payload[..]), [&b"payload"[..], b"*0\r\n"]);
+    assert_eq!(seen.map(|seen| seen.qos), [QoS::AtMostOnce, QoS::AtLeastOnce]);
+    other.hear_nothing().await;
+}
+
+#[tokio::test]
+async fn a_request_with_the_retain_flag_is_not_kept() {
+    let (server, _running) = start().await;
+    let mut asker = Client::connect(&server, "asker").await;
+    let mut other = Client::connect(&server, "other").await;
+    other.subscribe(filter("#")).await;
+    asker.publish(Publish { retain: true, ..request(set("k", "v"), 1) }).await;
+    asker.hear_puback().await;
+    assert_eq!(other.hear_topics(2).await, [topic::REQUEST, "answers"]);
+    let mut late = Client::connect(&server, "late").await;
+    late.subscribe(filter("#")).await;
+    late.hear_nothing().await;
+}
+
+#[tokio::test]
+async fn what_a_watcher_is_told_others_see_and_the_watcher_gets_once() {
+    let (server, _running) = start().await;
+    let mut other = Client::connect(&server, "other").await;
+    other.subscribe(filter("clients/#")).await;
+    let mut watcher = Client::connect(&server, "watcher").await;
+    watcher.subscribe(filter("clients/#")).await;
+    watcher.publish(request(watch("k"), 1)).await;
+    watcher.hear_puback().await;
+    watcher.publish(request(set("k", "v"), 2)).await;
+    let told = hear_messages(&mut watcher, 2).await;
+    watcher.hear_nothing().await;
+    let seen = other.hear_publish().await;
+    let expected = topic::notify("watcher", &Key::new("k").unwrap()).unwrap();
+    assert_eq!((topic_of(&told[0]), topic_of(&seen)), (&expected[..], &expected[..]));
+    other.hear_nothing().await;
+}
+
+#[tokio::test]
+async fn nothing_is_copied_while_nobody_subscribes() {
+    let (server, _running) = start().await;
+    let broker = server.broker();
+    let mut other = Client::connect(&server, "other").await;
+    other.subscribe(filter("clients/#")).await;
+    assert!(!broker.is_overheard());
+    other.subscribe(filter("statestore/#")).await;
+    assert!(broker.is_overheard());
+    let filters = vec!["statestore/#".to_owned()];
+    other.say(Packet::Unsubscribe(Unsubscribe { pkid: 1, filters, properties: None })).await;
+    other.hear().await;
+    assert!(!broker.is_overheard());
+    let (mut lasting, _) = Client::connect_with(&server, Hello::lasting("lasting")).await;
+    lasting.subscribe(filter("#")).await;
+    lasting.disconnect().await;
+    // Its session waits for the requests that it misses.
+    assert!(broker.is_overheard());
+    let clean = Hello { clean_start: true, ..Hello::new("lasting") };
+    let (_clean, _) = Client::connect_with(&server, clean).await;
+    assert!(!broker.is_overheard());
+}

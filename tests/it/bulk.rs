@@ -1,0 +1,458 @@
+//! Many lines and many keys: `batch`, `keys`, `export`, `import`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use nix::sys::signal::Signal;
+
+use super::common::bounded::ended;
+use super::common::fake::Fake;
+use super::common::wire::Publish;
+use super::common::{Place, Server};
+
+/// Numbers that look random and are the same in each run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn bytes(&mut self, len_max: u64) -> Vec<u8> {
+        let len = self.next() % (len_max + 1);
+        (0..len).map(|_| self.next().to_le_bytes()[0]).collect()
+    }
+}
+
+fn batch(place: &Place, server: &Server, options: &[&str], lines: &str) -> String {
+    place.run_at_with_input(&server.url(), &[&["batch", "-"], options].concat(), lines.as_bytes())
+}
+
+#[test]
+fn answers_come_in_the_order_of_the_lines_and_lines_see_what_stands_before_them() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let (mut lines, mut answers) = (String::new(), String::new());
+    for number in 0..500 {
+        write!(lines, "set k {number}\nget k\ndel k\nget k\n").unwrap();
+        write!(answers, "{number}\n\n").unwrap();
+    }
+    assert_eq!(batch(&place, &server, &[], &lines), format!("--- stdout\n{answers}--- exit 1\n"));
+    assert_eq!(
+        batch(&place, &server, &["--inflight", "1"], "set k v\nget k\n"),
+        "--- stdout\nv\n--- exit 0\n"
+    );
+}
+
+#[test]
+fn a_line_of_several_requests_waits_and_is_waited_for() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let lines = "set a 1\nset b 2\ndel a b\nset a 3\nkeys\nget a\nget b\n";
+    assert_eq!(batch(&place, &server, &[], lines), "--- stdout\na\n3\n\n--- exit 1\n");
+}
+
+#[test]
+fn lines_are_written_as_in_a_shell_or_as_on_the_wire() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let lines =
+        "# a comment\n\n  SET 'a key' \"x\\ny\\x00\\\\\" NX PX 60000\nGET \"a key\"\r\nset a -5\nget a";
+    assert_eq!(batch(&place, &server, &[], lines), "--- stdout\nx\\x0Ay\\x00\\\\\n-5\n--- exit 0\n");
+}
+
+#[test]
+fn the_first_trouble_ends_a_batch_and_says_what_was_sent() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    assert_eq!(
+        batch(&place, &server, &[], "set a 1\ngte a\nset a 2\n"),
+        "--- stderr\nerror: line 2: no such verb: gte\n  no line after it was sent\n  try: get\n  \
+         try: mqkv help\n--- exit 2\n"
+    );
+    assert_eq!(
+        batch(&place, &server, &[], "set a 1 --ttl 5\nset a 2\n"),
+        "--- stderr\nerror: line 1: invalid value '5' for '--ttl <DURATION>': a duration needs a unit, \
+         for example 5s\n  no line after it was sent\n  try: mqkv help set\n--- exit 2\n"
+    );
+    assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"1");
+}
+
+#[test]
+fn what_was_sent_behind_the_first_trouble_is_waited_for_and_told() {
+    let fake = Fake::start(|line| {
+        let mut requests = vec![line.serve()];
+        while requests.len() < 4 {
+            requests.push(line.request());
+        }
+        for (request, answer) in
+            requests.iter().zip(["-ERR syntax error\r\n", "+OK\r\n", "$1\r\n1\r\n", "$-1\r\n"])
+        {
+            line.answer(request, answer, &[]);
+        }
+        line.listen();
+    });
+    assert_eq!(
+        Place::new().run_at_with_input(
+            &fake.url(),
+            &["batch", "-"],
+            b"set a 1\nset b 1\n\nget b\nget none\n"
+        ),
+        "--- stdout\n1\n\n--- stderr\nerror: line 1: the store refused: syntax error\n  \
+         lines 2 to 5 had been sent already: 2 done, 1 answered no; nothing after that was sent\n--- exit 76\n"
+    );
+    fake.end();
+}
+
+#[test]
+fn going_on_runs_all_and_ends_with_the_greatest_code() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let lines = "get none\nset a 1 --fence 999999999999999:00000:x\nset\nget \"a\nset a 2\nget a\n";
+    let shown = batch(&place, &server, &["--keep-going"], lines);
+    assert!(shown.starts_with("--- stdout\n\n2\n--- stderr\nerror: line 2: the store refused: "), "{shown}");
+    assert!(shown.contains("\nerror: line 3: KEY is missing\n"), "{shown}");
+    assert!(shown.contains("\nerror: line 4: the quote \" at column 5 is not closed\n"), "{shown}");
+    assert!(shown.contains("\nerror: 3 of 6 lines failed\n  the worst of them: line 2: "), "{shown}");
+    assert!(shown.ends_with("--- exit 76\n"), "{shown}");
+}
+
+#[test]
+fn json_lines_go_in_and_out_with_their_ids() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let lines = concat!(
+        r#"{"id":"one","op":"set","key":"/w==","key_encoding":"base64","value":"v","condition":"nx"}"#,
+        "\n",
+        r#"{"id":[2],"op":"get","key":"/w==","key_encoding":"base64"}"#,
+        "\n\n",
+        r#"{"op":"vdel","key":"none","value":""}"#,
+        "\n",
+        r#"{"id":5,"op":"set","key":"k"}"#,
+        "\n",
+        r#"{"id":6,"op":"get","#,
+    );
+    assert_eq!(
+        batch(&place, &server, &["--format", "jsonl", "--keep-going"], lines),
+        concat!(
+            "--- stdout\n",
+            r#"{"v":1,"id":"one","line":1,"op":"set","key":"/w==","key_encoding":"base64","applied":true,"condition":"nx","version":"VERSION"}"#,
+            "\n",
+            r#"{"v":1,"id":[2],"line":2,"op":"get","key":"/w==","key_encoding":"base64","found":true,"value":"v","encoding":"utf-8","size":1,"version":"VERSION"}"#,
+            "\n",
+            r#"{"v":1,"line":4,"op":"vdel","key":"none","deleted":0,"reason":"missing"}"#,
+            "\n",
+            r#"{"v":1,"id":5,"line":5,"error":{"kind":"data","code":65,"message":"line 5: \"value\" is missing","retryable":false}}"#,
+            "\n",
+            r#"{"v":1,"line":6,"error":{"kind":"data","code":65,"message":"line 6: the JSON ends too early","causes":["the file ends within this line"],"retryable":false}}"#,
+            "\n--- stderr\n",
+            r#"{"v":1,"error":{"kind":"data","code":65,"message":"2 of 5 lines failed","causes":["the worst of them: line 5: \"value\" is missing"],"retryable":false}}"#,
+            "\n--- exit 65\n"
+        )
+    );
+}
+
+#[test]
+fn a_batch_reads_no_input_for_its_lines_and_no_batch() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let shown = batch(&place, &server, &[], "set k -\nset k v\n");
+    assert!(shown.contains("error: line 1: standard input cannot be read from here\n"), "{shown}");
+    let shown = batch(&place, &server, &[], "batch other\n");
+    assert!(shown.contains("error: line 1: this verb does not go into a batch\n"), "{shown}");
+    assert!(shown.ends_with("--- exit 2\n"), "{shown}");
+    assert_eq!(
+        place.run_at(&server.url(), &["batch", "none"]),
+        "--- stderr\nerror: cannot read none: No such file or directory (os error 2)\n--- exit 74\n"
+    );
+}
+
+#[test]
+fn nobody_waits_for_a_broker_because_of_a_line_that_makes_no_sense() {
+    let place = Place::new();
+    let shown = place.run_at_with_input("mqtt://127.0.0.1:1", &["batch", "-"], b"gte k\n");
+    assert!(shown.contains("no such verb: gte"), "{shown}");
+    let shown = place.run_at_with_input("mqtt://127.0.0.1:1", &["batch", "-"], b"get k\n");
+    assert!(shown.contains("error: cannot connect to "), "{shown}");
+    assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+}
+
+fn resident_bytes(child: &Child) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024
+}
+
+/// Writes lines until nobody takes any more; gives their number of bytes.
+fn pour(child: &mut Child, line: String, bytes_max: usize) -> thread::JoinHandle<usize> {
+    let mut stdin = child.stdin.take().unwrap();
+    thread::spawn(move || {
+        let mut written = 0;
+        while written < bytes_max && stdin.write_all(line.as_bytes()).is_ok() {
+            written += line.len();
+        }
+        written
+    })
+}
+
+#[test]
+fn a_store_that_does_not_answer_holds_the_input_up_and_nothing_grows() {
+    const LINE_BYTES: usize = 32 * 1024;
+    const INPUT_BYTES: usize = 1024 * 1024 * 1024;
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let words = ["batch", "-", "--keep-going", "--timeout", "100ms", "-b", &server.url()];
+    let mut child = place
+        .command(&words)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"set a 1\nget a\n").unwrap();
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    assert_eq!(line, "1\n", "an answer does not wait for the end of the input");
+    server.signal(Signal::SIGSTOP);
+    child.stdin = Some(stdin);
+    let poured = pour(&mut child, format!("set k {}\n", "v".repeat(LINE_BYTES)), INPUT_BYTES);
+    thread::sleep(std::time::Duration::from_secs(3));
+    let resident = resident_bytes(&child);
+    child.kill().unwrap();
+    ended(&mut child);
+    let poured = poured.join().unwrap();
+    server.signal(Signal::SIGCONT);
+    assert!(resident < 100 * 1024 * 1024, "{resident} bytes in memory after {poured} bytes of input");
+    assert!(poured < INPUT_BYTES / 2, "{poured}");
+}
+
+#[test]
+fn keys_are_listed_and_an_empty_list_is_an_answer() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    batch(&place, &server, &[], "set \"a\\n\" 1\nset a\\\\b 2\nset ab 3\nset \"\\xff\" 4\n");
+    let listed = |words: &[&str]| {
+        let bytes = place.bytes_at(&server.url(), &[&["keys"], words].concat());
+        let separator = if words.contains(&"-0") { '\0' } else { '\n' };
+        let text = String::from_utf8(bytes).unwrap();
+        let mut keys: Vec<_> = text.split_terminator(separator).map(str::to_owned).collect();
+        keys.sort();
+        keys
+    };
+    // The store lists no keys that are not UTF-8 (protocol §7).
+    assert_eq!(listed(&[]), ["a\\\\b", "a\\x0A", "ab"]);
+    assert_eq!(listed(&["-0"]), ["a\n", "a\\b", "ab"]);
+    assert_eq!(listed(&["?b"]), ["ab"]);
+    assert_eq!(listed(&["--limit", "2"]).len(), 2);
+    assert_eq!(listed(&["ab", "-j"]), [r#"{"v":1,"op":"keys","key":"ab"}"#]);
+    let at = |words: &[&str]| place.run_at(&server.url(), words);
+    assert_eq!(at(&["keys", "zz*"]), "--- exit 0\n");
+    assert_eq!(
+        at(&["keys", ""]),
+        "--- stderr\nerror: the pattern is empty\n  try: '*' matches every key\n--- exit 2\n"
+    );
+    assert!(at(&["keys", "["]).ends_with("--- exit 76\n"));
+}
+
+#[test]
+fn a_broker_without_scan_is_told_of() {
+    for words in [&["keys"][..], &["export"]] {
+        let fake = Fake::start(|line| {
+            let request = line.serve();
+            line.answer(&request, "-ERR unknown command\r\n", &[]);
+            line.listen();
+        });
+        assert_eq!(
+            Place::new().run_at(&fake.url(), words),
+            "--- stderr\nerror: this broker cannot list keys: its store does not know SCAN\n  \
+             try: mqkv export --keys-from FILE, with the keys in a file, one a line\n--- exit 76\n"
+        );
+        fake.end();
+    }
+}
+
+#[test]
+fn a_key_that_is_deleted_on_the_way_is_left_out_of_an_export() {
+    let fake = Fake::start(|line| {
+        let scan = line.serve();
+        line.answer(&scan, "*1\r\n*1\r\n$1\r\na\r\n", &[]);
+        while let Some(packet) = line.next() {
+            if packet.name() == "PUBLISH" {
+                line.answer(&Publish::decode(&packet), "$-1\r\n", &[]);
+            }
+        }
+    });
+    assert_eq!(
+        Place::new().run_at(&fake.url(), &["export"]),
+        "--- stderr\nexported 0 keys; 1 key was not there any more (remaining times to live are not known)\n\
+         --- exit 0\n"
+    );
+    fake.end();
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    batch(&place, &server, &[], "set a 1\nset b 2\n");
+    place.write("keys", "a\nnone\n\nb");
+    assert_eq!(
+        place.run_at(&server.url(), &["export", "--keys-from", "keys"]),
+        "--- stdout\n\
+         {\"v\":1,\"op\":\"export\",\"key\":\"a\",\"value\":\"1\",\"encoding\":\"utf-8\",\"version\":\"VERSION\"}\n\
+         {\"v\":1,\"op\":\"export\",\"key\":\"b\",\"value\":\"2\",\"encoding\":\"utf-8\",\"version\":\"VERSION\"}\n\
+         --- stderr\nexported 2 keys; 1 key was not there any more (remaining times to live are not known)\n\
+         --- exit 0\n"
+    );
+    place.write("keys", "a\nC:\\temp\n");
+    let shown = place.run_at(&server.url(), &["export", "--keys-from", "keys"]);
+    assert!(shown.contains("error: line 2: the backslash at column 3 "), "{shown}");
+    assert!(shown.ends_with("--- exit 65\n"), "{shown}");
+}
+
+/// An export without versions, as a map.
+fn entries(export: &[u8]) -> BTreeMap<String, String> {
+    let text = std::str::from_utf8(export).unwrap();
+    text.lines()
+        .map(|line| (line.split(",\"version\"").next().unwrap().to_owned(), line.to_owned()))
+        .collect()
+}
+
+/// Runs it with its output in a file, and returns what it says on standard error.
+fn run_into(place: &Place, file: &str, words: &[&str]) -> String {
+    let output = fs::File::create(place.path(file)).unwrap();
+    let output = place.command(words).stdout(output).output().unwrap();
+    format!("{}exit {:?}", String::from_utf8_lossy(&output.stderr), output.status.code())
+}
+
+#[test]
+fn keys_and_values_of_random_bytes_survive_export_and_import() {
+    round_trip(20_000);
+}
+
+#[test]
+#[ignore = "takes half a minute without optimization; the gate runs it with --release"]
+fn a_hundred_thousand_keys_survive_export_and_import() {
+    round_trip(100_000);
+}
+
+fn round_trip(count: usize) {
+    let place = Place::new();
+    let from = Server::start(&place, &[]);
+    let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15);
+    let (mut lines, mut names) = (Vec::new(), Vec::new());
+    for number in 0..count {
+        let mut key = numbers.bytes(12);
+        key.extend_from_slice(format!("/{number}").as_bytes());
+        let quoted = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
+        writeln!(lines, "set \"{}\" \"{}\"", quoted(&key), quoted(&numbers.bytes(24))).unwrap();
+        writeln!(names, "{}", quoted(&key)).unwrap();
+    }
+    place.write("lines", lines);
+    place.write("names", names);
+    assert_eq!(place.run_at(&from.url(), &["batch", "lines"]), "--- exit 0\n");
+    let (from_url, words) = (from.url(), ["export", "--keys-from", "names", "-b"]);
+    let exported = format!("exported {count} keys (remaining times to live are not known)\nexit Some(0)");
+    assert_eq!(run_into(&place, "one", &[&words[..], &[from_url.as_str()]].concat()), exported);
+    drop(from);
+    let to = Server::start(&place, &[]);
+    assert_eq!(
+        place.run_at(&to.url(), &["import", "one"]),
+        format!("--- stderr\nwrote {count} keys (new versions; what was to expire stays)\n--- exit 0\n")
+    );
+    assert_eq!(run_into(&place, "two", &[&words[..], &[to.url().as_str()]].concat()), exported);
+    let one = entries(&fs::read(place.path("one")).unwrap());
+    let two = entries(&fs::read(place.path("two")).unwrap());
+    assert_eq!(one.len(), count);
+    assert!(one.keys().eq(two.keys()), "what came back is not what was there");
+    // Of what SCAN lists, page after page, nothing is missing either.
+    let listed = place.bytes_at(&to.url(), &["keys"]);
+    let text = one.keys().filter(|line| !line.contains("\"key_encoding\"")).count();
+    assert_eq!(listed.split(|byte| *byte == b'\n').count() - 1, text);
+    assert_eq!(run_into(&place, "all", &["export", "-b", &to.url()]).lines().last(), Some("exit Some(0)"));
+    assert_eq!(entries(&fs::read(place.path("all")).unwrap()).len(), text);
+}
+
+#[test]
+fn an_import_looks_before_it_writes_and_leaves_what_it_is_told_to_leave() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let at = |words: &[&str]| place.run_at(&server.url(), words);
+    place.write("good", "{\"key\":\"a\",\"value\":\"1\",\"later\":true}\n\n{\"key\":\"b\",\"value\":\"AP8=\",\"encoding\":\"base64\",\"ttl_ms\":60000}");
+    assert_eq!(
+        place.run_at("mqtt://127.0.0.1:1", &["import", "good", "--dry-run"]),
+        "--- stderr\nwould write 2 keys\n--- exit 0\n"
+    );
+    assert_eq!(at(&["set", "a", "0"]), "--- exit 0\n");
+    assert_eq!(
+        at(&["import", "good", "--nx"]),
+        "--- stderr\nwrote 1 key; left 1 key as they are (new versions; what was to expire stays)\n--- exit 1\n"
+    );
+    assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"0");
+    assert_eq!(place.bytes_at(&server.url(), &["get", "b"]), b"\x00\xff");
+    assert_eq!(
+        at(&["import", "good", "-j"]),
+        "--- stdout\n{\"v\":1,\"op\":\"import\",\"written\":2,\"left\":0,\"failed\":0,\"dry_run\":false}\n--- exit 0\n"
+    );
+    place.write("bad", "{\"key\":\"a\",\"value\":\"9\"}\nset b 2\n{\"key\":\"c\",\"val");
+    assert_eq!(
+        at(&["import", "bad"]),
+        "--- stderr\nerror: line 2: no JSON: expected value at column 1\n  no line after it was sent\n--- exit 65\n"
+    );
+    assert_eq!(
+        at(&["import", "bad", "--keep-going"]),
+        "--- stderr\nerror: line 2: no JSON: expected value at column 1\n\
+         error: line 3: the JSON ends too early\n  the file ends within this line\n\
+         wrote 1 key; 2 failed (new versions; what was to expire stays)\n\
+         error: 2 of 3 lines failed\n  the worst of them: line 2: no JSON: expected value at column 1\n--- exit 65\n"
+    );
+    assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"9");
+}
+
+#[test]
+fn a_reader_that_leaves_early_ends_it_quietly() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let lines: String = (0..5000).map(|number| format!("set k/{number} {number}\n")).collect();
+    assert_eq!(batch(&place, &server, &[], &lines), "--- exit 0\n");
+    for words in [&["keys"][..], &["export"]] {
+        let url = server.url();
+        let mut child = place.command(&[words, &["-b", &url]].concat()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]), "{words:?}");
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_keeps_whole_lines() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let value = "v".repeat(1000);
+    let lines: String = (0..100).map(|number| format!("set k/{number} {value}\n")).collect();
+    assert_eq!(batch(&place, &server, &[], &lines), "--- exit 0\n");
+    let output = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = place.command(&["export", "-b", &server.url()]).stdout(output).output().unwrap();
+    assert_eq!(output.status.code(), Some(74));
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "error: cannot write to standard output: No space left on device (os error 28)\n"
+    );
+    // A limit on the size of files, in blocks of 512 bytes or 1 KiB, takes a part of a write as a full disk does.
+    let script = "trap '' XFSZ; ulimit -f 20; exec \"$0\" export -b \"$1\" >> out";
+    place.write("out", "before\n");
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_mqkv"), &server.url()])
+        .current_dir(place.folder())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(74), "{}", String::from_utf8_lossy(&output.stderr));
+    let written = fs::read_to_string(place.path("out")).unwrap();
+    assert!(written.starts_with("before\n{") && written.len() > 5000, "{written}");
+    assert!(written.ends_with("}\n") && written.lines().skip(1).all(|line| line.ends_with('}')), "{written}");
+}
