@@ -109,3 +109,82 @@ fn explain(error: &io::Error) -> String {
         other => format!("TLS handshake: {other}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
+    use tempfile::TempDir;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpStream;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::client::{Client, Error, Settings as ClientSettings, Target, Tls as ClientTls, TlsOptions};
+    use crate::server::{Settings, StoreServer, StoreSettings};
+
+    /// A server with a certificate of its own, which is in this folder as `c`.
+    async fn start(home: &TempDir, settings: Settings) -> StoreServer {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certfile, keyfile) = (home.path().join("c"), home.path().join("k"));
+        fs::write(&certfile, cert.pem()).unwrap();
+        fs::write(&keyfile, signing_key.serialize_pem()).unwrap();
+        let tls = Some(Tls::load(&TlsFiles { certfile, keyfile, client_ca: None }).unwrap());
+        let addresses = vec!["127.0.0.1:0".parse().unwrap()];
+        StoreServer::start(Settings { addresses, tls, ..settings }, StoreSettings::default()).await.unwrap()
+    }
+
+    async fn connect(server: &StoreServer, home: &TempDir) -> Result<Client, Error> {
+        let target = Target::Tcp { host: "localhost".to_owned(), port: server.addresses()[0].port() };
+        let options = TlsOptions { cafile: Some(home.path().join("c")), ..TlsOptions::default() };
+        let tls = Some(ClientTls::load(&options).unwrap());
+        Client::connect(ClientSettings { tls, ..ClientSettings::new(target, "me".to_owned()) }).await
+    }
+
+    #[tokio::test]
+    async fn whoever_does_not_shake_hands_in_time_is_cut_off() {
+        let (sender, mut events) = mpsc::unbounded_channel();
+        let connect_timeout = Duration::from_millis(20);
+        let events_sink = Arc::new(move |event: super::super::Event| drop(sender.send(event.to_string())));
+        let home = tempfile::tempdir().unwrap();
+        let settings = Settings { connect_timeout, events: events_sink, ..Settings::default() };
+        let server = start(&home, settings).await;
+        let mut stream = TcpStream::connect(server.addresses()[0]).await.unwrap();
+        assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+        let event = events.recv().await.unwrap();
+        assert!(event.ends_with(" refused: no TLS handshake in time"), "{event}");
+        server.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn servers_of_one_process_have_certificates_of_their_own() {
+        let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let one = start(&homes[0], Settings::default()).await;
+        let other = start(&homes[1], Settings::default()).await;
+        for (server, home) in [(&one, &homes[0]), (&other, &homes[1])] {
+            let client = connect(server, home).await.unwrap();
+            assert_eq!(client.about().tls, Some("1.3"));
+            client.close().await;
+        }
+        let error = connect(&one, &homes[1]).await.unwrap_err();
+        assert!(matches!(error, Error::Tls { trouble: TlsTrouble::UnknownCa, .. }), "{error}");
+        one.shutdown().await;
+        other.shutdown().await;
+    }
+
+    #[test]
+    fn nothing_secret_is_shown() {
+        let home = tempfile::tempdir().unwrap();
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certfile, keyfile) = (home.path().join("c"), home.path().join("k"));
+        fs::write(&certfile, cert.pem()).unwrap();
+        fs::write(&keyfile, signing_key.serialize_pem()).unwrap();
+        let tls = Tls::load(&TlsFiles { certfile, keyfile, client_ca: None }).unwrap();
+        assert_eq!(format!("{tls:?}"), "Tls { .. }");
+    }
+}

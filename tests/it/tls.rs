@@ -292,3 +292,28 @@ fn the_operator_hears_of_every_handshake_that_failed() {
     let event = server.words();
     assert!(event.ends_with(" refused: it closed during the TLS handshake"), "{event}");
 }
+
+#[test]
+fn a_watch_comes_back_over_tls_until_its_certificate_is_refused() {
+    let (place, ca, mut server) = served(&["--client-ca", "ca.pem"]);
+    ca.issue(&place, "me", &["me"]);
+    Ca::new(&place, "other.pem");
+    let port = server.port().to_string();
+    let identity = ["-n", "localhost", "-p", &port, "-T", "ca.pem", "-C", "me.pem", "-K", "me.key"];
+    let watch = Running::start(&mut place.command(&[&["watch", "k", "-j"], &identity[..]].concat()));
+    assert!(watch.line().contains("\"event\":\"current\""));
+    let again = |server: &mut Server, client_ca: &str| {
+        server.kill();
+        let files = ["--tls-cert", "server.pem", "--tls-key", "server.key", "--client-ca", client_ca];
+        server.start_again(&place, &[&["-q"], &files[..]].concat());
+    };
+    again(&mut server, "ca.pem");
+    assert!(watch.line().contains("\"event\":\"gap\""));
+    again(&mut server, "other.pem");
+    let (_, words, code) = watch.end();
+    assert_eq!(code, Some(69), "{words:?}");
+    assert!(
+        words.iter().any(|words| words.contains("refused this client's certificate: unknown CA")),
+        "{words:?}"
+    );
+}
