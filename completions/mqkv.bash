@@ -101,7 +101,7 @@ _mqkv() {
 
     case "${cmd}" in
         mqkv)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h -V --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help --version get set del delete rm vdel watch lock unlock holder keys export import batch ping raw monitor decode shell serve completions man help"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h -V --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help --version get set del delete rm vdel watch lock unlock holder keys export import batch ping raw monitor decode shell serve completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -167,6 +167,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -215,7 +219,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__batch)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --keep-going --inflight --format --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --keep-going --inflight --format --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -289,6 +293,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -337,7 +345,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__completions)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --all --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help bash elvish fish powershell zsh"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --all --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help bash elvish fish powershell zsh"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -407,6 +415,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -455,7 +467,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__decode)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help topic frame hlc"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help topic frame hlc"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -521,6 +533,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -569,7 +585,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__decode__subcmd__frame)
-            opts="-f -b -n -p -T -C -K -P -i -t -o -j -q -v -h --file --hex --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help -"
+            opts="-f -b -n -p -T -C -K -P -i -t -o -j -q -v -h --file --hex --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help -"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -647,6 +663,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -695,7 +715,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__decode__subcmd__hlc)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -758,6 +778,10 @@ _mqkv() {
                     return 0
                     ;;
                 -P)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server-name)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -809,7 +833,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__decode__subcmd__topic)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -875,6 +899,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -923,7 +951,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__del)
-            opts="-k -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --ignore-missing --fence --fence-env --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --ignore-missing --fence --fence-env --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1009,6 +1037,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1057,7 +1089,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__export)
-            opts="-0 -b -n -p -T -C -K -P -i -t -o -j -q -v -h --keys-from --null --inflight --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-0 -b -n -p -T -C -K -P -i -t -o -j -q -v -h --keys-from --null --inflight --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1131,6 +1163,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1179,7 +1215,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__get)
-            opts="-k -f -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --valuefile --file --default --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -f -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --valuefile --file --default --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1277,6 +1313,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1325,7 +1365,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__help)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1391,6 +1431,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1439,7 +1483,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__holder)
-            opts="-k -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1521,6 +1565,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1569,7 +1617,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__import)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --nx --dry-run --keep-going --inflight --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --nx --dry-run --keep-going --inflight --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1639,6 +1687,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1687,7 +1739,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__keys)
-            opts="-0 -b -n -p -T -C -K -P -i -t -o -j -q -v -h --limit --null --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-0 -b -n -p -T -C -K -P -i -t -o -j -q -v -h --limit --null --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1757,6 +1809,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1805,7 +1861,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__lock)
-            opts="-k -w -E -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --ttl --renew --wait --conflict-exit-code --holder --kill-after --no-kill --token-file --once --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -w -E -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --ttl --renew --wait --conflict-exit-code --holder --kill-after --no-kill --token-file --once --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1923,6 +1979,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1971,7 +2031,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__man)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2037,6 +2097,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -2085,7 +2149,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__monitor)
-            opts="-k -c -w -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --client --full --count --wait --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -c -w -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --client --full --count --wait --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2179,6 +2243,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -2227,7 +2295,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__ping)
-            opts="-c -b -n -p -T -C -K -P -i -t -o -j -q -v -h --count --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-c -b -n -p -T -C -K -P -i -t -o -j -q -v -h --count --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2301,6 +2369,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -2349,7 +2421,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__raw)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2415,6 +2487,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -2463,7 +2539,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__serve)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --listen --data --keys-max --port-file --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --listen --data --tls-cert --tls-key --client-ca --keys-max --port-file --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2474,6 +2550,18 @@ _mqkv() {
                     return 0
                     ;;
                 --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-ca)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2545,6 +2633,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -2593,7 +2685,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__set)
-            opts="-k -f -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --value --valuefile --file --hex --base64 --ttl --if-absent --nx --if-absent-or-equal --nex --fence --fence-env --persist --strip-newline --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -f -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --value --valuefile --file --hex --base64 --ttl --if-absent --nx --if-absent-or-equal --nex --fence --fence-env --persist --strip-newline --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2707,6 +2799,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -2755,7 +2851,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__shell)
-            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2821,6 +2917,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -2869,7 +2969,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__unlock)
-            opts="-k -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --holder --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --holder --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2955,6 +3055,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -3003,7 +3107,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__vdel)
-            opts="-k -f -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --value --valuefile --file --hex --base64 --fence --fence-env --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -f -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --value --valuefile --file --hex --base64 --fence --fence-env --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3113,6 +3217,10 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --embedded)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -3161,7 +3269,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__watch)
-            opts="-k -c -w -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --count --wait --until --no-initial --only --on-gap --exec-on --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -c -w -b -n -p -T -C -K -P -i -t -o -j -q -v -h --key --key-hex --key-base64 --count --wait --until --no-initial --only --on-gap --exec-on --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --embedded --client-id --timeout --connect-timeout --keep-alive --output --json --quiet --verbose --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3272,6 +3380,10 @@ _mqkv() {
                     return 0
                     ;;
                 -P)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server-name)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_mqkv_global_optspecs
-    string join \n b/broker= n/hostname= p/port= notls T/cafile= C/certfile= K/keyfile= P/keypasswordfile= embedded= i/client-id= t/timeout= connect-timeout= keep-alive= o/output= j/json q/quiet v/verbose color= h/help V/version
+    string join \n b/broker= n/hostname= p/port= notls T/cafile= C/certfile= K/keyfile= P/keypasswordfile= server-name= insecure embedded= i/client-id= t/timeout= connect-timeout= keep-alive= o/output= j/json q/quiet v/verbose color= h/help V/version
 end
 
 function __fish_mqkv_needs_command
@@ -24,13 +24,14 @@ function __fish_mqkv_using_subcommand
     contains -- $cmd[1] $argv
 end
 
-complete -c mqkv -n "__fish_mqkv_needs_command" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_needs_command" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_needs_command" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_needs_command" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_needs_command" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_needs_command" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_needs_command" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_needs_command" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_needs_command" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_needs_command" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_needs_command" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_needs_command" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -47,6 +48,7 @@ complete -c mqkv -n "__fish_mqkv_needs_command" -l color -d 'Whether to use colo
 always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_needs_command" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_needs_command" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_needs_command" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_needs_command" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_needs_command" -s v -l verbose -d 'Say more: versions beside values'
@@ -80,13 +82,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l key-hex -d 'The key in
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l key-base64 -d 'The key in base64' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s f -l file -l valuefile -d 'Write the value to a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l default -d 'What to take for the value if there is no such key' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -103,6 +106,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l color -d 'Whether to u
 always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s v -l verbose -d 'Say more: versions beside values'
@@ -116,13 +120,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l hex -d 'The value in h
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l base64 -d 'The value in base64' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l ttl -d 'Let the key expire after this time, for example 250ms, 30s, 5m' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l fence -d 'Attach a fencing token: a version, as a lock hands it out' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -144,6 +149,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l fence-env -d 'Attach t
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l persist -d 'Ask the store to keep the value on disk'
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l strip-newline -d 'Take one line feed (or CR LF) off the end of the value'
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s v -l verbose -d 'Say more: versions beside values'
@@ -152,13 +158,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s k -l key -d 'A key, as
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l key-hex -d 'A key in hexadecimal digits' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l key-base64 -d 'A key in base64' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l fence -d 'Attach a fencing token: a version, as a lock hands it out' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -177,6 +184,7 @@ never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l ignore-missing -d 'Take it for success if there is no such key'
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l fence-env -d 'Attach the fencing token that is in the environment (see `mqkv help environment`)'
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s v -l verbose -d 'Say more: versions beside values'
@@ -185,13 +193,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s k -l key -d 'A key,
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l key-hex -d 'A key in hexadecimal digits' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l key-base64 -d 'A key in base64' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l fence -d 'Attach a fencing token: a version, as a lock hands it out' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -210,6 +219,7 @@ never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l ignore-missing -d 'Take it for success if there is no such key'
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l fence-env -d 'Attach the fencing token that is in the environment (see `mqkv help environment`)'
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s v -l verbose -d 'Say more: versions beside values'
@@ -218,13 +228,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s k -l key -d 'A key, as 
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l key-hex -d 'A key in hexadecimal digits' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l key-base64 -d 'A key in base64' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l fence -d 'Attach a fencing token: a version, as a lock hands it out' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -243,6 +254,7 @@ never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l ignore-missing -d 'Take it for success if there is no such key'
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l fence-env -d 'Attach the fencing token that is in the environment (see `mqkv help environment`)'
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s v -l verbose -d 'Say more: versions beside values'
@@ -255,13 +267,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s f -l file -l valuefil
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l hex -d 'The value in hexadecimal digits' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l base64 -d 'The value in base64' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l fence -d 'Attach a fencing token: a version, as a lock hands it out' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -279,6 +292,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l fence-env -d 'Attach the fencing token that is in the environment (see `mqkv help environment`)'
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s v -l verbose -d 'Say more: versions beside values'
@@ -297,13 +311,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l exec-on -d 'Run CMD 
 del\t'The key was deleted or has expired'
 initial\t'The value at the beginning'
 resync\t'The value after a lost connection, where it differs from the last one'"
-complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -321,6 +336,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l no-initial -d 'Do not tell what the keys hold at the beginning'
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s v -l verbose -d 'Say more: versions beside values'
@@ -335,13 +351,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s E -l conflict-exit-co
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l holder -d 'In whose name the lock is held: unique, or two holders pass for one [default: the client id]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l kill-after -d 'How long a command that is told to end may take before it is killed; 0 is allowed' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l token-file -d 'Keep the newest fencing token in this file' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -360,6 +377,7 @@ never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l no-kill -d 'Do not stop the command if the lock is lost, only tell'
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l once -d 'Take the lock for one lease, print token and holder, and leave; `unlock` releases it'
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s v -l verbose -d 'Say more: versions beside values'
@@ -368,13 +386,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s k -l key -d 'The ke
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l key-hex -d 'The key in hexadecimal digits' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l key-base64 -d 'The key in base64' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l holder -d 'In whose name the lock is held [default: MQKV_LOCK_HOLDER]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -391,6 +410,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l color -d 'Whether t
 always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s v -l verbose -d 'Say more: versions beside values'
@@ -398,13 +418,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s h -l help -d 'Print
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s k -l key -d 'The key, as an option' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l key-hex -d 'The key in hexadecimal digits' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l key-base64 -d 'The key in base64' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -421,18 +442,20 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l color -d 'Whether t
 always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l limit -d 'No more than so many keys' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -450,19 +473,21 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s 0 -l null -d 'Exact bytes, and a NUL byte after each key'
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l keys-from -d 'Take the keys from a file, one a line; - reads standard input' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l inflight -d 'How many requests may wait for their answers' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -480,18 +505,20 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s 0 -l null -d 'The keys in that file are exact bytes, with a NUL byte after each'
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l inflight -d 'How many requests may wait for their answers' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -511,6 +538,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l nx -d 'Leave keys t
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l dry-run -d 'Look at every line and write nothing'
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l keep-going -d 'Write what can be written, whatever becomes of the rest'
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s v -l verbose -d 'Say more: versions beside values'
@@ -518,13 +546,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s h -l help -d 'Print
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l inflight -d 'How many requests may wait for their answers' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l format -d 'What the lines are' -r -f -a "lines\t'Verbs and their arguments, as on the command line'
 jsonl\t'JSON objects; the answers are JSON, too'"
-complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -542,18 +571,20 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l keep-going -d 'Run all lines, whatever becomes of them'
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s c -l count -d 'How many round trips to make, one after the other' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -570,17 +601,19 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l color -d 'Whether to 
 always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -597,6 +630,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l color -d 'Whether to u
 always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s v -l verbose -d 'Say more: versions beside values'
@@ -605,13 +639,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s k -l key -d 'Only 
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l client -d 'Only what is asked by, answered to or told to this client' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s c -l count -d 'End after so many records' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s w -l wait -d 'End after this time; exit code 124 if -c is not reached by then' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -629,17 +664,19 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l full -d 'Do not cut lines at the terminal\'s width'
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -656,6 +693,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_su
 always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s v -l verbose -d 'Say more: versions beside values'
@@ -663,13 +701,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_su
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -f -a "topic" -d 'Say what a topic of the state store is for'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -f -a "frame" -d 'Say what a payload is'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -f -a "hlc" -d 'Take a version or fencing token (a hybrid logical clock) apart'
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -686,19 +725,21 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s f -l file -d 'Read the payload from a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l hex -d 'The payload in hexadecimal digits' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -715,17 +756,19 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -742,17 +785,19 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -769,21 +814,26 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l color -d 'Whether to
 always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l listen -d 'Where to listen; may be given several times [default: 127.0.0.1:1883 and, if available, [::1]:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l listen -d 'Where to listen; may be given several times [default: 127.0.0.1:1883, with TLS 8883, and, if available, the same port of [::1]]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l data -d 'Keep everything in this folder' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l tls-cert -d 'TLS, with this certificate and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l tls-key -d 'The certificate\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l client-ca -d 'Let in only clients with a certificate from one of these CAs, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l keys-max -d 'How many keys there may be' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l port-file -d 'Write the first port to this file once it is open' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -800,18 +850,20 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l color -d 'Whether to
 always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l all -d 'Write those of all shells into a folder' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -828,17 +880,19 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l color -d 'Whet
 always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -855,17 +909,19 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l color -d 'Whether to u
 always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s b -l broker -d 'The broker: mqtt://HOST[:1883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s T -l cafile -d 'The certificates to trust (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s C -l certfile -d 'The client\'s certificate (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s K -l keyfile -d 'The client\'s key (TLS comes in a later version)' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s P -l keypasswordfile -d 'The file with the key\'s password (TLS comes in a later version)' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s t -l timeout -d 'How long to wait for each answer' -r
@@ -882,6 +938,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l color -d 'Whether to 
 always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s v -l verbose -d 'Say more: versions beside values'

@@ -56,6 +56,9 @@ const PURE: &[&str] = &[
 /// folder, within which [`Owner::files_max`] files may.
 const OWNERS: &[(&str, &[Owner])] = &[
     ("rumqttc", &[only("src/client/transport.rs"), only("src/server/broker/codec.rs")]),
+    ("tokio_rustls", &[any_of("src/client/tls"), only("src/server/tls.rs")]),
+    ("rustls_native_certs", &[only("src/client/tls.rs")]),
+    ("pkcs8", &[only("src/client/tls/files.rs")]),
     ("redb", &[only("src/server/journal.rs")]),
     ("rustyline", &[only("src/shell/editor.rs")]),
     ("serde_json", &[only("src/render/json.rs"), only("src/commands/records.rs")]),

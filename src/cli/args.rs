@@ -62,7 +62,7 @@ pub struct Options {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
-    /// The broker: mqtt://HOST[:1883]
+    /// The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]
     #[arg(short, long, global = true, value_name = "URL", conflicts_with_all = ["hostname", "port", "embedded"])]
     pub broker: Option<String>,
     /// The broker's host; with TLS and port 8883 unless told otherwise
@@ -81,18 +81,24 @@ pub struct ConnectionArgs {
     /// Plain MQTT, no TLS
     #[arg(long, visible_alias = "no-tls", global = true)]
     pub notls: bool,
-    /// The certificates to trust (TLS comes in a later version)
+    /// The certificates of the CAs to trust, in PEM [default: those of this machine]
     #[arg(short = 'T', long, global = true, value_name = "FILE", hide_short_help = true)]
     pub cafile: Option<PathBuf>,
-    /// The client's certificate (TLS comes in a later version)
+    /// The client's certificate, and those that lead to its CA, in PEM
     #[arg(short = 'C', long, global = true, value_name = "FILE", hide_short_help = true)]
     pub certfile: Option<PathBuf>,
-    /// The client's key (TLS comes in a later version)
+    /// The client's key, in PEM
     #[arg(short = 'K', long, global = true, value_name = "FILE", hide_short_help = true)]
     pub keyfile: Option<PathBuf>,
-    /// The file with the key's password (TLS comes in a later version)
+    /// The file with the key's password
     #[arg(short = 'P', long, global = true, value_name = "FILE", hide_short_help = true)]
     pub keypasswordfile: Option<PathBuf>,
+    /// The name that the broker's certificate must have [default: the host]
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub server_name: Option<String>,
+    /// Trust any certificate, and so anybody in between
+    #[arg(long, global = true, hide_short_help = true)]
+    pub insecure: bool,
     /// A broker and store of its own inside this process
     ///
     /// In memory, gone at the end; with =DIR everything is kept in DIR.

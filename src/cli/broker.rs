@@ -2,6 +2,11 @@
 
 use crate::commands::CommandError;
 
+/// Where brokers listen without TLS.
+pub const PLAIN_PORT: u16 = 1883;
+/// Where brokers listen with TLS.
+pub const TLS_PORT: u16 = 8883;
+
 /// Where a broker is, as its URL says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerUrl {
@@ -9,9 +14,11 @@ pub struct BrokerUrl {
     pub host: String,
     /// The port.
     pub port: u16,
+    /// Whether it is reached with TLS.
+    pub tls: bool,
 }
 
-/// Reads `mqtt://HOST[:PORT]`.
+/// Reads `mqtt://HOST[:PORT]` or `mqtts://HOST[:PORT]`.
 ///
 /// # Errors
 /// A usage error, which never repeats a password.
@@ -25,24 +32,24 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
     if user.is_some_and(|user| user.contains(':')) {
         return Err(CommandError::usage("a password does not belong in a URL: other users can see it"));
     }
-    match scheme {
-        "mqtt" => {}
-        "mqtts" => return Err(later("TLS (mqtts://)").hint("mqtt:// for plain MQTT")),
-        "ws" | "wss" => return Err(later("MQTT over WebSockets").hint("mqtt:// for plain MQTT")),
+    let tls = match scheme {
+        "mqtt" => false,
+        "mqtts" => true,
+        "ws" | "wss" => return Err(later("MQTT over WebSockets").hint("mqtt:// or mqtts://")),
         other => {
             return Err(
                 CommandError::usage(format!("no broker speaks {other}://")).hint("-b mqtt://HOST[:PORT]")
             );
         }
-    }
+    };
     if user.is_some() {
         return Err(later("logging in with a user name"));
     }
     let place = place.strip_suffix('/').unwrap_or(place);
-    let (host, port) = split_port(place).ok_or_else(|| {
-        CommandError::usage(format!("no host and port in {url}")).hint("-b mqtt://HOST[:PORT]")
+    let (host, port) = split_port(place, if tls { TLS_PORT } else { PLAIN_PORT }).ok_or_else(|| {
+        CommandError::usage(format!("no host and port in {url}")).hint(format!("-b {scheme}://HOST[:PORT]"))
     })?;
-    Ok(BrokerUrl { host: host.to_owned(), port })
+    Ok(BrokerUrl { host: host.to_owned(), port, tls })
 }
 
 /// The error of what is not there yet.
@@ -51,8 +58,7 @@ pub fn later(what: &str) -> CommandError {
     CommandError::usage(format!("{what} comes in a later version"))
 }
 
-fn split_port(place: &str) -> Option<(&str, u16)> {
-    const DEFAULT: u16 = 1883;
+fn split_port(place: &str, default: u16) -> Option<(&str, u16)> {
     let (host, port) = match place.strip_prefix('[') {
         Some(rest) => {
             let (host, rest) = rest.split_once(']')?;
@@ -69,7 +75,7 @@ fn split_port(place: &str) -> Option<(&str, u16)> {
         return None;
     }
     match port {
-        None => Some((host, DEFAULT)),
+        None => Some((host, default)),
         Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
             let port = port.parse().ok().filter(|port| *port != 0)?;
             Some((host, port))
@@ -83,7 +89,7 @@ mod tests {
     use super::*;
 
     fn parsed(url: &str) -> (String, u16) {
-        let BrokerUrl { host, port } = parse(url).unwrap();
+        let BrokerUrl { host, port, .. } = parse(url).unwrap();
         (host, port)
     }
 
@@ -93,6 +99,9 @@ mod tests {
         assert_eq!(parsed("mqtt://aio-broker:18883/"), ("aio-broker".to_owned(), 18883));
         assert_eq!(parsed("mqtt://[::1]:1884"), ("::1".to_owned(), 1884));
         assert_eq!(parsed("mqtt://[::1]"), ("::1".to_owned(), 1883));
+        assert_eq!(parsed("mqtts://aio-broker"), ("aio-broker".to_owned(), 8883));
+        assert_eq!(parsed("mqtts://aio-broker:18883"), ("aio-broker".to_owned(), 18883));
+        assert!(parse("mqtts://h").unwrap().tls && !parse("mqtt://h").unwrap().tls);
     }
 
     #[test]
@@ -109,7 +118,6 @@ mod tests {
             "mqtt://::1",
             "mqtt://[::1",
             "mqtt://[::1]1883",
-            "mqtts://h",
             "wss://h",
             "mqtt://user@h",
         ] {

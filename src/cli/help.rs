@@ -114,6 +114,7 @@ Environment variables that are read:
   XDG_STATE_HOME, HOME     where the history of the shell is kept
   SHELL                    what a lone \\! of the shell starts
   HOSTNAME, COMPUTERNAME   part of the default client id
+  SSL_CERT_FILE, SSL_CERT_DIR  TLS without -T: the CAs to trust, instead of this machine's
   {FENCING_TOKEN_FILE}  --fence-env: a file with a fencing token
   {FENCING_TOKEN}       --fence-env: a fencing token, where no file is named
   {LOCK_HOLDER}         unlock: in whose name the lock is held

@@ -34,7 +34,7 @@ use report::Reporter;
 use settle::{Connection, Place};
 use usage::Instead;
 
-use crate::client::{Settings, Target};
+use crate::client::{Settings, Target, Tls};
 use crate::commands::{Command, CommandError, Connecting, Kind, Session, Verdict};
 
 /// Runs the command line.
@@ -160,16 +160,24 @@ async fn stop(embedded: Started) {
 async fn connect(connection: Option<Connection>, started: Started) -> Result<Settings, CommandError> {
     let connection =
         connection.ok_or_else(|| CommandError::new(Kind::Bug, "a verb that needs no store asked for one"))?;
-    let target = match &connection.place {
-        Place::Network { host, port } => Target::Tcp { host: host.clone(), port: *port },
+    let (target, tls) = match &connection.place {
+        Place::Network { host, port, tls } => {
+            if tls.as_ref().is_some_and(|tls| tls.insecure) {
+                report::log(
+                    "warning: --insecure: whoever answers is trusted, and may read and change everything",
+                );
+            }
+            let tls = tls.as_ref().map(Tls::load).transpose()?;
+            (Target::Tcp { host: host.clone(), port: *port }, tls)
+        }
         Place::Embedded { data } => {
             let embedded = Embedded::start(data.as_deref()).await?;
             let target = embedded.target();
             started.replace(Some(embedded));
-            target
+            (target, None)
         }
     };
-    Ok(connection.settings(target))
+    Ok(connection.settings(target, tls))
 }
 
 fn run_instead(instead: Instead, reporter: &mut Reporter) -> Result<Exit, CommandError> {

@@ -101,10 +101,11 @@ fn open(args: &ConnectionArgs, url: Option<&str>) -> Result<Opened, CommandError
     };
     let connection = settle::connection(&args)?;
     let (broker, about, url) = match &connection.place {
-        Place::Network { host, port } => {
+        Place::Network { host, port, tls } => {
             let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
             let place = format!("{host}:{port}");
-            (place.clone(), format!("connected to {place}"), Some(format!("mqtt://{place}")))
+            let scheme = if tls.is_some() { "mqtts" } else { "mqtt" };
+            (place.clone(), format!("connected to {place}"), Some(format!("{scheme}://{place}")))
         }
         Place::Embedded { data: None } => {
             let about = "a store of its own, in memory: gone when you leave".to_owned();

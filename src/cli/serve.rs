@@ -9,13 +9,14 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::args::DisplayArgs;
+use super::broker::{PLAIN_PORT, TLS_PORT};
 use super::log::Log;
 
 use crate::commands::signal::Signals;
 use crate::commands::{CommandError, Kind};
 use crate::render::escape::escape;
 use crate::server::{
-    self, Event, JournalErrorKind, Limits, Persistence, Settings, StoreServer, StoreSettings,
+    self, Event, JournalErrorKind, Limits, Persistence, Settings, StoreServer, StoreSettings, Tls, TlsFiles,
 };
 
 const EXAMPLES: &str = "\
@@ -23,7 +24,8 @@ Examples:
   mqkv serve                            in memory: gone at the end
   mqkv serve --data ./state             everything is kept in ./state
   mqkv serve --listen 0.0.0.0:1883      for other machines too
-  mqkv serve --listen 127.0.0.1:0 --port-file port";
+  mqkv serve --listen 127.0.0.1:0 --port-file port
+  mqkv serve --tls-cert server.pem --tls-key server.key --client-ca ca.pem";
 
 /// Run a broker with a state store
 ///
@@ -31,12 +33,21 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct ServeArgs {
-    /// Where to listen; may be given several times [default: 127.0.0.1:1883 and, if available, [::1]:1883]
+    /// Where to listen; may be given several times [default: 127.0.0.1:1883, with TLS 8883, and, if available, the same port of [::1]]
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
     pub listen: Vec<Address>,
     /// Keep everything in this folder
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// TLS, with this certificate and those that lead to its CA, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's key, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Let in only clients with a certificate from one of these CAs, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub client_ca: Option<PathBuf>,
     /// How many keys there may be
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keys_max: Option<u64>,
@@ -63,9 +74,16 @@ impl ServeArgs {
         if !self.listen.is_empty() {
             return self.listen.clone();
         }
-        let default = |host: &str, required| Address { host: host.to_owned(), port: 1883, required };
+        let port = if self.tls_cert.is_some() { TLS_PORT } else { PLAIN_PORT };
+        let default = |host: &str, required| Address { host: host.to_owned(), port, required };
         // Not every machine has IPv6.
         vec![default("127.0.0.1", true), default("::1", false)]
+    }
+
+    fn tls(&self) -> Option<TlsFiles> {
+        let (Some(certfile), Some(keyfile)) = (&self.tls_cert, &self.tls_key) else { return None };
+        let (certfile, keyfile) = (certfile.clone(), keyfile.clone());
+        Some(TlsFiles { certfile, keyfile, client_ca: self.client_ca.clone() })
     }
 }
 
@@ -86,7 +104,7 @@ pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<(), CommandError> 
             write_port(path, server.addresses())?;
         }
         if !display.quiet {
-            log.tell(ready(server.addresses(), args.data.as_deref()));
+            log.tell(ready(server.addresses(), args));
         }
         signals.next().await;
         server.shutdown().await;
@@ -106,6 +124,7 @@ async fn start(args: &ServeArgs, display: &DisplayArgs, log: Log) -> Result<Stor
     };
     let settings = Settings {
         addresses: resolve(&args.addresses()).await?,
+        tls: args.tls().as_ref().map(Tls::load).transpose()?,
         events: Arc::new(events),
         ..Settings::default()
     };
@@ -183,13 +202,18 @@ fn write_port(path: &Path, addresses: &[SocketAddr]) -> Result<(), CommandError>
     fs::rename(&unfinished, path).map_err(failed)
 }
 
-fn ready(addresses: &[SocketAddr], data: Option<&Path>) -> String {
+fn ready(addresses: &[SocketAddr], args: &ServeArgs) -> String {
     let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-    let kept = match data {
+    let tls = match (&args.tls_cert, &args.client_ca) {
+        (None, _) => "",
+        (Some(_), None) => " with TLS",
+        (Some(_), Some(_)) => " with TLS and client certificates",
+    };
+    let kept = match &args.data {
         Some(folder) => format!("everything is kept in {}", escape(folder.as_os_str().as_encoded_bytes())),
         None => "in memory".to_owned(),
     };
-    format!("listening on {}, {kept}", addresses.join(" and "))
+    format!("listening on {}{tls}, {kept}", addresses.join(" and "))
 }
 
 fn parse_address(text: &str) -> Result<Address, String> {

@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::args::{ColorWhen, ConnectionArgs, DisplayArgs, OutputFormat};
-use super::broker::{self, later};
+use super::broker::{self, PLAIN_PORT, TLS_PORT};
 use super::{report, terminal};
 use crate::chance;
-use crate::client::{Settings, Target};
+use crate::client::{IdentityFiles, Settings, Target, Tls, TlsOptions};
 use crate::clock;
 use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, Surroundings};
 use crate::protocol::Timestamp;
@@ -42,6 +42,8 @@ pub enum Place {
         host: String,
         /// Port.
         port: u16,
+        /// What TLS is asked for; none: plain.
+        tls: Option<TlsOptions>,
     },
     /// Inside this process.
     Embedded {
@@ -53,8 +55,9 @@ pub enum Place {
 impl Connection {
     /// What the client is told, once it is known where the broker is.
     #[must_use]
-    pub fn settings(&self, target: Target) -> Settings {
+    pub fn settings(&self, target: Target, tls: Option<Tls>) -> Settings {
         Settings {
+            tls,
             connect_timeout: self.connect_timeout,
             request_timeout: self.request_timeout,
             keep_alive: self.keep_alive,
@@ -97,41 +100,67 @@ fn client_id(id: &str) -> Result<String, CommandError> {
 }
 
 fn place(args: &ConnectionArgs) -> Result<Place, CommandError> {
-    refuse_tls(args)?;
-    if let Some(data) = &args.embedded {
-        return Ok(Place::Embedded { data: data.clone() });
-    }
-    if let Some(url) = &args.broker {
-        let broker::BrokerUrl { host, port } = broker::parse(url)?;
-        return Ok(Place::Network { host, port });
-    }
-    let (host, tls) = match &args.hostname {
-        Some(host) if host.is_empty() || host.contains("://") || host.contains('@') => {
-            return Err(CommandError::usage("-n takes the name of a host").hint("-b takes a URL"));
+    let (host, port, tls) = if let Some(url) = &args.broker {
+        let broker::BrokerUrl { host, port, tls } = broker::parse(url)?;
+        if tls && args.notls {
+            return Err(CommandError::usage("mqtts:// is with TLS and --notls without")
+                .hint("-b mqtt://HOST[:PORT] for plain MQTT"));
         }
-        // Microsoft's tool takes TLS for granted; so does its command line here.
-        Some(host) => (host.as_str(), !args.notls),
-        None => ("localhost", false),
+        (host, port, tls)
+    } else {
+        let (host, tls, port) = match &args.hostname {
+            Some(host) if host.is_empty() || host.contains("://") || host.contains('@') => {
+                return Err(CommandError::usage("-n takes the name of a host").hint("-b takes a URL"));
+            }
+            // Microsoft's tool takes TLS for granted, and its port even without; so does its command line here.
+            Some(host) => (host.as_str(), !args.notls, TLS_PORT),
+            None => ("localhost", false, PLAIN_PORT),
+        };
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        (host.to_owned(), args.port.unwrap_or(port), tls)
     };
+    let options = tls_options(args)?;
     if tls {
-        return Err(later("TLS, which -n takes for granted,").hint("--notls for plain MQTT"));
+        return Ok(Place::Network { host, port, tls: Some(options) });
     }
-    let plain_or_tls = if args.hostname.is_some() { 8883 } else { 1883 };
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    Ok(Place::Network { host: host.to_owned(), port: args.port.unwrap_or(plain_or_tls) })
+    if options != TlsOptions::default() {
+        let message = "-T, -C, -K, -P, --server-name and --insecure are for TLS, and there is none";
+        return Err(CommandError::usage(message).hint("-b mqtts://HOST[:PORT], or -n HOST without --notls"));
+    }
+    match &args.embedded {
+        Some(data) => Ok(Place::Embedded { data: data.clone() }),
+        None => Ok(Place::Network { host, port, tls: None }),
+    }
 }
 
-fn refuse_tls(args: &ConnectionArgs) -> Result<(), CommandError> {
-    if args.keypasswordfile.as_ref().is_some_and(|path| !path.is_file()) {
+/// What was said of TLS; no file is opened before it is used.
+fn tls_options(args: &ConnectionArgs) -> Result<TlsOptions, CommandError> {
+    if args.keypasswordfile.as_ref().is_some_and(|path| !path.exists()) {
         return Err(CommandError::usage(
             "-P takes the name of a file, and there is none of that name (it is not repeated: it may be a password)",
         ));
     }
-    let given = [&args.cafile, &args.certfile, &args.keyfile, &args.keypasswordfile];
-    if given.iter().any(|file| file.is_some()) {
-        return Err(later("TLS").hint("--notls without -T, -C, -K and -P, for plain MQTT"));
-    }
-    Ok(())
+    let identity = match (&args.certfile, &args.keyfile, &args.keypasswordfile) {
+        (Some(certfile), Some(keyfile), keypasswordfile) => Some(IdentityFiles {
+            certfile: certfile.clone(),
+            keyfile: keyfile.clone(),
+            keypasswordfile: keypasswordfile.clone(),
+        }),
+        (None, None, None) => None,
+        (Some(_), None, _) => return Err(CommandError::usage("-C has no use without its key, -K FILE")),
+        (None, Some(_), _) => {
+            return Err(CommandError::usage("-K has no use without its certificate, -C FILE"));
+        }
+        (None, None, Some(_)) => {
+            return Err(CommandError::usage("-P has no use without the key that it is for, -C FILE -K FILE"));
+        }
+    };
+    Ok(TlsOptions {
+        cafile: args.cafile.clone(),
+        identity,
+        server_name: args.server_name.clone(),
+        insecure: args.insecure,
+    })
 }
 
 /// A client id for this run alone: two runs with one id would take over each other's session.
@@ -302,7 +331,12 @@ mod tests {
 
     fn network(host: &str, port: u16) -> Place {
         let host = host.to_owned();
-        Place::Network { host, port }
+        Place::Network { host, port, tls: None }
+    }
+
+    fn with_tls(host: &str, port: u16, options: TlsOptions) -> Place {
+        let host = host.to_owned();
+        Place::Network { host, port, tls: Some(options) }
     }
 
     #[test]
@@ -313,10 +347,30 @@ mod tests {
 
     #[test]
     fn a_host_takes_tls_for_granted() {
-        let error = settled("mqkv get k -n aio-broker").unwrap_err();
-        assert!(error.message.contains("TLS"), "{}", error.message);
+        let tls = TlsOptions::default();
+        assert_eq!(settled("mqkv get k -n aio-broker").unwrap(), with_tls("aio-broker", 8883, tls.clone()));
+        assert_eq!(settled("mqkv get k -b mqtts://h:1").unwrap(), with_tls("h", 1, tls));
         assert_eq!(settled("mqkv get k -n aio-broker --notls").unwrap(), network("aio-broker", 8883));
         assert_eq!(settled("mqkv get k --host ::1 -p 1883 --no-tls").unwrap(), network("::1", 1883));
+    }
+
+    #[test]
+    fn what_is_for_tls_needs_tls() {
+        let cafile = Some(PathBuf::from("ca"));
+        let options = TlsOptions { cafile, ..TlsOptions::default() };
+        assert_eq!(settled("mqkv get k -n h -T ca").unwrap(), with_tls("h", 8883, options));
+        for line in [
+            "mqkv get k -T ca",
+            "mqkv get k --insecure",
+            "mqkv get k -n h --notls -T ca",
+            "mqkv get k -b mqtt://h --server-name n",
+            "mqkv get k --embedded -C c -K k",
+            "mqkv get k -n h -C c",
+            "mqkv get k -n h -K k",
+            "mqkv get k -b mqtts://h --notls",
+        ] {
+            assert!(settled(line).is_err(), "{line}");
+        }
     }
 
     #[test]

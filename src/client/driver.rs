@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot, watch as observe};
 use tokio::time::sleep_until;
 
 use super::ask::{Ask, Response, Stamps};
-use super::error::{Error, Outcome};
+use super::error::{Error, Outcome, TlsTrouble};
 use super::link::LinkState;
 use super::listeners::{Begun, ListenTicket, Listener, Listeners};
 use super::packet::Granted;
@@ -48,11 +48,20 @@ enum Ticket {
     Stopped(#[expect(dead_code, reason = "dropping it tells")] Option<oneshot::Sender<()>>),
 }
 
+/// What a client has of its task.
+pub(super) struct Started {
+    /// Where it asks.
+    pub(super) commands: mpsc::Sender<Command>,
+    /// Whether there is a connection.
+    pub(super) link: observe::Receiver<LinkState>,
+    /// The version of TLS on the first connection, if any.
+    pub(super) tls: Option<&'static str>,
+}
+
 /// Connects, and starts the task that serves the session until the last sender is gone.
-pub(super) async fn start(
-    settings: Settings,
-) -> Result<(mpsc::Sender<Command>, observe::Receiver<LinkState>), Error> {
+pub(super) async fn start(settings: Settings) -> Result<Started, Error> {
     let (connection, granted) = Connection::open(&settings).await?;
+    let tls = connection.tls_version();
     let mut session = Session::new(config(&settings)?);
     session.handle_connected(granted, clock::now());
     let (sender, commands) = mpsc::channel(settings.inflight_max.max(1));
@@ -69,7 +78,7 @@ pub(super) async fn start(
         commands,
     };
     tokio::spawn(driver.run());
-    Ok((sender, link))
+    Ok(Started { commands: sender, link, tls })
 }
 
 fn config(settings: &Settings) -> Result<Config, Error> {
@@ -347,7 +356,7 @@ impl Driver {
             }
             Turn::Dialed(Err(error)) => {
                 let cause = error.to_string();
-                let fatal = matches!(&error, Error::Rejected { reason, .. } if reason.is_authorization());
+                let fatal = is_fatal(&error);
                 return Err(Loss { fatal: fatal.then_some(error), ..Loss::now(cause) });
             }
         }
@@ -427,6 +436,17 @@ async fn room_in(congested: Option<&Congested>) {
         Some(Congested::Watch(events)) => drop(events.reserve().await),
         Some(Congested::Listener(heard)) => drop(heard.reserve().await),
         None => std::future::pending().await,
+    }
+}
+
+/// Whether the broker would not let the client in another time either.
+fn is_fatal(error: &Error) -> bool {
+    match error {
+        Error::Rejected { reason, .. } => reason.is_authorization(),
+        Error::Tls { trouble, .. } => {
+            matches!(trouble, TlsTrouble::ClientCertificateRequired | TlsTrouble::ClientCertificateRefused(_))
+        }
+        _ => false,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What can go wrong between a request and its answer.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::protocol::refusal::Refusal;
@@ -21,6 +22,13 @@ pub enum Error {
         target: String,
         /// What the system said.
         cause: String,
+    },
+    /// There is a connection, but no TLS on it.
+    Tls {
+        /// `host:port` as asked for.
+        target: String,
+        /// What came between.
+        trouble: TlsTrouble,
     },
     /// The broker did not let the client in.
     Rejected {
@@ -109,6 +117,75 @@ pub enum Error {
     Closed,
 }
 
+/// Why there is no TLS with a broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsTrouble {
+    /// Its certificate is no longer valid.
+    Expired {
+        /// For how many whole days, where known.
+        days: Option<u64>,
+    },
+    /// Its certificate is not valid yet.
+    NotValidYet {
+        /// For how many whole days still, where known.
+        days: Option<u64>,
+    },
+    /// Its certificate was signed by nobody who is trusted.
+    UnknownCa,
+    /// Its certificate is somebody else's.
+    WrongName {
+        /// The name that was looked for, where known.
+        wanted: Option<String>,
+        /// The names that it has, where known; escaped.
+        names: Vec<String>,
+    },
+    /// Something else is wrong with its certificate.
+    Certificate(String),
+    /// It wants a client certificate, and there is none.
+    ClientCertificateRequired,
+    /// It does not take the client's certificate, with its alert.
+    ClientCertificateRefused(String),
+    /// It does not go on with the handshake, with its alert.
+    HandshakeRefused(String),
+    /// Plain MQTT was spoken to it, and it wants TLS.
+    Wanted,
+    /// It speaks something else.
+    NotTls,
+    /// The connection ended in the middle of the handshake.
+    Cut(String),
+    /// It says nothing.
+    Silent(Duration),
+    /// Anything else.
+    Other(String),
+}
+
+/// Why TLS cannot be spoken at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsSetupError {
+    /// A file cannot be read.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: String,
+    },
+    /// A file does not hold what it should.
+    Nonsense {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, behind its name.
+        what: &'static str,
+        /// What to try next.
+        hint: Option<String>,
+    },
+    /// The platform trusts nobody.
+    NoRoots,
+    /// No certificate can have this name.
+    Name(String),
+    /// Anything else.
+    Other(String),
+}
+
 /// What is known of a request that has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -192,6 +269,7 @@ impl fmt::Display for Error {
         match self {
             Self::Resolve { target, cause } => write!(out, "cannot find {target}: {cause}"),
             Self::Connect { target, cause } => write!(out, "cannot connect to {target}: {cause}"),
+            Self::Tls { target, trouble } => trouble.write(out, target),
             Self::Rejected { target, reason } => write!(out, "{target} refused the connection: {reason}"),
             Self::NoConnack { target, after } => {
                 write!(out, "{target} accepted the connection but said nothing within {after:?}")
@@ -224,3 +302,61 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl TlsTrouble {
+    fn write(&self, out: &mut fmt::Formatter<'_>, target: &str) -> fmt::Result {
+        match self {
+            Self::Expired { days: None } => write!(out, "the certificate of {target} has expired"),
+            Self::Expired { days: Some(days) } => {
+                write!(out, "the certificate of {target} has expired {} ago", days_text(*days))
+            }
+            Self::NotValidYet { days: None } => write!(out, "the certificate of {target} is not valid yet"),
+            Self::NotValidYet { days: Some(days) } => {
+                write!(out, "the certificate of {target} is not valid yet, for another {}", days_text(*days))
+            }
+            Self::UnknownCa => write!(out, "the certificate of {target} is from an unknown CA"),
+            Self::WrongName { wanted, names } => {
+                write!(out, "the certificate of {target} is ")?;
+                if !names.is_empty() {
+                    write!(out, "for {}, ", names.join(" and "))?;
+                }
+                write!(out, "not for {}", wanted.as_deref().unwrap_or("this host"))
+            }
+            Self::Certificate(cause) => write!(out, "the certificate of {target} cannot be used: {cause}"),
+            Self::ClientCertificateRequired => write!(out, "{target} wants a client certificate"),
+            Self::ClientCertificateRefused(alert) => {
+                write!(out, "{target} refused this client's certificate: {alert}")
+            }
+            Self::HandshakeRefused(alert) => write!(out, "{target} refused the TLS handshake: {alert}"),
+            Self::Wanted => write!(out, "{target} wants TLS, and was spoken to without"),
+            Self::NotTls => write!(out, "{target} does not speak TLS"),
+            Self::Cut(cause) => write!(out, "{target} did not finish the TLS handshake: {cause}"),
+            Self::Silent(after) => {
+                write!(out, "{target} accepted the connection but said nothing of TLS within {after:?}")
+            }
+            Self::Other(cause) => write!(out, "no TLS with {target}: {cause}"),
+        }
+    }
+}
+
+fn days_text(days: u64) -> String {
+    match days {
+        0 => "less than a day".to_owned(),
+        1 => "1 day".to_owned(),
+        days => format!("{days} days"),
+    }
+}
+
+impl fmt::Display for TlsSetupError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, cause } => write!(out, "cannot read {}: {cause}", path.display()),
+            Self::Nonsense { path, what, .. } => write!(out, "{} {what}", path.display()),
+            Self::NoRoots => out.write_str("this machine has no certificates of CAs to trust"),
+            Self::Name(name) => write!(out, "no certificate can be for {}", name.escape_debug()),
+            Self::Other(cause) => out.write_str(cause),
+        }
+    }
+}
+
+impl std::error::Error for TlsSetupError {}

@@ -10,6 +10,7 @@ pub mod packet;
 pub mod session;
 pub mod settings;
 pub mod subscription;
+pub(crate) mod tls;
 mod transport;
 pub mod watch;
 mod watchers;
@@ -22,11 +23,12 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch as observe};
 
 pub use ask::{Access, Ask, Response, Stamps};
-pub use error::{Error, Outcome, ReasonCode};
+pub use error::{Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble};
 pub use link::LinkState;
 
 pub use settings::{Reconnect, Settings, Target};
 pub use subscription::{Heard, Subscription};
+pub use tls::{IdentityFiles, Tls, TlsOptions};
 pub use watch::{Watch, WatchEvent};
 
 use crate::clock;
@@ -51,6 +53,8 @@ pub struct About {
     pub client_id: String,
     /// From the first packet to the broker's CONNACK.
     pub connect_elapsed: Duration,
+    /// The version of TLS, where it is spoken: `1.2` or `1.3`.
+    pub tls: Option<&'static str>,
 }
 
 /// A value and its version.
@@ -119,9 +123,9 @@ impl Client {
         let begun = clock::monotonic();
         let target = settings.target.to_string();
         let client_id = settings.client_id.clone();
-        let (commands, link) = driver::start(settings).await?;
+        let driver::Started { commands, link, tls } = driver::start(settings).await?;
         let connect_elapsed = clock::monotonic().saturating_duration_since(begun);
-        Ok(Self { commands, link, about: Arc::new(About { target, client_id, connect_elapsed }) })
+        Ok(Self { commands, link, about: Arc::new(About { target, client_id, connect_elapsed, tls }) })
     }
 
     /// What is known of the connection.

@@ -6,11 +6,15 @@ use std::time::Duration;
 
 use tokio::io::DuplexStream;
 
+use super::tls::Tls;
+
 /// Where the broker is and how to talk to it.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where the broker is.
     pub target: Target,
+    /// TLS, for a target on the network; none: plain.
+    pub tls: Option<Tls>,
     /// The MQTT client id: one of its own for every run, or two runs take over each other's session.
     pub client_id: String,
     /// From the first packet to the broker's CONNACK.
@@ -63,6 +67,7 @@ impl Settings {
     pub fn new(target: Target, client_id: String) -> Self {
         Self {
             target,
+            tls: None,
             client_id,
             connect_timeout: Duration::from_secs(5),
             request_timeout: Duration::from_secs(10),

@@ -10,9 +10,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::error::{Error, ReasonCode};
+use super::error::{Error, ReasonCode, TlsTrouble};
 use super::packet::{Granted, Incoming, Outgoing};
 use super::settings::{Settings, Target};
+use super::tls::{self, Failure, Tls};
 use crate::protocol::message::{Message, Qos};
 
 /// How much the input may grow ahead of the bytes that have come: an announced length is not yet a reason to allocate.
@@ -31,6 +32,9 @@ pub(super) struct Connection {
     incoming_max: u32,
     /// The largest packet that the broker takes, in bytes.
     outgoing_max: Option<u32>,
+    tls: Option<&'static str>,
+    /// TLS holds back what the socket does not take at once.
+    is_held_back: bool,
 }
 
 /// A request larger than the broker takes.
@@ -47,32 +51,54 @@ impl Connection {
         let target = settings.target.to_string();
         let late =
             |_| Error::Connect { target: target.clone(), cause: format!("no connection within {after:?}") };
-        let mut connection = timeout(after, Self::dial(settings)).await.map_err(late)??;
+        let mut connection = match &settings.target {
+            Target::Tcp { host, port } => {
+                let dialing = dial_tcp(host, *port, &settings.target);
+                let stream = timeout(after, dialing).await.map_err(late)??;
+                match &settings.tls {
+                    None => {
+                        let (reader, writer) = stream.into_split();
+                        Self::new(Box::new(reader), Box::new(writer), settings)
+                    }
+                    Some(tls) => {
+                        let stream = shake_hands(tls, host, stream, after, &target).await?;
+                        let version = tls::version(&stream);
+                        let (reader, writer) = tokio::io::split(stream);
+                        let connection = Self::new(Box::new(reader), Box::new(writer), settings);
+                        Self { tls: Some(version), ..connection }
+                    }
+                }
+            }
+            Target::Pipe(dial) => {
+                let (reader, writer) = tokio::io::split(dial());
+                Self::new(Box::new(reader), Box::new(writer), settings)
+            }
+        };
         let late = |_| Error::NoConnack { target: target.clone(), after };
         let granted = timeout(after, connection.introduce(settings, &target)).await.map_err(late)??;
         Ok((connection, granted))
     }
 
-    async fn dial(settings: &Settings) -> Result<Self, Error> {
-        let (reader, writer): (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>) =
-            match &settings.target {
-                Target::Tcp { host, port } => {
-                    let (reader, writer) = dial_tcp(host, *port, &settings.target).await?.into_split();
-                    (Box::new(reader), Box::new(writer))
-                }
-                Target::Pipe(dial) => {
-                    let (reader, writer) = tokio::io::split(dial());
-                    (Box::new(reader), Box::new(writer))
-                }
-            };
-        Ok(Self {
+    fn new(
+        reader: Box<dyn AsyncRead + Send + Unpin>,
+        writer: Box<dyn AsyncWrite + Send + Unpin>,
+        settings: &Settings,
+    ) -> Self {
+        Self {
             reader,
             writer,
             input: BytesMut::with_capacity(4096),
             output: BytesMut::with_capacity(1024),
             incoming_max: settings.packet_bytes_max,
             outgoing_max: None,
-        })
+            tls: None,
+            is_held_back: false,
+        }
+    }
+
+    /// The version of TLS on this connection, if any.
+    pub(super) fn tls_version(&self) -> Option<&'static str> {
+        self.tls
     }
 
     /// CONNECT and CONNACK. Clean start and session expiry 0: the broker keeps nothing of us.
@@ -88,14 +114,17 @@ impl Connection {
             }),
         };
         let not_mqtt = |cause: String| Error::NotMqtt { target: target.to_owned(), cause };
-        let failed = |error: io::Error| Error::Connect { target: target.to_owned(), cause: explain(&error) };
         let keep_alive = connect.keep_alive;
         v5::Packet::Connect(connect, None, v5::ConnectAuth::None)
             .write(&mut self.output, None)
             .map_err(|error| not_mqtt(error.to_string()))?;
         loop {
-            if let Some(cause) = stranger(&self.input) {
-                return Err(not_mqtt(cause));
+            match stranger(&self.input) {
+                None => {}
+                Some(Stranger::Tls) => {
+                    return Err(Error::Tls { target: target.to_owned(), trouble: TlsTrouble::Wanted });
+                }
+                Some(Stranger::Other(cause)) => return Err(not_mqtt(cause)),
             }
             if let Some(packet) = self.decode().map_err(|error| not_mqtt(error.to_string()))? {
                 return match packet {
@@ -103,8 +132,36 @@ impl Connection {
                     other => Err(not_mqtt(format!("it answered CONNECT with {:?}", other.packet_type()))),
                 };
             }
-            self.turn(true).await.map_err(failed)?;
+            if let Err(error) = self.turn(true).await {
+                return Err(self.failure(settings, error).await);
+            }
         }
+    }
+
+    /// What ended the connection before CONNACK. In TLS 1.3 the handshake is over for a client before the broker has
+    /// seen its certificate; what the broker says of it can be read, even where writing has failed.
+    async fn failure(&mut self, settings: &Settings, error: io::Error) -> Error {
+        let target = settings.target.to_string();
+        if let Some(tls) = &settings.tls
+            && self.tls.is_some()
+        {
+            let mut trouble = tls.trouble(&error);
+            while trouble.is_none() {
+                self.input.clear();
+                match self.reader.read_buf(&mut self.input).await {
+                    Ok(0) => break,
+                    Ok(_) => {}
+                    Err(error) => {
+                        trouble = tls.trouble(&error);
+                        break;
+                    }
+                }
+            }
+            if let Some(trouble) = trouble {
+                return Error::Tls { target, trouble };
+            }
+        }
+        Error::Connect { target, cause: explain(&error) }
     }
 
     fn accept(&mut self, connack: v5::ConnAck, keep_alive: u16, target: &str) -> Result<Granted, Error> {
@@ -126,10 +183,10 @@ impl Connection {
     /// Whatever ended the connection; its end is an `UnexpectedEof`.
     pub(super) async fn turn(&mut self, read: bool) -> io::Result<()> {
         self.input.reserve(READ_BYTES_MIN);
+        let writes = self.output.has_remaining() || self.is_held_back;
+        let held_back = self.tls.is_some().then_some(&mut self.is_held_back);
         tokio::select! {
-            written = self.writer.write_buf(&mut self.output), if self.output.has_remaining() => {
-                if written? == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(()) }
-            }
+            written = write(&mut self.writer, &mut self.output, held_back), if writes => written,
             read = self.reader.read_buf(&mut self.input), if read => {
                 if read? == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
             }
@@ -229,6 +286,23 @@ impl Connection {
     }
 }
 
+/// Writes some bytes; with TLS, what it holds back goes out, too. May be dropped at any time.
+async fn write<W: AsyncWrite + Unpin>(
+    writer: &mut W,
+    output: &mut BytesMut,
+    held_back: Option<&mut bool>,
+) -> io::Result<()> {
+    if output.has_remaining() && writer.write_buf(output).await? == 0 {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    if let Some(is_held_back) = held_back {
+        *is_held_back = true;
+        writer.flush().await?;
+        *is_held_back = false;
+    }
+    Ok(())
+}
+
 /// How much may wait to be written before no more is queued.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 /// The first bytes of the packets that may answer CONNECT.
@@ -241,21 +315,43 @@ const MQTT_PACKET_BYTES_MAX: usize = 268_435_455 + 5;
 
 /// What speaks there, if its first bytes cannot begin an answer to CONNECT. Many a greeting looks like the beginning of
 /// a packet that never ends.
-fn stranger(input: &[u8]) -> Option<String> {
+fn stranger(input: &[u8]) -> Option<Stranger> {
     /// As much of a greeting as says whose it is.
     const SHOWN_BYTES_MAX: usize = 32;
     const TLS_ALERT: u8 = 0x15;
     match input {
         [] => None,
         // Without a property length: a broker that answers MQTT 5 in its own older words.
-        [CONNACK, 2, ..] => Some("it speaks an older MQTT only".to_owned()),
+        [CONNACK, 2, ..] => Some(Stranger::Other("it speaks an older MQTT only".to_owned())),
         [CONNACK | DISCONNECT | AUTH, ..] => None,
-        [TLS_ALERT, ..] => Some("it wants TLS".to_owned()),
+        [TLS_ALERT, ..] => Some(Stranger::Tls),
         _ => {
             let shown = input.get(..SHOWN_BYTES_MAX).unwrap_or(input);
-            Some(format!("it says {}", shown.escape_ascii()))
+            Some(Stranger::Other(format!("it says {}", shown.escape_ascii())))
         }
     }
+}
+
+/// Whoever answers CONNECT with something else.
+enum Stranger {
+    Tls,
+    Other(String),
+}
+
+async fn shake_hands(
+    tls: &Tls,
+    host: &str,
+    stream: TcpStream,
+    after: Duration,
+    target: &str,
+) -> Result<tls::Stream, Error> {
+    let trouble = match timeout(after, tls.connect(host, stream)).await {
+        Ok(Ok(stream)) => return Ok(stream),
+        Ok(Err(Failure::Tls(trouble))) => trouble,
+        Ok(Err(Failure::Io(error))) => TlsTrouble::Cut(explain(&error)),
+        Err(_) => TlsTrouble::Silent(after),
+    };
+    Err(Error::Tls { target: target.to_owned(), trouble })
 }
 
 async fn dial_tcp(host: &str, port: u16, target: &Target) -> Result<TcpStream, Error> {

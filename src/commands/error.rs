@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::client::{Error, Outcome};
+use crate::client::{Error, Outcome, TlsSetupError, TlsTrouble};
 use crate::protocol::Refusal;
 
 /// What kind of failure it is; each has one exit code, and they stand in the order of the codes.
@@ -153,8 +153,28 @@ impl From<Error> for CommandError {
     }
 }
 
+impl From<TlsSetupError> for CommandError {
+    fn from(error: TlsSetupError) -> Self {
+        let kind = match &error {
+            TlsSetupError::Unreadable { .. } => Kind::File,
+            TlsSetupError::Nonsense { .. } | TlsSetupError::NoRoots => Kind::Configuration,
+            TlsSetupError::Name(_) => Kind::Usage,
+            TlsSetupError::Other(_) => Kind::Bug,
+        };
+        let message = error.to_string();
+        let hint = match error {
+            TlsSetupError::Nonsense { hint, .. } => hint,
+            TlsSetupError::NoRoots => Some("-T FILE with the certificate of the broker's CA".to_owned()),
+            _ => None,
+        };
+        Self { hints: hint.into_iter().collect(), ..Self::new(kind, message) }
+    }
+}
+
 fn kind(error: &Error) -> Kind {
     match error {
+        Error::Tls { trouble: TlsTrouble::Silent(_), .. } => Kind::Timeout,
+        Error::Tls { .. } => Kind::Unavailable,
         Error::Resolve { .. }
         | Error::Connect { .. }
         | Error::Lost { .. }
@@ -202,6 +222,7 @@ fn hint(error: &Error) -> Option<String> {
             "`mqkv serve` in another terminal, or --embedded for a store inside this process"
         }
         Error::Connect { .. } => "check host and port, and that no firewall is between",
+        Error::Tls { trouble, .. } => return hint_of_tls(trouble).map(str::to_owned),
         Error::NoConnack { .. } => "a port that speaks TLS says nothing to plain MQTT: check the port",
         Error::NotMqtt { .. } => "check the port: 1883 is the usual one for MQTT without TLS",
         Error::NoStore { .. } => "is this the broker of Azure IoT Operations, or one of `mqkv serve`?",
@@ -220,6 +241,30 @@ fn hint(error: &Error) -> Option<String> {
         _ => return None,
     };
     Some(hint.to_owned())
+}
+
+fn hint_of_tls(trouble: &TlsTrouble) -> Option<&'static str> {
+    match trouble {
+        TlsTrouble::Expired { .. } | TlsTrouble::NotValidYet { .. } => {
+            Some("a new certificate for the broker, or the right time for this machine's clock")
+        }
+        TlsTrouble::UnknownCa => Some("-T FILE with the certificate of the CA that signed it"),
+        TlsTrouble::WrongName { .. } => {
+            Some("-n with a name that the certificate has, or --server-name NAME")
+        }
+        TlsTrouble::ClientCertificateRequired => {
+            Some("-C FILE with the client's certificate, -K FILE with its key")
+        }
+        TlsTrouble::ClientCertificateRefused(_) => {
+            Some("a certificate from a CA that the broker trusts: -C and -K")
+        }
+        TlsTrouble::HandshakeRefused(_) => Some("-C and -K, if the broker wants a client certificate"),
+        TlsTrouble::Wanted => Some("-b mqtts://HOST:PORT, or -n without --notls"),
+        TlsTrouble::NotTls | TlsTrouble::Cut(_) | TlsTrouble::Silent(_) => {
+            Some("check the port; for one without TLS, -b mqtt://HOST:PORT or --notls")
+        }
+        TlsTrouble::Certificate(_) | TlsTrouble::Other(_) => None,
+    }
 }
 
 const SYNCHRONISE: &str = "synchronise this machine's clock and the broker's with NTP";

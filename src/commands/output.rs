@@ -108,6 +108,8 @@ pub enum Output {
         sequence: u32,
         /// From the first packet to CONNACK; only the first record has it.
         connect: Option<Duration>,
+        /// The version of TLS on the way, if any; only the first record has it.
+        tls: Option<&'static str>,
         /// From asking to the answer.
         round_trip: Duration,
     },

@@ -37,6 +37,7 @@ pub async fn run(args: PingArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
             broker: about.target.clone(),
             sequence,
             connect: (sequence == 1).then_some(about.connect_elapsed),
+            tls: about.tls.filter(|_| sequence == 1),
             round_trip: session.now().saturating_duration_since(asked),
         })?;
     }

@@ -45,11 +45,12 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
         Output::Got { key, got } => got_object(key, got),
         Output::Set { key, ttl_ms, condition, outcome, .. } => set_object(key, *ttl_ms, *condition, outcome),
         Output::Deleted { verb, key, outcome } => deleted_object(verb.verb(), key, outcome),
-        Output::Pinged { broker, sequence, connect, round_trip } => {
+        Output::Pinged { broker, sequence, connect, tls, round_trip } => {
             let mut object = op("ping");
             put(&mut object, "broker", broker.as_str());
             put(&mut object, "seq", *sequence);
             put_some(&mut object, "connect_ms", connect.map(ms));
+            put_some(&mut object, "tls", *tls);
             put(&mut object, "round_trip_ms", ms(*round_trip));
             object
         }
@@ -646,11 +647,13 @@ mod tests {
             broker: "h:1".into(),
             sequence: 1,
             connect: Some(Duration::from_micros(12_100)),
+            tls: Some("1.3"),
             round_trip: Duration::from_nanos(57_400),
         };
         assert_eq!(
             shown(&ping),
-            "{\"v\":1,\"op\":\"ping\",\"broker\":\"h:1\",\"seq\":1,\"connect_ms\":12.1,\"round_trip_ms\":0.057}\n"
+            "{\"v\":1,\"op\":\"ping\",\"broker\":\"h:1\",\"seq\":1,\"connect_ms\":12.1,\"tls\":\"1.3\",\
+             \"round_trip_ms\":0.057}\n"
         );
         let payload = (&b"*3\r\n:1\r\n$-1\r\n$1\r\n\xff\r\n"[..]).into();
         assert_eq!(

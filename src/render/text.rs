@@ -72,7 +72,9 @@ pub fn lines(output: &Output, style: &Style) -> Rendered {
             Some(holder) => line(&holder, found.as_ref().and_then(|found| found.version.as_ref()), style),
             None => denied(&format!("{} is free", name(key)), style),
         },
-        Output::Pinged { broker, connect, round_trip, .. } => ping_line(broker, *connect, *round_trip),
+        Output::Pinged { broker, connect, tls, round_trip, .. } => {
+            ping_line(broker, *connect, *tls, *round_trip)
+        }
         Output::Response { payload, version } => {
             let reply = match Frame::decode(payload) {
                 Ok(reply) => frame::text(&reply),
@@ -158,8 +160,9 @@ fn bytes_text(count: usize) -> String {
     if count == 1 { "1 byte".to_owned() } else { format!("{count} bytes") }
 }
 
-fn ping_line(broker: &str, connect: Option<Duration>, round_trip: Duration) -> Rendered {
-    let connect = connect.map_or_else(String::new, |connect| format!("  connect {}", ms_text(connect)));
+fn ping_line(broker: &str, connect: Option<Duration>, tls: Option<&str>, round_trip: Duration) -> Rendered {
+    let tls = tls.map_or_else(String::new, |version| format!(" (TLS {version})"));
+    let connect = connect.map_or_else(String::new, |connect| format!("  connect {}{tls}", ms_text(connect)));
     let broker = escape(broker.as_bytes());
     Rendered::data(format!("{broker}{connect}  round trip {}\n", ms_text(round_trip)))
 }
@@ -300,17 +303,22 @@ mod tests {
 
     #[test]
     fn a_ping_tells_connecting_only_once() {
-        let ping = |connect| Output::Pinged {
+        let ping = |connect, tls| Output::Pinged {
             broker: "localhost:1883".to_owned(),
             sequence: 1,
             connect,
+            tls,
             round_trip: Duration::from_micros(57),
         };
         assert_eq!(
-            shown(&ping(Some(Duration::from_micros(12_100)))),
+            shown(&ping(Some(Duration::from_micros(12_100)), None)),
             data("localhost:1883  connect 12.1 ms  round trip 0.057 ms\n")
         );
-        assert_eq!(shown(&ping(None)), data("localhost:1883  round trip 0.057 ms\n"));
+        assert_eq!(
+            shown(&ping(Some(Duration::from_micros(12_100)), Some("1.3"))),
+            data("localhost:1883  connect 12.1 ms (TLS 1.3)  round trip 0.057 ms\n")
+        );
+        assert_eq!(shown(&ping(None, None)), data("localhost:1883  round trip 0.057 ms\n"));
     }
 
     #[test]

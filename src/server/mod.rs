@@ -11,6 +11,7 @@ pub mod journal;
 mod repeats;
 pub mod service;
 pub mod settings;
+pub mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ pub use self::hosting::StoreServer;
 pub use self::journal::{JournalError, JournalErrorKind};
 pub use self::service::{Persistence, StoreSettings};
 pub use self::settings::Settings;
+pub use self::tls::{Tls, TlsFiles};
 pub use crate::store::Limits;
 
 /// How much an in-memory connection holds in each direction, in bytes.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::event::Event;
+use super::tls::Tls;
 
 /// Takes everything an operator should hear of. Called from any thread; must be quick.
 pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
@@ -15,6 +16,8 @@ pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 pub struct Settings {
     /// The addresses to listen on; none is fine (see `Server::pipe`), port 0 takes any free port.
     pub addresses: Vec<SocketAddr>,
+    /// TLS on all of them; none: plain. Connections in memory are always plain.
+    pub tls: Option<Tls>,
     /// The largest packet taken from a client, in bytes with its header; announced in CONNACK.
     pub packet_bytes_max: u32,
     /// The most connections at one time, those that have not sent a CONNECT yet included.
@@ -25,7 +28,7 @@ pub struct Settings {
     pub session_queue_messages_max: usize,
     /// The most bytes that wait for one session; must exceed [`Settings::packet_bytes_max`].
     pub session_queue_bytes_max: usize,
-    /// How long a new connection may take to send its CONNECT.
+    /// How long a new connection may take to send its CONNECT, and before that for the TLS handshake.
     pub connect_timeout: Duration,
     /// How many PUBLISH packets of QoS 1 and 2 a client may have unacknowledged; announced in CONNACK.
     pub receive_maximum: u16,
@@ -49,6 +52,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             addresses: Vec::new(),
+            tls: None,
             packet_bytes_max: 64 * 1024 * 1024,
             connections_max: 10_000,
             sessions_max: 20_000,

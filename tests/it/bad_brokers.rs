@@ -97,7 +97,14 @@ fn whoever_speaks_no_mqtt_is_told_by_its_first_words() {
         answered(b"SSH-2.0-OpenSSH\r\n", "set k v"),
         no_mqtt("it says SSH-2.0-OpenSSH\\r\\n", UNCHANGED)
     );
-    assert_eq!(answered(b"\x15\x03\x03\0\x02\x02\x50", "get k"), no_mqtt("it wants TLS", ""));
+    assert_eq!(
+        answered(b"\x15\x03\x03\0\x02\x02\x50", "set k v"),
+        error(
+            "BROKER wants TLS, and was spoken to without",
+            &format!("{UNCHANGED}{}", hint("-b mqtts://HOST:PORT, or -n without --notls")),
+            69
+        )
+    );
     let suback = answered(&[0x90, 4, 0, 1, 0, 0], "get k");
     assert_eq!(suback, no_mqtt("it says \\x90\\x04\\x00\\x01\\x00\\x00", ""));
     assert_eq!(answered(b"\x20\x02\0\x01", "get k"), no_mqtt("it speaks an older MQTT only", ""));

@@ -19,6 +19,8 @@ mod round_trips;
 mod shell;
 mod shell_lost;
 mod streams;
+mod tls;
+mod tls_files;
 mod two_terminals;
 mod unreachable;
 mod unread_log;

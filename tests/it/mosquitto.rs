@@ -6,6 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use super::common::pki::Ca;
 use super::common::{Place, Server};
 
 const REQUESTS: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
@@ -42,10 +43,15 @@ impl Drop for Ended {
 
 /// Mosquitto itself, on a free port of this machine.
 fn mosquitto(place: &Place) -> (Ended, String) {
+    mosquitto_with(place, "")
+}
+
+/// The same, with these lines about its listener.
+fn mosquitto_with(place: &Place, listener: &str) -> (Ended, String) {
     for _ in 0..20 {
         // It cannot choose a port for itself: somebody else may take this one meanwhile.
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let config = format!("listener {} 127.0.0.1\nallow_anonymous true\n", free.port());
+        let config = format!("listener {} 127.0.0.1\nallow_anonymous true\n{listener}", free.port());
         place.write("mosquitto.conf", config);
         let mut command = Command::new("/usr/sbin/mosquitto");
         command.arg("-c").arg(place.path("mosquitto.conf")).stdout(Stdio::null()).stderr(Stdio::null());
@@ -156,4 +162,59 @@ fn mosquitto_itself_has_no_store_and_it_is_said() {
     assert_eq!(place.run_at(&url, &["get", "k", "-t", "1h"]), no_store(""));
     assert_eq!(place.run_at(&url, &["ping", "-t", "1h"]), no_store(""));
     assert_eq!(place.run_at(&url, &["set", "k", "v", "-t", "1h"]), no_store("  nothing was changed\n"));
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn mosquitto_with_tls_is_reached_and_its_refusals_are_understood() {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue(&place, "server", &["127.0.0.1"]);
+    ca.issue(&place, "me", &["me"]);
+    Ca::new(&place, "other.pem").issue(&place, "stranger", &["me"]);
+    let file = |name: &str| place.path(name).display().to_string();
+    let listener = format!(
+        "cafile {}\ncertfile {}\nkeyfile {}\nrequire_certificate true\n",
+        file("ca.pem"),
+        file("server.pem"),
+        file("server.key")
+    );
+    let (_broker, plain) = mosquitto_with(&place, &listener);
+    let url = plain.replace("mqtt://", "mqtts://");
+    let said = |options: &str| {
+        let line = format!("get k -t 1h {options}");
+        place.run_at(&url, &line.split_whitespace().collect::<Vec<_>>())
+    };
+    for (options, expected) in [
+        ("-T ca.pem -C me.pem -K me.key", "no state store at BROKER"),
+        ("-T other.pem -C me.pem -K me.key", "the certificate of BROKER is from an unknown CA"),
+        ("-T ca.pem", "BROKER wants a client certificate"),
+        ("-T ca.pem -C stranger.pem -K stranger.key", "BROKER refused this client's certificate: unknown CA"),
+    ] {
+        let shown = said(options);
+        assert!(shown.contains(&format!("error: {expected}")), "{options}: {shown}");
+        assert!(shown.ends_with("--- exit 69\n"), "{options}: {shown}");
+    }
+    let shown = place.run_at(&plain, &["get", "k"]);
+    assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn mosquittos_tools_reach_our_store_over_tls() {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue(&place, "server", &["127.0.0.1"]);
+    ca.issue(&place, "me", &["me"]);
+    let options = ["-q", "--tls-cert", "server.pem", "--tls-key", "server.key", "--client-ca", "ca.pem"];
+    let server = Server::start(&place, &options);
+    let files = [("--cafile", "ca.pem"), ("--cert", "me.pem"), ("--key", "me.key")];
+    for version in ["tlsv1.2", "tlsv1.3"] {
+        let mut publish = tool("mosquitto_pub", &server.url(), &["-t", "a", "-m", "b", "-q", "1"]);
+        publish.args(["--tls-version", version]);
+        for (option, file) in files {
+            publish.arg(option).arg(place.path(file));
+        }
+        succeed(publish);
+    }
 }

@@ -144,15 +144,20 @@ fn a_password_is_never_repeated() {
 }
 
 #[test]
-fn tls_is_answered_and_not_ignored() {
+fn what_is_said_of_tls_must_fit_together() {
     assert_usage(
-        "get k -n host",
-        "error: TLS, which -n takes for granted, comes in a later version\n  try: --notls for plain MQTT\n",
+        "get k -b mqtts://host --notls",
+        "error: mqtts:// is with TLS and --notls without\n  try: -b mqtt://HOST[:PORT] for plain MQTT\n",
     );
-    assert_usage(
-        "get k -b mqtts://host",
-        "error: TLS (mqtts://) comes in a later version\n  try: mqtt:// for plain MQTT\n",
-    );
+    for line in ["get k -T ca", "get k -n host --notls --insecure", "get k --embedded -C c -K k"] {
+        assert_usage(
+            line,
+            "error: -T, -C, -K, -P, --server-name and --insecure are for TLS, and there is none\n  \
+             try: -b mqtts://HOST[:PORT], or -n HOST without --notls\n",
+        );
+    }
+    assert_usage("get k -n host -C c", "error: -C has no use without its key, -K FILE\n");
+    assert_usage("get k -n host -K k", "error: -K has no use without its certificate, -C FILE\n");
 }
 
 #[test]

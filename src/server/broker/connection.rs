@@ -1,5 +1,6 @@
 //! One connection's task: bytes between a stream and a conversation, keep-alive, and the farewell.
 
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,13 +26,37 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_millis(100);
 const LINGER_TIMEOUT: Duration = Duration::from_millis(500);
 /// The first byte of a CONNECT.
 const CONNECT: u8 = 0x10;
+/// The first byte of whoever wants TLS.
+const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Serves one connection until it is over. `closing` turns true when the server stops.
-pub async fn serve<S>(broker: Broker, stream: S, remote: String, mut closing: watch::Receiver<bool>)
+pub async fn serve<S>(broker: Broker, stream: S, remote: String, closing: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let mut wire = Wire::new(stream);
+    serve_wire(broker, Wire::new(stream, false), remote, closing).await;
+}
+
+/// The same, for one with TLS on it, which holds back what the socket does not take at once.
+pub async fn serve_tls<S>(broker: Broker, stream: S, remote: String, closing: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    serve_wire(broker, Wire::new(stream, true), remote, closing).await;
+}
+
+/// Ends a connection so that what was said last on it is heard.
+pub async fn dismiss<S>(stream: S, closing: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    Wire::new(stream, false).say_farewell(BytesMut::new(), closing).await;
+}
+
+async fn serve_wire<S>(broker: Broker, mut wire: Wire<S>, remote: String, mut closing: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
     let connect = tokio::select! {
         biased;
         _ = closing.wait_for(|is_closing| *is_closing) => Err(Refusal::Silent("the server stops".to_owned())),
@@ -57,6 +82,11 @@ where
             wire.say_farewell(output, closing).await;
         }
     }
+}
+
+/// Writes some bytes or, if there are none, what is held back. May be dropped at any time.
+async fn write<W: AsyncWrite + Unpin>(writer: &mut W, output: &mut BytesMut) -> io::Result<usize> {
+    if output.is_empty() { writer.flush().await.map(|()| 0) } else { writer.write_buf(output).await }
 }
 
 /// Why there is no conversation.
@@ -88,18 +118,24 @@ struct Wire<S> {
     reader: ReadHalf<S>,
     writer: WriteHalf<S>,
     input: BytesMut,
+    holds_back: bool,
+    is_held_back: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
-    fn new(stream: S) -> Self {
+    fn new(stream: S, holds_back: bool) -> Self {
         let (reader, writer) = tokio::io::split(stream);
-        Self { reader, writer, input: BytesMut::new() }
+        Self { reader, writer, input: BytesMut::new(), holds_back, is_held_back: false }
     }
 
     async fn read_connect(&mut self, broker: &Broker) -> Result<Connect, Refusal> {
         loop {
-            if self.input.first().is_some_and(|first| *first != CONNECT) {
-                return Err(Refusal::Silent("what came first was no CONNECT".to_owned()));
+            match self.input.first() {
+                None | Some(&CONNECT) => {}
+                Some(&TLS_HANDSHAKE) => {
+                    return Err(Refusal::Silent("it speaks TLS, and is not spoken to in it".to_owned()));
+                }
+                Some(_) => return Err(Refusal::Silent("what came first was no CONNECT".to_owned())),
             }
             let missing = match codec::decode(&mut self.input, broker.settings().packet_bytes_max) {
                 Ok(Decoded::Packet(Incoming::Connect(connect))) => return Ok(*connect),
@@ -132,12 +168,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
             }
             let reads = conversation.wants_input(&self.input);
             let output = conversation.output();
+            let writes = !output.is_empty();
             let is_alive = tokio::select! {
                 biased;
                 () = link.wake.notified() => false,
-                written = self.writer.write_buf(output), if !output.is_empty() => match written {
-                    Ok(0) => return Ending::Lost("it takes no more bytes".to_owned()),
+                written = write(&mut self.writer, output), if writes || self.is_held_back => match written {
+                    Ok(0) if writes => return Ending::Lost("it takes no more bytes".to_owned()),
                     Ok(_) => {
+                        self.is_held_back = self.holds_back && writes;
                         conversation.handle_written();
                         // While nothing is read, a peer that takes its output shows that it lives.
                         !reads

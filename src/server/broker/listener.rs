@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
 
 use super::Broker;
 use super::connection;
@@ -42,15 +43,48 @@ impl Door {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
-            self.broker.tell([Event::Refused { remote, reason: "too many connections".to_owned() }]);
-            return;
-        };
+        let Some(permit) = self.permit(&remote) else { return };
         let (broker, closing) = (self.broker.clone(), self.closing.clone());
         self.runtime.spawn(async move {
             connection::serve(broker, stream, remote, closing).await;
             drop(permit);
         });
+    }
+
+    /// Gives a connection from the network its task, in which it shakes hands first if there is TLS.
+    fn admit_tcp(&self, stream: TcpStream, remote: String) {
+        let Some(tls) = self.broker.settings().tls.clone() else { return self.admit(stream, remote) };
+        let Some(permit) = self.permit(&remote) else { return };
+        let (broker, mut closing) = (self.broker.clone(), self.closing.clone());
+        self.runtime.spawn(async move {
+            let accepted = tokio::select! {
+                biased;
+                _ = closing.wait_for(|is_closing| *is_closing) => Err(("the server stops".to_owned(), None)),
+                accepted = timeout(broker.settings().connect_timeout, tls.accept(stream)) => match accepted {
+                    Ok(accepted) => accepted.map_err(|(reason, stream)| (reason, Some(stream))),
+                    Err(_) => Err(("no TLS handshake in time".to_owned(), None)),
+                }
+            };
+            match accepted {
+                Ok(stream) => connection::serve_tls(broker, stream, remote, closing).await,
+                Err((reason, stream)) => {
+                    broker.tell([Event::Refused { remote, reason }]);
+                    if let Some(stream) = stream {
+                        connection::dismiss(stream, closing).await;
+                    }
+                }
+            }
+            drop(permit);
+        });
+    }
+
+    fn permit(&self, remote: &str) -> Option<OwnedSemaphorePermit> {
+        let permit = Arc::clone(&self.room).try_acquire_owned().ok();
+        if permit.is_none() {
+            let (remote, reason) = (remote.to_owned(), "too many connections".to_owned());
+            self.broker.tell([Event::Refused { remote, reason }]);
+        }
+        permit
     }
 
     /// Accepts connections until the server stops; an error of one is not the end of the others.
@@ -64,7 +98,7 @@ impl Door {
                         if let Err(error) = stream.set_nodelay(true) {
                             self.broker.tell([Event::AcceptFailed { reason: error.to_string() }]);
                         }
-                        self.admit(stream, remote.to_string());
+                        self.admit_tcp(stream, remote.to_string());
                     }
                     Err(error) => {
                         self.broker.tell([Event::AcceptFailed { reason: error.to_string() }]);

@@ -3,6 +3,7 @@
 pub mod bounded;
 pub mod fake;
 mod gatekeeper;
+pub mod pki;
 mod process;
 pub mod proxy;
 mod relay;
@@ -10,6 +11,7 @@ mod running;
 mod server;
 mod tap;
 mod terminal;
+pub mod tls12;
 pub mod wire;
 
 use std::fs;

@@ -37,7 +37,7 @@ pub struct Proxy {
 impl Proxy {
     /// A proxy in front of a broker of this machine.
     pub fn start(broker: &str) -> Self {
-        let broker = broker.trim_start_matches("mqtt://").to_owned();
+        let broker = broker.rsplit('/').next().unwrap().to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let carrying = thread::spawn(move || {

@@ -1,0 +1,190 @@
+//! TLS on the server's side: what it shows of itself, whom it lets in, and what a failed handshake means.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{self, ServerConfig};
+use tokio_rustls::server::TlsStream;
+
+use crate::client::tls::files::{self, IS_ENCRYPTED, Identity, nonsense};
+use crate::client::tls::{alert_text, certificate_trouble, misfit};
+use crate::client::{TlsSetupError, TlsTrouble};
+
+/// Where what a server needs for TLS is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, and those that lead to its CA.
+    pub certfile: PathBuf,
+    /// Its key.
+    pub keyfile: PathBuf,
+    /// The CAs one of which must have signed a client's certificate; none: clients need no certificate.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// TLS ready to be used; it says nothing of its secrets.
+#[derive(Clone)]
+pub struct Tls {
+    acceptor: TlsAcceptor,
+}
+
+impl Tls {
+    /// Reads all files.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn load(files: &TlsFiles) -> Result<Self, TlsSetupError> {
+        let other = |error: &dyn fmt::Display| TlsSetupError::Other(error.to_string());
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| other(&error))?;
+        let builder = match &files.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let roots = Arc::new(files::roots(path)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+                builder.with_client_cert_verifier(verifier.map_err(|error| other(&error))?)
+            }
+        };
+        let identity = Identity::load(&files.certfile, &files.keyfile, None);
+        let Identity { chain, key } = identity.map_err(without_password)?;
+        let config = builder
+            .with_single_cert(chain, key)
+            .map_err(|error| misfit(&error, &files.certfile, &files.keyfile))?;
+        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)) })
+    }
+
+    /// Shakes hands; a stream that failed comes back, to be ended without losing the last words on it.
+    pub(super) async fn accept(
+        &self,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, (String, TcpStream)> {
+        let accepted = self.acceptor.accept(stream).into_fallible().await;
+        accepted.map_err(|(error, stream)| (explain(&error), stream))
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+/// A server asks for no password.
+fn without_password(error: TlsSetupError) -> TlsSetupError {
+    match error {
+        TlsSetupError::Nonsense { path, what: IS_ENCRYPTED, .. } => {
+            nonsense(&path, IS_ENCRYPTED, Some("openssl pkey -in FILE -out FILE.plain"))
+        }
+        other => other,
+    }
+}
+
+fn explain(error: &io::Error) -> String {
+    let Some(tls) = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) else {
+        return match error.kind() {
+            io::ErrorKind::UnexpectedEof => "it closed during the TLS handshake".to_owned(),
+            _ => format!("TLS handshake: {error}"),
+        };
+    };
+    match tls {
+        rustls::Error::InvalidMessage(_) => "it does not speak TLS".to_owned(),
+        rustls::Error::NoCertificatesPresented => "it has no client certificate".to_owned(),
+        rustls::Error::AlertReceived(alert) => {
+            format!("it refused the TLS handshake: {}", alert_text(*alert))
+        }
+        rustls::Error::InvalidCertificate(error) => match certificate_trouble(error) {
+            TlsTrouble::Expired { .. } => "its certificate has expired".to_owned(),
+            TlsTrouble::NotValidYet { .. } => "its certificate is not valid yet".to_owned(),
+            TlsTrouble::UnknownCa => "its certificate is from an unknown CA".to_owned(),
+            TlsTrouble::Certificate(cause) => format!("its certificate cannot be used: {cause}"),
+            _ => format!("its certificate cannot be used: {error}"),
+        },
+        other => format!("TLS handshake: {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
+    use tempfile::TempDir;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpStream;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::client::{Client, Error, Settings as ClientSettings, Target, Tls as ClientTls, TlsOptions};
+    use crate::server::{Settings, StoreServer, StoreSettings};
+
+    /// A server with a certificate of its own, which is in this folder as `c`.
+    async fn start(home: &TempDir, settings: Settings) -> StoreServer {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certfile, keyfile) = (home.path().join("c"), home.path().join("k"));
+        fs::write(&certfile, cert.pem()).unwrap();
+        fs::write(&keyfile, signing_key.serialize_pem()).unwrap();
+        let tls = Some(Tls::load(&TlsFiles { certfile, keyfile, client_ca: None }).unwrap());
+        let addresses = vec!["127.0.0.1:0".parse().unwrap()];
+        StoreServer::start(Settings { addresses, tls, ..settings }, StoreSettings::default()).await.unwrap()
+    }
+
+    async fn connect(server: &StoreServer, home: &TempDir) -> Result<Client, Error> {
+        let target = Target::Tcp { host: "localhost".to_owned(), port: server.addresses()[0].port() };
+        let options = TlsOptions { cafile: Some(home.path().join("c")), ..TlsOptions::default() };
+        let tls = Some(ClientTls::load(&options).unwrap());
+        Client::connect(ClientSettings { tls, ..ClientSettings::new(target, "me".to_owned()) }).await
+    }
+
+    #[tokio::test]
+    async fn whoever_does_not_shake_hands_in_time_is_cut_off() {
+        let (sender, mut events) = mpsc::unbounded_channel();
+        let connect_timeout = Duration::from_millis(20);
+        let events_sink = Arc::new(move |event: super::super::Event| drop(sender.send(event.to_string())));
+        let home = tempfile::tempdir().unwrap();
+        let settings = Settings { connect_timeout, events: events_sink, ..Settings::default() };
+        let server = start(&home, settings).await;
+        let mut stream = TcpStream::connect(server.addresses()[0]).await.unwrap();
+        assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+        let event = events.recv().await.unwrap();
+        assert!(event.ends_with(" refused: no TLS handshake in time"), "{event}");
+        server.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn servers_of_one_process_have_certificates_of_their_own() {
+        let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let one = start(&homes[0], Settings::default()).await;
+        let other = start(&homes[1], Settings::default()).await;
+        for (server, home) in [(&one, &homes[0]), (&other, &homes[1])] {
+            let client = connect(server, home).await.unwrap();
+            assert_eq!(client.about().tls, Some("1.3"));
+            client.close().await;
+        }
+        let error = connect(&one, &homes[1]).await.unwrap_err();
+        assert!(matches!(error, Error::Tls { trouble: TlsTrouble::UnknownCa, .. }), "{error}");
+        one.shutdown().await;
+        other.shutdown().await;
+    }
+
+    #[test]
+    fn nothing_secret_is_shown() {
+        let home = tempfile::tempdir().unwrap();
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certfile, keyfile) = (home.path().join("c"), home.path().join("k"));
+        fs::write(&certfile, cert.pem()).unwrap();
+        fs::write(&keyfile, signing_key.serialize_pem()).unwrap();
+        let tls = Tls::load(&TlsFiles { certfile, keyfile, client_ca: None }).unwrap();
+        assert_eq!(format!("{tls:?}"), "Tls { .. }");
+    }
+}

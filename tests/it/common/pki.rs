@@ -1,0 +1,49 @@
+//! A CA of the tests, and the certificates that it gives out, as files.
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
+    date_time_ymd,
+};
+
+use super::Place;
+
+/// A CA.
+pub struct Ca(CertifiedIssuer<'static, KeyPair>);
+
+impl Ca {
+    /// A CA whose certificate is in this file.
+    pub fn new(place: &Place, file: &str) -> Self {
+        let mut params = CertificateParams::new([]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.distinguished_name.push(DnType::CommonName, file);
+        let ca = Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap());
+        place.write(file, ca.0.pem());
+        ca
+    }
+
+    /// Writes NAME.pem and NAME.key: a certificate for these names, and its key.
+    pub fn issue(&self, place: &Place, name: &str, names: &[&str]) {
+        self.issue_between(place, name, names, [1975, 4096]);
+    }
+
+    /// The same, from the first day of one year until that of another.
+    pub fn issue_between(&self, place: &Place, name: &str, names: &[&str], years: [i32; 2]) {
+        let key = KeyPair::generate().unwrap();
+        place.write(&format!("{name}.key"), key.serialize_pem());
+        place.write(&format!("{name}.pem"), self.sign(names, years, &key));
+    }
+
+    /// Writes NAME.pem alone: a certificate for a key that is there already.
+    pub fn issue_for(&self, place: &Place, name: &str, key_pem: &str) {
+        let certificate = self.sign(&[name], [1975, 4096], &KeyPair::from_pem(key_pem).unwrap());
+        place.write(&format!("{name}.pem"), certificate);
+    }
+
+    fn sign(&self, names: &[&str], years: [i32; 2], key: &KeyPair) -> String {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        [params.not_before, params.not_after] = years.map(|year| date_time_ymd(year, 1, 1));
+        params.signed_by(key, &self.0).unwrap().pem()
+    }
+}

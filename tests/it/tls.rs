@@ -1,0 +1,319 @@
+//! TLS and mutual TLS between our client and our server, and whatever keeps them from it.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread::spawn;
+
+use super::common::pki::Ca;
+use super::common::proxy::{From, Proxy};
+use super::common::tls12;
+use super::common::{Place, Running, Server};
+
+/// A CA in `ca.pem`, and a server of this machine with a certificate from it.
+fn served(options: &[&str]) -> (Place, Ca, Server) {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue(&place, "server", &["localhost", "127.0.0.1"]);
+    let server = serve(&place, "server", options);
+    (place, ca, server)
+}
+
+fn serve(place: &Place, name: &str, options: &[&str]) -> Server {
+    let (certificate, key) = (format!("{name}.pem"), format!("{name}.key"));
+    Server::start(place, &[&["-q", "--tls-cert", &certificate, "--tls-key", &key], options].concat())
+}
+
+/// What a line says at a port of this machine, the port taken out.
+fn said(place: &Place, port: u16, line: &str) -> String {
+    let port = port.to_string();
+    let line = line.replace("PORT", &port);
+    let words: Vec<&str> = line.split_whitespace().collect();
+    place.run(&words).replace(&format!(":{port}"), ":PORT")
+}
+
+fn error(message: &str, hint: &str) -> String {
+    format!("--- stderr\nerror: {message}\n  try: {hint}\n--- exit 69\n")
+}
+
+const GET: &str = "get k -n localhost -p PORT -T ca.pem";
+const PORT_HINT: &str = "check the port; for one without TLS, -b mqtt://HOST:PORT or --notls";
+const CA_HINT: &str = "-T FILE with the certificate of the CA that signed it";
+
+#[test]
+fn a_value_is_kept_and_read_over_tls() {
+    let (place, _, server) = served(&[]);
+    let port = server.port();
+    assert_eq!(said(&place, port, "set k v -n localhost -p PORT -T ca.pem"), "--- exit 0\n");
+    assert_eq!(
+        place.bytes_at(&format!("mqtts://127.0.0.1:{port}"), &["get", "k", "--cafile", "ca.pem"]),
+        b"v"
+    );
+    let ping = said(&place, port, "ping -n localhost -p PORT -T ca.pem");
+    assert!(
+        ping.contains("localhost:PORT  connect ") && ping.contains(" ms (TLS 1.3)  round trip "),
+        "{ping}"
+    );
+    let ping = said(&place, port, "ping -c 2 -j -n localhost -p PORT -T ca.pem");
+    assert_eq!(ping.matches("\"tls\":\"1.3\"").count(), 1, "{ping}");
+}
+
+#[test]
+fn tls_1_2_is_good_enough() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
+    let server = Server::start(&place, &["-q"]);
+    let port = tls12::door(&place.path("server.pem"), &place.path("server.key"), server.port());
+    assert_eq!(said(&place, port, "set k v -n localhost -p PORT -T ca.pem"), "--- exit 0\n");
+    let ping = said(&place, port, "ping -n localhost -p PORT -T ca.pem");
+    assert!(ping.contains(" ms (TLS 1.2)  round trip "), "{ping}");
+    let shown = said(&place, port, "get k -n 127.0.0.1 -p PORT --insecure");
+    assert!(shown.contains("--- stdout\nv"), "{shown}");
+}
+
+#[test]
+fn a_value_larger_than_any_buffer_goes_both_ways() {
+    let (place, _, server) = served(&[]);
+    let big: Vec<u8> =
+        (0..6_000_000u32).map(|number| number.to_le_bytes()[0] ^ number.to_le_bytes()[1]).collect();
+    place.write("big", &big);
+    let port = server.port();
+    assert_eq!(said(&place, port, "set k -f big -n localhost -p PORT -T ca.pem"), "--- exit 0\n");
+    assert!(place.bytes_at(&format!("mqtts://localhost:{port}"), &["get", "k", "-T", "ca.pem"]) == big);
+}
+
+#[test]
+fn a_read_over_tls_is_four_round_trips_with_tcps() {
+    let (place, _, server) = served(&[]);
+    let proxy = Proxy::start(&server.url());
+    let port: u16 = proxy.url().rsplit(':').next().unwrap().parse().unwrap();
+    assert_eq!(said(&place, port, GET), "--- exit 1\n");
+    let flights: Vec<From> = proxy.end().into_iter().map(|flight| flight.from).collect();
+    // TLS, CONNECT, the request; then the goodbye, whose answer nobody waits for.
+    let (client, broker) = (From::Client, From::Broker);
+    let [round_trips @ .., goodbye] = flights.as_slice() else { panic!("nobody spoke") };
+    let round_trips = if *goodbye == broker { &round_trips[..round_trips.len() - 1] } else { round_trips };
+    assert_eq!(round_trips, [client, broker, client, broker, client, broker]);
+}
+
+#[test]
+fn a_broker_of_an_unknown_ca_is_not_trusted() {
+    let (place, _, server) = served(&[]);
+    Ca::new(&place, "other.pem");
+    let shown = said(&place, server.port(), "get k -n localhost -p PORT -T other.pem");
+    assert_eq!(shown, error("the certificate of localhost:PORT is from an unknown CA", CA_HINT));
+    // A CA of the same name is not the same CA.
+    let forged = Place::new();
+    Ca::new(&forged, "ca.pem");
+    let shown = said(&forged, server.port(), GET);
+    assert_eq!(shown, error("the certificate of localhost:PORT is from an unknown CA", CA_HINT));
+    let shown = said(&place, server.port(), "get k -n localhost -p PORT -T other.pem -j");
+    assert!(shown.contains("\"kind\":\"unavailable\",\"code\":69"), "{shown}");
+}
+
+#[test]
+fn this_machines_cas_are_trusted_unless_told_otherwise() {
+    let (place, _, server) = served(&[]);
+    let ca = place.path("ca.pem").display().to_string();
+    let place = place.with_variable("SSL_CERT_FILE", &ca);
+    assert_eq!(said(&place, server.port(), "get k -n localhost -p PORT"), "--- exit 1\n");
+    Ca::new(&place, "other.pem");
+    let shown = said(&place, server.port(), "get k -n localhost -p PORT -T other.pem");
+    assert_eq!(shown, error("the certificate of localhost:PORT is from an unknown CA", CA_HINT));
+    let nobody = place.with_variable("SSL_CERT_FILE", "/dev/null");
+    assert_eq!(
+        said(&nobody, server.port(), "get k -n localhost -p PORT"),
+        "--- stderr\nerror: this machine has no certificates of CAs to trust\n  \
+         try: -T FILE with the certificate of the broker's CA\n--- exit 78\n"
+    );
+}
+
+#[test]
+fn a_certificate_out_of_its_time_is_told_with_the_days() {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    let hint = "a new certificate for the broker, or the right time for this machine's clock";
+    for (name, years, before, after) in [
+        ("old", [2020, 2021], "the certificate of localhost:PORT has expired ", " days ago"),
+        ("young", [4000, 4096], "the certificate of localhost:PORT is not valid yet, for another ", " days"),
+    ] {
+        ca.issue_between(&place, name, &["localhost"], years);
+        let server = serve(&place, name, &[]);
+        let shown = said(&place, server.port(), GET);
+        let (head, rest) = shown.split_at(before.len() + "--- stderr\nerror: ".len());
+        assert_eq!(head, format!("--- stderr\nerror: {before}"));
+        let tail = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        assert_ne!(tail, rest);
+        assert_eq!(tail, format!("{after}\n  try: {hint}\n--- exit 69\n"));
+    }
+}
+
+#[test]
+fn a_certificate_for_another_name_is_told_with_its_names() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem").issue(&place, "plant", &["plant.example", "*.plant.example"]);
+    let server = serve(&place, "plant", &[]);
+    let hint = "-n with a name that the certificate has, or --server-name NAME";
+    let shown = said(&place, server.port(), GET);
+    let message =
+        "the certificate of localhost:PORT is for plant.example and *.plant.example, not for localhost";
+    assert_eq!(shown, error(message, hint));
+    let shown = said(&place, server.port(), "get k -n 127.0.0.1 -p PORT -T ca.pem");
+    let message =
+        "the certificate of 127.0.0.1:PORT is for plant.example and *.plant.example, not for 127.0.0.1";
+    assert_eq!(shown, error(message, hint));
+    for name in ["plant.example", "a.plant.example"] {
+        assert_eq!(said(&place, server.port(), &format!("{GET} --server-name {name}")), "--- exit 1\n");
+    }
+    let shown = said(&place, server.port(), &format!("{GET} --server-name a/b"));
+    assert_eq!(shown, "--- stderr\nerror: no certificate can be for a/b\n--- exit 2\n");
+}
+
+#[test]
+fn whoever_answers_is_trusted_if_that_is_what_is_wanted_and_it_is_said_once() {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue_between(&place, "old", &["plant.example"], [2020, 2021]);
+    let server = serve(&place, "old", &[]);
+    let warning = "warning: --insecure: whoever answers is trusted, and may read and change everything\n";
+    assert_eq!(
+        said(&place, server.port(), "del a b -q -n localhost -p PORT --insecure"),
+        format!("--- stderr\n{warning}--- exit 1\n")
+    );
+}
+
+#[test]
+fn a_client_certificate_opens_a_server_that_wants_one() {
+    let (place, ca, server) = served(&["--client-ca", "ca.pem"]);
+    ca.issue(&place, "me", &["me"]);
+    assert_eq!(said(&place, server.port(), &format!("{GET} -C me.pem -K me.key")), "--- exit 1\n");
+    let shown = said(&place, server.port(), GET);
+    let hint = "-C FILE with the client's certificate, -K FILE with its key";
+    assert_eq!(shown, error("localhost:PORT wants a client certificate", hint));
+    let shown = said(&place, server.port(), "set k v -n localhost -p PORT -T ca.pem");
+    assert!(shown.contains("wants a client certificate\n  nothing was changed\n"), "{shown}");
+    assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+}
+
+#[test]
+fn a_client_certificate_that_is_refused_is_told_with_the_reason() {
+    let (place, ca, server) = served(&["--client-ca", "ca.pem"]);
+    let hint = "a certificate from a CA that the broker trusts: -C and -K";
+    let refused =
+        |reason: &str| error(&format!("localhost:PORT refused this client's certificate: {reason}"), hint);
+    Ca::new(&place, "other.pem").issue(&place, "stranger", &["me"]);
+    let shown = said(&place, server.port(), &format!("{GET} -C stranger.pem -K stranger.key"));
+    assert_eq!(shown, refused("unknown CA"));
+    ca.issue_between(&place, "old", &["me"], [2020, 2021]);
+    let shown = said(&place, server.port(), &format!("{GET} -C old.pem -K old.key"));
+    assert_eq!(shown, refused("certificate expired"));
+}
+
+#[test]
+fn plain_mqtt_at_a_port_with_tls_is_told() {
+    let (place, _, server) = served(&[]);
+    let shown = said(&place, server.port(), "get k -b mqtt://127.0.0.1:PORT");
+    let hint = "-b mqtts://HOST:PORT, or -n without --notls";
+    assert_eq!(shown, error("127.0.0.1:PORT wants TLS, and was spoken to without", hint));
+}
+
+#[test]
+fn tls_at_a_port_without_is_told() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem");
+    let server = Server::start(&place, &["-q"]);
+    let shown = said(&place, server.port(), GET);
+    let message = "localhost:PORT did not finish the TLS handshake: the other side closed the connection";
+    assert_eq!(shown, error(message, PORT_HINT));
+}
+
+/// A listener of this machine that says something once it is spoken to, and then closes.
+fn stranger(words: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut bytes = [0; 65_536];
+        let _ = stream.read(&mut bytes).and_then(|_| stream.write_all(words));
+    });
+    port
+}
+
+#[test]
+fn whoever_speaks_no_tls_or_ends_in_the_middle_of_it_is_told() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem");
+    let shown = said(&place, stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n"), GET);
+    assert_eq!(shown, error("localhost:PORT does not speak TLS", PORT_HINT));
+    let cut = "localhost:PORT did not finish the TLS handshake: the other side closed the connection";
+    assert_eq!(said(&place, stranger(b"\x16\x03\x03\0\x7a\x02"), GET), error(cut, PORT_HINT));
+    let alert = "localhost:PORT refused the TLS handshake: handshake failure";
+    let hint = "-C and -K, if the broker wants a client certificate";
+    assert_eq!(said(&place, stranger(b"\x15\x03\x03\0\x02\x02\x28"), GET), error(alert, hint));
+}
+
+#[test]
+fn a_handshake_that_nobody_answers_is_124() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem");
+    // Connections wait in the listener's queue: they are established, and nobody answers.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let shown = said(&place, port, &format!("{GET} --connect-timeout 100ms"));
+    let message = "localhost:PORT accepted the connection but said nothing of TLS within 100ms";
+    assert_eq!(shown, error(message, PORT_HINT).replace("exit 69", "exit 124"));
+}
+
+#[test]
+fn the_operator_hears_of_every_handshake_that_failed() {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue(&place, "server", &["localhost"]);
+    Ca::new(&place, "other.pem").issue(&place, "stranger", &["me"]);
+    let words = ["serve", "--listen", "127.0.0.1:0", "--tls-cert", "server.pem", "--tls-key", "server.key"];
+    let server = Running::start(&mut place.command(&[&words[..], &["--client-ca", "ca.pem"]].concat()));
+    let ready = server.words();
+    let port = ready.split([':', ' ']).nth(3).unwrap().parse().unwrap();
+    assert_eq!(ready, format!("listening on 127.0.0.1:{port} with TLS and client certificates, in memory"));
+    for (line, reason) in [
+        (GET, "it has no client certificate"),
+        (
+            "get k -n localhost -p PORT -T ca.pem -C stranger.pem -K stranger.key",
+            "its certificate is from an unknown CA",
+        ),
+        ("get k -n localhost -p PORT -T other.pem", "it refused the TLS handshake: unknown CA"),
+        ("get k -b mqtt://127.0.0.1:PORT", "it does not speak TLS"),
+    ] {
+        assert!(said(&place, port, line).ends_with("--- exit 69\n"));
+        let event = server.words();
+        assert!(event.starts_with("connection from 127.0.0.1:"), "{event}");
+        assert!(event.ends_with(&format!(" refused: {reason}")), "{event}");
+    }
+    drop(TcpStream::connect(("127.0.0.1", port)).unwrap());
+    let event = server.words();
+    assert!(event.ends_with(" refused: it closed during the TLS handshake"), "{event}");
+}
+
+#[test]
+fn a_watch_comes_back_over_tls_until_its_certificate_is_refused() {
+    let (place, ca, mut server) = served(&["--client-ca", "ca.pem"]);
+    ca.issue(&place, "me", &["me"]);
+    Ca::new(&place, "other.pem");
+    let port = server.port().to_string();
+    let identity = ["-n", "localhost", "-p", &port, "-T", "ca.pem", "-C", "me.pem", "-K", "me.key"];
+    let watch = Running::start(&mut place.command(&[&["watch", "k", "-j"], &identity[..]].concat()));
+    assert!(watch.line().contains("\"event\":\"current\""));
+    let again = |server: &mut Server, client_ca: &str| {
+        server.kill();
+        let files = ["--tls-cert", "server.pem", "--tls-key", "server.key", "--client-ca", client_ca];
+        server.start_again(&place, &[&["-q"], &files[..]].concat());
+    };
+    again(&mut server, "ca.pem");
+    assert!(watch.line().contains("\"event\":\"gap\""));
+    again(&mut server, "other.pem");
+    let (_, words, code) = watch.end();
+    assert_eq!(code, Some(69), "{words:?}");
+    assert!(
+        words.iter().any(|words| words.contains("refused this client's certificate: unknown CA")),
+        "{words:?}"
+    );
+}

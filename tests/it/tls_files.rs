@@ -1,0 +1,154 @@
+//! Certificates and keys in files: every shape that is taken, and what is said of the others.
+
+use super::common::pki::Ca;
+use super::common::{Place, Server};
+
+const PASSWORD: &str = "not-a-secret";
+
+/// A server that wants client certificates, and the files of one of its clients: `me.pem` and its key in all shapes.
+fn served() -> (Place, Server) {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue(&place, "server", &["localhost"]);
+    ca.issue(&place, "other", &["other"]);
+    ca.issue_for(&place, "me", include_str!("keys/pkcs8.pem"));
+    ca.issue_for(&place, "curve", include_str!("keys/sec1_pkcs8.pem"));
+    place.write("pkcs8", include_str!("keys/pkcs8.pem"));
+    place.write("pkcs1", include_str!("keys/pkcs1.pem"));
+    place.write("encrypted", include_str!("keys/encrypted.pem"));
+    place.write("old", include_str!("keys/old.pem"));
+    place.write("sec1", include_str!("keys/sec1.pem"));
+    place.write("password", format!("{PASSWORD}\n"));
+    place.write("wrong", "another");
+    place.write("empty", "");
+    place.write("words", "no certificate at all\n");
+    let der = base64::Engine::decode(&base64::prelude::BASE64_STANDARD, "MIIBkTCB+w==").unwrap();
+    place.write("der", der);
+    std::fs::create_dir(place.path("folder")).unwrap();
+    let options = ["-q", "--tls-cert", "server.pem", "--tls-key", "server.key", "--client-ca", "ca.pem"];
+    let server = Server::start(&place, &options);
+    (place, server)
+}
+
+fn said(place: &Place, server: &Server, options: &str) -> String {
+    let line = format!("get k -n localhost -p {} {options}", server.port());
+    place.run(&line.split_whitespace().collect::<Vec<_>>())
+}
+
+#[test]
+fn a_key_comes_in_any_of_its_shapes() {
+    let (place, server) = served();
+    for options in [
+        "-C me.pem -K pkcs8",
+        "-C me.pem -K pkcs1",
+        "-C me.pem -K encrypted -P password",
+        // A password that nothing needs does no harm.
+        "-C me.pem -K pkcs8 -P password",
+        "-C curve.pem -K sec1",
+        "--certfile other.pem --keyfile other.key",
+    ] {
+        assert_eq!(said(&place, &server, &format!("-T ca.pem {options}")), "--- exit 1\n", "{options}");
+    }
+}
+
+#[test]
+fn a_file_that_makes_no_sense_is_told_by_its_name() {
+    let (place, server) = served();
+    for (options, message, hint) in [
+        ("-T empty", "empty is empty", ""),
+        ("-T words", "words holds no certificate", ""),
+        (
+            "-T pkcs8",
+            "pkcs8 holds a key, where a certificate is wanted",
+            "are the files of the certificate and of the key swapped?",
+        ),
+        ("-T der", "der is DER, where PEM is wanted", "openssl x509 -inform der -in der -out der.pem"),
+        (
+            "-T ca.pem -C pkcs8 -K me.pem",
+            "pkcs8 holds a key, where a certificate is wanted",
+            "are the files of the certificate and of the key swapped?",
+        ),
+        (
+            "-T ca.pem -C me.pem -K me.pem",
+            "me.pem holds a certificate, where a key is wanted",
+            "are the files of the certificate and of the key swapped?",
+        ),
+        ("-T ca.pem -C me.pem -K words", "words holds no key", ""),
+        (
+            "-T ca.pem -C me.pem -K der",
+            "der is DER, where PEM is wanted",
+            "openssl pkey -inform der -in der -out der.pem",
+        ),
+        ("-T ca.pem -C me.pem -K other.key", "other.key holds a key that does not fit the certificate", ""),
+        (
+            "-T ca.pem -C me.pem -K encrypted",
+            "encrypted holds an encrypted key",
+            "-P with the file of its password",
+        ),
+        (
+            "-T ca.pem -C me.pem -K encrypted -P wrong",
+            "encrypted holds a key that this password does not decrypt",
+            "check the file of -P",
+        ),
+        (
+            "-T ca.pem -C me.pem -K old -P password",
+            "old holds a key that is encrypted in an old way; PKCS#8 is wanted",
+            "openssl pkcs8 -topk8 -in old -out old.pkcs8",
+        ),
+        ("-T ca.pem -C me.pem -K encrypted -P empty", "empty holds no password", ""),
+    ] {
+        let hint = if hint.is_empty() { String::new() } else { format!("  try: {hint}\n") };
+        let expected = format!("--- stderr\nerror: {message}\n{hint}--- exit 78\n");
+        assert_eq!(said(&place, &server, options), expected, "{options}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_74() {
+    let (place, server) = served();
+    for (options, file, cause) in [
+        ("-T nowhere", "nowhere", "No such file or directory (os error 2)"),
+        ("-T folder", "folder", "Is a directory (os error 21)"),
+        ("-T ca.pem -C nowhere -K pkcs8", "nowhere", "No such file or directory (os error 2)"),
+        ("-T ca.pem -C me.pem -K folder", "folder", "Is a directory (os error 21)"),
+    ] {
+        let expected = format!("--- stderr\nerror: cannot read {file}: {cause}\n--- exit 74\n");
+        assert_eq!(said(&place, &server, options), expected, "{options}");
+    }
+}
+
+#[test]
+fn no_file_is_opened_before_it_is_used() {
+    let place = Place::new();
+    let shown = place.run(&["decode", "hlc", "1:2:n", "-T", "nowhere", "-n", "localhost"]);
+    assert!(shown.ends_with("--- exit 0\n"), "{shown}");
+}
+
+#[test]
+fn a_server_does_not_start_with_files_that_make_no_sense() {
+    let (place, _server) = served();
+    for (options, expected) in [
+        (
+            "--tls-cert me.pem --tls-key other.key",
+            "error: other.key holds a key that does not fit the certificate\n--- exit 78\n",
+        ),
+        (
+            "--tls-cert nowhere --tls-key pkcs8",
+            "error: cannot read nowhere: No such file or directory (os error 2)\n--- exit 74\n",
+        ),
+        (
+            "--tls-cert me.pem --tls-key encrypted",
+            "error: encrypted holds an encrypted key\n  try: openssl pkey -in encrypted -out encrypted.plain\n--- exit 78\n",
+        ),
+        ("--tls-cert me.pem --tls-key pkcs8 --client-ca empty", "error: empty is empty\n--- exit 78\n"),
+    ] {
+        let line = format!("serve --listen 127.0.0.1:0 {options}");
+        let shown = place.run(&line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(shown, format!("--- stderr\n{expected}"), "{options}");
+    }
+    for options in ["--tls-cert me.pem", "--tls-key pkcs8", "--client-ca ca.pem"] {
+        let line = format!("serve --listen 127.0.0.1:0 {options}");
+        let shown = place.run(&line.split_whitespace().collect::<Vec<_>>());
+        assert!(shown.ends_with("--- exit 2\n"), "{shown}");
+    }
+}
