@@ -251,8 +251,8 @@ impl Conversation {
                 codec::encode_suback(packet_id, &results, &mut self.output);
             }
             Incoming::Unsubscribe { packet_id, filters } => {
-                let existed = self.broker.unsubscribe(connection, &filters);
-                codec::encode_unsuback(packet_id, &existed, &mut self.output);
+                let results = self.broker.unsubscribe(connection, &filters);
+                codec::encode_unsuback(packet_id, &results, &mut self.output);
             }
             Incoming::PingReq => codec::encode_pingresp(&mut self.output),
             Incoming::Disconnect { is_normal, session_expiry_s } => {

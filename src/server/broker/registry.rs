@@ -1,6 +1,6 @@
 //! All that connections share: sessions by client id, live connections, subscriptions, retained messages, deadlines.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -193,7 +193,7 @@ impl Registry {
         self.deadlines.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Subscribes a connection's session and gives it the retained messages that match.
+    /// Subscribes a connection's session and gives it the retained messages that match, once per distinct filter.
     pub fn subscribe(
         &mut self,
         connection: ConnectionId,
@@ -201,60 +201,79 @@ impl Registry {
         now: Instant,
         events: &mut Vec<Event>,
     ) -> Vec<Result<Qos, Reason>> {
-        let Some((seat, _)) = self.links.get(&connection).cloned() else {
+        let Some((seat, link)) = self.links.get(&connection).cloned() else {
             return requests.iter().map(|_| Err(Reason::UnspecifiedError)).collect();
         };
-        requests.into_iter().map(|request| self.subscribe_one(&seat, request, now, events)).collect()
+        // Each walk through the retained messages holds everybody up, so none is made in vain.
+        let (mut given, mut has_room) = (HashSet::new(), true);
+        let subscribe = |SubscriptionRequest { filter, options, retain_handling }| {
+            let wants_retained = self.subscribe_one(&seat, &filter, options, retain_handling)?;
+            if wants_retained && has_room && link.ending().is_none() && !given.contains(&filter) {
+                has_room = self.give_retained(&seat, &filter, options, now, events);
+                given.insert(filter);
+            }
+            Ok(options.qos)
+        };
+        requests.into_iter().map(subscribe).collect()
     }
 
+    /// Adds one subscription; says whether it brings the retained messages.
     fn subscribe_one(
         &mut self,
         seat: &Arc<Seat>,
-        request: SubscriptionRequest,
-        now: Instant,
-        events: &mut Vec<Event>,
-    ) -> Result<Qos, Reason> {
-        let SubscriptionRequest { filter, options, retain_handling } = request;
+        filter: &str,
+        options: Options,
+        retain_handling: RetainHandling,
+    ) -> Result<bool, Reason> {
         if filter.starts_with(SHARED) {
             return Err(Reason::SharedSubscriptionsNotSupported);
         }
-        if !filter::is_valid(&filter) {
+        if !filter::is_valid(filter) {
             return Err(Reason::TopicFilterInvalid);
         }
         {
             let mut desk = seat.desk();
-            if !desk.filters.contains(&filter) && desk.filters.len() >= self.subscriptions_max {
+            if !desk.filters.contains(filter) && desk.filters.len() >= self.subscriptions_max {
                 return Err(Reason::QuotaExceeded);
             }
-            desk.filters.insert(filter.clone());
+            desk.filters.insert(filter.to_owned());
         }
-        let is_new = self.subscriptions.insert(&filter, seat.id, Arc::clone(seat), options);
-        let wants_retained = match retain_handling {
+        let is_new = self.subscriptions.insert(filter, seat.id, Arc::clone(seat), options);
+        Ok(match retain_handling {
             RetainHandling::Always => true,
             RetainHandling::IfNew => is_new,
             RetainHandling::Never => false,
-        };
-        if wants_retained {
-            for publication in self.retained.matching(&filter, now) {
-                let publication = Arc::clone(publication);
-                let qos = publication.message.qos.min(options.qos);
-                let subscription_ids = options.identifier.into_iter().collect();
-                seat.offer(Delivery { publication, qos, retain: true, subscription_ids }, events);
-            }
-        }
-        Ok(options.qos)
+        })
+    }
+
+    /// Gives a session the retained messages that a filter matches; false if there was no room for one.
+    fn give_retained(
+        &self,
+        seat: &Seat,
+        filter: &str,
+        options: Options,
+        now: Instant,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        self.retained.matching(filter, now).all(|publication| {
+            let publication = Arc::clone(publication);
+            let qos = publication.message.qos.min(options.qos);
+            let subscription_ids = options.identifier.into_iter().collect();
+            seat.offer(Delivery { publication, qos, retain: true, subscription_ids }, events)
+        })
     }
 
     /// Ends subscriptions; says of each whether it existed.
-    pub fn unsubscribe(&mut self, connection: ConnectionId, filters: &[String]) -> Vec<bool> {
+    pub fn unsubscribe(&mut self, connection: ConnectionId, filters: &[String]) -> Vec<Reason> {
         let Some((seat, _)) = self.links.get(&connection).cloned() else {
-            return filters.iter().map(|_| false).collect();
+            return vec![Reason::NoSubscriptionExisted; filters.len()];
         };
         let mut desk = seat.desk();
-        filters
-            .iter()
-            .map(|filter| desk.filters.remove(filter) && self.subscriptions.remove(filter, seat.id))
-            .collect()
+        let mut unsubscribe = |filter: &String| {
+            let existed = desk.filters.remove(filter) && self.subscriptions.remove(filter, seat.id);
+            if existed { Reason::Success } else { Reason::NoSubscriptionExisted }
+        };
+        filters.iter().map(&mut unsubscribe).collect()
     }
 
     /// Keeps a retained message, or removes its topic's.
@@ -451,6 +470,39 @@ mod tests {
         let publication = Arc::new(Publication::new(Message::default(), start));
         assert_eq!(registry.route(None, None, &publication, &mut Vec::new()), 0);
         assert!(registry.link(ConnectionId(2)).is_some_and(|link| link.ending().is_none()));
+    }
+
+    #[test]
+    fn no_retained_message_is_looked_for_once_there_is_no_room_or_the_connection_ends() {
+        let start = crate::clock::monotonic();
+        let mut registry = Registry::new(&Settings { session_queue_bytes_max: 1_000, ..Settings::default() });
+        let link = registry.attach(arrival(1, "a", 0, None)).unwrap().link;
+        for (topic, bytes) in [("r/1", 1), ("r/2", 1_000), ("r/3", 1)] {
+            let payload = vec![b'x'; bytes].into();
+            let message = Message { topic: topic.to_owned(), payload, ..Message::default() };
+            registry.retain(&Arc::new(Publication::new(message, start)), start, &mut Vec::new());
+        }
+        let queued = |registry: &mut Registry, filters: &[&str]| {
+            let options = Options {
+                qos: Qos::AtMostOnce,
+                no_local: false,
+                retain_as_published: false,
+                identifier: None,
+            };
+            let requests = filters.iter().map(|filter| SubscriptionRequest {
+                filter: (*filter).to_owned(),
+                options,
+                retain_handling: RetainHandling::Always,
+            });
+            let results = registry.subscribe(ConnectionId(1), requests.collect(), start, &mut Vec::new());
+            assert!(results.iter().all(Result::is_ok));
+            let seat = Arc::clone(&registry.links[&ConnectionId(1)].0);
+            std::iter::from_fn(|| seat.poll_outgoing(ConnectionId(1), start, false)).count()
+        };
+        assert_eq!(queued(&mut registry, &["r/1", "r/1"]), 1);
+        assert_eq!(queued(&mut registry, &["r/#", "r/3"]), 1);
+        link.end(Reason::AdministrativeAction, "go");
+        assert_eq!(queued(&mut registry, &["r/1"]), 0);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 use super::codec::wire::{
     ConnectReturnCode, Disconnect, DisconnectProperties, DisconnectReasonCode, LastWill, LastWillProperties,
     Packet, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish, QoS, RetainForwardRule,
-    SubscribeFilter, SubscribeReasonCode, UnsubAckReason, Unsubscribe,
+    Subscribe, SubscribeFilter, SubscribeReasonCode, UnsubAckReason, Unsubscribe,
 };
 use super::reason::Reason;
 use super::test_client::{Client, Hello, filter, qos_0, qos_1, retained, with_properties};
@@ -229,6 +229,34 @@ async fn retained_messages_come_as_retain_handling_says() {
     client.hear_nothing().await;
     client.subscribe(with(RetainForwardRule::OnEverySubscribe)).await;
     assert_eq!(client.hear_topics(1).await, ["r/1"]);
+}
+
+#[tokio::test]
+async fn a_filter_that_is_repeated_in_one_packet_brings_the_retained_messages_once() {
+    let server = start().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.publish(retained("r/1", "one")).await;
+    let filters = ["r/1", "r/+", "r/1", "r/+"].map(filter).to_vec();
+    client.say(Packet::Subscribe(Subscribe { pkid: 1, filters, properties: None })).await;
+    assert!(matches!(client.hear().await, Packet::SubAck(suback) if suback.return_codes.len() == 4));
+    assert_eq!(client.hear_topics(2).await, ["r/1", "r/1"]);
+    client.hear_nothing().await;
+}
+
+#[tokio::test]
+async fn more_filters_in_one_packet_than_a_session_may_have_are_refused() {
+    let server = start_with(Settings { subscriptions_per_session_max: 2, ..Settings::default() }).await;
+    let mut client = Client::connect(&server, "a").await;
+    let subscribe = Subscribe { pkid: 1, filters: vec![filter("a"); 3], properties: None };
+    client.say(Packet::Subscribe(subscribe)).await;
+    let Packet::SubAck(suback) = client.hear().await else { panic!("no SUBACK") };
+    assert_eq!(suback.return_codes, [SubscribeReasonCode::QuotaExceeded; 3]);
+    client.publish(qos_0("a")).await;
+    client.hear_nothing().await;
+    let filters = vec!["a".to_owned(); 3];
+    client.say(Packet::Unsubscribe(Unsubscribe { pkid: 2, filters, properties: None })).await;
+    let Packet::UnsubAck(unsuback) = client.hear().await else { panic!("no UNSUBACK") };
+    assert_eq!(unsuback.reasons, [UnsubAckReason::ImplementationSpecificError; 3]);
 }
 
 #[tokio::test]
