@@ -23,7 +23,8 @@ pub struct Settings {
     pub sessions_max: usize,
     /// The most messages that wait for one session, sent and not acknowledged ones included.
     pub session_queue_messages_max: usize,
-    /// The most bytes that wait for one session; must exceed [`Settings::packet_bytes_max`].
+    /// The most bytes that wait for one session, sent and not acknowledged ones included; must exceed
+    /// [`Settings::packet_bytes_max`]. With a quarter of it waiting, the client's own messages wait as well.
     pub session_queue_bytes_max: usize,
     /// How long a new connection may take to send its CONNECT.
     pub connect_timeout: Duration,

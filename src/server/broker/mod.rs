@@ -6,6 +6,7 @@ pub mod conversation;
 pub mod filter;
 pub mod listener;
 pub mod packet;
+pub mod postponed;
 pub mod publication;
 pub mod reason;
 pub mod registry;

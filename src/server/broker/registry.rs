@@ -71,10 +71,7 @@ impl Registry {
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
         Self {
-            limits: Limits {
-                messages_max: settings.session_queue_messages_max,
-                bytes_max: settings.session_queue_bytes_max,
-            },
+            limits: Limits::from(settings),
             sessions_max: settings.sessions_max,
             subscriptions_max: settings.subscriptions_per_session_max,
             seats: HashMap::new(),

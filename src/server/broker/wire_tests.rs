@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncWriteExt;
 
 use super::codec::wire::{
@@ -534,6 +534,78 @@ async fn a_stalled_reader_is_cut_off_and_others_are_not_held_up() {
     let gone = gone.lock().unwrap();
     assert_eq!(gone.len(), 1);
     assert!(gone[0].0.as_ref() == "stalled" && gone[0].1.starts_with("quota exceeded (0x97)"), "{gone:?}");
+}
+
+/// Answers each message with a push of 16 KB to the sender.
+struct Generous;
+
+impl Application for Generous {
+    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict {
+        broker.push(from.connection, Message { payload: vec![b'x'; 16 * 1024].into(), ..message });
+        Verdict::Consumed
+    }
+
+    fn handle_disconnect(&self, _: &Broker, _: &Peer) {}
+}
+
+/// The bound is a sixth of what it answers to 100 messages.
+async fn start_generous() -> Server {
+    let bytes_max = 256 * 1024;
+    let settings =
+        Settings { session_queue_bytes_max: bytes_max, packet_bytes_max: 64 * 1024, ..Settings::default() };
+    Server::start(settings, Arc::new(Generous)).await.unwrap()
+}
+
+fn numbered_requests(count: u16) -> BytesMut {
+    let mut requests = BytesMut::new();
+    for packet_id in 1..=count {
+        Packet::Publish(qos_1("get", packet_id)).write(&mut requests, None).unwrap();
+    }
+    requests
+}
+
+#[tokio::test]
+async fn who_asks_much_at_once_and_acknowledges_the_answers_gets_all_of_them_in_order() {
+    let server = start_generous().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.say_bytes(&numbered_requests(100)).await;
+    let (mut answers, mut acknowledged) = (0, Vec::new());
+    while answers < 100 || acknowledged.len() < 100 {
+        match client.hear().await {
+            Packet::Publish(answer) => {
+                answers += 1;
+                client.say(Packet::PubAck(PubAck::new(answer.pkid, None))).await;
+            }
+            Packet::PubAck(puback) => acknowledged.push(puback.pkid),
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+    assert!(acknowledged.into_iter().eq(1..=100));
+    client.hear_nothing().await;
+}
+
+#[tokio::test]
+async fn who_asks_on_without_acknowledging_is_still_heard_and_cut_off_in_the_end() {
+    let server = start_generous().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.say_bytes(&numbered_requests(20)).await;
+    // With four answers, more than a quarter of the bound waits.
+    for _ in 0..4 {
+        client.hear_puback().await;
+        client.hear_publish().await;
+    }
+    client.hear_nothing().await;
+    client.say_bytes(&numbered_requests(200)).await;
+    loop {
+        match client.hear().await {
+            Packet::Publish(_) | Packet::PubAck(_) => {}
+            Packet::Disconnect(last) => {
+                assert_eq!(last.reason_code, DisconnectReasonCode::QuotaExceeded);
+                break;
+            }
+            other => panic!("unexpected {other:?}"),
+        }
+    }
 }
 
 #[tokio::test]
