@@ -19,7 +19,8 @@ pub struct Settings {
     pub packet_bytes_max: u32,
     /// The most connections at one time, those that have not sent a CONNECT yet included.
     pub connections_max: u32,
-    /// The most sessions kept, with and without a connection.
+    /// The most sessions kept, with and without a connection; for one more, the one that has been without a connection
+    /// the longest ends.
     pub sessions_max: usize,
     /// The most messages that wait for one session, sent and not acknowledged ones included.
     pub session_queue_messages_max: usize,

@@ -10,7 +10,7 @@ use super::packet::{RetainHandling, SubscriptionRequest, Will};
 use super::publication::{Delivery, Publication};
 use super::reason::Reason;
 use super::retained::Retained;
-use super::seat::{Link, Seat};
+use super::seat::{Desk, Link, Seat};
 use super::session::{Limits, Session};
 use super::subscriptions::{Options, SessionId, Subscriptions};
 use crate::protocol::message::{Message, Qos};
@@ -62,6 +62,8 @@ pub struct Registry {
     retained: Retained,
     /// When a seat without a connection is due for its will or its end.
     deadlines: BTreeMap<(Instant, SessionId), Arc<Seat>>,
+    /// The seats without a connection, by the time since when.
+    away: BTreeMap<(Instant, SessionId), Arc<Seat>>,
     next_session: u64,
     is_closed: bool,
 }
@@ -79,6 +81,7 @@ impl Registry {
             subscriptions: Subscriptions::default(),
             retained: Retained::new(settings.retained_messages_max, settings.retained_bytes_max),
             deadlines: BTreeMap::new(),
+            away: BTreeMap::new(),
             next_session: 0,
             is_closed: false,
         }
@@ -93,12 +96,17 @@ impl Registry {
         if self.is_closed {
             return Err(Reason::ServerShuttingDown);
         }
-        let (kept, will) = self.make_way(&arrival);
+        let (kept, mut will) = self.make_way(&arrival);
         let session_present = kept.is_some();
         let seat = match kept {
             Some(seat) => seat,
-            None if self.seats.len() >= self.sessions_max => return Err(Reason::QuotaExceeded),
-            None => self.new_seat(&arrival.client_id),
+            None => {
+                if self.seats.len() >= self.sessions_max {
+                    // The client had no session before, and so there is no other will yet.
+                    will = self.end_longest_away()?;
+                }
+                self.new_seat(&arrival.client_id)
+            }
         };
         let link = Arc::new(Link::new(arrival.connection));
         seat.desk().sit_down(Arc::clone(&link), arrival.receive_maximum, arrival.will, arrival.expiry_s);
@@ -117,7 +125,7 @@ impl Registry {
             last.end(Reason::SessionTakenOver, "another connection uses this client id");
             self.links.remove(&last.id);
         }
-        self.forget_deadlines(&seat, [desk.will_at, desk.ends_at]);
+        self.forget_absence(&seat, &desk);
         // A session that was not to outlive its connection ends with it, also when that was just cut.
         let goes_on = !arrival.clean_start && (last.is_none() || desk.expiry_s > 0);
         let will = desk.will.take().filter(|will| !goes_on || (last.is_some() && will.delay_s == 0));
@@ -126,6 +134,14 @@ impl Registry {
             self.remove_seat(&seat);
         }
         (goes_on.then_some(seat), will.map(|will| will.message))
+    }
+
+    /// Ends the session that has been without a connection the longest; the message to publish is its will.
+    fn end_longest_away(&mut self) -> Result<Option<Message>, Reason> {
+        let (_, seat) = self.away.pop_first().ok_or(Reason::QuotaExceeded)?;
+        let will = seat.desk().will.take();
+        self.remove_seat(&seat);
+        Ok(will.map(|will| will.message))
     }
 
     /// A connection is over; the message to publish is its will, if that is due now.
@@ -153,6 +169,8 @@ impl Registry {
             return will.map(|will| will.message);
         }
         let after = |seconds: u32| now.checked_add(Duration::from_secs(u64::from(seconds)));
+        desk.away_since = Some(now);
+        self.away.insert((now, seat.id), Arc::clone(&seat));
         desk.ends_at = after(expiry_s).filter(|_| expiry_s != u32::MAX);
         desk.will_at = desk.will.as_ref().and_then(|will| after(will.delay_s.min(expiry_s)));
         for at in [desk.will_at, desk.ends_at].into_iter().flatten() {
@@ -353,20 +371,23 @@ impl Registry {
     }
 
     fn remove_seat(&mut self, seat: &Arc<Seat>) {
-        let (filters, deadlines) = {
+        let filters = {
             let mut desk = seat.desk();
-            (std::mem::take(&mut desk.filters), [desk.will_at, desk.ends_at])
+            self.forget_absence(seat, &desk);
+            std::mem::take(&mut desk.filters)
         };
         for filter in filters {
             self.subscriptions.remove(&filter, seat.id);
         }
-        self.forget_deadlines(seat, deadlines);
         self.seats.remove(&seat.client_id);
     }
 
-    fn forget_deadlines(&mut self, seat: &Seat, deadlines: [Option<Instant>; 2]) {
-        for at in deadlines.into_iter().flatten() {
+    fn forget_absence(&mut self, seat: &Seat, desk: &Desk) {
+        for at in [desk.will_at, desk.ends_at].into_iter().flatten() {
             self.deadlines.remove(&(at, seat.id));
+        }
+        if let Some(since) = desk.away_since {
+            self.away.remove(&(since, seat.id));
         }
     }
 }
@@ -509,6 +530,27 @@ mod tests {
         registry.attach(arrival(2, "b", 10, None)).unwrap();
         assert_eq!(registry.attach(arrival(3, "c", 10, None)).unwrap_err(), Reason::QuotaExceeded);
         registry.attach(arrival(4, "a", 10, None)).unwrap();
+    }
+
+    #[test]
+    fn the_session_that_has_been_away_longest_makes_room_for_another_one() {
+        let start = crate::clock::monotonic();
+        let later = |seconds| start + Duration::from_secs(seconds);
+        let mut registry = registry();
+        registry.attach(arrival(1, "first", u32::MAX, Some(60))).unwrap();
+        registry.attach(arrival(2, "second", u32::MAX, None)).unwrap();
+        detach(&mut registry, 2, later(1));
+        detach(&mut registry, 1, later(2));
+        assert!(registry.attach(arrival(3, "second", u32::MAX, None)).unwrap().session_present);
+        let attached = registry.attach(arrival(4, "third", u32::MAX, None)).unwrap();
+        assert!(!attached.session_present && attached.will.is_some(), "the first one's will");
+        assert_eq!((registry.seats.len(), registry.away.len()), (2, 0));
+        assert_eq!(registry.next_deadline(), None);
+        assert_eq!(registry.attach(arrival(5, "fourth", 0, None)).unwrap_err(), Reason::QuotaExceeded);
+        detach(&mut registry, 3, later(3));
+        assert!(!registry.attach(arrival(6, "first", 0, None)).unwrap().session_present);
+        detach(&mut registry, 6, later(4));
+        assert_eq!((registry.seats.len(), registry.away.len()), (1, 0));
     }
 
     #[test]
