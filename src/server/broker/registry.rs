@@ -58,6 +58,8 @@ pub struct Registry {
     subscriptions_max: usize,
     seats: HashMap<Arc<str>, Arc<Seat>>,
     links: HashMap<ConnectionId, (Arc<Seat>, Arc<Link>)>,
+    /// Whose the connections were that lost their seat to another one and are not over yet.
+    displaced: HashMap<ConnectionId, Arc<str>>,
     subscriptions: Subscriptions<Arc<Seat>>,
     retained: Retained,
     /// When a seat without a connection is due for its will or its end.
@@ -78,6 +80,7 @@ impl Registry {
             subscriptions_max: settings.subscriptions_per_session_max,
             seats: HashMap::new(),
             links: HashMap::new(),
+            displaced: HashMap::new(),
             subscriptions: Subscriptions::default(),
             retained: Retained::new(settings.retained_messages_max, settings.retained_bytes_max),
             deadlines: BTreeMap::new(),
@@ -124,6 +127,7 @@ impl Registry {
         if let Some(last) = &last {
             last.end(Reason::SessionTakenOver, "another connection uses this client id");
             self.links.remove(&last.id);
+            self.displaced.insert(last.id, Arc::clone(&seat.client_id));
         }
         self.forget_absence(&seat, &desk);
         // A session that was not to outlive its connection ends with it, also when that was just cut.
@@ -154,6 +158,7 @@ impl Registry {
         expiry_s: Option<u32>,
         now: Instant,
     ) -> Option<Message> {
+        self.displaced.remove(&connection);
         let (seat, _) = self.links.remove(&connection)?;
         let mut desk = seat.desk();
         desk.link = None;
@@ -299,6 +304,8 @@ impl Registry {
     }
 
     /// Gives a message to `to` whether it subscribes or not, and to all others that do; says how many got it.
+    ///
+    /// If another connection has taken over from `to`, its client gets nothing: what that one is to have is given to it.
     pub fn route(
         &self,
         from: Option<ConnectionId>,
@@ -307,7 +314,9 @@ impl Registry {
         events: &mut Vec<Event>,
     ) -> usize {
         let session_of = |connection| self.links.get(&connection).map(|(seat, _)| seat);
+        let successor = to.and_then(|to| self.seats.get(self.displaced.get(&to)?));
         let (from, to) = (from.and_then(session_of), to.and_then(session_of));
+        let addressee = to.or(successor).map(|seat| seat.id);
         let message = &publication.message;
         let mut count = usize::from(to.is_some());
         if let Some(seat) = to {
@@ -320,7 +329,7 @@ impl Registry {
         let mut matches: Vec<(SessionId, &Arc<Seat>, Options)> = Vec::new();
         self.subscriptions.for_each_match(&message.topic, |session, seat, options| {
             let is_own = options.no_local && from.is_some_and(|from| from.id == session);
-            if !is_own && to.is_none_or(|to| to.id != session) {
+            if !is_own && addressee != Some(session) {
                 matches.push((session, seat, options));
             }
         });
@@ -521,6 +530,36 @@ mod tests {
         assert_eq!(queued(&mut registry, &["r/#", "r/3"]), 1);
         link.end(Reason::AdministrativeAction, "go");
         assert_eq!(queued(&mut registry, &["r/1"]), 0);
+    }
+
+    #[test]
+    fn a_push_to_a_connection_that_was_taken_over_is_not_given_to_its_successor() {
+        let start = crate::clock::monotonic();
+        for clean_start in [false, true] {
+            let mut registry = registry();
+            registry.attach(arrival(1, "a", 10, None)).unwrap();
+            registry.attach(Arrival { clean_start, ..arrival(2, "a", 10, None) }).unwrap();
+            registry.attach(arrival(3, "b", 10, None)).unwrap();
+            let options = Options {
+                qos: Qos::AtLeastOnce,
+                no_local: false,
+                retain_as_published: false,
+                identifier: None,
+            };
+            for connection in [2, 3] {
+                let retain_handling = RetainHandling::Always;
+                let request = SubscriptionRequest { filter: "#".to_owned(), options, retain_handling };
+                registry.subscribe(ConnectionId(connection), vec![request], start, &mut Vec::new());
+            }
+            let message = Message { topic: "t".to_owned(), ..Message::default() };
+            let publication = Arc::new(Publication::new(message, start));
+            let push = |registry: &Registry, to| {
+                registry.route(None, Some(ConnectionId(to)), &publication, &mut Vec::new())
+            };
+            assert_eq!((push(&registry, 1), push(&registry, 2)), (1, 2));
+            detach(&mut registry, 1, start);
+            assert!(registry.displaced.is_empty());
+        }
     }
 
     #[test]
