@@ -44,13 +44,30 @@ impl Backlog {
         if self.failed {
             return Some(Refusal::NotPersisted);
         }
-        self.refusal_of_read()
+        self.refusal_if_full()
     }
 
-    /// Why nothing is taken now that might have to wait, if so.
-    pub fn refusal_of_read(&self) -> Option<Refusal> {
+    /// Why no read of this key, or of all if that is none, is taken now, if so: one that does not wait always is.
+    pub fn refusal_of_read(&self, key: Option<&Key>) -> Option<Refusal> {
+        if self.must_wait(key) { self.refusal_if_full() } else { None }
+    }
+
+    /// Whether no more than requests should be added: what happens by itself can wait until this has drained.
+    pub fn is_half_full(&self) -> bool {
+        self.waiting.len() >= DELIVERIES_MAX / 2 || self.bytes >= BYTES_MAX / 2
+    }
+
+    fn refusal_if_full(&self) -> Option<Refusal> {
         let is_full = self.waiting.len() >= DELIVERIES_MAX || self.bytes >= BYTES_MAX;
         is_full.then_some(Refusal::QuotaExceeded)
+    }
+
+    /// Whether what depends on this key, or on all if that is none, has to wait.
+    fn must_wait(&self, key: Option<&Key>) -> bool {
+        match key {
+            Some(key) => self.unsettled.contains_key(key),
+            None => !self.waiting.is_empty(),
+        }
     }
 
     /// Whether there is something to be committed.
@@ -66,11 +83,7 @@ impl Backlog {
     /// Puts a delivery in the queue; gives it back if it need not wait. It waits if it is about a change, or for the
     /// changes of the key that it depends on; of all keys, if that is none.
     pub fn hold(&mut self, delivery: Delivery, key: Option<&Key>, undo: Option<Undo>) -> Option<Delivery> {
-        let is_unsettled = match key {
-            Some(key) => self.unsettled.contains_key(key),
-            None => !self.waiting.is_empty(),
-        };
-        if self.failed || !(is_unsettled || delivery.change.is_some()) {
+        if self.failed || !(self.must_wait(key) || delivery.change.is_some()) {
             return Some(delivery);
         }
         if let Some(change) = &delivery.change {

@@ -193,7 +193,11 @@ impl Service {
         show(outlet, from, message, Some(&asker.response_topic));
         state.answer(outlet, call, asker, message, now);
         self.wake_writer(&state);
-        if let Some(next_ms) = state.engine.next_expiry()
+        self.wake_timer(&mut state);
+    }
+
+    fn wake_timer(&self, state: &mut State) {
+        if let Some(next_ms) = state.next_expiry()
             && next_ms < state.timer_ms
         {
             state.timer_ms = next_ms;
@@ -224,12 +228,9 @@ impl Service {
     fn expire_due(&self, outlet: &dyn Outlet) -> u64 {
         let now = self.now();
         let mut state = self.lock();
-        for change in state.engine.poll_expired(now) {
-            state.send(outlet, change.into(), None, None);
-        }
+        let next_ms = state.expire_due(outlet, now);
         self.wake_writer(&state);
-        state.timer_ms = state.engine.next_expiry().unwrap_or(u64::MAX);
-        state.timer_ms
+        next_ms
     }
 
     /// Commits changes in groups, as many as have come while the disk was busy, until the service closes or the disk
@@ -239,9 +240,13 @@ impl Service {
             let result = journal.commit(&changes, self.now());
             let mut state = self.lock();
             match result {
-                Ok(()) => state.handle_saved(ticket, outlet),
+                Ok(()) => {
+                    state.handle_saved(ticket, outlet);
+                    self.wake_timer(&mut state);
+                }
                 Err(error) => {
                     state.handle_failure(outlet);
+                    self.wake_timer(&mut state);
                     drop(state);
                     (self.events)(Event::NotPersisted { reason: error.to_string() });
                     return;

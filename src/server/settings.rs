@@ -22,11 +22,13 @@ pub struct Settings {
     pub packet_bytes_max: u32,
     /// The most connections at one time, those that have not sent a CONNECT yet included.
     pub connections_max: u32,
-    /// The most sessions kept, with and without a connection.
+    /// The most sessions kept, with and without a connection; for one more, the one that has been without a connection
+    /// the longest ends.
     pub sessions_max: usize,
     /// The most messages that wait for one session, sent and not acknowledged ones included.
     pub session_queue_messages_max: usize,
-    /// The most bytes that wait for one session; must exceed [`Settings::packet_bytes_max`].
+    /// The most bytes that wait for one session, sent and not acknowledged ones included; must exceed
+    /// [`Settings::packet_bytes_max`]. With a quarter of it waiting, the client's own messages wait as well.
     pub session_queue_bytes_max: usize,
     /// How long a new connection may take to send its CONNECT, and before that for the TLS handshake.
     pub connect_timeout: Duration,

@@ -405,12 +405,14 @@ pub fn encode_suback(packet_id: u16, results: &[Result<Qos, Reason>], output: &m
     put_control(&Packet::SubAck(SubAck { pkid: packet_id, return_codes, properties: None }), output);
 }
 
-/// Writes an UNSUBACK: per filter whether there was such a subscription.
-pub fn encode_unsuback(packet_id: u16, existed: &[bool], output: &mut BytesMut) {
-    let reason = |existed: &bool| {
-        if *existed { UnsubAckReason::Success } else { UnsubAckReason::NoSubscriptionExisted }
+/// Writes an UNSUBACK: per filter what became of it.
+pub fn encode_unsuback(packet_id: u16, results: &[Reason], output: &mut BytesMut) {
+    let reason = |result: &Reason| match result {
+        Reason::Success => UnsubAckReason::Success,
+        Reason::NoSubscriptionExisted => UnsubAckReason::NoSubscriptionExisted,
+        _ => UnsubAckReason::ImplementationSpecificError,
     };
-    let reasons = existed.iter().map(reason).collect();
+    let reasons = results.iter().map(reason).collect();
     put_control(&Packet::UnsubAck(UnsubAck { pkid: packet_id, reasons, properties: None }), output);
 }
 

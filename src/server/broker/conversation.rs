@@ -8,10 +8,11 @@ use bytes::BytesMut;
 
 use super::codec::{self, Accepted, Decoded};
 use super::packet::{Connect, Fault, Incoming, Publish};
+use super::postponed::Postponed;
 use super::reason::Reason;
 use super::registry::{Arrival, Attached};
 use super::seat::{Link, Seat};
-use super::session::Outgoing;
+use super::session::{Limits, Outgoing};
 use super::{Broker, ConnectionId, Ending, Peer, Verdict};
 use crate::chance;
 use crate::clock;
@@ -37,6 +38,7 @@ pub struct Conversation {
     session_expiry_s: u32,
     keep_alive: Option<Duration>,
     aliases: HashMap<u16, String>,
+    postponed: Postponed,
     /// PUBACKs of which none has been written to the socket.
     unwritten_acknowledgements: usize,
     output: BytesMut,
@@ -106,6 +108,7 @@ impl Conversation {
             keep_alive: (keep_alive_s > 0)
                 .then(|| Duration::from_millis(u64::from(keep_alive_s).saturating_mul(1_500))),
             aliases: HashMap::new(),
+            postponed: Postponed::new(Limits::from(settings).share()),
             unwritten_acknowledgements: 0,
             output,
             ending: Ending::Lost("its task failed".to_owned()),
@@ -156,6 +159,9 @@ impl Conversation {
 
     /// Handles all packets that came in and takes what waits for the client, until there is enough to write.
     ///
+    /// Messages wait for as long as the client has much to acknowledge: their answers would fill its queue, and have
+    /// it cut off, before the acknowledgements that it sends behind them are seen.
+    ///
     /// Says how many bytes are missing for the next packet.
     ///
     /// # Errors
@@ -168,11 +174,24 @@ impl Conversation {
             if self.is_congested() || self.link.ending().is_some() {
                 return Ok(1);
             }
+            if self.may_resume()
+                && let Some(packet) = self.postponed.pop()
+            {
+                self.handle_packet(packet)?;
+                continue;
+            }
+            let before = input.len();
             match codec::decode(input, self.broker.settings().packet_bytes_max) {
+                Ok(Decoded::Packet(packet)) if self.postponed.must_wait(&packet, || self.is_laden()) => {
+                    self.postponed.push(packet, before.saturating_sub(input.len()));
+                }
                 Ok(Decoded::Packet(packet)) => self.handle_packet(packet)?,
                 Ok(Decoded::Missing(missing)) => {
                     self.take_outgoing(true);
-                    return Ok(missing);
+                    // What was just taken may have been what made the client laden.
+                    if !self.may_resume() {
+                        return Ok(missing);
+                    }
                 }
                 Err(Fault { reason, text, .. }) => return Err(Ending::Cut { reason, text }),
             }
@@ -187,6 +206,15 @@ impl Conversation {
         }
         self.ending = ending;
         std::mem::take(&mut self.output)
+    }
+
+    /// Whether a packet that waits may be handled; it must be if no other one may wait, or none would be read.
+    fn may_resume(&self) -> bool {
+        !self.postponed.is_empty() && (self.postponed.is_full() || !self.is_laden())
+    }
+
+    fn is_laden(&self) -> bool {
+        self.seat.with_session(self.peer.connection, |session| session.is_laden()).unwrap_or(false)
     }
 
     fn take_outgoing(&mut self, or_rest: bool) {
@@ -251,8 +279,8 @@ impl Conversation {
                 codec::encode_suback(packet_id, &results, &mut self.output);
             }
             Incoming::Unsubscribe { packet_id, filters } => {
-                let existed = self.broker.unsubscribe(connection, &filters);
-                codec::encode_unsuback(packet_id, &existed, &mut self.output);
+                let results = self.broker.unsubscribe(connection, &filters);
+                codec::encode_unsuback(packet_id, &results, &mut self.output);
             }
             Incoming::PingReq => codec::encode_pingresp(&mut self.output),
             Incoming::Disconnect { is_normal, session_expiry_s } => {

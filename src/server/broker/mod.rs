@@ -6,6 +6,7 @@ pub mod conversation;
 pub mod filter;
 pub mod listener;
 pub mod packet;
+pub mod postponed;
 pub mod publication;
 pub mod reason;
 pub mod registry;
@@ -254,6 +255,10 @@ impl Broker {
         connection: ConnectionId,
         requests: Vec<SubscriptionRequest>,
     ) -> Vec<Result<Qos, Reason>> {
+        // Before the lock, which everybody waits for: a packet has room for millions of filters.
+        if requests.len() > self.inner.settings.subscriptions_per_session_max {
+            return vec![Err(Reason::QuotaExceeded); requests.len()];
+        }
         let mut events = Vec::new();
         let now = clock::monotonic();
         let results = self.change(|registry| registry.subscribe(connection, requests, now, &mut events));
@@ -261,7 +266,11 @@ impl Broker {
         results
     }
 
-    fn unsubscribe(&self, connection: ConnectionId, filters: &[String]) -> Vec<bool> {
+    fn unsubscribe(&self, connection: ConnectionId, filters: &[String]) -> Vec<Reason> {
+        // No session has so many, so some are not its own or come twice.
+        if filters.len() > self.inner.settings.subscriptions_per_session_max {
+            return vec![Reason::ImplementationSpecific; filters.len()];
+        }
         self.change(|registry| registry.unsubscribe(connection, filters))
     }
 

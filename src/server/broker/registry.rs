@@ -1,6 +1,6 @@
 //! All that connections share: sessions by client id, live connections, subscriptions, retained messages, deadlines.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use super::packet::{RetainHandling, SubscriptionRequest, Will};
 use super::publication::{Delivery, Publication};
 use super::reason::Reason;
 use super::retained::Retained;
-use super::seat::{Link, Seat};
+use super::seat::{Desk, Link, Seat};
 use super::session::{Limits, Session};
 use super::subscriptions::{Options, SessionId, Subscriptions};
 use crate::protocol::message::{Message, Qos};
@@ -58,10 +58,14 @@ pub struct Registry {
     subscriptions_max: usize,
     seats: HashMap<Arc<str>, Arc<Seat>>,
     links: HashMap<ConnectionId, (Arc<Seat>, Arc<Link>)>,
+    /// Whose the connections were that lost their seat to another one and are not over yet.
+    displaced: HashMap<ConnectionId, Arc<str>>,
     subscriptions: Subscriptions<Arc<Seat>>,
     retained: Retained,
     /// When a seat without a connection is due for its will or its end.
     deadlines: BTreeMap<(Instant, SessionId), Arc<Seat>>,
+    /// The seats without a connection, by the time since when.
+    away: BTreeMap<(Instant, SessionId), Arc<Seat>>,
     next_session: u64,
     is_closed: bool,
 }
@@ -71,17 +75,16 @@ impl Registry {
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
         Self {
-            limits: Limits {
-                messages_max: settings.session_queue_messages_max,
-                bytes_max: settings.session_queue_bytes_max,
-            },
+            limits: Limits::from(settings),
             sessions_max: settings.sessions_max,
             subscriptions_max: settings.subscriptions_per_session_max,
             seats: HashMap::new(),
             links: HashMap::new(),
+            displaced: HashMap::new(),
             subscriptions: Subscriptions::default(),
             retained: Retained::new(settings.retained_messages_max, settings.retained_bytes_max),
             deadlines: BTreeMap::new(),
+            away: BTreeMap::new(),
             next_session: 0,
             is_closed: false,
         }
@@ -96,12 +99,17 @@ impl Registry {
         if self.is_closed {
             return Err(Reason::ServerShuttingDown);
         }
-        let (kept, will) = self.make_way(&arrival);
+        let (kept, mut will) = self.make_way(&arrival);
         let session_present = kept.is_some();
         let seat = match kept {
             Some(seat) => seat,
-            None if self.seats.len() >= self.sessions_max => return Err(Reason::QuotaExceeded),
-            None => self.new_seat(&arrival.client_id),
+            None => {
+                if self.seats.len() >= self.sessions_max {
+                    // The client had no session before, and so there is no other will yet.
+                    will = self.end_longest_away()?;
+                }
+                self.new_seat(&arrival.client_id)
+            }
         };
         let link = Arc::new(Link::new(arrival.connection));
         seat.desk().sit_down(Arc::clone(&link), arrival.receive_maximum, arrival.will, arrival.expiry_s);
@@ -119,8 +127,9 @@ impl Registry {
         if let Some(last) = &last {
             last.end(Reason::SessionTakenOver, "another connection uses this client id");
             self.links.remove(&last.id);
+            self.displaced.insert(last.id, Arc::clone(&seat.client_id));
         }
-        self.forget_deadlines(&seat, [desk.will_at, desk.ends_at]);
+        self.forget_absence(&seat, &desk);
         // A session that was not to outlive its connection ends with it, also when that was just cut.
         let goes_on = !arrival.clean_start && (last.is_none() || desk.expiry_s > 0);
         let will = desk.will.take().filter(|will| !goes_on || (last.is_some() && will.delay_s == 0));
@@ -129,6 +138,14 @@ impl Registry {
             self.remove_seat(&seat);
         }
         (goes_on.then_some(seat), will.map(|will| will.message))
+    }
+
+    /// Ends the session that has been without a connection the longest; the message to publish is its will.
+    fn end_longest_away(&mut self) -> Result<Option<Message>, Reason> {
+        let (_, seat) = self.away.pop_first().ok_or(Reason::QuotaExceeded)?;
+        let will = seat.desk().will.take();
+        self.remove_seat(&seat);
+        Ok(will.map(|will| will.message))
     }
 
     /// A connection is over; the message to publish is its will, if that is due now.
@@ -141,6 +158,7 @@ impl Registry {
         expiry_s: Option<u32>,
         now: Instant,
     ) -> Option<Message> {
+        self.displaced.remove(&connection);
         let (seat, _) = self.links.remove(&connection)?;
         let mut desk = seat.desk();
         desk.link = None;
@@ -156,6 +174,8 @@ impl Registry {
             return will.map(|will| will.message);
         }
         let after = |seconds: u32| now.checked_add(Duration::from_secs(u64::from(seconds)));
+        desk.away_since = Some(now);
+        self.away.insert((now, seat.id), Arc::clone(&seat));
         desk.ends_at = after(expiry_s).filter(|_| expiry_s != u32::MAX);
         desk.will_at = desk.will.as_ref().and_then(|will| after(will.delay_s.min(expiry_s)));
         for at in [desk.will_at, desk.ends_at].into_iter().flatten() {
@@ -193,7 +213,7 @@ impl Registry {
         self.deadlines.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Subscribes a connection's session and gives it the retained messages that match.
+    /// Subscribes a connection's session and gives it the retained messages that match, once per distinct filter.
     pub fn subscribe(
         &mut self,
         connection: ConnectionId,
@@ -201,60 +221,79 @@ impl Registry {
         now: Instant,
         events: &mut Vec<Event>,
     ) -> Vec<Result<Qos, Reason>> {
-        let Some((seat, _)) = self.links.get(&connection).cloned() else {
+        let Some((seat, link)) = self.links.get(&connection).cloned() else {
             return requests.iter().map(|_| Err(Reason::UnspecifiedError)).collect();
         };
-        requests.into_iter().map(|request| self.subscribe_one(&seat, request, now, events)).collect()
+        // Each walk through the retained messages holds everybody up, so none is made in vain.
+        let (mut given, mut has_room) = (HashSet::new(), true);
+        let subscribe = |SubscriptionRequest { filter, options, retain_handling }| {
+            let wants_retained = self.subscribe_one(&seat, &filter, options, retain_handling)?;
+            if wants_retained && has_room && link.ending().is_none() && !given.contains(&filter) {
+                has_room = self.give_retained(&seat, &filter, options, now, events);
+                given.insert(filter);
+            }
+            Ok(options.qos)
+        };
+        requests.into_iter().map(subscribe).collect()
     }
 
+    /// Adds one subscription; says whether it brings the retained messages.
     fn subscribe_one(
         &mut self,
         seat: &Arc<Seat>,
-        request: SubscriptionRequest,
-        now: Instant,
-        events: &mut Vec<Event>,
-    ) -> Result<Qos, Reason> {
-        let SubscriptionRequest { filter, options, retain_handling } = request;
+        filter: &str,
+        options: Options,
+        retain_handling: RetainHandling,
+    ) -> Result<bool, Reason> {
         if filter.starts_with(SHARED) {
             return Err(Reason::SharedSubscriptionsNotSupported);
         }
-        if !filter::is_valid(&filter) {
+        if !filter::is_valid(filter) {
             return Err(Reason::TopicFilterInvalid);
         }
         {
             let mut desk = seat.desk();
-            if !desk.filters.contains(&filter) && desk.filters.len() >= self.subscriptions_max {
+            if !desk.filters.contains(filter) && desk.filters.len() >= self.subscriptions_max {
                 return Err(Reason::QuotaExceeded);
             }
-            desk.filters.insert(filter.clone());
+            desk.filters.insert(filter.to_owned());
         }
-        let is_new = self.subscriptions.insert(&filter, seat.id, Arc::clone(seat), options);
-        let wants_retained = match retain_handling {
+        let is_new = self.subscriptions.insert(filter, seat.id, Arc::clone(seat), options);
+        Ok(match retain_handling {
             RetainHandling::Always => true,
             RetainHandling::IfNew => is_new,
             RetainHandling::Never => false,
-        };
-        if wants_retained {
-            for publication in self.retained.matching(&filter, now) {
-                let publication = Arc::clone(publication);
-                let qos = publication.message.qos.min(options.qos);
-                let subscription_ids = options.identifier.into_iter().collect();
-                seat.offer(Delivery { publication, qos, retain: true, subscription_ids }, events);
-            }
-        }
-        Ok(options.qos)
+        })
+    }
+
+    /// Gives a session the retained messages that a filter matches; false if there was no room for one.
+    fn give_retained(
+        &self,
+        seat: &Seat,
+        filter: &str,
+        options: Options,
+        now: Instant,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        self.retained.matching(filter, now).all(|publication| {
+            let publication = Arc::clone(publication);
+            let qos = publication.message.qos.min(options.qos);
+            let subscription_ids = options.identifier.into_iter().collect();
+            seat.offer(Delivery { publication, qos, retain: true, subscription_ids }, events)
+        })
     }
 
     /// Ends subscriptions; says of each whether it existed.
-    pub fn unsubscribe(&mut self, connection: ConnectionId, filters: &[String]) -> Vec<bool> {
+    pub fn unsubscribe(&mut self, connection: ConnectionId, filters: &[String]) -> Vec<Reason> {
         let Some((seat, _)) = self.links.get(&connection).cloned() else {
-            return filters.iter().map(|_| false).collect();
+            return vec![Reason::NoSubscriptionExisted; filters.len()];
         };
         let mut desk = seat.desk();
-        filters
-            .iter()
-            .map(|filter| desk.filters.remove(filter) && self.subscriptions.remove(filter, seat.id))
-            .collect()
+        let mut unsubscribe = |filter: &String| {
+            let existed = desk.filters.remove(filter) && self.subscriptions.remove(filter, seat.id);
+            if existed { Reason::Success } else { Reason::NoSubscriptionExisted }
+        };
+        filters.iter().map(&mut unsubscribe).collect()
     }
 
     /// Keeps a retained message, or removes its topic's.
@@ -265,6 +304,8 @@ impl Registry {
     }
 
     /// Gives a message to `to` whether it subscribes or not, and to all others that do; says how many got it.
+    ///
+    /// If another connection has taken over from `to`, its client gets nothing: what that one is to have is given to it.
     pub fn route(
         &self,
         from: Option<ConnectionId>,
@@ -273,7 +314,9 @@ impl Registry {
         events: &mut Vec<Event>,
     ) -> usize {
         let session_of = |connection| self.links.get(&connection).map(|(seat, _)| seat);
+        let successor = to.and_then(|to| self.seats.get(self.displaced.get(&to)?));
         let (from, to) = (from.and_then(session_of), to.and_then(session_of));
+        let addressee = to.or(successor).map(|seat| seat.id);
         let message = &publication.message;
         let mut count = usize::from(to.is_some());
         if let Some(seat) = to {
@@ -286,7 +329,7 @@ impl Registry {
         let mut matches: Vec<(SessionId, &Arc<Seat>, Options)> = Vec::new();
         self.subscriptions.for_each_match(&message.topic, |session, seat, options| {
             let is_own = options.no_local && from.is_some_and(|from| from.id == session);
-            if !is_own && to.is_none_or(|to| to.id != session) {
+            if !is_own && addressee != Some(session) {
                 matches.push((session, seat, options));
             }
         });
@@ -337,20 +380,23 @@ impl Registry {
     }
 
     fn remove_seat(&mut self, seat: &Arc<Seat>) {
-        let (filters, deadlines) = {
+        let filters = {
             let mut desk = seat.desk();
-            (std::mem::take(&mut desk.filters), [desk.will_at, desk.ends_at])
+            self.forget_absence(seat, &desk);
+            std::mem::take(&mut desk.filters)
         };
         for filter in filters {
             self.subscriptions.remove(&filter, seat.id);
         }
-        self.forget_deadlines(seat, deadlines);
         self.seats.remove(&seat.client_id);
     }
 
-    fn forget_deadlines(&mut self, seat: &Seat, deadlines: [Option<Instant>; 2]) {
-        for at in deadlines.into_iter().flatten() {
+    fn forget_absence(&mut self, seat: &Seat, desk: &Desk) {
+        for at in [desk.will_at, desk.ends_at].into_iter().flatten() {
             self.deadlines.remove(&(at, seat.id));
+        }
+        if let Some(since) = desk.away_since {
+            self.away.remove(&(since, seat.id));
         }
     }
 }
@@ -454,12 +500,96 @@ mod tests {
     }
 
     #[test]
+    fn no_retained_message_is_looked_for_once_there_is_no_room_or_the_connection_ends() {
+        let start = crate::clock::monotonic();
+        let mut registry = Registry::new(&Settings { session_queue_bytes_max: 1_000, ..Settings::default() });
+        let link = registry.attach(arrival(1, "a", 0, None)).unwrap().link;
+        for (topic, bytes) in [("r/1", 1), ("r/2", 1_000), ("r/3", 1)] {
+            let payload = vec![b'x'; bytes].into();
+            let message = Message { topic: topic.to_owned(), payload, ..Message::default() };
+            registry.retain(&Arc::new(Publication::new(message, start)), start, &mut Vec::new());
+        }
+        let queued = |registry: &mut Registry, filters: &[&str]| {
+            let options = Options {
+                qos: Qos::AtMostOnce,
+                no_local: false,
+                retain_as_published: false,
+                identifier: None,
+            };
+            let requests = filters.iter().map(|filter| SubscriptionRequest {
+                filter: (*filter).to_owned(),
+                options,
+                retain_handling: RetainHandling::Always,
+            });
+            let results = registry.subscribe(ConnectionId(1), requests.collect(), start, &mut Vec::new());
+            assert!(results.iter().all(Result::is_ok));
+            let seat = Arc::clone(&registry.links[&ConnectionId(1)].0);
+            std::iter::from_fn(|| seat.poll_outgoing(ConnectionId(1), start, false)).count()
+        };
+        assert_eq!(queued(&mut registry, &["r/1", "r/1"]), 1);
+        assert_eq!(queued(&mut registry, &["r/#", "r/3"]), 1);
+        link.end(Reason::AdministrativeAction, "go");
+        assert_eq!(queued(&mut registry, &["r/1"]), 0);
+    }
+
+    #[test]
+    fn a_push_to_a_connection_that_was_taken_over_is_not_given_to_its_successor() {
+        let start = crate::clock::monotonic();
+        for clean_start in [false, true] {
+            let mut registry = registry();
+            registry.attach(arrival(1, "a", 10, None)).unwrap();
+            registry.attach(Arrival { clean_start, ..arrival(2, "a", 10, None) }).unwrap();
+            registry.attach(arrival(3, "b", 10, None)).unwrap();
+            let options = Options {
+                qos: Qos::AtLeastOnce,
+                no_local: false,
+                retain_as_published: false,
+                identifier: None,
+            };
+            for connection in [2, 3] {
+                let retain_handling = RetainHandling::Always;
+                let request = SubscriptionRequest { filter: "#".to_owned(), options, retain_handling };
+                registry.subscribe(ConnectionId(connection), vec![request], start, &mut Vec::new());
+            }
+            let message = Message { topic: "t".to_owned(), ..Message::default() };
+            let publication = Arc::new(Publication::new(message, start));
+            let push = |registry: &Registry, to| {
+                registry.route(None, Some(ConnectionId(to)), &publication, &mut Vec::new())
+            };
+            assert_eq!((push(&registry, 1), push(&registry, 2)), (1, 2));
+            detach(&mut registry, 1, start);
+            assert!(registry.displaced.is_empty());
+        }
+    }
+
+    #[test]
     fn sessions_are_bounded() {
         let mut registry = registry();
         registry.attach(arrival(1, "a", 10, None)).unwrap();
         registry.attach(arrival(2, "b", 10, None)).unwrap();
         assert_eq!(registry.attach(arrival(3, "c", 10, None)).unwrap_err(), Reason::QuotaExceeded);
         registry.attach(arrival(4, "a", 10, None)).unwrap();
+    }
+
+    #[test]
+    fn the_session_that_has_been_away_longest_makes_room_for_another_one() {
+        let start = crate::clock::monotonic();
+        let later = |seconds| start + Duration::from_secs(seconds);
+        let mut registry = registry();
+        registry.attach(arrival(1, "first", u32::MAX, Some(60))).unwrap();
+        registry.attach(arrival(2, "second", u32::MAX, None)).unwrap();
+        detach(&mut registry, 2, later(1));
+        detach(&mut registry, 1, later(2));
+        assert!(registry.attach(arrival(3, "second", u32::MAX, None)).unwrap().session_present);
+        let attached = registry.attach(arrival(4, "third", u32::MAX, None)).unwrap();
+        assert!(!attached.session_present && attached.will.is_some(), "the first one's will");
+        assert_eq!((registry.seats.len(), registry.away.len()), (2, 0));
+        assert_eq!(registry.next_deadline(), None);
+        assert_eq!(registry.attach(arrival(5, "fourth", 0, None)).unwrap_err(), Reason::QuotaExceeded);
+        detach(&mut registry, 3, later(3));
+        assert!(!registry.attach(arrival(6, "first", 0, None)).unwrap().session_present);
+        detach(&mut registry, 6, later(4));
+        assert_eq!((registry.seats.len(), registry.away.len()), (1, 0));
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub struct Desk {
     pub will_at: Option<Instant>,
     /// When the session ends, while there is no connection.
     pub ends_at: Option<Instant>,
+    /// Since when there is no connection.
+    pub away_since: Option<Instant>,
     /// The filters subscribed to.
     pub filters: HashSet<String>,
     /// Whether the connection's task has seen all there is, and must be woken for more.
@@ -90,6 +92,7 @@ impl Seat {
             expiry_s: 0,
             will_at: None,
             ends_at: None,
+            away_since: None,
             filters: HashSet::new(),
             is_idle: false,
             is_overflowing: false,
@@ -176,6 +179,7 @@ impl Desk {
         self.expiry_s = expiry_s;
         self.will_at = None;
         self.ends_at = None;
+        self.away_since = None;
         self.is_idle = false;
         self.session.handle_connect(receive_maximum);
     }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::publication::Delivery;
 use crate::protocol::message::Qos;
+use crate::server::settings::Settings;
 
 /// The bounds of one session's queue, messages under way included.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +14,23 @@ pub struct Limits {
     pub messages_max: usize,
     /// Bytes, as charged by `Publication::bytes`.
     pub bytes_max: usize,
+}
+
+impl From<&Settings> for Limits {
+    fn from(settings: &Settings) -> Self {
+        Self {
+            messages_max: settings.session_queue_messages_max,
+            bytes_max: settings.session_queue_bytes_max,
+        }
+    }
+}
+
+impl Limits {
+    /// How much one thing may take so that the bound is not near: a quarter of the bytes.
+    #[must_use]
+    pub fn share(self) -> usize {
+        self.bytes_max / 4
+    }
 }
 
 /// There is no room for another message.
@@ -119,6 +137,12 @@ impl Session {
         self.bytes = bytes;
         self.queue.push_back(delivery);
         Ok(())
+    }
+
+    /// Whether so much waits that the client should acknowledge some of it before it is given more.
+    #[must_use]
+    pub fn is_laden(&self) -> bool {
+        self.bytes > self.limits.share()
     }
 
     /// What to send next, if the client's Receive Maximum leaves room; expired messages are left out.

@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncWriteExt;
 
 use super::codec::wire::{
     ConnectReturnCode, Disconnect, DisconnectProperties, DisconnectReasonCode, LastWill, LastWillProperties,
     Packet, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish, QoS, RetainForwardRule,
-    SubscribeFilter, SubscribeReasonCode, UnsubAckReason, Unsubscribe,
+    Subscribe, SubscribeFilter, SubscribeReasonCode, UnsubAckReason, Unsubscribe,
 };
 use super::reason::Reason;
 use super::test_client::{Client, Hello, filter, qos_0, qos_1, retained, with_properties};
@@ -229,6 +229,34 @@ async fn retained_messages_come_as_retain_handling_says() {
     client.hear_nothing().await;
     client.subscribe(with(RetainForwardRule::OnEverySubscribe)).await;
     assert_eq!(client.hear_topics(1).await, ["r/1"]);
+}
+
+#[tokio::test]
+async fn a_filter_that_is_repeated_in_one_packet_brings_the_retained_messages_once() {
+    let server = start().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.publish(retained("r/1", "one")).await;
+    let filters = ["r/1", "r/+", "r/1", "r/+"].map(filter).to_vec();
+    client.say(Packet::Subscribe(Subscribe { pkid: 1, filters, properties: None })).await;
+    assert!(matches!(client.hear().await, Packet::SubAck(suback) if suback.return_codes.len() == 4));
+    assert_eq!(client.hear_topics(2).await, ["r/1", "r/1"]);
+    client.hear_nothing().await;
+}
+
+#[tokio::test]
+async fn more_filters_in_one_packet_than_a_session_may_have_are_refused() {
+    let server = start_with(Settings { subscriptions_per_session_max: 2, ..Settings::default() }).await;
+    let mut client = Client::connect(&server, "a").await;
+    let subscribe = Subscribe { pkid: 1, filters: vec![filter("a"); 3], properties: None };
+    client.say(Packet::Subscribe(subscribe)).await;
+    let Packet::SubAck(suback) = client.hear().await else { panic!("no SUBACK") };
+    assert_eq!(suback.return_codes, [SubscribeReasonCode::QuotaExceeded; 3]);
+    client.publish(qos_0("a")).await;
+    client.hear_nothing().await;
+    let filters = vec!["a".to_owned(); 3];
+    client.say(Packet::Unsubscribe(Unsubscribe { pkid: 2, filters, properties: None })).await;
+    let Packet::UnsubAck(unsuback) = client.hear().await else { panic!("no UNSUBACK") };
+    assert_eq!(unsuback.reasons, [UnsubAckReason::ImplementationSpecificError; 3]);
 }
 
 #[tokio::test]
@@ -506,6 +534,78 @@ async fn a_stalled_reader_is_cut_off_and_others_are_not_held_up() {
     let gone = gone.lock().unwrap();
     assert_eq!(gone.len(), 1);
     assert!(gone[0].0.as_ref() == "stalled" && gone[0].1.starts_with("quota exceeded (0x97)"), "{gone:?}");
+}
+
+/// Answers each message with a push of 16 KB to the sender.
+struct Generous;
+
+impl Application for Generous {
+    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict {
+        broker.push(from.connection, Message { payload: vec![b'x'; 16 * 1024].into(), ..message });
+        Verdict::Consumed
+    }
+
+    fn handle_disconnect(&self, _: &Broker, _: &Peer) {}
+}
+
+/// The bound is a sixth of what it answers to 100 messages.
+async fn start_generous() -> Server {
+    let bytes_max = 256 * 1024;
+    let settings =
+        Settings { session_queue_bytes_max: bytes_max, packet_bytes_max: 64 * 1024, ..Settings::default() };
+    Server::start(settings, Arc::new(Generous)).await.unwrap()
+}
+
+fn numbered_requests(count: u16) -> BytesMut {
+    let mut requests = BytesMut::new();
+    for packet_id in 1..=count {
+        Packet::Publish(qos_1("get", packet_id)).write(&mut requests, None).unwrap();
+    }
+    requests
+}
+
+#[tokio::test]
+async fn who_asks_much_at_once_and_acknowledges_the_answers_gets_all_of_them_in_order() {
+    let server = start_generous().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.say_bytes(&numbered_requests(100)).await;
+    let (mut answers, mut acknowledged) = (0, Vec::new());
+    while answers < 100 || acknowledged.len() < 100 {
+        match client.hear().await {
+            Packet::Publish(answer) => {
+                answers += 1;
+                client.say(Packet::PubAck(PubAck::new(answer.pkid, None))).await;
+            }
+            Packet::PubAck(puback) => acknowledged.push(puback.pkid),
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+    assert!(acknowledged.into_iter().eq(1..=100));
+    client.hear_nothing().await;
+}
+
+#[tokio::test]
+async fn who_asks_on_without_acknowledging_is_still_heard_and_cut_off_in_the_end() {
+    let server = start_generous().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.say_bytes(&numbered_requests(20)).await;
+    // With four answers, more than a quarter of the bound waits.
+    for _ in 0..4 {
+        client.hear_puback().await;
+        client.hear_publish().await;
+    }
+    client.hear_nothing().await;
+    client.say_bytes(&numbered_requests(200)).await;
+    loop {
+        match client.hear().await {
+            Packet::Publish(_) | Packet::PubAck(_) => {}
+            Packet::Disconnect(last) => {
+                assert_eq!(last.reason_code, DisconnectReasonCode::QuotaExceeded);
+                break;
+            }
+            other => panic!("unexpected {other:?}"),
+        }
+    }
 }
 
 #[tokio::test]

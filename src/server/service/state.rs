@@ -76,13 +76,15 @@ impl State {
 
     /// Everything that changes no key.
     fn read(&mut self, outlet: &dyn Outlet, call: Call, asker: Asker, now: Now) {
-        if let Some(refusal) = self.backlog.as_ref().and_then(Backlog::refusal_of_read) {
-            return Delivery::from((asker, Answer::refusal(refusal))).send(outlet);
-        }
         let key = match &call.request {
             Request::Get { key } | Request::KeyNotify { key, .. } => Some(key.clone()),
             _ => None,
         };
+        // The end of a key that is due is a change, which waits like any other.
+        let settled = key.as_ref().filter(|key| !self.is_due(key, now));
+        if let Some(refusal) = self.backlog.as_ref().and_then(|backlog| backlog.refusal_of_read(settled)) {
+            return Delivery::from((asker, Answer::refusal(refusal))).send(outlet);
+        }
         let Outcome { reply, version, expired, .. } = self.engine.handle_request(call, now);
         if let Some(expired) = expired {
             self.send(outlet, expired.into(), None, None);
@@ -106,6 +108,31 @@ impl State {
         if let Some(delivery) = delivery {
             delivery.send(outlet);
         }
+    }
+
+    fn is_due(&self, key: &Key, now: Now) -> bool {
+        let deadline_ms = self.engine.read(key).and_then(|(_, content)| content.deadline_ms);
+        deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now.monotonic_ms)
+    }
+
+    /// Removes what is due, unless too much waits for the disk; says when to come again, in monotonic milliseconds.
+    pub(super) fn expire_due(&mut self, outlet: &dyn Outlet, now: Now) -> u64 {
+        if self.may_expire() {
+            for change in self.engine.poll_expired(now) {
+                self.send(outlet, change.into(), None, None);
+            }
+        }
+        self.timer_ms = self.next_expiry().unwrap_or(u64::MAX);
+        self.timer_ms
+    }
+
+    /// When keys are to be removed next, in monotonic milliseconds; never, while too much waits for the disk.
+    pub(super) fn next_expiry(&self) -> Option<u64> {
+        if self.may_expire() { self.engine.next_expiry() } else { None }
+    }
+
+    fn may_expire(&self) -> bool {
+        !self.backlog.as_ref().is_some_and(Backlog::is_half_full)
     }
 
     /// What the key is now; a key whose time is over is gone whatever happens.

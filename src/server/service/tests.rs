@@ -411,6 +411,52 @@ fn a_change_that_does_not_reach_the_disk_has_not_happened() {
     }
 }
 
+/// A value of which the backlog takes fewer than ten.
+fn large_value() -> String {
+    "x".repeat(8 * 1024 * 1024)
+}
+
+#[test]
+fn what_expires_waits_until_the_disk_has_caught_up() {
+    let home = TempDir::new().unwrap();
+    let bench = Bench::on_disk(&home);
+    bench.ask(&set_with("short", "v", None, 1));
+    (0..4).for_each(|_| bench.ask(&set("k", &large_value())));
+    let later = Now { monotonic_ms: u64::MAX, ..bench.service.now() };
+    let mut state = bench.service.lock();
+    let ticket = state.backlog.as_ref().unwrap().ticket();
+    assert_eq!(state.expire_due(&bench.notes, later), u64::MAX);
+    assert!(state.engine.read(&key("short")).is_some(), "nothing is added to a backlog that is half full");
+    state.handle_saved(ticket, &bench.notes);
+    bench.service.wake_timer(&mut state);
+    assert!(state.timer_ms < u64::MAX, "the timer comes again");
+    state.expire_due(&bench.notes, later);
+    assert!(state.engine.read(&key("short")).is_none());
+}
+
+#[test]
+fn a_full_backlog_lets_through_what_need_not_wait() {
+    let home = TempDir::new().unwrap();
+    let bench = Bench::on_disk(&home);
+    bench.ask(&set("settled", "v"));
+    bench.ask(&set_with("due", "v", None, 1));
+    bench.service.lock().handle_saved(2, &bench.notes);
+    let since = bench.service.now().monotonic_ms;
+    while bench.service.now().monotonic_ms <= since + 1 {
+        thread::yield_now();
+    }
+    (0..10).for_each(|_| bench.ask(&set("k", &large_value())));
+    bench.notes.take();
+    let refused = Reply::Refused(Refusal::QuotaExceeded);
+    assert_eq!(bench.reply(&get("settled")), value("v"));
+    assert_eq!(bench.reply(&get("nothing")), Reply::Absent);
+    assert_eq!(bench.reply(&watch("settled")), Reply::Done);
+    let scan = Request::Scan { pattern: "*".into(), token: None };
+    for request in [get("k"), get("due"), set("settled", "w"), scan] {
+        assert_eq!(bench.reply(&request), refused);
+    }
+}
+
 #[test]
 fn a_second_server_on_the_same_directory_is_refused() {
     let home = TempDir::new().unwrap();
