@@ -161,7 +161,10 @@ fn mosquitto_itself_has_no_store_and_it_is_said() {
     };
     assert_eq!(place.run_at(&url, &["get", "k", "-t", "1h"]), no_store(""));
     assert_eq!(place.run_at(&url, &["ping", "-t", "1h"]), no_store(""));
-    assert_eq!(place.run_at(&url, &["set", "k", "v", "-t", "1h"]), no_store("  nothing was changed\n"));
+    assert_eq!(
+        place.run_at(&url, &["set", "k", "v", "-t", "1h"]),
+        no_store("  the write may or may not have happened\n")
+    );
 }
 
 #[test]
