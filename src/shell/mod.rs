@@ -193,15 +193,23 @@ impl Shell {
         self.voice.print(&text::greeting(&self.place()));
         loop {
             self.lines.ask();
-            let typed = tokio::select! {
-                biased;
-                typed = self.lines.next() => typed,
-                signal = fatal(&mut self.signals) => {
-                    self.wake_editor().await;
-                    return signal.verdict();
+            let mut is_stopped = false;
+            let typed = loop {
+                tokio::select! {
+                    biased;
+                    typed = self.lines.next() => break typed,
+                    signal = self.signals.next() => match signal {
+                        // Ctrl-C is no signal while a line is typed, so this one is for the line just entered.
+                        Signal::Interrupt => is_stopped |= !self.voice.live.is_editing(),
+                        signal => {
+                            self.wake_editor().await;
+                            return signal.verdict();
+                        }
+                    },
                 }
             };
             match typed {
+                Typed::Line(_) if is_stopped => self.voice.say("\nstopped before it began"),
                 Typed::Line(line) => {
                     let live = Arc::clone(&self.voice.live);
                     if let Err(error) = self.history.keep(&line, live.definition()) {
@@ -308,16 +316,6 @@ async fn observe(session: &Session, watches: &Watches, voice: &Voice) -> Result<
 async fn close(opened: Opened) {
     opened.session.close().await;
     (opened.close)().await;
-}
-
-/// A signal that ends the process. At the prompt Ctrl-C is no signal, and one that came late is nobody's.
-async fn fatal(signals: &mut Signals) -> Signal {
-    loop {
-        match signals.next().await {
-            Signal::Interrupt => {}
-            signal => return signal,
-        }
-    }
 }
 
 impl fmt::Debug for House {

@@ -39,7 +39,6 @@ impl Shell {
     }
 
     async fn run_statement(&mut self, statement: &[u8], depth: usize) -> Ended {
-        self.forget_interrupt().await;
         let begun = (self.voice.streams.now)();
         let result = if meta::is_meta(statement) {
             self.run_meta(&String::from_utf8_lossy(statement), depth).await
@@ -50,6 +49,7 @@ impl Shell {
             self.voice.fail(&error, &self.style);
             Ended::Failed
         });
+        self.forget_interrupt().await;
         if self.times && !statement.trim_ascii().is_empty() {
             let took = (self.voice.streams.now)().saturating_duration_since(begun);
             self.voice.say_dim(&format!("took {:.1} ms", took.as_secs_f64() * 1000.0));
@@ -57,7 +57,7 @@ impl Shell {
         ended
     }
 
-    /// A Ctrl-C that came when nothing ran is not for what runs next; other signals are.
+    /// A Ctrl-C that a command of the system has had, or that came too late, is not for what runs next.
     async fn forget_interrupt(&mut self) {
         loop {
             let pending = tokio::select! {

@@ -113,7 +113,7 @@ fn waiting_for_a_lock_can_be_stopped() {
     let server = Server::start(&place, &[]);
     let terminal = at(&place, &server);
     place.run(&["set", "deploy", "somebody", "-b", &server.url()]);
-    terminal.line("lock deploy");
+    terminal.begin("lock deploy");
     terminal.shows("waiting for deploy, held by somebody");
     terminal.keys(CTRL_C);
     terminal.shows("stopped waiting for the lock");
@@ -127,8 +127,7 @@ fn a_command_runs_under_a_lock_with_the_terminal_as_its_own() {
     let place = Place::new();
     let terminal = Terminal::start(place.command(&["--embedded"]));
     terminal.ends_with("embedded>");
-    terminal.line("lock k -- sh -c 'read word; echo \"read $word\"'");
-    terminal.wait_for("the command to run", |screen| screen.ends_with("'"));
+    terminal.begin("lock k -- sh -c 'read word; echo \"read $word\"'");
     terminal.line("this");
     terminal.shows("read this");
     terminal.line("lock k -- sh -c 'trap \"echo caught\" INT; echo ready; sleep 60'");
@@ -170,7 +169,7 @@ fn a_foreground_watch_ends_with_ctrl_c() {
     let place = Place::new();
     let terminal = Terminal::start(place.command(&["--embedded"]));
     terminal.ends_with("embedded>");
-    terminal.line("watch k | cat");
+    terminal.begin("watch k | cat");
     terminal.shows("CURRENT");
     terminal.clear("embedded>");
     terminal.line("set k v");

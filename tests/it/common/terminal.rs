@@ -90,6 +90,15 @@ impl Terminal {
         self.screen.lock().unwrap().screen().cursor_position().1
     }
 
+    /// Enters a line that takes its time, and waits until it runs: the cursor stands below it.
+    #[track_caller]
+    pub fn begin(&self, line: &str) {
+        self.keys(line);
+        self.wait_for(line, |screen| screen.ends_with(line));
+        self.keys(ENTER);
+        self.wait_for("the line to run", |_| self.cursor() == 0);
+    }
+
     /// Waits until the screen is as it should be, and returns it.
     #[track_caller]
     pub fn wait_for(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
