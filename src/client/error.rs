@@ -317,8 +317,10 @@ impl TlsTrouble {
             Self::UnknownCa => write!(out, "the certificate of {target} is from an unknown CA"),
             Self::WrongName { wanted, names } => {
                 write!(out, "the certificate of {target} is ")?;
-                if !names.is_empty() {
-                    write!(out, "for {}, ", names.join(" and "))?;
+                match (names.as_slice(), wanted) {
+                    ([], Some(_)) => out.write_str("for no host (it has no subjectAltName), ")?,
+                    ([], None) => {}
+                    _ => write!(out, "for {}, ", names.join(" and "))?,
                 }
                 write!(out, "not for {}", wanted.as_deref().unwrap_or("this host"))
             }

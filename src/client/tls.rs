@@ -196,7 +196,8 @@ pub(crate) fn certificate_trouble(error: &CertificateError) -> TlsTrouble {
             names: presented.iter().map(|name| bare_name(name)).collect(),
         },
         other => TlsTrouble::Certificate(match format!("{other:?}") {
-            text if text.contains("CaUsedAsEndEntity") => "it is the certificate of a CA".to_owned(),
+            text if text.contains("CaUsedAsEndEntity") => "it is that of a CA, not of a server".to_owned(),
+            text if text.contains("UnsupportedCertVersion") => "it is older than X.509 version 3".to_owned(),
             _ => other.to_string(),
         }),
     }
