@@ -266,14 +266,7 @@ mod tests {
     use crate::commands::line::split;
     use crate::render::Format;
 
-    const STYLE: Style = Style {
-        format: Format::Text,
-        color_data: false,
-        color_words: false,
-        words_on_terminal: false,
-        verbose: false,
-        quiet: false,
-    };
+    const STYLE: Style = Style::PLAIN;
 
     fn meaning(line: &str) -> Result<Meaning, CommandError> {
         parse(split(line.as_bytes()).unwrap(), STYLE)

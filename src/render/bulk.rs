@@ -107,14 +107,7 @@ mod tests {
     use crate::commands::{CommandError, Kind};
     use crate::protocol::{Key, Timestamp};
 
-    const LINES: Style = Style {
-        format: Format::Lines,
-        color_data: false,
-        color_words: false,
-        words_on_terminal: false,
-        verbose: false,
-        quiet: false,
-    };
+    const LINES: Style = Style { format: Format::Lines, ..Style::PLAIN };
     const JSON: Style = Style { format: Format::Json, ..LINES };
     const TEXT: Style = Style { format: Format::Text, ..LINES };
 

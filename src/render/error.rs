@@ -37,14 +37,7 @@ mod tests {
     use super::*;
     use crate::commands::Kind;
 
-    const STYLE: Style = Style {
-        format: Format::Text,
-        color_data: false,
-        color_words: false,
-        words_on_terminal: false,
-        verbose: false,
-        quiet: false,
-    };
+    const STYLE: Style = Style::PLAIN;
 
     #[test]
     fn an_error_says_what_is_known_and_what_to_try() {

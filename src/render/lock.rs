@@ -120,17 +120,9 @@ fn name(key: &Key) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Format;
     use super::*;
 
-    const STYLE: Style = Style {
-        format: Format::Text,
-        color_data: false,
-        color_words: false,
-        words_on_terminal: true,
-        verbose: false,
-        quiet: false,
-    };
+    const STYLE: Style = Style { words_on_terminal: true, ..Style::PLAIN };
 
     fn key() -> Key {
         Key::new("deploy").unwrap()

@@ -51,6 +51,19 @@ pub struct Style {
     pub quiet: bool,
 }
 
+#[cfg(test)]
+impl Style {
+    /// Text without colour, for tests.
+    pub const PLAIN: Self = Self {
+        format: Format::Text,
+        color_data: false,
+        color_words: false,
+        words_on_terminal: false,
+        verbose: false,
+        quiet: false,
+    };
+}
+
 /// What one record looks like.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rendered {

@@ -221,16 +221,8 @@ mod tests {
     use super::*;
     use crate::commands::output::Deletion;
     use crate::commands::output::Found;
-    use crate::render::Format;
 
-    const STYLE: Style = Style {
-        format: Format::Text,
-        color_data: false,
-        color_words: false,
-        words_on_terminal: false,
-        verbose: false,
-        quiet: false,
-    };
+    const STYLE: Style = Style::PLAIN;
 
     fn key(text: &str) -> Key {
         Key::new(text.to_owned()).unwrap()

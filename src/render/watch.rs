@@ -171,16 +171,8 @@ fn time(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::Format;
 
-    const STYLE: Style = Style {
-        format: Format::Text,
-        color_data: false,
-        color_words: false,
-        verbose: false,
-        quiet: false,
-        words_on_terminal: false,
-    };
+    const STYLE: Style = Style::PLAIN;
     const VERBOSE: Style = Style { verbose: true, ..STYLE };
     const NOW: u64 = 1_763_669_639_958;
 
