@@ -50,6 +50,9 @@ impl Shell {
             Ended::Failed
         });
         self.forget_interrupt().await;
+        if ended == Ended::Stopped {
+            self.voice.repaint_soon();
+        }
         if self.times && !statement.trim_ascii().is_empty() {
             let took = (self.voice.streams.now)().saturating_duration_since(begun);
             self.voice.say_dim(&format!("took {:.1} ms", took.as_secs_f64() * 1000.0));

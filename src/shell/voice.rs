@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until};
 
 use super::flood::Flood;
 use super::live::Live;
@@ -132,6 +132,16 @@ impl Voice {
     /// Has the prompt show what is so by now.
     pub fn repaint(&self) {
         self.screen.repaint();
+    }
+
+    /// The same in a moment: with Ctrl-C the terminal throws away what is on its way to it, and that may be the prompt.
+    pub fn repaint_soon(&self) {
+        const MOMENT: Duration = Duration::from_millis(100);
+        let voice = self.clone();
+        tokio::task::spawn_local(async move {
+            sleep(MOMENT).await;
+            voice.repaint();
+        });
     }
 
     fn admits(&self) -> bool {

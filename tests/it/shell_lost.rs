@@ -130,7 +130,7 @@ fn a_command_runs_under_a_lock_with_the_terminal_as_its_own() {
     terminal.begin("lock k -- sh -c 'read word; echo \"read $word\"'");
     terminal.line("this");
     terminal.shows("read this");
-    terminal.line("lock k -- sh -c 'trap \"echo caught\" INT; echo ready; sleep 60'");
+    terminal.line("lock k -- sh -c 'trap \"echo caught; exit\" INT; echo ready; read word'");
     terminal.shows("\nready");
     terminal.keys(CTRL_C);
     terminal.shows("caught");
@@ -171,7 +171,8 @@ fn a_foreground_watch_ends_with_ctrl_c() {
     terminal.ends_with("embedded>");
     terminal.begin("watch k | cat");
     terminal.shows("CURRENT");
-    terminal.clear("embedded>");
+    terminal.keys(CTRL_C);
+    terminal.ends_with("embedded>");
     terminal.line("set k v");
     terminal.shows("stored k (1 byte)");
     terminal.line("watch k --until set --exec-on initial -- sh -c 'cat > out'");

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use nix::unistd::Pid;
 use pty_process::Size;
 use pty_process::blocking::{Command as InTerminal, Pty, open};
@@ -41,6 +42,7 @@ impl Terminal {
         command.env("TERM", "xterm-256color");
         let (pty, inside) = open().unwrap();
         pty.resize(Size::new(rows, columns)).unwrap();
+        keep_output(&pty);
         let child = InTerminal::from(command).spawn(inside).unwrap();
         let pty = Arc::new(pty);
         let screen = Arc::new(Mutex::new(vt100::Parser::new(some(rows), some(columns), 1000)));
@@ -151,6 +153,13 @@ impl Terminal {
         until(&format!("the end of the program; screen was\n{shown}"), || self.child.try_wait().unwrap())
             .code()
     }
+}
+
+/// With Ctrl-C a terminal throws away what is on its way to the screen; here it may be what is waited for.
+fn keep_output(pty: &Pty) {
+    let mut modes = tcgetattr(pty).unwrap();
+    modes.local_flags |= LocalFlags::NOFLSH;
+    tcsetattr(pty, SetArg::TCSANOW, &modes).unwrap();
 }
 
 fn some(count: u16) -> NonZero<u16> {
