@@ -11,6 +11,7 @@ pub mod error;
 mod export;
 mod fence;
 pub mod file;
+mod following;
 mod get;
 pub mod grammar;
 mod holder;

@@ -16,10 +16,11 @@ use self::pending::Change;
 use self::rules::{Kind as Kinds, News, Rules, Trigger, Until};
 use super::duration;
 use super::error::{CommandError, Kind};
+use super::following::End;
 use super::key::KeysArgs;
 use super::output::Output;
 use super::session::Session;
-use super::signal::{Signal, Signals};
+use super::signal::Signals;
 use super::{Emit, Verdict};
 use crate::client::{Client, Error, Reconnect, WatchEvent, Watcher};
 
@@ -123,18 +124,6 @@ enum OnGap {
     Fail,
 }
 
-/// Why a watch ends, other than by an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// What was waited for is there.
-    Reached,
-    /// Its time is over.
-    Late,
-    /// Whoever read the records has left.
-    Left,
-    Signal(Signal),
-}
-
 /// Runs the verb.
 pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let on_gap = args.on_gap;
@@ -160,17 +149,7 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
     // Whatever it was that ended the watch comes first; the store is asked for no more than a moment.
     let _ = timeout(STOP_MAX, watcher.stop()).await;
     let end = follower.finish(end, &mut signals, emit).await?;
-    match end {
-        End::Reached | End::Left => Ok(Verdict::Yes),
-        End::Signal(signal) => Ok(signal.verdict()),
-        End::Late => match (follower.rules.missed(), wait) {
-            (Some(missed), Some(wait)) => {
-                let message = format!("{missed} within {}", duration::text(wait));
-                Err(CommandError::new(Kind::Timeout, message))
-            }
-            _ => Ok(Verdict::Yes),
-        },
-    }
+    end.verdict(follower.rules.missed(), wait)
 }
 
 /// What is done with the events.

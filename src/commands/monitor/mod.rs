@@ -14,10 +14,11 @@ use self::selection::{KeyPattern, Selection};
 use self::sighting::Sighting;
 use self::tracker::Tracker;
 use super::duration;
-use super::error::{CommandError, Kind};
+use super::error::CommandError;
+use super::following::End;
 use super::output::Output;
 use super::session::Session;
-use super::signal::{Signal, Signals};
+use super::signal::Signals;
 use super::{Emit, Verdict};
 use crate::client::{Client, Error, Heard, Reconnect, Subscription};
 use crate::protocol::topic;
@@ -86,18 +87,6 @@ pub struct MonitorArgs {
     wait: Option<Duration>,
 }
 
-/// Why a monitor ends, other than by an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// There have been as many records as were asked for.
-    Reached,
-    /// Its time is over.
-    Late,
-    /// Whoever read the records has left.
-    Left,
-    Signal(Signal),
-}
-
 /// What the monitor waits for.
 enum Happening {
     End(End),
@@ -134,18 +123,8 @@ pub async fn run(args: MonitorArgs, session: &Session, emit: Emit<'_>) -> Result
         emit,
     };
     monitor.tell(listening, session.wall_ms())?;
-    match monitor.follow(&mut subscription, &mut signals, wait).await? {
-        End::Reached | End::Left => Ok(Verdict::Yes),
-        End::Signal(signal) => Ok(signal.verdict()),
-        End::Late => match (count, wait) {
-            (Some(count), Some(wait)) => {
-                let message =
-                    format!("{} of {count} records within {}", monitor.sequence, duration::text(wait));
-                Err(CommandError::new(Kind::Timeout, message))
-            }
-            _ => Ok(Verdict::Yes),
-        },
-    }
+    let end = monitor.follow(&mut subscription, &mut signals, wait).await?;
+    end.verdict(count.map(|count| format!("{} of {count} records", monitor.sequence)), wait)
 }
 
 /// Subscribes to as much as the broker allows. Returns the filters, and why not more.
