@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_mqkv_global_optspecs
-    string join \n b/broker= n/hostname= p/port= notls T/cafile= C/certfile= K/keyfile= P/keypasswordfile= server-name= insecure embedded= i/client-id= t/timeout= connect-timeout= keep-alive= o/output= j/json q/quiet v/verbose color= h/help V/version
+    string join \n b/broker= n/hostname= p/port= notls T/cafile= C/certfile= K/keyfile= P/keypasswordfile= server-name= insecure u/username= password-file= ask-password sat-file= embedded= i/client-id= t/timeout= connect-timeout= retries= keep-alive= o/output= j/json q/quiet v/verbose color= h/help V/version
 end
 
 function __fish_mqkv_needs_command
@@ -32,10 +32,14 @@ complete -c mqkv -n "__fish_mqkv_needs_command" -s C -l certfile -d 'The client\
 complete -c mqkv -n "__fish_mqkv_needs_command" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_needs_command" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_needs_command" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_needs_command" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_needs_command" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_needs_command" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_needs_command" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_needs_command" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_needs_command" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -49,6 +53,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_needs_command" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_needs_command" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_needs_command" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_needs_command" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_needs_command" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_needs_command" -s v -l verbose -d 'Say more: versions beside values'
@@ -90,10 +95,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s C -l certfile -d 'The 
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -107,6 +116,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s v -l verbose -d 'Say more: versions beside values'
@@ -128,10 +138,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s C -l certfile -d 'The 
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -150,6 +164,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l persist -d 'Ask the st
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l strip-newline -d 'Take one line feed (or CR LF) off the end of the value'
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s v -l verbose -d 'Say more: versions beside values'
@@ -166,10 +181,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s C -l certfile -d 'The 
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -185,6 +204,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l ignore-missing -d 'Tak
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l fence-env -d 'Attach the fencing token that is in the environment (see `mqkv help environment`)'
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s v -l verbose -d 'Say more: versions beside values'
@@ -201,10 +221,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s C -l certfile -d 'T
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -220,6 +244,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l ignore-missing -d '
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l fence-env -d 'Attach the fencing token that is in the environment (see `mqkv help environment`)'
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s v -l verbose -d 'Say more: versions beside values'
@@ -236,10 +261,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s C -l certfile -d 'The c
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -255,6 +284,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l ignore-missing -d 'Take
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l fence-env -d 'Attach the fencing token that is in the environment (see `mqkv help environment`)'
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s v -l verbose -d 'Say more: versions beside values'
@@ -275,10 +305,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s C -l certfile -d 'The
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -293,6 +327,7 @@ never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l fence-env -d 'Attach the fencing token that is in the environment (see `mqkv help environment`)'
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s v -l verbose -d 'Say more: versions beside values'
@@ -319,10 +354,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s C -l certfile -d 'Th
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -337,6 +376,7 @@ never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l no-initial -d 'Do not tell what the keys hold at the beginning'
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s v -l verbose -d 'Say more: versions beside values'
@@ -359,10 +399,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s C -l certfile -d 'The
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -378,6 +422,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l no-kill -d 'Do not st
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l once -d 'Take the lock for one lease, print token and holder, and leave; `unlock` releases it'
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s v -l verbose -d 'Say more: versions beside values'
@@ -394,10 +439,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s C -l certfile -d 'T
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -411,6 +460,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s v -l verbose -d 'Say more: versions beside values'
@@ -426,10 +476,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s C -l certfile -d 'T
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -443,6 +497,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s v -l verbose -d 'Say more: versions beside values'
@@ -456,10 +511,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s C -l certfile -d 'The
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -474,6 +533,7 @@ never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s 0 -l null -d 'Exact bytes, and a NUL byte after each key'
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s v -l verbose -d 'Say more: versions beside values'
@@ -488,10 +548,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s C -l certfile -d 'T
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -506,6 +570,7 @@ never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s 0 -l null -d 'The keys in that file are exact bytes, with a NUL byte after each'
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s v -l verbose -d 'Say more: versions beside values'
@@ -519,10 +584,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s C -l certfile -d 'T
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -539,6 +608,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l dry-run -d 'Look at
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l keep-going -d 'Write what can be written, whatever becomes of the rest'
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s v -l verbose -d 'Say more: versions beside values'
@@ -554,10 +624,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s C -l certfile -d 'Th
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -572,6 +646,7 @@ never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l keep-going -d 'Run all lines, whatever becomes of them'
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s v -l verbose -d 'Say more: versions beside values'
@@ -585,10 +660,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s C -l certfile -d 'The
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -602,6 +681,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s v -l verbose -d 'Say more: versions beside values'
@@ -614,10 +694,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s C -l certfile -d 'The 
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -631,6 +715,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s v -l verbose -d 'Say more: versions beside values'
@@ -647,10 +732,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s C -l certfile -d '
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -665,6 +754,7 @@ never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l full -d 'Do not cut lines at the terminal\'s width'
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s v -l verbose -d 'Say more: versions beside values'
@@ -677,10 +767,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_su
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -694,6 +788,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s v -l verbose -d 'Say more: versions beside values'
@@ -709,10 +804,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -726,6 +825,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s v -l verbose -d 'Say more: versions beside values'
@@ -740,10 +840,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -757,6 +861,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s v -l verbose -d 'Say more: versions beside values'
@@ -769,10 +874,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -786,6 +895,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s v -l verbose -d 'Say more: versions beside values'
@@ -798,10 +908,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s C -l certfile -d 'Th
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -815,6 +929,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s v -l verbose -d 'Say more: versions beside values'
@@ -834,10 +949,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s C -l certfile -d 'Th
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -851,6 +970,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s v -l verbose -d 'Say more: versions beside values'
@@ -864,10 +984,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s C -l certfile 
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -881,6 +1005,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s v -l verbose -d 'Say more: versions beside values'
@@ -893,10 +1018,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s C -l certfile -d 'The 
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -910,6 +1039,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s v -l verbose -d 'Say more: versions beside values'
@@ -922,10 +1052,14 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s C -l certfile -d 'The
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l embedded -d 'A broker and store of its own inside this process' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s t -l timeout -d 'How long to wait for each answer' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
@@ -939,6 +1073,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l ask-password -d 'Ask for the user\'s password on the terminal'
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s v -l verbose -d 'Say more: versions beside values'

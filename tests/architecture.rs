@@ -59,6 +59,8 @@ const OWNERS: &[(&str, &[Owner])] = &[
     ("tokio_rustls", &[any_of("src/client/tls"), only("src/server/tls.rs")]),
     ("rustls_native_certs", &[only("src/client/tls.rs")]),
     ("pkcs8", &[only("src/client/tls/files.rs")]),
+    ("zeroize", &[only("src/client/secret.rs")]),
+    ("rpassword", &[only("src/cli/password.rs")]),
     ("redb", &[only("src/server/journal.rs")]),
     ("rustyline", &[only("src/shell/editor.rs")]),
     ("serde_json", &[only("src/render/json.rs"), only("src/commands/records.rs")]),

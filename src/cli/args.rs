@@ -99,6 +99,18 @@ pub struct ConnectionArgs {
     /// Trust any certificate, and so anybody in between
     #[arg(long, global = true, hide_short_help = true)]
     pub insecure: bool,
+    /// The user's name
+    #[arg(short, long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub username: Option<String>,
+    /// The file with the user's password in its first line; - is standard input
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true, conflicts_with = "ask_password")]
+    pub password_file: Option<PathBuf>,
+    /// Ask for the user's password on the terminal
+    #[arg(long, global = true, hide_short_help = true)]
+    pub ask_password: bool,
+    /// The file with a Kubernetes service account token; read again for every connection
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["username", "password_file", "ask_password"])]
+    pub sat_file: Option<PathBuf>,
     /// A broker and store of its own inside this process
     ///
     /// In memory, gone at the end; with =DIR everything is kept in DIR.
@@ -113,6 +125,11 @@ pub struct ConnectionArgs {
     /// How long to wait for the connection
     #[arg(long, global = true, value_name = "DURATION", default_value = "5s", value_parser = duration::parse, hide_short_help = true)]
     pub connect_timeout: Duration,
+    /// How often to try again for a connection that could not be made
+    ///
+    /// Never after a refusal: a wrong password stays wrong.
+    #[arg(long, global = true, value_name = "N", default_value_t = 0, hide_short_help = true)]
+    pub retries: u32,
     /// How long the broker may be silent before it is probed, in whole seconds
     ///
     /// It is taken for lost after half as much again.

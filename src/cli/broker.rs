@@ -10,6 +10,8 @@ pub const TLS_PORT: u16 = 8883;
 /// Where a broker is, as its URL says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerUrl {
+    /// Who logs in, if it is said.
+    pub user: Option<String>,
     /// Name or address, without brackets.
     pub host: String,
     /// The port.
@@ -18,7 +20,7 @@ pub struct BrokerUrl {
     pub tls: bool,
 }
 
-/// Reads `mqtt://HOST[:PORT]` or `mqtts://HOST[:PORT]`.
+/// Reads `mqtt://[USER@]HOST[:PORT]` or `mqtts://[USER@]HOST[:PORT]`.
 ///
 /// # Errors
 /// A usage error, which never repeats a password.
@@ -42,14 +44,14 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
             );
         }
     };
-    if user.is_some() {
-        return Err(later("logging in with a user name"));
+    if user.is_some_and(str::is_empty) {
+        return Err(CommandError::usage(format!("no user's name before the @ in {url}")));
     }
     let place = place.strip_suffix('/').unwrap_or(place);
     let (host, port) = split_port(place, if tls { TLS_PORT } else { PLAIN_PORT }).ok_or_else(|| {
         CommandError::usage(format!("no host and port in {url}")).hint(format!("-b {scheme}://HOST[:PORT]"))
     })?;
-    Ok(BrokerUrl { host: host.to_owned(), port, tls })
+    Ok(BrokerUrl { user: user.map(str::to_owned), host: host.to_owned(), port, tls })
 }
 
 /// The error of what is not there yet.
@@ -101,6 +103,7 @@ mod tests {
         assert_eq!(parsed("mqtt://[::1]"), ("::1".to_owned(), 1883));
         assert_eq!(parsed("mqtts://aio-broker"), ("aio-broker".to_owned(), 8883));
         assert_eq!(parsed("mqtts://aio-broker:18883"), ("aio-broker".to_owned(), 18883));
+        assert_eq!(parse("mqtt://ann@h").unwrap().user.as_deref(), Some("ann"));
         assert!(parse("mqtts://h").unwrap().tls && !parse("mqtt://h").unwrap().tls);
     }
 
@@ -119,7 +122,7 @@ mod tests {
             "mqtt://[::1",
             "mqtt://[::1]1883",
             "wss://h",
-            "mqtt://user@h",
+            "mqtt://@h",
         ] {
             assert!(parse(url).is_err(), "{url}");
         }

@@ -8,6 +8,7 @@ pub mod generate;
 mod help;
 mod lean;
 mod log;
+mod password;
 mod progress;
 mod prompt;
 mod report;
@@ -31,11 +32,12 @@ use args::{Cli, ColorWhen, DisplayArgs, Options, OutputFormat, Verb};
 use embedded::Embedded;
 use exit::Exit;
 use report::Reporter;
-use settle::{Connection, Place};
+use settle::{Connection, Login, Place};
 use usage::Instead;
 
-use crate::client::{Settings, Target, Tls};
+use crate::client::{Authentication, PasswordSource, Settings, Target, Tls};
 use crate::commands::{Command, CommandError, Connecting, Kind, Session, Verdict};
+use crate::render::escape::escape;
 
 /// Runs the command line.
 #[must_use]
@@ -145,8 +147,13 @@ type Started = Rc<RefCell<Option<Embedded>>>;
 fn session(connection: Option<Connection>) -> (Session, Started) {
     let embedded = Started::default();
     let started = Rc::clone(&embedded);
+    let takes_input = matches!(&connection, Some(Connection { login: Login::Input { .. }, .. }));
     let connect = move || -> Connecting { Box::pin(connect(connection.clone(), Rc::clone(&started))) };
-    (Session::new(connect, settle::surroundings()), embedded)
+    let session = Session::new(connect, settle::surroundings());
+    if takes_input {
+        session.close_input();
+    }
+    (session, embedded)
 }
 
 async fn stop(embedded: Started) {
@@ -177,7 +184,22 @@ async fn connect(connection: Option<Connection>, started: Started) -> Result<Set
             (target, None)
         }
     };
-    Ok(connection.settings(target, tls))
+    Ok(connection.settings(target, tls, authentication(&connection.login)?))
+}
+
+/// Who the client says it is, when it must be known.
+fn authentication(login: &Login) -> Result<Authentication, CommandError> {
+    let (username, password) = match login {
+        Login::Known(authentication) => return Ok(authentication.clone()),
+        Login::Input { username } => (username, settle::read_password()?),
+        Login::Ask { username } => {
+            (username, password::ask(&format!("password of {}: ", escape(username.as_bytes())))?)
+        }
+    };
+    Ok(Authentication::Password {
+        username: username.clone(),
+        password: Some(PasswordSource::Given(password)),
+    })
 }
 
 fn run_instead(instead: Instead, reporter: &mut Reporter) -> Result<Exit, CommandError> {

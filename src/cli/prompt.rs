@@ -96,6 +96,11 @@ fn open(args: &ConnectionArgs, url: Option<&str>) -> Result<Opened, CommandError
             port: None,
             embedded: None,
             notls: false,
+            // They are for the broker that they were given for.
+            username: None,
+            password_file: None,
+            ask_password: false,
+            sat_file: None,
             ..args.clone()
         },
     };

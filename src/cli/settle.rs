@@ -16,9 +16,12 @@ use super::args::{ColorWhen, ConnectionArgs, DisplayArgs, OutputFormat};
 use super::broker::{self, PLAIN_PORT, TLS_PORT};
 use super::{report, terminal};
 use crate::chance;
-use crate::client::{IdentityFiles, Settings, Target, Tls, TlsOptions};
+use crate::client::authentication::first_line;
+use crate::client::{
+    Authentication, IdentityFiles, PasswordSource, Secret, Settings, Target, Tls, TlsOptions,
+};
 use crate::clock;
-use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, Surroundings};
+use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, Kind, LOCK_HOLDER, Surroundings};
 use crate::protocol::Timestamp;
 use crate::render::{Format, Style};
 
@@ -27,10 +30,30 @@ use crate::render::{Format, Style};
 pub struct Connection {
     /// Where the broker is.
     pub place: Place,
+    /// Who the client says it is.
+    pub login: Login,
     client_id: String,
     connect_timeout: Duration,
+    connect_retries: u32,
     request_timeout: Duration,
     keep_alive: Duration,
+}
+
+/// Who the client says it is, before anybody has been asked for a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Login {
+    /// All is known.
+    Known(Authentication),
+    /// The password is on standard input.
+    Input {
+        /// The user's name.
+        username: String,
+    },
+    /// The password is to be asked for.
+    Ask {
+        /// The user's name.
+        username: String,
+    },
 }
 
 /// Where the broker is.
@@ -55,10 +78,12 @@ pub enum Place {
 impl Connection {
     /// What the client is told, once it is known where the broker is.
     #[must_use]
-    pub fn settings(&self, target: Target, tls: Option<Tls>) -> Settings {
+    pub fn settings(&self, target: Target, tls: Option<Tls>, authentication: Authentication) -> Settings {
         Settings {
             tls,
+            authentication,
             connect_timeout: self.connect_timeout,
+            connect_retries: self.connect_retries,
             request_timeout: self.request_timeout,
             keep_alive: self.keep_alive,
             ..Settings::new(target, self.client_id.clone())
@@ -71,13 +96,16 @@ impl Connection {
 /// # Errors
 /// A usage error.
 pub fn connection(args: &ConnectionArgs) -> Result<Connection, CommandError> {
+    let (place, user_of_url) = place(args)?;
     Ok(Connection {
-        place: place(args)?,
+        place,
+        login: login(args, user_of_url)?,
         client_id: match &args.client_id {
             Some(id) => client_id(id)?,
             None => default_client_id(),
         },
         connect_timeout: args.connect_timeout,
+        connect_retries: args.retries,
         request_timeout: args.timeout,
         keep_alive: args.keep_alive,
     })
@@ -99,9 +127,44 @@ fn client_id(id: &str) -> Result<String, CommandError> {
     Ok(id.to_owned())
 }
 
-fn place(args: &ConnectionArgs) -> Result<Place, CommandError> {
+/// Who the client says it is; a password that must be read or asked for is not read yet.
+fn login(args: &ConnectionArgs, user_of_url: Option<String>) -> Result<Login, CommandError> {
+    let username = match (&args.username, user_of_url) {
+        (Some(typed), Some(of_url)) if *typed != of_url => {
+            return Err(CommandError::usage("-u names another user than the URL does").hint("one of the two"));
+        }
+        (typed, of_url) => typed.clone().or(of_url),
+    };
+    if let Some(file) = &args.sat_file {
+        if username.is_some() {
+            let message = "--sat-file says who the client is, and so does the user's name";
+            return Err(CommandError::usage(message).hint("one of the two"));
+        }
+        return Ok(Login::Known(Authentication::ServiceAccountToken { file: file.clone() }));
+    }
+    let Some(username) = username else {
+        if args.password_file.is_some() || args.ask_password {
+            return Err(CommandError::usage("a password has no use without its user").hint("-u NAME"));
+        }
+        return Ok(Login::Known(Authentication::None));
+    };
+    Ok(match &args.password_file {
+        _ if args.ask_password => Login::Ask { username },
+        // On a terminal it would be seen.
+        Some(file) if file.as_os_str() == "-" && io::stdin().is_terminal() => Login::Ask { username },
+        Some(file) if file.as_os_str() == "-" => Login::Input { username },
+        file => {
+            let password = file.clone().map(PasswordSource::File);
+            Login::Known(Authentication::Password { username, password })
+        }
+    })
+}
+
+fn place(args: &ConnectionArgs) -> Result<(Place, Option<String>), CommandError> {
+    let mut user_of_url = None;
     let (host, port, tls) = if let Some(url) = &args.broker {
-        let broker::BrokerUrl { host, port, tls } = broker::parse(url)?;
+        let broker::BrokerUrl { user, host, port, tls } = broker::parse(url)?;
+        user_of_url = user;
         if tls && args.notls {
             return Err(CommandError::usage("mqtts:// is with TLS and --notls without")
                 .hint("-b mqtt://HOST[:PORT] for plain MQTT"));
@@ -121,16 +184,17 @@ fn place(args: &ConnectionArgs) -> Result<Place, CommandError> {
     };
     let options = tls_options(args)?;
     if tls {
-        return Ok(Place::Network { host, port, tls: Some(options) });
+        return Ok((Place::Network { host, port, tls: Some(options) }, user_of_url));
     }
     if options != TlsOptions::default() {
         let message = "-T, -C, -K, -P, --server-name and --insecure are for TLS, and there is none";
         return Err(CommandError::usage(message).hint("-b mqtts://HOST[:PORT], or -n HOST without --notls"));
     }
-    match &args.embedded {
-        Some(data) => Ok(Place::Embedded { data: data.clone() }),
-        None => Ok(Place::Network { host, port, tls: None }),
-    }
+    let place = match &args.embedded {
+        Some(data) => Place::Embedded { data: data.clone() },
+        None => Place::Network { host, port, tls: None },
+    };
+    Ok((place, user_of_url))
 }
 
 /// What was said of TLS; no file is opened before it is used.
@@ -271,6 +335,21 @@ pub fn surroundings() -> Surroundings {
     }
 }
 
+/// Reads a password from standard input, all of which is taken for it.
+///
+/// # Errors
+/// There is none, or it is too long.
+pub fn read_password() -> Result<Secret, CommandError> {
+    const BYTES_MAX: usize = 65_535;
+    let failed =
+        |error: io::Error| CommandError::new(Kind::File, format!("cannot read standard input: {error}"));
+    let password = first_line(Secret::new(read_input(BYTES_MAX).map_err(failed)?));
+    match password.bytes() {
+        [] => Err(CommandError::usage("there is no password on standard input")),
+        _ => Ok(password),
+    }
+}
+
 fn read_input(max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(max).unwrap_or(u64::MAX);
@@ -326,7 +405,7 @@ mod tests {
 
     fn settled(line: &str) -> Result<Place, CommandError> {
         let cli = Cli::try_parse_from(line.split(' ')).unwrap();
-        place(&cli.options.connection)
+        Ok(connection(&cli.options.connection)?.place)
     }
 
     fn network(host: &str, port: u16) -> Place {
@@ -384,6 +463,36 @@ mod tests {
     fn a_password_in_place_of_a_file_is_not_repeated() {
         let error = settled("mqkv get k -P hunter2").unwrap_err();
         assert!(!format!("{error:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_client_says_who_it_is_in_one_way() {
+        let login = |line: &str| {
+            let cli = Cli::try_parse_from(line.split(' ')).map_err(|_| ())?;
+            Ok(connection(&cli.options.connection).map_err(|_| ())?.login)
+        };
+        let password = |password| {
+            let username = "u".to_owned();
+            Ok(Login::Known(Authentication::Password { username, password }))
+        };
+        let file = || Some(PasswordSource::File("f".into()));
+        assert_eq!(login("mqkv get k"), Ok(Login::Known(Authentication::None)));
+        assert_eq!(login("mqkv get k -u u --password-file f"), password(file()));
+        assert_eq!(login("mqkv get k -b mqtt://u@h --password-file f"), password(file()));
+        assert_eq!(login("mqkv get k -b mqtt://u@h -u u"), password(None));
+        assert_eq!(login("mqkv get k -u u --ask-password"), Ok(Login::Ask { username: "u".to_owned() }));
+        let sat = Authentication::ServiceAccountToken { file: "f".into() };
+        assert_eq!(login("mqkv get k --sat-file f"), Ok(Login::Known(sat)));
+        for line in [
+            "mqkv get k --password-file f",
+            "mqkv get k --ask-password",
+            "mqkv get k -u u --password-file f --ask-password",
+            "mqkv get k -u u --sat-file f",
+            "mqkv get k -b mqtt://u@h --sat-file f",
+            "mqkv get k -b mqtt://u@h -u other",
+        ] {
+            assert_eq!(login(line), Err(()), "{line}");
+        }
     }
 
     #[test]

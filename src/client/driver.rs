@@ -4,16 +4,17 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch as observe};
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until};
 
 use super::ask::{Ask, Response, Stamps};
+use super::dial::explain;
 use super::error::{Error, Outcome, TlsTrouble};
 use super::link::LinkState;
 use super::listeners::{Begun, ListenTicket, Listener, Listeners};
 use super::packet::Granted;
 use super::session::{Config, Event, Session};
 use super::settings::{Reconnect, Settings};
-use super::transport::{Connection, explain};
+use super::transport::Connection;
 use super::watch::Watch;
 use super::watchers::{Events, StepTicket, WatchId, Watchers, Work};
 use crate::chance;
@@ -60,7 +61,7 @@ pub(super) struct Started {
 
 /// Connects, and starts the task that serves the session until the last sender is gone.
 pub(super) async fn start(settings: Settings) -> Result<Started, Error> {
-    let (connection, granted) = Connection::open(&settings).await?;
+    let (connection, granted) = open_first(&settings).await?;
     let tls = connection.tls_version();
     let mut session = Session::new(config(&settings)?);
     session.handle_connected(granted, clock::now());
@@ -79,6 +80,21 @@ pub(super) async fn start(settings: Settings) -> Result<Started, Error> {
     };
     tokio::spawn(driver.run());
     Ok(Started { commands: sender, link, tls })
+}
+
+/// Connects for the first time: again only as often as asked for.
+async fn open_first(settings: &Settings) -> Result<(Connection, Granted), Error> {
+    let mut failures = 0;
+    loop {
+        match Connection::open(settings).await {
+            Err(error) if failures < settings.connect_retries && may_pass(&error) => {
+                let delay = backoff(failures, chance::number());
+                sleep(delay).await;
+                failures = failures.saturating_add(1);
+            }
+            result => return result,
+        }
+    }
 }
 
 fn config(settings: &Settings) -> Result<Config, Error> {
@@ -446,6 +462,16 @@ fn is_fatal(error: &Error) -> bool {
         Error::Tls { trouble, .. } => {
             matches!(trouble, TlsTrouble::ClientCertificateRequired | TlsTrouble::ClientCertificateRefused(_))
         }
+        _ => false,
+    }
+}
+
+/// Whether another try for a first connection may help: a file, a certificate, a name are as they are.
+fn may_pass(error: &Error) -> bool {
+    match error {
+        Error::Resolve { .. } | Error::Connect { .. } | Error::NoConnack { .. } => true,
+        Error::Tls { trouble, .. } => matches!(trouble, TlsTrouble::Cut(_) | TlsTrouble::Silent(_)),
+        Error::Rejected { reason, .. } => reason.is_passing(),
         _ => false,
     }
 }

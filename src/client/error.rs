@@ -9,6 +9,13 @@ use crate::protocol::refusal::Refusal;
 /// Why there is no answer, or none that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
+    /// A file with a password or a token does not hold one.
+    Credentials {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: CredentialError,
+    },
     /// The host name has no address.
     Resolve {
         /// `host:port` as asked for.
@@ -117,6 +124,17 @@ pub enum Error {
     Closed,
 }
 
+/// Why a file holds no password and no token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CredentialError {
+    /// It cannot be read; what the system said.
+    Unreadable(String),
+    /// There is nothing in it.
+    Empty,
+    /// It has more bytes than MQTT can carry, which are so many.
+    TooLong(usize),
+}
+
 /// Why there is no TLS with a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsTrouble {
@@ -205,13 +223,27 @@ pub struct ReasonCode {
 }
 
 impl ReasonCode {
+    /// `Bad User Name or Password`
+    pub const BAD_LOGIN: u8 = 0x86;
     /// `Not authorized`
     pub const NOT_AUTHORIZED: u8 = 0x87;
+
+    /// `Bad authentication method`
+    pub const BAD_METHOD: u8 = 0x8C;
 
     /// Whether the code is about who the client is or what it may do.
     #[must_use]
     pub fn is_authorization(&self) -> bool {
-        matches!(self.code, 0x86 | Self::NOT_AUTHORIZED | 0x8A | 0x8C)
+        matches!(self.code, Self::BAD_LOGIN | Self::NOT_AUTHORIZED | 0x8A | Self::BAD_METHOD)
+    }
+
+    /// Whether the broker may think better of it by itself.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        const SERVER_UNAVAILABLE: u8 = 0x88;
+        const SERVER_BUSY: u8 = 0x89;
+        const CONNECTION_RATE_EXCEEDED: u8 = 0x9F;
+        matches!(self.code, SERVER_UNAVAILABLE | SERVER_BUSY | CONNECTION_RATE_EXCEEDED)
     }
 
     fn name(&self) -> Option<&'static str> {
@@ -267,6 +299,13 @@ impl fmt::Display for ReasonCode {
 impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Credentials { path, cause } => match cause {
+                CredentialError::Unreadable(cause) => write!(out, "cannot read {}: {cause}", path.display()),
+                CredentialError::Empty => write!(out, "{} is empty", path.display()),
+                CredentialError::TooLong(max) => {
+                    write!(out, "{} has more than {max} bytes, too long for a secret", path.display())
+                }
+            },
             Self::Resolve { target, cause } => write!(out, "cannot find {target}: {cause}"),
             Self::Connect { target, cause } => write!(out, "cannot connect to {target}: {cause}"),
             Self::Tls { target, trouble } => trouble.write(out, target),

@@ -1,12 +1,15 @@
 //! A session with a broker, any broker, and the store's requests as functions.
 
 pub mod ask;
+pub mod authentication;
+mod dial;
 mod driver;
 pub mod error;
 mod link;
 mod listeners;
 pub mod lock;
 pub mod packet;
+pub mod secret;
 pub mod session;
 pub mod settings;
 pub mod subscription;
@@ -23,9 +26,11 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch as observe};
 
 pub use ask::{Access, Ask, Response, Stamps};
-pub use error::{Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble};
+pub use authentication::{Authentication, PasswordSource};
+pub use error::{CredentialError, Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble};
 pub use link::LinkState;
 
+pub use secret::Secret;
 pub use settings::{Reconnect, Settings, Target};
 pub use subscription::{Heard, Subscription};
 pub use tls::{IdentityFiles, Tls, TlsOptions};

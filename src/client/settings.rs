@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::io::DuplexStream;
 
+use super::authentication::Authentication;
 use super::tls::Tls;
 
 /// Where the broker is and how to talk to it.
@@ -15,10 +16,14 @@ pub struct Settings {
     pub target: Target,
     /// TLS, for a target on the network; none: plain.
     pub tls: Option<Tls>,
+    /// Who the client says it is, beside its certificate.
+    pub authentication: Authentication,
     /// The MQTT client id: one of its own for every run, or two runs take over each other's session.
     pub client_id: String,
     /// From the first packet to the broker's CONNACK.
     pub connect_timeout: Duration,
+    /// How often the first connection is tried for again, where another try may help.
+    pub connect_retries: u32,
     /// From asking to the answer, for each request.
     pub request_timeout: Duration,
     /// How long the connection may be silent before it is probed, in whole seconds; zero: never probed.
@@ -68,8 +73,10 @@ impl Settings {
         Self {
             target,
             tls: None,
+            authentication: Authentication::None,
             client_id,
             connect_timeout: Duration::from_secs(5),
+            connect_retries: 0,
             request_timeout: Duration::from_secs(10),
             keep_alive: Duration::from_secs(10),
             inflight_max: 64,

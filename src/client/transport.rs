@@ -1,19 +1,18 @@
 //! The only file that names the MQTT crate on this side: bytes of a connection to and from the session's packets.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use rumqttc::mqttbytes::{self, QoS, v5};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::authentication::{self, Credentials};
+use super::dial::{self, explain};
 use super::error::{Error, ReasonCode, TlsTrouble};
 use super::packet::{Granted, Incoming, Outgoing};
-use super::settings::{Settings, Target};
-use super::tls::{self, Failure, Tls};
+use super::settings::Settings;
 use crate::protocol::message::{Message, Qos};
 
 /// How much the input may grow ahead of the bytes that have come: an announced length is not yet a reason to allocate.
@@ -48,52 +47,23 @@ impl Connection {
     /// Connects and waits for the broker's word.
     pub(super) async fn open(settings: &Settings) -> Result<(Self, Granted), Error> {
         let after = settings.connect_timeout;
-        let target = settings.target.to_string();
-        let late =
-            |_| Error::Connect { target: target.clone(), cause: format!("no connection within {after:?}") };
-        let mut connection = match &settings.target {
-            Target::Tcp { host, port } => {
-                let dialing = dial_tcp(host, *port, &settings.target);
-                let stream = timeout(after, dialing).await.map_err(late)??;
-                match &settings.tls {
-                    None => {
-                        let (reader, writer) = stream.into_split();
-                        Self::new(Box::new(reader), Box::new(writer), settings)
-                    }
-                    Some(tls) => {
-                        let stream = shake_hands(tls, host, stream, after, &target).await?;
-                        let version = tls::version(&stream);
-                        let (reader, writer) = tokio::io::split(stream);
-                        let connection = Self::new(Box::new(reader), Box::new(writer), settings);
-                        Self { tls: Some(version), ..connection }
-                    }
-                }
-            }
-            Target::Pipe(dial) => {
-                let (reader, writer) = tokio::io::split(dial());
-                Self::new(Box::new(reader), Box::new(writer), settings)
-            }
-        };
-        let late = |_| Error::NoConnack { target: target.clone(), after };
-        let granted = timeout(after, connection.introduce(settings, &target)).await.map_err(late)??;
-        Ok((connection, granted))
-    }
-
-    fn new(
-        reader: Box<dyn AsyncRead + Send + Unpin>,
-        writer: Box<dyn AsyncWrite + Send + Unpin>,
-        settings: &Settings,
-    ) -> Self {
-        Self {
-            reader,
-            writer,
+        let credentials = settings.authentication.read(after).await?;
+        let line = dial::dial(settings).await?;
+        let mut connection = Self {
+            reader: line.reader,
+            writer: line.writer,
             input: BytesMut::with_capacity(4096),
             output: BytesMut::with_capacity(1024),
             incoming_max: settings.packet_bytes_max,
             outgoing_max: None,
-            tls: None,
+            tls: line.tls,
             is_held_back: false,
-        }
+        };
+        let target = settings.target.to_string();
+        let late = |_| Error::NoConnack { target: target.clone(), after };
+        let introduction = connection.introduce(settings, &credentials, &target);
+        let granted = timeout(after, introduction).await.map_err(late)??;
+        Ok((connection, granted))
     }
 
     /// The version of TLS on this connection, if any.
@@ -102,7 +72,16 @@ impl Connection {
     }
 
     /// CONNECT and CONNACK. Clean start and session expiry 0: the broker keeps nothing of us.
-    async fn introduce(&mut self, settings: &Settings, target: &str) -> Result<Granted, Error> {
+    async fn introduce(
+        &mut self,
+        settings: &Settings,
+        credentials: &Credentials,
+        target: &str,
+    ) -> Result<Granted, Error> {
+        let (method, token) = match credentials {
+            Credentials::Token(token) => (Some(authentication::K8S_SAT.to_owned()), Some(token)),
+            Credentials::None | Credentials::Password { .. } => (None, None),
+        };
         let connect = v5::Connect {
             keep_alive: u16::try_from(settings.keep_alive.as_secs()).unwrap_or(u16::MAX),
             client_id: settings.client_id.clone(),
@@ -110,12 +89,14 @@ impl Connection {
             properties: Some(v5::ConnectProperties {
                 session_expiry_interval: Some(0),
                 max_packet_size: Some(settings.packet_bytes_max),
+                authentication_method: method,
+                authentication_data: token.map(|token| Bytes::copy_from_slice(token.bytes())),
                 ..v5::ConnectProperties::default()
             }),
         };
         let not_mqtt = |cause: String| Error::NotMqtt { target: target.to_owned(), cause };
         let keep_alive = connect.keep_alive;
-        v5::Packet::Connect(connect, None, v5::ConnectAuth::None)
+        v5::Packet::Connect(connect, None, login(credentials))
             .write(&mut self.output, None)
             .map_err(|error| not_mqtt(error.to_string()))?;
         loop {
@@ -338,62 +319,17 @@ enum Stranger {
     Other(String),
 }
 
-async fn shake_hands(
-    tls: &Tls,
-    host: &str,
-    stream: TcpStream,
-    after: Duration,
-    target: &str,
-) -> Result<tls::Stream, Error> {
-    let trouble = match timeout(after, tls.connect(host, stream)).await {
-        Ok(Ok(stream)) => return Ok(stream),
-        Ok(Err(Failure::Tls(trouble))) => trouble,
-        Ok(Err(Failure::Io(error))) => TlsTrouble::Cut(explain(&error)),
-        Err(_) => TlsTrouble::Silent(after),
-    };
-    Err(Error::Tls { target: target.to_owned(), trouble })
-}
-
-async fn dial_tcp(host: &str, port: u16, target: &Target) -> Result<TcpStream, Error> {
-    let addresses = resolve(host, port)
-        .await
-        .map_err(|error| Error::Resolve { target: target.to_string(), cause: explain(&error) })?;
-    let mut cause = "the name has no address".to_owned();
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                // Without it each request costs some 40 ms more (protocol §8); a socket that refuses still works.
-                let _ = stream.set_nodelay(true);
-                return Ok(stream);
-            }
-            Err(error) => cause = explain(&error),
+/// User name and password of a CONNECT.
+fn login(credentials: &Credentials) -> v5::ConnectAuth {
+    match credentials {
+        Credentials::None | Credentials::Token(_) => v5::ConnectAuth::None,
+        Credentials::Password { username, password: None } => {
+            v5::ConnectAuth::Username { username: username.clone() }
         }
-    }
-    Err(Error::Connect { target: target.to_string(), cause })
-}
-
-async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(address, port)]);
-    }
-    // Loopback by definition (RFC 6761): no resolver, no thread for it.
-    if host.eq_ignore_ascii_case("localhost") {
-        let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-        return Ok(loopback.map(|address| SocketAddr::new(address, port)).to_vec());
-    }
-    Ok(tokio::net::lookup_host((host, port)).await?.collect())
-}
-
-/// The system's words without its numbers; what ends a connection silently gets words of ours.
-pub(super) fn explain(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
-        io::ErrorKind::ConnectionReset => "connection reset by the other side".to_owned(),
-        io::ErrorKind::UnexpectedEof => "the other side closed the connection".to_owned(),
-        _ => {
-            let text = error.to_string();
-            text.split(" (os error").next().unwrap_or(&text).to_lowercase()
-        }
+        Credentials::Password { username, password: Some(password) } => v5::ConnectAuth::UsernamePassword {
+            username: username.clone(),
+            password: Bytes::copy_from_slice(password.bytes()),
+        },
     }
 }
 

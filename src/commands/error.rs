@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::client::{Error, Outcome, TlsSetupError, TlsTrouble};
+use crate::client::{CredentialError, Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble};
 use crate::protocol::Refusal;
 
 /// What kind of failure it is; each has one exit code, and they stand in the order of the codes.
@@ -173,6 +173,8 @@ impl From<TlsSetupError> for CommandError {
 
 fn kind(error: &Error) -> Kind {
     match error {
+        Error::Credentials { cause: CredentialError::Unreadable(_), .. } => Kind::File,
+        Error::Credentials { .. } => Kind::Configuration,
         Error::Tls { trouble: TlsTrouble::Silent(_), .. } => Kind::Timeout,
         Error::Tls { .. } => Kind::Unavailable,
         Error::Resolve { .. }
@@ -227,9 +229,17 @@ fn hint(error: &Error) -> Option<String> {
         Error::NotMqtt { .. } => "check the port: 1883 is the usual one for MQTT without TLS",
         Error::NoStore { .. } => "is this the broker of Azure IoT Operations, or one of `mqkv serve`?",
         Error::Timeout { .. } => "`mqkv ping` to see whether the store answers at all, or a longer --timeout",
-        Error::Rejected { reason, .. }
-        | Error::PublishRefused { reason }
-        | Error::SubscribeRefused { reason, .. }
+        Error::Credentials { .. } => "a file with the secret in it: --password-file or --sat-file",
+        Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_LOGIN => {
+            "check the name (-u) and the password (--password-file or --ask-password)"
+        }
+        Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_METHOD => {
+            "another way to log in, for this broker does not know that one: -u with --password-file, or -C and -K"
+        }
+        Error::Rejected { reason, .. } if reason.is_authorization() => {
+            "-u NAME with --password-file FILE, --sat-file FILE, or -C and -K, whatever the broker knows you by"
+        }
+        Error::PublishRefused { reason } | Error::SubscribeRefused { reason, .. }
             if reason.is_authorization() =>
         {
             "ask for the right to use the broker's state store with this client id (-i)"

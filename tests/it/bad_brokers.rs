@@ -32,6 +32,9 @@ fn hint(hint: &str) -> String {
 }
 
 const ANSWERS: &str = "`mqkv ping` to see whether the store answers at all, or a longer --timeout";
+const LOGIN: &str = "check the name (-u) and the password (--password-file or --ask-password)";
+const IDENTITY: &str =
+    "-u NAME with --password-file FILE, --sat-file FILE, or -C and -K, whatever the broker knows you by";
 const RIGHT: &str = "ask for the right to use the broker's state store with this client id (-i)";
 
 #[test]
@@ -46,13 +49,13 @@ fn a_client_that_may_not_come_in_is_77_and_a_busy_broker_is_69() {
         reject("set k v", 0x87),
         error(
             "BROKER refused the connection: not authorized (0x87)",
-            &format!("{UNCHANGED}{}", hint(RIGHT)),
+            &format!("{UNCHANGED}{}", hint(IDENTITY)),
             77
         )
     );
     assert_eq!(
         reject("get k", 0x86),
-        error("BROKER refused the connection: bad user name or password (0x86)", &hint(RIGHT), 77)
+        error("BROKER refused the connection: bad user name or password (0x86)", &hint(LOGIN), 77)
     );
     assert_eq!(reject("get k", 0x89), error("BROKER refused the connection: server busy (0x89)", "", 69));
     assert_eq!(

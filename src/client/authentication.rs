@@ -1,0 +1,155 @@
+//! How a client shows who it is, beside its certificate: read anew for every connection, for secrets change.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::error::{CredentialError, Error};
+use super::secret::Secret;
+
+/// The method of enhanced authentication with a Kubernetes service account token (protocol §8).
+pub(super) const K8S_SAT: &str = "K8S-SAT";
+/// The longest password or token that a CONNECT can carry, in bytes.
+const SECRET_BYTES_MAX: usize = 65_535;
+
+/// Who the client says it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Authentication {
+    /// Nobody, or whoever its certificate says.
+    #[default]
+    None,
+    /// A user.
+    Password {
+        /// The user's name.
+        username: String,
+        /// The password, where there is one.
+        password: Option<PasswordSource>,
+    },
+    /// Whoever a Kubernetes service account token says: the file's bytes as they are (protocol §8).
+    ServiceAccountToken {
+        /// The file, which Kubernetes writes anew before the token expires.
+        file: PathBuf,
+    },
+}
+
+/// Where a password comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PasswordSource {
+    /// It is known.
+    Given(Secret),
+    /// The first line of a file.
+    File(PathBuf),
+}
+
+/// What a CONNECT says of the client.
+#[derive(Debug)]
+pub(super) enum Credentials {
+    None,
+    Password { username: String, password: Option<Secret> },
+    Token(Secret),
+}
+
+impl Authentication {
+    /// Reads what is in files, for at most so long: a file may be on a disk that hangs.
+    pub(super) async fn read(&self, within: Duration) -> Result<Credentials, Error> {
+        Ok(match self {
+            Self::None => Credentials::None,
+            Self::Password { username, password } => {
+                let password = match password {
+                    None => None,
+                    Some(PasswordSource::Given(password)) => Some(password.clone()),
+                    Some(PasswordSource::File(path)) => Some(read(path, within, first_line).await?),
+                };
+                Credentials::Password { username: username.clone(), password }
+            }
+            Self::ServiceAccountToken { file } => {
+                Credentials::Token(read(file, within, |token| token).await?)
+            }
+        })
+    }
+}
+
+/// A password as it was typed or written: the end of the line is not part of it.
+#[must_use]
+pub fn first_line(bytes: Secret) -> Secret {
+    let line = bytes.bytes().split(|byte| *byte == b'\n').next().unwrap_or_default();
+    Secret::new(line.strip_suffix(b"\r").unwrap_or(line).to_vec())
+}
+
+async fn read(path: &Path, within: Duration, extract: fn(Secret) -> Secret) -> Result<Secret, Error> {
+    let failed = |cause| Error::Credentials { path: path.to_owned(), cause };
+    let unreadable = |error: io::Error| failed(CredentialError::Unreadable(super::dial::explain(&error)));
+    let opened = path.to_owned();
+    let reading = timeout(within, spawn_blocking(move || read_file(&opened)));
+    let bytes = match reading.await {
+        Ok(Ok(read)) => read.map_err(unreadable)?,
+        Ok(Err(_)) | Err(_) => {
+            let cause = format!("it could not be read within {within:?}");
+            return Err(failed(CredentialError::Unreadable(cause)));
+        }
+    };
+    if bytes.bytes().len() > SECRET_BYTES_MAX {
+        return Err(failed(CredentialError::TooLong(SECRET_BYTES_MAX)));
+    }
+    let secret = extract(bytes);
+    if secret.bytes().is_empty() { Err(failed(CredentialError::Empty)) } else { Ok(secret) }
+}
+
+/// Reads a file, and no more of it than says that it is too long.
+fn read_file(path: &Path) -> io::Result<Secret> {
+    // Room for all of it from the start: a buffer that grows leaves its secret behind.
+    let mut bytes = Vec::with_capacity(SECRET_BYTES_MAX.saturating_add(1));
+    let limit = u64::try_from(bytes.capacity()).unwrap_or(u64::MAX);
+    let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes));
+    let secret = Secret::new(bytes);
+    read.map(|_| secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_ends_with_its_line() {
+        for (file, password) in [("p", "p"), ("p\n", "p"), (" p \r\n", " p "), ("p\nq\n", "p"), ("", "")] {
+            let line = first_line(Secret::new(file.into()));
+            assert_eq!(line.bytes(), password.as_bytes(), "{file:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_is_the_files_bytes_as_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        std::fs::write(&file, " t\n").unwrap();
+        let authentication = Authentication::ServiceAccountToken { file };
+        let Credentials::Token(token) = authentication.read(Duration::from_secs(5)).await.unwrap() else {
+            panic!("no token");
+        };
+        assert_eq!(token.bytes(), b" t\n");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_a_secret_is_told_by_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, bytes: &[u8]| {
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+            Authentication::ServiceAccountToken { file: folder.path().join(name) }
+        };
+        let gone = Authentication::ServiceAccountToken { file: folder.path().join("gone") };
+        let cases = [
+            (gone, "gone: no such file or directory"),
+            (Authentication::ServiceAccountToken { file: folder.path().to_owned() }, "is a directory"),
+            (file("empty", b""), "empty is empty"),
+            (file("long", &[b'x'; SECRET_BYTES_MAX + 1]), "long has more than 65535 bytes"),
+        ];
+        for (authentication, words) in cases {
+            let error = authentication.read(Duration::from_secs(5)).await.unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}
