@@ -2,9 +2,11 @@
 
 pub mod ask;
 pub mod authentication;
+pub mod certificate;
 mod dial;
 mod driver;
 pub mod error;
+pub mod examination;
 mod link;
 mod listeners;
 pub mod lock;
@@ -27,7 +29,9 @@ use tokio::sync::{mpsc, oneshot, watch as observe};
 
 pub use ask::{Access, Ask, Response, Stamps};
 pub use authentication::{Authentication, PasswordSource};
+pub use certificate::Certificate;
 pub use error::{CredentialError, Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble};
+pub use examination::{Examiner, Finding};
 pub use link::LinkState;
 
 pub use secret::Secret;
@@ -165,7 +169,7 @@ impl Client {
     pub async fn set(&self, key: &Key, value: &Value, options: SetOptions) -> Result<SetOutcome, Error> {
         let SetOptions { condition, ttl_ms, fence, persist } = options;
         let request = Request::Set { key: key.clone(), value: value.clone(), condition, ttl_ms };
-        let (reply, version) = self.request(&request, Stamps { fence, persist }).await?;
+        let (reply, version) = self.request(&request, Stamps { fence, persist, ..Stamps::default() }).await?;
         match reply {
             Reply::Done => Ok(SetOutcome { applied: true, version }),
             // Three spellings of the same no (protocol §0 row 1); a no without a condition would be a lie.
@@ -220,7 +224,7 @@ impl Client {
     }
 
     async fn delete(&self, request: &Request, fence: Option<Timestamp>) -> Result<DeleteOutcome, Error> {
-        let (reply, version) = self.request(request, Stamps { fence, persist: false }).await?;
+        let (reply, version) = self.request(request, Stamps { fence, ..Stamps::default() }).await?;
         match (reply, request) {
             (Reply::Count(0), _) => Ok(DeleteOutcome::Missing),
             (Reply::Count(1), _) => Ok(DeleteOutcome::Deleted { version }),
@@ -233,6 +237,19 @@ impl Client {
     async fn request(&self, request: &Request, stamps: Stamps) -> Result<(Reply, Option<Timestamp>), Error> {
         let ask = Ask { payload: request.encode(), access: Access::of(request.verb().as_bytes()), stamps };
         interpret(request, self.ask(ask).await?)
+    }
+
+    /// Makes a request with a timestamp of its own, and returns the reply with its version as sent, however far that is
+    /// ahead: between clocks that differ too much for anything else, this still tells by how much.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request but [`Error::ClockSkew`].
+    pub async fn request_at(
+        &self,
+        request: &Request,
+        timestamp: Timestamp,
+    ) -> Result<(Reply, Option<Timestamp>), Error> {
+        self.request(request, Stamps { timestamp: Some(timestamp), ..Stamps::default() }).await
     }
 
     /// Watches keys, until [`Watcher::stop`] or the session's end.

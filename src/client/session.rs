@@ -39,8 +39,8 @@ pub enum Event<T> {
     Subscribed {
         /// What came with the subscription.
         ticket: T,
-        /// Why it is not.
-        result: Result<(), Error>,
+        /// What was granted, or why it is not.
+        result: Result<Qos, Error>,
     },
     /// A message came that is no response.
     Message(Message),
@@ -171,6 +171,9 @@ impl<T> Session<T> {
     pub fn subscribe(&mut self, filter: String, ticket: T, now: Reading) {
         let packet_id = self.next_packet_id();
         self.outgoing.push_back(Outgoing::Subscribe { packet_id, filter: filter.clone() });
+        if filter == self.response_topic && self.subscription == Subscription::None {
+            self.subscription = Subscription::Sent(packet_id);
+        }
         self.subscribing.insert(packet_id, (filter, ticket));
         self.start_timer(packet_id.into(), Timer::Subscription, self.config.request_timeout, now);
     }
@@ -271,19 +274,20 @@ impl<T> Session<T> {
         let Some(id) = message.correlation.as_deref().and_then(|data| self.request_id(data)) else {
             return; // an answer that came too late, or to somebody else's question
         };
-        match self.read_properties(&message, now) {
+        match self.read_properties(id, &message, now) {
             Ok(version) => {
-                if let Some(version) = &version {
+                if let Some(version) = version.as_ref().filter(|it| !it.is_too_far_ahead(now.wall_ms)) {
                     self.clock = self.clock.merge(version, now.wall_ms);
                 }
-                self.answer(id, |_, _| Ok(Response { payload: message.payload, version }));
+                let has_status = message.user_property(message::STATUS).is_some();
+                self.answer(id, |_, _| Ok(Response { payload: message.payload, version, has_status }));
             }
             Err(trouble) => self.fail(id, |_, outcome| trouble.into_error(outcome)),
         }
     }
 
     /// Checks what a response carries beside its payload (protocol §2).
-    fn read_properties(&self, message: &Message, now: Reading) -> Result<Option<Timestamp>, Trouble> {
+    fn read_properties(&self, id: u64, message: &Message, now: Reading) -> Result<Option<Timestamp>, Trouble> {
         let malformed = |cause: String| Err(Trouble::Malformed(cause));
         match message.user_property(message::STATUS) {
             None | Some(message::STATUS_OK) => {}
@@ -302,7 +306,8 @@ impl<T> Session<T> {
             Ok(version) => version,
             Err(error) => return malformed(format!("its version is {}: {error}", text.escape_debug())),
         };
-        if version.is_too_far_ahead(now.wall_ms) {
+        let has_own_time = |pending: &Pending<T>| pending.ask.stamps.timestamp.is_some();
+        if version.is_too_far_ahead(now.wall_ms) && !self.requests.get(&id).is_some_and(has_own_time) {
             return Err(Trouble::Ahead(version.ms.saturating_sub(now.wall_ms)));
         }
         Ok(Some(version))
@@ -328,9 +333,10 @@ impl<T> Session<T> {
     fn handle_suback(&mut self, packet_id: u16, reason: ReasonCode, now: Reading) {
         if let Some((filter, ticket)) = self.subscribing.remove(&packet_id) {
             let refused = reason.code >= FAILURE_MIN;
-            let result = if refused { Err(Error::SubscribeRefused { filter, reason }) } else { Ok(()) };
+            let granted = if reason.code == 0 { Qos::AtMostOnce } else { Qos::AtLeastOnce };
+            let reason = reason.clone();
+            let result = if refused { Err(Error::SubscribeRefused { filter, reason }) } else { Ok(granted) };
             self.events.push_back(Event::Subscribed { ticket, result });
-            return;
         }
         if self.subscription != Subscription::Sent(packet_id) {
             return;
@@ -475,7 +481,7 @@ impl<T> Session<T> {
         let client_id = &self.config.client_id;
         let mut user_properties = vec![
             (message::SOURCE.to_owned(), client_id.clone()),
-            (message::TIMESTAMP.to_owned(), self.clock.to_string()),
+            (message::TIMESTAMP.to_owned(), ask.stamps.timestamp.as_ref().unwrap_or(&self.clock).to_string()),
             (message::PROTOCOL_VERSION.to_owned(), message::PROTOCOL_VERSION_1.to_owned()),
             (message::PARTITION.to_owned(), client_id.clone()),
             (message::HIGH_PRIORITY.to_owned(), String::new()),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::DuplexStream;
 
 use super::authentication::Authentication;
+use super::examination::Examiner;
 use super::tls::Tls;
 
 /// Where the broker is and how to talk to it.
@@ -34,6 +35,8 @@ pub struct Settings {
     pub packet_bytes_max: u32,
     /// What to do when an established connection is lost.
     pub reconnect: Reconnect,
+    /// Who looks on while connecting.
+    pub examiner: Examiner,
 }
 
 /// Where a broker is.
@@ -82,6 +85,7 @@ impl Settings {
             inflight_max: 64,
             packet_bytes_max: 256 * 1024 * 1024,
             reconnect: Reconnect::Never,
+            examiner: Examiner::default(),
         }
     }
 }

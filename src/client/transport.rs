@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::authentication::{self, Credentials};
 use super::dial::{self, explain};
 use super::error::{Error, ReasonCode, TlsTrouble};
+use super::examination::{Finding, Terms};
 use super::packet::{Granted, Incoming, Outgoing};
 use super::settings::Settings;
 use crate::protocol::message::{Message, Qos};
@@ -109,7 +110,7 @@ impl Connection {
             }
             if let Some(packet) = self.decode().map_err(|error| not_mqtt(error.to_string()))? {
                 return match packet {
-                    v5::Packet::ConnAck(connack) => self.accept(connack, keep_alive, target),
+                    v5::Packet::ConnAck(connack) => self.accept(connack, keep_alive, settings),
                     other => Err(not_mqtt(format!("it answered CONNECT with {:?}", other.packet_type()))),
                 };
             }
@@ -145,17 +146,24 @@ impl Connection {
         Error::Connect { target, cause: explain(&error) }
     }
 
-    fn accept(&mut self, connack: v5::ConnAck, keep_alive: u16, target: &str) -> Result<Granted, Error> {
+    fn accept(
+        &mut self,
+        connack: v5::ConnAck,
+        keep_alive: u16,
+        settings: &Settings,
+    ) -> Result<Granted, Error> {
         let properties = connack.properties.as_ref();
         if connack.code != v5::ConnectReturnCode::Success {
             let text = properties.and_then(|properties| properties.reason_string.clone());
             let reason = ReasonCode { code: connack_code(connack.code), text };
-            return Err(Error::Rejected { target: target.to_owned(), reason });
+            return Err(Error::Rejected { target: settings.target.to_string(), reason });
         }
         self.outgoing_max = properties.and_then(|properties| properties.max_packet_size);
         let keep_alive = properties.and_then(|properties| properties.server_keep_alive).unwrap_or(keep_alive);
         let receive_max = properties.and_then(|properties| properties.receive_max).unwrap_or(u16::MAX);
-        Ok(Granted { receive_max, keep_alive: Duration::from_secs(keep_alive.into()) })
+        let granted = Granted { receive_max, keep_alive: Duration::from_secs(keep_alive.into()) };
+        settings.examiner.tell(|| Finding::Accepted(Box::new(terms(properties, granted))));
+        Ok(granted)
     }
 
     /// Writes or, if asked to, reads some bytes, whichever comes first. May be dropped at any time.
@@ -376,6 +384,37 @@ fn incoming_publish(publish: v5::Publish) -> Result<Incoming, String> {
         user_properties: properties.user_properties,
     };
     Ok(Incoming::Publish { packet_id: (publish.pkid != 0).then_some(publish.pkid), message })
+}
+
+/// What a CONNACK grants.
+fn terms(properties: Option<&v5::ConnAckProperties>, granted: Granted) -> Terms {
+    let unsaid = Terms {
+        qos_max: 2,
+        retain: true,
+        packet_bytes_max: None,
+        receive_max: granted.receive_max,
+        session_expiry_s: 0,
+        keep_alive: granted.keep_alive,
+        assigned_id: None,
+        topic_aliases_max: 0,
+        wildcards: true,
+        subscription_ids: true,
+        shared_subscriptions: true,
+    };
+    let Some(properties) = properties else { return unsaid };
+    let is_available = |property: Option<u8>| property != Some(0);
+    Terms {
+        qos_max: properties.max_qos.unwrap_or(unsaid.qos_max),
+        retain: is_available(properties.retain_available),
+        packet_bytes_max: properties.max_packet_size,
+        session_expiry_s: properties.session_expiry_interval.unwrap_or(unsaid.session_expiry_s),
+        assigned_id: properties.assigned_client_identifier.clone(),
+        topic_aliases_max: properties.topic_alias_max.unwrap_or(unsaid.topic_aliases_max),
+        wildcards: is_available(properties.wildcard_subscription_available),
+        subscription_ids: is_available(properties.subscription_identifiers_available),
+        shared_subscriptions: is_available(properties.shared_subscription_available),
+        ..unsaid
+    }
 }
 
 /// The code of a CONNACK's reason: the crate's enum has none.

@@ -61,6 +61,8 @@ pub struct Surroundings {
 pub struct Session {
     settings: Rc<dyn Fn() -> Connecting>,
     client: Rc<OnceCell<Client>>,
+    /// With which the client is connected.
+    connected_with: Rc<OnceCell<Settings>>,
     surroundings: Surroundings,
     input_taken: Rc<Cell<bool>>,
     offered_fence: Rc<RefCell<Option<Offer>>>,
@@ -77,6 +79,7 @@ impl Session {
         Self {
             settings: Rc::new(settings),
             client: Rc::default(),
+            connected_with: Rc::default(),
             surroundings,
             input_taken: Rc::default(),
             offered_fence: Rc::default(),
@@ -123,9 +126,26 @@ impl Session {
         let connect = async || {
             let mut settings = (self.settings)().await?;
             adjust(&mut settings);
-            Ok(Client::connect(settings).await?)
+            let client = Client::connect(settings.clone()).await?;
+            // Nobody else connects meanwhile.
+            let _ = self.connected_with.set(settings);
+            Ok(client)
         };
         self.client.get_or_try_init(connect).await
+    }
+
+    /// Settings for a connection beside the session's, with a client id that does not take it over.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub async fn settings_aside(&self) -> Result<Settings, CommandError> {
+        match self.connected_with.get() {
+            None => (self.settings)().await,
+            Some(settings) => {
+                let client_id = format!("{}-{:08x}", settings.client_id, self.chance() >> 32);
+                Ok(Settings { client_id, ..settings.clone() })
+            }
+        }
     }
 
     /// Everything on standard input, as a value.

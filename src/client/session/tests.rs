@@ -137,7 +137,7 @@ fn a_read_behind_a_write_does_not_overtake_it() {
 fn a_request_carries_what_the_protocol_asks_for() {
     let mut bench = Bench::new();
     let fence: Timestamp = "1:2:StateStore".parse().unwrap();
-    let stamps = Stamps { fence: Some(fence), persist: true };
+    let stamps = Stamps { fence: Some(fence), persist: true, ..Stamps::default() };
     let ask = Ask { payload: Bytes::from_static(b"x"), access: Access::Read, stamps };
     let now = bench.now();
     bench.session.ask(ask, "r", now);
@@ -447,7 +447,7 @@ fn a_subscription_of_the_owner_s_is_answered_once() {
         })
         .collect();
     assert_eq!(results.len(), 3);
-    assert_eq!(results[0], ("ok", Ok(())));
+    assert_eq!(results[0], ("ok", Ok(Qos::AtLeastOnce)));
     assert!(results[1].1.as_ref().is_err_and(|error| error.contains("b/#")), "{results:?}");
     assert!(results[2].1.is_err(), "{results:?}");
 }
