@@ -117,6 +117,7 @@ impl From<Verdict> for Exit {
             Verdict::Yes => Self::Yes,
             Verdict::No => Self::No,
             Verdict::NoAs(code) => Self::Child(code),
+            Verdict::Failed(kind) => Self::from(kind),
             Verdict::Interrupted => Self::Interrupted,
             Verdict::Terminated => Self::Terminated,
             Verdict::Child(code) => Self::Child(code),

@@ -55,7 +55,9 @@ impl Certificate {
         Ok(Self {
             subject: attributes(certificate.subject()),
             issuer: attributes(certificate.issuer()),
-            names: names.map(|(_, SubjectAltName(names))| names.iter().filter_map(name).collect()).unwrap_or_default(),
+            names: names
+                .map(|(_, SubjectAltName(names))| names.iter().filter_map(name).collect())
+                .unwrap_or_default(),
             not_before_s: validity.not_before.to_unix_duration().as_secs(),
             not_after_s: validity.not_after.to_unix_duration().as_secs(),
             is_ca: constraints.is_some_and(|(_, constraints)| constraints.ca),
@@ -113,7 +115,8 @@ fn name(name: &GeneralName) -> Option<String> {
         GeneralName::DnsName(name) => Some(name.to_string()),
         GeneralName::IpAddress(address) => {
             let v4 = <[u8; 4]>::try_from(address.as_bytes()).map(|octets| Ipv4Addr::from(octets).to_string());
-            let v6 = <[u8; 16]>::try_from(address.as_bytes()).map(|octets| Ipv6Addr::from(octets).to_string());
+            let v6 =
+                <[u8; 16]>::try_from(address.as_bytes()).map(|octets| Ipv6Addr::from(octets).to_string());
             v4.or(v6).ok()
         }
         _ => None,

@@ -73,12 +73,7 @@ async fn shake_hands(
     Err(Error::Tls { target: target.to_string(), trouble })
 }
 
-async fn dial_tcp(
-    host: &str,
-    port: u16,
-    target: &Target,
-    examiner: &Examiner,
-) -> Result<TcpStream, Error> {
+async fn dial_tcp(host: &str, port: u16, target: &Target, examiner: &Examiner) -> Result<TcpStream, Error> {
     let (addresses, source) = resolve(host, port)
         .await
         .map_err(|error| Error::Resolve { target: target.to_string(), cause: explain(&error) })?;

@@ -335,7 +335,10 @@ impl Watcher {
 }
 
 /// What a response says; a refusal is an error.
-fn interpret(request: &Request, response: Response) -> Result<(Reply, Option<Timestamp>), Error> {
+///
+/// # Errors
+/// [`Error::Refused`], [`Error::MalformedReply`].
+pub fn interpret(request: &Request, response: Response) -> Result<(Reply, Option<Timestamp>), Error> {
     match Reply::decode(&response.payload) {
         Ok(Reply::Refused(refusal)) => Err(Error::Refused(refusal)),
         Ok(reply) => Ok((reply, response.version)),
@@ -347,7 +350,8 @@ fn interpret(request: &Request, response: Response) -> Result<(Reply, Option<Tim
 }
 
 /// A reply that is none to this request.
-fn unexpected(request: &Request, reply: &Reply) -> Error {
+#[must_use]
+pub fn unexpected(request: &Request, reply: &Reply) -> Error {
     let what = match reply {
         Reply::Done => "+OK",
         Reply::Value(_) => "a value",

@@ -287,7 +287,12 @@ impl<T> Session<T> {
     }
 
     /// Checks what a response carries beside its payload (protocol §2).
-    fn read_properties(&self, id: u64, message: &Message, now: Reading) -> Result<Option<Timestamp>, Trouble> {
+    fn read_properties(
+        &self,
+        id: u64,
+        message: &Message,
+        now: Reading,
+    ) -> Result<Option<Timestamp>, Trouble> {
         let malformed = |cause: String| Err(Trouble::Malformed(cause));
         match message.user_property(message::STATUS) {
             None | Some(message::STATUS_OK) => {}

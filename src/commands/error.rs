@@ -147,7 +147,7 @@ impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
         Self {
             outcome: Some(outcome(&error)),
-            hints: hint(&error).into_iter().collect(),
+            hints: hints(&error),
             ..Self::new(kind(&error), error.to_string())
         }
     }
@@ -216,6 +216,15 @@ fn outcome(error: &Error) -> Outcome {
     }
 }
 
+/// What looks at the whole way.
+pub(super) const DOCTOR: &str = "mqkv doctor";
+
+/// The next things to try.
+fn hints(error: &Error) -> Vec<String> {
+    let looks = matches!(error, Error::Timeout { .. }).then(|| DOCTOR.to_owned());
+    looks.into_iter().chain(hint(error)).collect()
+}
+
 /// The next thing to try, where there is one.
 fn hint(error: &Error) -> Option<String> {
     let hint = match error {
@@ -228,7 +237,7 @@ fn hint(error: &Error) -> Option<String> {
         Error::NoConnack { .. } => "a port that speaks TLS says nothing to plain MQTT: check the port",
         Error::NotMqtt { .. } => "check the port: 1883 is the usual one for MQTT without TLS",
         Error::NoStore { .. } => "is this the broker of Azure IoT Operations, or one of `mqkv serve`?",
-        Error::Timeout { .. } => "`mqkv ping` to see whether the store answers at all, or a longer --timeout",
+        Error::Timeout { .. } => "a longer --timeout",
         Error::Credentials { .. } => "a file with the secret in it: --password-file or --sat-file",
         Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_LOGIN => {
             "check the name (-u) and the password (--password-file or --ask-password)"
@@ -277,7 +286,7 @@ fn hint_of_tls(trouble: &TlsTrouble) -> Option<&'static str> {
     }
 }
 
-const SYNCHRONISE: &str = "synchronise this machine's clock and the broker's with NTP";
+pub(super) const SYNCHRONISE: &str = "synchronise this machine's clock and the broker's with NTP";
 
 fn hint_of_refusal(refusal: &Refusal) -> Option<&'static str> {
     match refusal {

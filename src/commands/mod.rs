@@ -5,6 +5,7 @@ mod batch;
 mod child;
 mod decode;
 mod del;
+pub mod doctor;
 pub mod duration;
 pub mod encoding;
 pub mod error;
@@ -63,6 +64,8 @@ pub enum Verdict {
     No,
     /// The same, with a code that the caller has chosen for it.
     NoAs(u8),
+    /// It has failed in this way, and its records have said so.
+    Failed(Kind),
     /// SIGINT ended it.
     Interrupted,
     /// SIGTERM ended it.
@@ -98,6 +101,7 @@ pub enum Command {
     Import(import::ImportArgs),
     Batch(batch::BatchArgs),
     Ping(ping::PingArgs),
+    Doctor(doctor::DoctorArgs),
     Raw(raw::RawArgs),
     Monitor(monitor::MonitorArgs),
     Decode(decode::DecodeArgs),
@@ -126,6 +130,7 @@ impl Command {
             Self::Import(args) => import::run(args, session, emit).await,
             Self::Batch(args) => batch::run(args, session, emit).await,
             Self::Ping(args) => ping::run(args, session, emit).await,
+            Self::Doctor(args) => doctor::run(args, session, emit).await,
             Self::Raw(args) => raw::run(args, session, emit).await,
             Self::Monitor(args) => monitor::run(args, session, emit).await,
             Self::Decode(args) => decode::run(args, session, emit),
@@ -175,6 +180,7 @@ impl Command {
             Self::Del(args) if args.count() == 1 => Room::Shared,
             Self::Set(_) | Self::Del(_) | Self::Keys(_) => Room::Alone,
             Self::Unlock(_) | Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => Room::Alone,
+            Self::Doctor(_) => Room::None,
             Self::Watch(_) | Self::Monitor(_) | Self::Lock(_) => Room::None,
             Self::Export(_) | Self::Import(_) | Self::Batch(_) => Room::None,
         }
@@ -199,7 +205,8 @@ impl Command {
             Self::Get(_) | Self::Watch(_) | Self::Monitor(_) | Self::Keys(_) | Self::Export(_) => {
                 Access::Read
             }
-            Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => Access::Read,
+            // What the doctor writes it takes away again.
+            Self::Holder(_) | Self::Ping(_) | Self::Doctor(_) | Self::Decode(_) => Access::Read,
             Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Lock(_) | Self::Unlock(_) => Access::Write,
             Self::Import(_) | Self::Batch(_) => Access::Write,
             Self::Raw(args) => args.access(),

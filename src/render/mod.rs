@@ -2,6 +2,7 @@
 
 mod bulk;
 mod cut;
+mod doctor;
 pub mod error;
 pub mod escape;
 mod frame;

@@ -7,6 +7,10 @@ use colored::{ColoredString, Colorize};
 pub enum Paint {
     /// Said beside the matter.
     Dim,
+    /// The word that says that all is well.
+    Good,
+    /// The word that says that something may go wrong.
+    Doubtful,
     /// The word that says that something went wrong.
     Wrong,
     /// The word before what to try next.
@@ -23,6 +27,8 @@ pub fn paint(text: &str, paint: Paint, color: bool) -> String {
     colored::control::set_override(true);
     let painted: ColoredString = match paint {
         Paint::Dim => text.dimmed(),
+        Paint::Good => text.green(),
+        Paint::Doubtful => text.yellow().bold(),
         Paint::Wrong => text.red().bold(),
         Paint::Next => text.cyan(),
     };

@@ -447,7 +447,7 @@ fn a_subscription_of_the_owner_s_is_answered_once() {
         })
         .collect();
     assert_eq!(results.len(), 3);
-    assert_eq!(results[0], ("ok", Ok(Qos::AtLeastOnce)));
+    assert_eq!(results[0], ("ok", Ok(Qos::AtMostOnce)));
     assert!(results[1].1.as_ref().is_err_and(|error| error.contains("b/#")), "{results:?}");
     assert!(results[2].1.is_err(), "{results:?}");
 }
