@@ -103,11 +103,11 @@ fn seen(seen: &Seen) -> Option<String> {
 }
 
 fn addresses_text(addresses: &[IpAddr], source: AddressSource) -> String {
-    let list = listed(addresses.iter().map(ToString::to_string).collect());
+    let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
     match source {
-        AddressSource::Given => format!("{list}, an address as it is"),
-        AddressSource::Loopback => format!("localhost is {list}, nobody was asked"),
-        AddressSource::Resolver => list,
+        AddressSource::Given => format!("{} is an address and no name", addresses.join(" and ")),
+        AddressSource::Loopback => format!("localhost is {} by definition", addresses.join(" and ")),
+        AddressSource::Resolver => listed(addresses),
     }
 }
 
@@ -132,13 +132,16 @@ fn tls_text(sight: &TlsSight, now_s: u64) -> String {
         Roots::File(path) => format!("trusted: {}", path.display()),
         Roots::Anybody => "trusted: anybody".to_owned(),
     });
-    parts.push(match (client, asks_for_client) {
-        (None, false) => "no client certificate asked for".to_owned(),
-        (None, true) => "a client certificate is asked for, and there is none".to_owned(),
-        (Some(Err(error)), _) => format!("the client certificate is {error}"),
+    parts.extend(match (client, asks_for_client) {
+        // It has not come to that.
+        (_, false) if version.is_none() => None,
+        (None, false) => Some("no client certificate asked for".to_owned()),
+        (None, true) => Some("a client certificate is asked for, and there is none".to_owned()),
+        (Some(Err(error)), _) => Some(format!("the client certificate is {error}")),
         (Some(Ok(own)), asked) => {
             let sent = if *asked { "sent" } else { "not asked for" };
-            format!("client certificate {} {sent}, {}", name_text(&own.subject), days_text(own, now_s))
+            let name = name_text(&own.subject);
+            Some(format!("client certificate {name} {sent}, {}", days_text(own, now_s)))
         }
     });
     joined(parts.iter().map(String::as_str))

@@ -31,7 +31,7 @@ fn hint(hint: &str) -> String {
     format!("  try: {hint}\n")
 }
 
-const ANSWERS: &str = "`mqkv ping` to see whether the store answers at all, or a longer --timeout";
+const ANSWERS: [&str; 2] = ["mqkv doctor", "a longer --timeout"];
 const LOGIN: &str = "check the name (-u) and the password (--password-file or --ask-password)";
 const IDENTITY: &str =
     "-u NAME with --password-file FILE, --sat-file FILE, or -C and -K, whatever the broker knows you by";
@@ -220,16 +220,20 @@ fn no_answer_is_124_and_a_write_without_one_is_unknown() {
         })
     };
     let message = "no answer from BROKER within 1s";
-    assert_eq!(silent("get k --timeout 1s"), error(message, &hint(ANSWERS), 124));
+    assert_eq!(silent("get k --timeout 1s"), error(message, &ANSWERS.map(hint).concat(), 124));
     for write in ["set k v", "vdel k v", "raw NONSENSE"] {
         let shown = silent(&format!("{write} --timeout 1s"));
-        assert_eq!(shown, error(message, &format!("{UNKNOWN}{}", hint(ANSWERS)), 124), "{write}");
+        assert_eq!(
+            shown,
+            error(message, &format!("{UNKNOWN}{}", ANSWERS.map(hint).concat()), 124),
+            "{write}"
+        );
     }
     assert_eq!(
         silent("set k v --timeout 1s -j"),
         format!(
             "--- stderr\n{{\"v\":1,\"error\":{{\"kind\":\"timeout\",\"code\":124,\"message\":\"{message}\",\
-             \"hints\":[\"{ANSWERS}\"],\"outcome\":\"unknown\",\"retryable\":true}}}}\n--- exit 124\n"
+             \"hints\":[\"mqkv doctor\",\"a longer --timeout\"],\"outcome\":\"unknown\",\"retryable\":true}}}}\n--- exit 124\n"
         )
     );
 }
@@ -238,7 +242,7 @@ fn no_answer_is_124_and_a_write_without_one_is_unknown() {
 fn a_write_that_waits_for_its_subscription_was_not_sent() {
     let shown = run("set k v --timeout 200ms", Line::accept);
     let message = "no answer from BROKER within 200ms";
-    assert_eq!(shown, error(message, &format!("{UNCHANGED}{}", hint(ANSWERS)), 124));
+    assert_eq!(shown, error(message, &format!("{UNCHANGED}{}", ANSWERS.map(hint).concat()), 124));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod bulk;
 mod bytes;
 mod common;
 mod decode;
+mod doctor;
 mod embedded;
 mod fencing;
 mod help;

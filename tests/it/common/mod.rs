@@ -9,6 +9,7 @@ pub mod proxy;
 mod relay;
 mod running;
 mod server;
+pub mod store;
 mod tap;
 mod terminal;
 pub mod tls12;
