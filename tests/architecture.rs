@@ -41,6 +41,7 @@ const PURE: &[&str] = &[
     "src/commands/monitor/tracker.rs",
     "src/commands/line.rs",
     "src/commands/troubles.rs",
+    "src/commands/doctor/check.rs",
     "src/shell/complete.rs",
     "src/shell/definition.rs",
     "src/shell/flood.rs",
@@ -57,6 +58,7 @@ const PURE: &[&str] = &[
 const OWNERS: &[(&str, &[Owner])] = &[
     ("rumqttc", &[only("src/client/transport.rs"), only("src/server/broker/codec.rs")]),
     ("tokio_rustls", &[any_of("src/client/tls"), only("src/server/tls.rs")]),
+    ("x509_cert", &[only("src/client/certificate.rs")]),
     ("rustls_native_certs", &[only("src/client/tls.rs")]),
     ("pkcs8", &[only("src/client/tls/files.rs")]),
     ("zeroize", &[only("src/client/secret.rs")]),

@@ -370,9 +370,11 @@ fn stranger(words: &'static [u8]) -> u16 {
 fn a_handshake_that_is_cut_refused_strange_or_silent_is_told_by_name() {
     let place = Place::new();
     Ca::new(&place, "ca.pem");
-    let at = |port: u16| {
-        failure(&place, &format!("-b mqtts://127.0.0.1:{port} -T ca.pem --connect-timeout 200ms"))
+    let patience = |port: u16, patience: &str| {
+        let line = format!("-b mqtts://127.0.0.1:{port} -T ca.pem --connect-timeout {patience}");
+        failure(&place, &line)
     };
+    let at = |port: u16| patience(port, "1h");
     let message = "BROKER does not speak TLS";
     assert_eq!(at(stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n")), failed("tls", message, PORT_HINT, 69));
     let message = "BROKER did not finish the TLS handshake: the other side closed the connection";
@@ -382,7 +384,8 @@ fn a_handshake_that_is_cut_refused_strange_or_silent_is_told_by_name() {
     assert_eq!(at(stranger(b"\x15\x03\x03\0\x02\x02\x28")), failed("tls", message, hint, 69));
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let message = "BROKER accepted the connection but said nothing of TLS within 200ms";
-    assert_eq!(at(silent.local_addr().unwrap().port()), failed("tls", message, PORT_HINT, 124));
+    let port = silent.local_addr().unwrap().port();
+    assert_eq!(patience(port, "200ms"), failed("tls", message, PORT_HINT, 124));
 }
 
 #[test]
@@ -460,8 +463,8 @@ fn a_broker_without_a_store_is_told_from_a_silent_and_from_a_closed_one() {
     let message = "no state store at BROKER: nobody there takes its requests";
     let hint = "is this the broker of Azure IoT Operations, or one of `mqkv serve`?";
     assert_eq!(request("", Some(0x10)), failed("request", message, hint, 69));
-    let message = "no answer from BROKER within 300ms";
-    let silent = request("--timeout 300ms", Some(0));
+    let message = "no answer from BROKER within 1s";
+    let silent = request("--timeout 1s", Some(0));
     assert_eq!(silent, failed("request", message, "a longer --timeout", 124));
     let message = "the broker refused the request: not authorized (0x87)";
     assert_eq!(request("", Some(0x87)), failed("request", message, RIGHT, 77));
@@ -512,13 +515,13 @@ fn an_answer_that_makes_no_sense_or_lacks_something_is_told() {
 
 #[test]
 fn the_clocks_are_compared_also_where_nothing_else_works_between_them() {
-    for (ahead_ms, status, message, code) in [
+    for (ahead_ms, status, side, code) in [
         (5_000, "ok", "", 0),
         (-5_000, "ok", "", 0),
-        (15_900, "warn", "the store's clock is 15 s ahead of this machine's; the limit is 60 s", 0),
-        (-15_900, "warn", "the store's clock is 15 s behind this machine's; the limit is 60 s", 0),
-        (90_900, "fail", "the store's clock is 90 s ahead of this machine's; the limit is 60 s", 76),
-        (-90_900, "fail", "the store's clock is 90 s behind this machine's; the limit is 60 s", 76),
+        (15_000, "warn", " s ahead of", 0),
+        (-15_000, "warn", " s behind", 0),
+        (90_000, "fail", " s ahead of", 76),
+        (-90_000, "fail", " s behind", 76),
     ] {
         let (checks, exit, asked) = at_store("", Oddity { ahead_ms, ..SOUND });
         let clock = find(&checks, "clock");
@@ -527,7 +530,10 @@ fn the_clocks_are_compared_also_where_nothing_else_works_between_them() {
         let margin = clock.detail("margin_ms").as_i64().unwrap();
         assert!((measured - ahead_ms).abs() <= margin, "{ahead_ms}: {clock:?}");
         if status != "ok" {
-            assert_eq!((clock.text("message"), clock.text("hint")), (message, SYNCHRONISE), "{ahead_ms}");
+            let message = clock.text("message");
+            let end = format!("{side} this machine's; the limit is 60 s");
+            assert!(message.starts_with("the store's clock is ") && message.ends_with(&end), "{message}");
+            assert_eq!(clock.text("hint"), SYNCHRONISE, "{ahead_ms}");
         }
         // The rest is checked all the same, and taken away again.
         assert_eq!(find(&checks, "notifications").text("status"), "ok", "{ahead_ms}: {checks:?}");
@@ -539,9 +545,9 @@ fn the_clocks_are_compared_also_where_nothing_else_works_between_them() {
 #[test]
 fn a_watcher_that_is_not_told_is_124_and_its_key_is_taken_away() {
     for (keeps_quiet_of, code) in [("SET", 124), ("DEL", 124)] {
-        let (checks, exit, asked) = at_store("--timeout 300ms", Oddity { keeps_quiet_of, ..SOUND });
+        let (checks, exit, asked) = at_store("--timeout 2s", Oddity { keeps_quiet_of, ..SOUND });
         let notified = find(&checks, "notifications");
-        let message = format!("the store has not told of the {keeps_quiet_of} of a watched key within 300ms");
+        let message = format!("the store has not told of the {keeps_quiet_of} of a watched key within 2s");
         assert_eq!((notified.text("message"), exit), (message.as_str(), code));
         assert!(notified.text("hint").contains("`mqkv monitor`"), "{notified:?}");
         assert!(asked.iter().rev().any(|asked| asked.starts_with("DEL mqkv-doctor/")), "{asked:?}");

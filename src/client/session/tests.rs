@@ -351,6 +351,38 @@ fn a_version_over_sixty_seconds_ahead_is_refused_and_one_at_sixty_is_not() {
 }
 
 #[test]
+fn a_request_with_a_time_of_its_own_takes_any_version_and_moves_no_clock() {
+    let mut bench = Bench::new();
+    let own = Timestamp::zero("own".to_owned()).unwrap().tick(5);
+    let stamps = Stamps { timestamp: Some(own), ..Stamps::default() };
+    let now = bench.now();
+    bench.session.ask(Ask { payload: Bytes::from_static(b"x"), access: Access::Read, stamps }, "own", now);
+    let sent = bench.sent_and_subscribed();
+    let Outgoing::Publish { message, .. } = &sent[1] else { panic!() };
+    assert_eq!(message.user_property(TIMESTAMP), Some("000000000000005:00000:own"));
+    bench.answer(&sent[1], &[(TIMESTAMP, "1700000090000:0:StateStore")]);
+    let (_, result) = bench.answers().remove(0);
+    let response = result.unwrap();
+    assert_eq!((response.version.unwrap().ms, response.has_status), (1_700_000_090_000, false));
+    bench.ask(Access::Read, "b");
+    let sent = bench.sent();
+    let Some(Outgoing::Publish { message, .. }) = sent.last() else { panic!() };
+    assert!(message.user_property(TIMESTAMP).unwrap().starts_with("001700000000000:"), "{message:?}");
+}
+
+#[test]
+fn a_subscription_to_the_responses_serves_the_session_too() {
+    let mut bench = Bench::new();
+    let now = bench.now();
+    bench.session.subscribe(topic::response("me"), "own", now);
+    assert_eq!(shapes(&bench.sent_and_subscribed()), "SUBSCRIBE");
+    let event = bench.session.poll_event();
+    assert!(matches!(event, Some(Event::Subscribed { ticket: "own", result: Ok(_) })), "{event:?}");
+    bench.ask(Access::Write, "w");
+    assert_eq!(shapes(&bench.sent()), "PUBLISH");
+}
+
+#[test]
 fn the_clock_of_the_session_follows_the_store_and_never_goes_back() {
     let mut bench = Bench::new();
     bench.ask(Access::Read, "a");
