@@ -74,6 +74,7 @@ complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "export" -d 'Read keys and
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "import" -d 'Write the keys and values of an export'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "batch" -d 'Run the lines of a file, one session for all'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "ping" -d 'Measure the way to the store and back'
+complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "doctor" -d 'Find out what is wrong between here and the store, and how to mend it'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "raw" -d 'Send any words to the store and show the reply as sent'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "monitor" -d 'Show every request, reply and notification, live'
 complete -c mqkv -n "__fish_mqkv_needs_command" -f -a "decode" -d 'Say what a topic, a payload or a version is; needs no broker'
@@ -686,6 +687,41 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s j -l json -d 'Short f
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -l retries -d 'How often to try again for a connection that could not be made' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -l read-only -d 'Write nothing: the checks that would are skipped'
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -l ask-password -d 'Ask for the user\'s password on the terminal'
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s p -l port -d 'The broker\'s port' -r

@@ -1,7 +1,5 @@
 //! What the doctor has found, a line a check, for people and for a pipe.
 
-use std::net::IpAddr;
-
 use super::escape::escape;
 use super::style::{Paint, paint};
 use super::text::ms_text;
@@ -88,7 +86,7 @@ fn seen(seen: &Seen) -> Option<String> {
         Seen::Way { reached, missed } => {
             let missed: Vec<_> =
                 missed.iter().map(|(address, cause)| format!("{address} does not: {cause}")).collect();
-            let reached = reached.map(|reached| format!("{reached} answers"));
+            let reached = reached.as_ref().map(|reached| format!("{reached} answers"));
             joined(reached.iter().chain(&missed).map(String::as_str))
         }
         Seen::Tls { sight, now_s } => tls_text(sight, *now_s),
@@ -102,12 +100,11 @@ fn seen(seen: &Seen) -> Option<String> {
     })
 }
 
-fn addresses_text(addresses: &[IpAddr], source: AddressSource) -> String {
-    let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+fn addresses_text(addresses: &[String], source: AddressSource) -> String {
     match source {
         AddressSource::Given => format!("{} is an address and no name", addresses.join(" and ")),
         AddressSource::Loopback => format!("localhost is {} by definition", addresses.join(" and ")),
-        AddressSource::Resolver => listed(addresses),
+        AddressSource::Resolver => listed(addresses.to_vec()),
     }
 }
 

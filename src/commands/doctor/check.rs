@@ -1,6 +1,5 @@
 //! What the doctor checks, and what came of it, as data.
 
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::super::error::{CommandError, Kind};
@@ -102,16 +101,16 @@ pub enum Seen {
     /// The host's addresses, and how they were found.
     Addresses {
         /// In the order in which they are tried.
-        addresses: Vec<IpAddr>,
+        addresses: Vec<String>,
         /// How they were found.
         source: AddressSource,
     },
     /// Which address answers.
     Way {
         /// That one, if any.
-        reached: Option<SocketAddr>,
+        reached: Option<String>,
         /// Those that do not, with what the system said.
-        missed: Vec<(SocketAddr, String)>,
+        missed: Vec<(String, String)>,
     },
     /// A TLS handshake.
     Tls {

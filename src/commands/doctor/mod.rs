@@ -21,19 +21,20 @@ const EXAMPLES: &str = "\
 Checks, in this order; what cannot be checked after a failure is skipped:
   dns            the host has an address
   tcp            one of its addresses answers, and which ones do not
-  tls            version and cipher; whom the client trusts; the broker's certificate, its issuer and its names;
-                 whether a client certificate is asked for. A warning with less than 30 days left.
+  tls            version and cipher; whom the client trusts; the broker's certificate, its issuer,
+                 its names; whether a client certificate is asked for. A warning below 30 days.
   connack        the broker lets the client in; what it grants
   subscribe      the client may hear the store's answers, with QoS 1
   request        the store answers a GET of a key that does not exist
-  clock          the store's clock against this machine's. A warning from 10 s on, a failure from 60 s on:
-                 from there on the one or the other refuses what it is sent.
+  clock          the store's clock against this machine's. A warning from 10 s on, a failure from
+                 60 s on: there the one or the other refuses what it is sent.
   notifications  a watch of a key is told when the key is set and deleted
 
-clock and notifications write: they set the key mqkv-doctor/RANDOM, with an end, and delete it. With --read-only they
-are skipped. The connection is made once, with no second try.
+clock and notifications write: they set the key mqkv-doctor/RANDOM, with an end, and delete it.
+With --read-only they are skipped. There is one connection, with no second try.
 
-The exit code is that of the first failure, as any other verb would end with it; 0 with warnings alone.
+The exit code is that of the first failure, as any other verb would end; 0 with warnings alone.
+With -j everything is one JSON array, at the end; with -q only failures are told.
 
 Examples:
   mqkv doctor

@@ -1,7 +1,6 @@
 //! The way to the broker: connects, and takes down each step as it is seen.
 
 use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Instant;
 
@@ -71,7 +70,7 @@ struct Way {
     has_tls: bool,
     wall_ms: u64,
     is_resolved: bool,
-    missed: Vec<(SocketAddr, String)>,
+    missed: Vec<(String, String)>,
     is_reached: bool,
     /// Held back until the broker has said something in it: in TLS 1.3 it judges the client afterwards.
     handshake: Option<(Instant, Box<TlsSight>)>,
@@ -83,16 +82,17 @@ impl Way {
         match finding {
             Finding::Resolved { addresses, source } => {
                 self.is_resolved = true;
+                let addresses = addresses.iter().map(ToString::to_string).collect();
                 chart.note_at(at, Check::Dns, Seen::Addresses { addresses, source }, Vec::new())
             }
             Finding::Missed { address, cause } => {
-                self.missed.push((address, cause));
+                self.missed.push((address.to_string(), cause));
                 Ok(())
             }
             Finding::Reached { address } => {
                 self.is_reached = true;
                 let missed = std::mem::take(&mut self.missed);
-                let way = Seen::Way { reached: Some(address), missed };
+                let way = Seen::Way { reached: Some(address.to_string()), missed };
                 chart.note_at(at, Check::Tcp, way, Vec::new())
             }
             Finding::Secured(sight) => {

@@ -44,8 +44,7 @@ fn details(seen: &Seen) -> Object {
     let mut object = Object::new();
     match seen {
         Seen::Addresses { addresses, source } => {
-            let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-            put(&mut object, "addresses", addresses);
+            put(&mut object, "addresses", addresses.as_slice());
             let source = match source {
                 AddressSource::Given => "given",
                 AddressSource::Loopback => "loopback",
@@ -54,12 +53,12 @@ fn details(seen: &Seen) -> Object {
             put(&mut object, "source", source);
         }
         Seen::Way { reached, missed } => {
-            put_some(&mut object, "reached", reached.map(|reached| reached.to_string()));
+            put_some(&mut object, "reached", reached.as_deref());
             let missed: Vec<_> = missed
                 .iter()
                 .map(|(address, cause)| {
                     let mut object = Object::new();
-                    put(&mut object, "address", address.to_string());
+                    put(&mut object, "address", address.as_str());
                     put(&mut object, "cause", cause.as_str());
                     object
                 })

@@ -1,6 +1,6 @@
 //! A CA of the tests, and the certificates that it gives out, as files.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
@@ -40,8 +40,8 @@ impl Ca {
     pub fn issue_for_days(&self, place: &Place, name: &str, names: &[&str], days: u64) {
         let key = KeyPair::generate().unwrap();
         place.write(&format!("{name}.key"), key.serialize_pem());
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let end = date_time_ymd(1970, 1, 1) + since_1970 + Duration::from_secs(days * 86_400 + 3600);
+        let now = Duration::from_millis(mqkv::clock::wall_ms());
+        let end = date_time_ymd(1970, 1, 1) + now + Duration::from_secs(days * 86_400 + 3600);
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
         (params.not_before, params.not_after) = (date_time_ymd(1975, 1, 1), end);
