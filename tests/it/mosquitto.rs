@@ -169,6 +169,21 @@ fn mosquitto_itself_has_no_store_and_it_is_said() {
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
+fn the_doctor_gets_as_far_as_the_missing_store() {
+    let place = Place::new();
+    let (_broker, url) = mosquitto(&place);
+    let shown = place.run_at(&url, &["doctor", "-t", "1h"]);
+    for line in
+        ["ok\tconnack\t", "ok\tsubscribe\t", "FAIL\trequest\t", "skipped\tclock\t-\trequest has failed"]
+    {
+        assert!(shown.contains(&format!("\n{line}")), "{line}: {shown}");
+    }
+    assert!(shown.contains("\tno state store at BROKER: nobody there takes its requests\n"), "{shown}");
+    assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
 fn mosquitto_with_tls_is_reached_and_its_refusals_are_understood() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");

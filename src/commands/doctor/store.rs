@@ -174,16 +174,18 @@ impl Store<'_> {
 
     async fn changes(&self, watcher: &mut Watcher) -> Result<Seen, CommandError> {
         let is_current = |event: &WatchEvent| matches!(event, WatchEvent::Current { .. });
-        self.hear(watcher, "what the watched key holds", is_current).await?;
+        // Subscribing, registering and reading have an end each, and say more when they come to it.
+        let patience = self.patience.saturating_mul(4);
+        self.hear(watcher, "what the watched key holds", is_current, patience).await?;
         let asked = self.session.now();
         self.set(WATCH_TTL_MS).await?;
         let is_set = |event: &WatchEvent| matches!(event, WatchEvent::Set { .. });
-        self.hear(watcher, "the SET of a watched key", is_set).await?;
+        self.hear(watcher, "the SET of a watched key", is_set, self.patience).await?;
         let set = self.since(asked);
         let asked = self.session.now();
         self.del().await?;
         let is_delete = |event: &WatchEvent| matches!(event, WatchEvent::Delete { .. });
-        self.hear(watcher, "the DEL of a watched key", is_delete).await?;
+        self.hear(watcher, "the DEL of a watched key", is_delete, self.patience).await?;
         Ok(Seen::Notified { set, delete: self.since(asked) })
     }
 
@@ -193,6 +195,7 @@ impl Store<'_> {
         watcher: &mut Watcher,
         what: &str,
         is_it: impl Fn(&WatchEvent) -> bool,
+        patience: Duration,
     ) -> Result<(), CommandError> {
         let mut skipped = None;
         let hearing = async {
@@ -204,12 +207,10 @@ impl Store<'_> {
                 }
             }
         };
-        // A request of the watch's own has its own end, and says more.
-        let patience = self.patience.saturating_add(Duration::from_millis(100));
         match timeout(patience, hearing).await {
             Ok(heard) => heard.map_err(|error: Error| error.into()),
             Err(_) => {
-                let message = format!("the store has not told of {what} within {:?}", self.patience);
+                let message = format!("the store has not told of {what} within {patience:?}");
                 let error = CommandError::new(Kind::Timeout, message)
                     .hint("`mqkv monitor` in another terminal shows what the store tells, and to whom");
                 Err(match skipped {

@@ -4,7 +4,6 @@ use std::io;
 use std::pin::pin;
 use std::time::Instant;
 
-use super::super::error::CommandError;
 use super::super::session::Session;
 use super::chart::Chart;
 use super::check::{Advice, Check, Seen, days_left};
@@ -26,7 +25,6 @@ pub(super) async fn connect(
     let mut way = Way {
         target: settings.target.to_string(),
         client_id: settings.client_id.clone(),
-        has_tls: settings.tls.is_some(),
         wall_ms: session.wall_ms(),
         is_resolved: false,
         missed: Vec::new(),
@@ -67,7 +65,6 @@ pub(super) async fn connect(
 struct Way {
     target: String,
     client_id: String,
-    has_tls: bool,
     wall_ms: u64,
     is_resolved: bool,
     missed: Vec<(String, String)>,
@@ -150,10 +147,6 @@ impl Way {
             }
             _ => None,
         };
-        let mut error = CommandError::from(error);
-        if !self.has_tls && check == Check::Tls {
-            error = error.cause("the broker's port is one with TLS");
-        }
         chart.fail(check, seen, error)
     }
 
