@@ -169,8 +169,12 @@ fn place(args: &ConnectionArgs) -> Result<(Place, Option<String>), CommandError>
         let broker::BrokerUrl { user, host, port, tls, web_socket: path } = broker::parse(url)?;
         (user_of_url, web_socket) = (user, path);
         if tls && args.notls {
-            return Err(CommandError::usage("mqtts:// and wss:// are with TLS and --notls without")
-                .hint("-b mqtt://HOST[:PORT] for plain MQTT, -b ws://HOST[:PORT] for WebSockets"));
+            let (scheme, hint) = match web_socket {
+                None => ("mqtts", "-b mqtt://HOST[:PORT] for plain MQTT"),
+                Some(_) => ("wss", "-b ws://HOST[:PORT] for plain WebSockets"),
+            };
+            let message = format!("{scheme}:// is with TLS and --notls without");
+            return Err(CommandError::usage(message).hint(hint));
         }
         (host, port, tls)
     } else {

@@ -26,7 +26,7 @@ A server that runs takes notice by itself.";
 #[derive(Debug, Subcommand)]
 pub enum ServeAction {
     /// Add, remove and list the users of a file for --users
-    #[command(after_long_help = EXAMPLES, disable_help_subcommand = true)]
+    #[command(after_long_help = EXAMPLES, disable_help_subcommand = true, arg_required_else_help = false)]
     User(UserArgs),
 }
 

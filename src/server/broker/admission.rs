@@ -53,8 +53,8 @@ pub async fn admit(broker: &Broker, connect: &mut Connect, entrance: &Entrance) 
         }
         (Some(K8S_SAT), Some(_)) if identities.has_tokens() => Err(denial(
             Reason::BadUserNameOrPassword,
-            "a user's name beside a token",
-            "it sent a user's name beside a token",
+            "a user name beside a token",
+            "it sent a user name beside a token",
         )),
         (Some(_), _) => Err(denial(
             Reason::BadAuthenticationMethod,
@@ -68,7 +68,7 @@ pub async fn admit(broker: &Broker, connect: &mut Connect, entrance: &Entrance) 
         )),
         (None, Some(name)) if identities.has_users() => {
             let Some(password) = password else {
-                let told = "a user's name without a password";
+                let told = "a user name without a password";
                 return Err(Denial {
                     reason: Reason::BadUserNameOrPassword,
                     told,

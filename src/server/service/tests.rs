@@ -102,7 +102,7 @@ fn peer(connection: u64) -> Peer {
     Peer {
         connection: broker::ConnectionId(connection),
         client_id: "client".into(),
-        principal: Principal::default(),
+        principal: crate::server::Principal::default(),
     }
 }
 
