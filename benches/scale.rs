@@ -53,7 +53,7 @@ async fn idle() {
 }
 
 async fn ask(client: &mut Raw, payload: &[u8]) {
-    client.ask(&raw::request("bench", payload, &raw::timestamp()));
+    client.wire.ask(&raw::request("bench", payload, &raw::timestamp()));
     client.flush().await.unwrap();
     client.messages(1).await.unwrap();
 }
@@ -133,14 +133,14 @@ async fn fill(client: &mut Raw, count: usize, keys: usize) {
     while answered < count {
         while asked < count && asked - answered < INFLIGHT {
             let key = format!("{:0KEY_BYTES$}", asked * stride % keys);
-            client.ask_changed(&request, |request| {
+            client.wire.ask_changed(&request, |request| {
                 request[key_at..key_at + KEY_BYTES].copy_from_slice(key.as_bytes());
             });
             asked += 1;
         }
         client.flush().await.unwrap();
         client.messages(1).await.unwrap();
-        answered += 1 + client.come();
+        answered += 1 + client.wire.come();
     }
 }
 
@@ -163,7 +163,7 @@ async fn connections() {
         let id = format!("bench-{number}");
         client.subscribe(&raw::response_topic(&id)).await.unwrap();
         let keynotify = command(&[b"KEYNOTIFY", b"bench/watched-key"]);
-        client.ask(&raw::request(&id, &keynotify, &raw::timestamp()));
+        client.wire.ask(&raw::request(&id, &keynotify, &raw::timestamp()));
         client.flush().await.unwrap();
         client.messages(1).await.unwrap();
         client.flush().await.unwrap();
@@ -213,7 +213,7 @@ async fn wildcards() {
     let mut figures = Vec::new();
     for _ in 0..ROUNDS {
         let begun = Instant::now();
-        client.put(0x30, &body);
+        client.wire.put(0x30, &body);
         client.flush().await.unwrap();
         for other in &mut others {
             other.messages(1).await.unwrap();
@@ -230,12 +230,12 @@ async fn gets(client: &mut Raw, get: &Bytes) -> f64 {
     let (mut asked, mut answered) = (0, 0);
     while answered < COUNT {
         while asked < COUNT && asked - answered < INFLIGHT {
-            client.ask(get);
+            client.wire.ask(get);
             asked += 1;
         }
         client.flush().await.unwrap();
         client.messages(1).await.unwrap();
-        answered += 1 + client.come();
+        answered += 1 + client.wire.come();
     }
     COUNT as f64 / begun.elapsed().as_secs_f64()
 }

@@ -16,7 +16,7 @@ use std::{env, io};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::task::LocalSet;
 
-use shared::raw::{self, Raw, command, text, varint};
+use shared::raw::{self, Raw, Single, command, text, varint};
 use shared::{rate, ratios, spread};
 
 const ROUNDS: usize = 5;
@@ -41,7 +41,10 @@ fn main() {
         let mut rates: [Vec<f64>; 2] = Default::default();
         for round in 0..=ROUNDS {
             for (port, figures) in [(ours.port, 0), (theirs.port, 1)] {
-                let figure = rate(count, || run(load(port, clients, inflight, count)));
+                let figure = rate(count, || match (clients, inflight) {
+                    (1, 1) => one_after_the_other(port, count).unwrap(),
+                    _ => run(load(port, clients, inflight, count)),
+                });
                 // The first round warms up.
                 if round > 0 {
                     rates[figures].push(figure);
@@ -70,10 +73,7 @@ async fn load(port: u16, clients: usize, inflight: usize, count: usize) {
                 let id = format!("bench-{number:03}");
                 let mut client = Raw::connect(port, &id).await.unwrap();
                 client.subscribe(&raw::response_topic(&id)).await.unwrap();
-                let key = format!("bench/{number:010}");
-                let set = command(&[b"SET", key.as_bytes(), &[b'v'; 100]]);
-                let get = command(&[b"GET", key.as_bytes()]);
-                let requests = [set, get].map(|payload| raw::request(&id, &payload, &timestamp));
+                let requests = requests(&id, &timestamp);
                 ask_all(&mut client, &requests, inflight, count / clients).await.unwrap();
             })
         })
@@ -83,16 +83,35 @@ async fn load(port: u16, clients: usize, inflight: usize, count: usize) {
     }
 }
 
+/// One client asks one request after the other.
+fn one_after_the_other(port: u16, count: usize) -> io::Result<()> {
+    let mut client = Single::connect(port, "bench-single")?;
+    let requests = requests("bench-single", &raw::timestamp());
+    for request in requests.iter().cycle().take(count) {
+        client.wire.ask(request);
+        client.message()?;
+    }
+    Ok(())
+}
+
+/// A SET and a GET.
+fn requests(id: &str, timestamp: &str) -> [Bytes; 2] {
+    let key = format!("bench/{id}");
+    let set = command(&[b"SET", key.as_bytes(), &[b'v'; 100]]);
+    let get = command(&[b"GET", key.as_bytes()]);
+    [set, get].map(|payload| raw::request(id, &payload, timestamp))
+}
+
 async fn ask_all(client: &mut Raw, requests: &[Bytes], inflight: usize, count: usize) -> io::Result<()> {
     let (mut asked, mut answered) = (0, 0);
     while answered < count {
         while asked < count && asked - answered < inflight {
-            client.ask(&requests[asked % requests.len()]);
+            client.wire.ask(&requests[asked % requests.len()]);
             asked += 1;
         }
         client.flush().await?;
         client.messages(1).await?;
-        answered += 1 + client.come();
+        answered += 1 + client.wire.come();
     }
     Ok(())
 }
@@ -103,7 +122,7 @@ async fn wait_for_answers(port: u16) {
     client.subscribe(&raw::response_topic("bench-first")).await.unwrap();
     let request = raw::request("bench-first", &command(&[b"GET", b"bench-key"]), &raw::timestamp());
     loop {
-        client.ask(&request);
+        client.wire.ask(&request);
         client.flush().await.unwrap();
         let answer = tokio::time::timeout(std::time::Duration::from_millis(100), client.messages(1)).await;
         if answer.is_ok() {
@@ -125,9 +144,9 @@ async fn respond(port: u16) -> io::Result<()> {
             if request.kind & 0xF0 == 0x30 {
                 packet_id = packet_id.checked_add(1).unwrap_or(1);
                 answer(request.body, packet_id, &mut values, &mut body);
-                broker.put(0x32, &body);
+                broker.wire.put(0x32, &body);
             }
-            packet = broker.next_come();
+            packet = broker.wire.take();
         }
         broker.flush().await?;
     }

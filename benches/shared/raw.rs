@@ -1,7 +1,8 @@
 //! A client on the bare wire: packets made beforehand, answers counted and not looked into, so that what is measured is
 //! the other side.
 
-use std::io;
+use std::io::{self, Read, Write};
+use std::net;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -20,9 +21,9 @@ const REQUEST_ID_AT: usize = 5 + REQUEST_TOPIC.len();
 /// Where the first half of its correlation data stands: behind the length of the properties and the content type.
 const CORRELATION_AT: usize = REQUEST_ID_AT + 2 + 2 + (3 + CONTENT_TYPE.len()) + 3;
 
-/// A connection.
-pub struct Raw {
-    stream: TcpStream,
+/// What has come and what is to be sent, without a socket.
+#[derive(Default)]
+pub struct Wire {
     input: BytesMut,
     output: BytesMut,
     next_id: u16,
@@ -37,37 +38,13 @@ pub struct Packet {
     pub body: Bytes,
 }
 
-impl Raw {
-    /// Connects as this client.
-    pub async fn connect(port: u16, client_id: &str) -> io::Result<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", port)).await?;
-        stream.set_nodelay(true)?;
-        let mut raw = Self { stream, input: BytesMut::new(), output: BytesMut::new(), next_id: 0, asked: 0 };
-        let mut body = BytesMut::new();
-        text(&mut body, "MQTT");
-        // Level 5, clean start, no keep-alive; a receive maximum of 65,535 is the default.
-        body.put_slice(&[5, 2, 0, 0, 0]);
-        text(&mut body, client_id);
-        packet(&mut raw.output, 0x10, &body);
-        raw.flush().await?;
-        let connack = raw.next().await?;
-        assert!(connack.kind == CONNACK && connack.body.get(1) == Some(&0), "not let in");
-        Ok(raw)
+impl Packet {
+    fn is_message(&self) -> bool {
+        self.kind & 0xF0 == PUBLISH
     }
+}
 
-    /// Subscribes, and waits until that is in force.
-    pub async fn subscribe(&mut self, filter: &str) -> io::Result<()> {
-        let mut body = BytesMut::new();
-        body.put_u16(1);
-        body.put_u8(0);
-        text(&mut body, filter);
-        body.put_u8(1);
-        packet(&mut self.output, 0x82, &body);
-        self.flush().await?;
-        while self.next().await?.kind != SUBACK {}
-        Ok(())
-    }
-
+impl Wire {
     /// Puts a request behind what is to be sent, under a packet id and correlation data of its own.
     pub fn ask(&mut self, request: &[u8]) {
         self.ask_changed(request, |_| {});
@@ -90,48 +67,26 @@ impl Raw {
         packet(&mut self.output, kind, body);
     }
 
-    /// Sends what is to be sent.
-    pub async fn flush(&mut self) -> io::Result<()> {
-        self.stream.write_all_buf(&mut self.output).await
+    /// Level 5, clean start, no keep-alive; a receive maximum of 65,535 is the default.
+    fn put_connect(&mut self, client_id: &str) {
+        let mut body = BytesMut::new();
+        text(&mut body, "MQTT");
+        body.put_slice(&[5, 2, 0, 0, 0]);
+        text(&mut body, client_id);
+        self.put(0x10, &body);
     }
 
-    /// The next packet; a message of QoS 1 is acknowledged with what is sent next.
-    pub async fn next(&mut self) -> io::Result<Packet> {
-        loop {
-            if let Some(packet) = self.take() {
-                return Ok(packet);
-            }
-            self.input.reserve(16 * 1024);
-            if self.stream.read_buf(&mut self.input).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
+    fn put_subscribe(&mut self, filter: &str) {
+        let mut body = BytesMut::new();
+        body.put_u16(1);
+        body.put_u8(0);
+        text(&mut body, filter);
+        body.put_u8(1);
+        self.put(0x82, &body);
     }
 
-    /// Waits for so many messages, sends their acknowledgements with the next request.
-    pub async fn messages(&mut self, count: usize) -> io::Result<()> {
-        let mut come = 0;
-        while come < count {
-            come += usize::from(self.next().await?.kind & 0xF0 == PUBLISH);
-        }
-        Ok(())
-    }
-
-    /// The messages among the packets that have come already.
-    pub fn come(&mut self) -> usize {
-        let mut come = 0;
-        while let Some(packet) = self.take() {
-            come += usize::from(packet.kind & 0xF0 == PUBLISH);
-        }
-        come
-    }
-
-    /// A packet that has come already.
-    pub fn next_come(&mut self) -> Option<Packet> {
-        self.take()
-    }
-
-    fn take(&mut self) -> Option<Packet> {
+    /// A packet that has come; a message of QoS 1 is acknowledged with what is sent next.
+    pub fn take(&mut self) -> Option<Packet> {
         let (length, header) = remaining_length(&self.input)?;
         if self.input.len() < header + length {
             return None;
@@ -144,6 +99,114 @@ impl Raw {
             self.output.extend_from_slice(&[0x40, 2, body[topic + 2], body[topic + 3]]);
         }
         Some(Packet { kind, body })
+    }
+
+    /// How many of the packets that have come are messages.
+    pub fn come(&mut self) -> usize {
+        let mut come = 0;
+        while let Some(packet) = self.take() {
+            come += usize::from(packet.is_message());
+        }
+        come
+    }
+}
+
+/// A connection among many.
+pub struct Raw {
+    stream: TcpStream,
+    /// What has come and what is to be sent.
+    pub wire: Wire,
+}
+
+impl Raw {
+    /// Connects as this client.
+    pub async fn connect(port: u16, client_id: &str) -> io::Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.set_nodelay(true)?;
+        let mut raw = Self { stream, wire: Wire::default() };
+        raw.wire.put_connect(client_id);
+        raw.flush().await?;
+        let connack = raw.next().await?;
+        assert!(connack.kind == CONNACK && connack.body.get(1) == Some(&0), "not let in");
+        Ok(raw)
+    }
+
+    /// Subscribes, and waits until that is in force.
+    pub async fn subscribe(&mut self, filter: &str) -> io::Result<()> {
+        self.wire.put_subscribe(filter);
+        self.flush().await?;
+        while self.next().await?.kind != SUBACK {}
+        Ok(())
+    }
+
+    /// Sends what is to be sent.
+    pub async fn flush(&mut self) -> io::Result<()> {
+        self.stream.write_all_buf(&mut self.wire.output).await
+    }
+
+    /// The next packet.
+    pub async fn next(&mut self) -> io::Result<Packet> {
+        loop {
+            if let Some(packet) = self.wire.take() {
+                return Ok(packet);
+            }
+            self.wire.input.reserve(16 * 1024);
+            if self.stream.read_buf(&mut self.wire.input).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    /// Waits for so many messages.
+    pub async fn messages(&mut self, count: usize) -> io::Result<()> {
+        let mut come = 0;
+        while come < count {
+            come += usize::from(self.next().await?.is_message());
+        }
+        Ok(())
+    }
+}
+
+/// A connection that has a thread to itself: what waits is the system, nothing else.
+pub struct Single {
+    stream: net::TcpStream,
+    /// What has come and what is to be sent.
+    pub wire: Wire,
+}
+
+impl Single {
+    /// Connects as this client, and subscribes to its answers.
+    pub fn connect(port: u16, client_id: &str) -> io::Result<Self> {
+        let stream = net::TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        let mut single = Self { stream, wire: Wire::default() };
+        single.wire.put_connect(client_id);
+        single.wire.put_subscribe(&response_topic(client_id));
+        while single.turn()?.kind != SUBACK {}
+        Ok(single)
+    }
+
+    /// Sends what is to be sent, and waits for the next message.
+    pub fn message(&mut self) -> io::Result<()> {
+        while !self.turn()?.is_message() {}
+        Ok(())
+    }
+
+    fn turn(&mut self) -> io::Result<Packet> {
+        if !self.wire.output.is_empty() {
+            self.stream.write_all(&self.wire.output)?;
+            self.wire.output.clear();
+        }
+        loop {
+            if let Some(packet) = self.wire.take() {
+                return Ok(packet);
+            }
+            let mut room = [0; 4096];
+            match self.stream.read(&mut room)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => self.wire.input.extend_from_slice(&room[..read]),
+            }
+        }
     }
 }
 
