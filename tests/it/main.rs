@@ -16,6 +16,8 @@ mod lock_lost;
 mod monitor;
 mod mosquitto;
 mod round_trips;
+mod serve_doors;
+mod serve_identity;
 mod shell;
 mod shell_lost;
 mod streams;
@@ -31,3 +33,4 @@ mod watch;
 mod watch_command;
 #[cfg(unix)]
 mod watch_lost;
+mod websocket;
