@@ -934,47 +934,87 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s j -l json -d 'Short 
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l listen -d 'Where to listen; may be given several times [default: 127.0.0.1:1883, with TLS 8883, and, if available, the same port of [::1]]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l data -d 'Keep everything in this folder' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l tls-cert -d 'TLS, with this certificate and those that lead to its CA, in PEM' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l tls-key -d 'The certificate\'s key, in PEM' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l client-ca -d 'Let in only clients with a certificate from one of these CAs, in PEM' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l keys-max -d 'How many keys there may be' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l port-file -d 'Write the first port to this file once it is open' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s u -l username -d 'The user\'s name' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l embedded -d 'A broker and store of its own inside this process' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s t -l timeout -d 'How long to wait for each answer' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l connect-timeout -d 'How long to wait for the connection' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l retries -d 'How often to try again for a connection that could not be made' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l listen -d 'Where to listen, as HOST:PORT or a URL; may be given several times [default: 127.0.0.1:1883, with TLS 8883, and, if available, the same port of [::1]]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l data -d 'Keep everything in this folder' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l tls-cert -d 'TLS, with this certificate and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l tls-key -d 'The certificate\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l client-ca -d 'Let in only clients with a certificate from one of these CAs, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l users -d 'Let in only the users of this file, with their passwords' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l sat-tokens -d 'Let in only bearers of the service account tokens of this file; with --users both' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l keys-max -d 'How many keys there may be' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l port-file -d 'Write the first port to this file once it is open' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l retries -d 'How often to try again for a connection that could not be made' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
 hex\t'Hexadecimal digits'
 base64\t'Base64'
 json\t'One JSON object'
 jsonl\t'JSON objects, one a line'"
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
 always\t'Always'
 never\t'Never'"
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l notls -l no-tls -d 'Plain MQTT, no TLS'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l insecure -d 'Trust any certificate, and so anybody in between'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l ask-password -d 'Ask for the user\'s password on the terminal'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s j -l json -d 'Short for --output json'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s q -l quiet -d 'No words about what was done or not done; errors stay'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s v -l verbose -d 'Say more: versions beside values'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l ask-password -d 'Ask for the user\'s password on the terminal'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -f -a "user" -d 'Add, remove and list the users of a file for --users'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l retries -d 'How often to try again for a connection that could not be made' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l ask-password -d 'Ask for the user\'s password on the terminal'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -f -a "add" -d 'Add a user, or give one another password'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -f -a "rm" -d 'Remove a user'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -f -a "ls" -d 'List the users'
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l all -d 'Write those of all shells into a folder' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r

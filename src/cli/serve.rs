@@ -8,6 +8,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -45,6 +46,9 @@ differs from the other options stands behind a ?, with & between:
 
 The files of --users and --sat-tokens are read again whenever somebody comes in. One that has become unreadable
 changes nothing, but is told.";
+
+/// How long what still runs may take at the end: checks of passwords, and files being read.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Run a broker with a state store
 ///
@@ -108,7 +112,9 @@ pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<(), CommandError> 
         server.shutdown().await;
         Ok(())
     });
-    drop((log, runtime));
+    // A file that cannot be read is not waited for.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    drop(log);
     writer.finish();
     result
 }

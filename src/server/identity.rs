@@ -298,7 +298,12 @@ mod tests {
         assert_eq!(unknown.logged, "there is no user bob");
         assert!(!file.add("bob", &secret("p2")).unwrap());
         assert_eq!(check("bob", "p2").await.as_deref(), Ok("bob"));
+        assert!(file.remove("ann").unwrap() && file.remove("bob").unwrap());
+        assert_eq!(check("bob", "p2").await.unwrap_err().logged, "there is no user bob");
         assert!(lines.lock().unwrap().is_empty());
+        fs::write(&path, "").unwrap();
+        assert!(check("bob", "p2").await.is_err());
+        assert_eq!(lines.lock().unwrap().len(), 1);
     }
 
     #[test]

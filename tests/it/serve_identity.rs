@@ -109,7 +109,7 @@ fn every_door_lets_in_whom_it_should_and_nobody_else() {
 fn answer(port: u16, hello: Hello<'_>) -> u8 {
     let mut client = Raw::connect(port);
     client.say(&hello.encode());
-    let connack = client.hear().expect("no CONNACK");
+    let connack = client.hear().unwrap();
     assert_eq!(connack.name(), "CONNACK");
     if connack.body[1] != 0 {
         assert_eq!(client.hear(), None);
@@ -184,7 +184,7 @@ fn with_token(port: u16, token: &[u8]) -> Raw {
 
 /// The reason of the DISCONNECT, after which the server closes.
 fn disconnected(client: &mut Raw) -> u8 {
-    let packet = client.hear().expect("no DISCONNECT");
+    let packet = client.hear().unwrap();
     assert_eq!(packet.name(), "DISCONNECT");
     assert_eq!(client.hear(), None);
     packet.body[0]

@@ -177,3 +177,70 @@ impl Door {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::server::{Identities, IdentityFiles, Server, Settings};
+
+    /// A server with one door, and what it tells.
+    async fn start(
+        change: impl FnOnce(&mut ListenerSettings),
+        settings: Settings,
+    ) -> (Server, mpsc::UnboundedReceiver<String>) {
+        let (sender, told) = mpsc::unbounded_channel();
+        let events = Arc::new(move |event: Event| drop(sender.send(event.to_string())));
+        let mut listener = ListenerSettings::plain("127.0.0.1:0".parse().unwrap());
+        change(&mut listener);
+        let settings = Settings { listeners: vec![listener], events, ..settings };
+        (Server::start(settings, Arc::new(())).await.unwrap(), told)
+    }
+
+    #[tokio::test]
+    async fn whoever_does_not_finish_the_web_sockets_handshake_is_not_waited_for() {
+        let settings = Settings { connect_timeout: Duration::from_millis(50), ..Settings::default() };
+        let web_socket = Some(WebSocketSettings::default());
+        let (server, mut told) = start(|listener| listener.web_socket = web_socket, settings).await;
+        let mut client = TcpStream::connect(server.addresses()[0]).await.unwrap();
+        client.write_all(b"GET /mqtt HTTP/1.1\r\n").await.unwrap();
+        let line = told.recv().await.unwrap();
+        assert!(line.ends_with(" refused: no WebSocket handshake in time"), "{line}");
+        assert_eq!(client.read(&mut [0; 10]).await.unwrap(), 0);
+        server.shutdown().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn what_cannot_be_checked_in_time_is_refused_as_busy() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("tokens");
+        std::fs::write(&path, "sat token\n").unwrap();
+        let files = IdentityFiles { users: None, tokens: Some(path.clone()) };
+        let identities = Arc::new(Identities::load(&files).unwrap());
+        // Whoever opens a pipe waits until somebody writes.
+        std::fs::remove_file(&path).unwrap();
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let connect_timeout = Duration::from_millis(50);
+        let settings = Settings { connect_timeout, identities, ..Settings::default() };
+        let (server, mut told) = start(|listener| listener.is_anonymous = false, settings).await;
+        let mut client = TcpStream::connect(server.addresses()[0]).await.unwrap();
+        let properties = b"\x12\x15\0\x07K8S-SAT\x16\0\x05token";
+        let head = b"\x10\x20\0\x04MQTT\x05\x02\0\0";
+        client.write_all(&[&head[..], properties, b"\0\x01c"].concat()).await.unwrap();
+        let line = told.recv().await.unwrap();
+        assert!(
+            line.ends_with("server busy (0x89): what it says of itself could not be checked in time"),
+            "{line}"
+        );
+        let mut connack = [0; 4];
+        client.read_exact(&mut connack).await.unwrap();
+        assert_eq!((connack[0], connack[3]), (0x20, 0x89));
+        server.shutdown().await;
+        // The thread that reads can end.
+        std::fs::write(&path, "sat token\n").unwrap();
+    }
+}

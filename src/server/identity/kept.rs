@@ -52,6 +52,10 @@ impl<T> Kept<T> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let trouble = match read(&self.path) {
             Ok(bytes) if bytes == state.bytes && state.trouble.is_none() => None,
+            // One that is being written anew is empty at first, and so is a pipe that was read before.
+            Ok(bytes) if bytes.bytes().is_empty() => {
+                Some(nonsense(&self.path, (0, "is empty".to_owned())).to_string())
+            }
             Ok(bytes) => {
                 let parsed = (self.parse)(bytes.bytes());
                 state.bytes = bytes;

@@ -15,7 +15,6 @@ pub struct Tokens(Vec<(Arc<str>, Secret)>);
 impl Tokens {
     /// Reads lines `NAME TOKEN`.
     pub fn parse(bytes: &[u8]) -> Result<Self, Mistake> {
-        // A file that is being written anew is empty at first.
         if bytes.is_empty() {
             return Err((0, "is empty".to_owned()));
         }

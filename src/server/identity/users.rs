@@ -173,6 +173,10 @@ impl UsersFile {
             out.push_str(&new);
             out.push('\n');
         }
+        // A server takes an empty file for one that is being written.
+        if out.is_empty() {
+            out.push_str("# nobody\n");
+        }
         self.replace(out.as_bytes())?;
         Ok(found)
     }
