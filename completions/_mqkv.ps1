@@ -21,8 +21,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
 
     $completions = @(switch ($command) {
         'mqkv' {
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -100,8 +100,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             [CompletionResult]::new('--file', '--file', [CompletionResultType]::ParameterName, 'Write the value to a file')
             [CompletionResult]::new('--valuefile', '--valuefile', [CompletionResultType]::ParameterName, 'Write the value to a file')
             [CompletionResult]::new('--default', '--default', [CompletionResultType]::ParameterName, 'What to take for the value if there is no such key')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -158,8 +158,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             [CompletionResult]::new('--base64', '--base64', [CompletionResultType]::ParameterName, 'The value in base64')
             [CompletionResult]::new('--ttl', '--ttl', [CompletionResultType]::ParameterName, 'Let the key expire after this time, for example 250ms, 30s, 5m')
             [CompletionResult]::new('--fence', '--fence', [CompletionResultType]::ParameterName, 'Attach a fencing token: a version, as a lock hands it out')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -216,8 +216,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             [CompletionResult]::new('--key-hex', '--key-hex', [CompletionResultType]::ParameterName, 'A key in hexadecimal digits')
             [CompletionResult]::new('--key-base64', '--key-base64', [CompletionResultType]::ParameterName, 'A key in base64')
             [CompletionResult]::new('--fence', '--fence', [CompletionResultType]::ParameterName, 'Attach a fencing token: a version, as a lock hands it out')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -269,8 +269,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             [CompletionResult]::new('--key-hex', '--key-hex', [CompletionResultType]::ParameterName, 'A key in hexadecimal digits')
             [CompletionResult]::new('--key-base64', '--key-base64', [CompletionResultType]::ParameterName, 'A key in base64')
             [CompletionResult]::new('--fence', '--fence', [CompletionResultType]::ParameterName, 'Attach a fencing token: a version, as a lock hands it out')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -322,8 +322,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             [CompletionResult]::new('--key-hex', '--key-hex', [CompletionResultType]::ParameterName, 'A key in hexadecimal digits')
             [CompletionResult]::new('--key-base64', '--key-base64', [CompletionResultType]::ParameterName, 'A key in base64')
             [CompletionResult]::new('--fence', '--fence', [CompletionResultType]::ParameterName, 'Attach a fencing token: a version, as a lock hands it out')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -381,8 +381,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             [CompletionResult]::new('--hex', '--hex', [CompletionResultType]::ParameterName, 'The value in hexadecimal digits')
             [CompletionResult]::new('--base64', '--base64', [CompletionResultType]::ParameterName, 'The value in base64')
             [CompletionResult]::new('--fence', '--fence', [CompletionResultType]::ParameterName, 'Attach a fencing token: a version, as a lock hands it out')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -440,8 +440,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             [CompletionResult]::new('--only', '--only', [CompletionResultType]::ParameterName, 'Tell only these: set, del (CURRENT and RESYNC are one or the other)')
             [CompletionResult]::new('--on-gap', '--on-gap', [CompletionResultType]::ParameterName, 'What to do when the connection is lost: go on with another, or fail with 69')
             [CompletionResult]::new('--exec-on', '--exec-on', [CompletionResultType]::ParameterName, 'Run CMD for these: set, del, resync, initial [default: set,del,resync]')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -500,8 +500,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             [CompletionResult]::new('--holder', '--holder', [CompletionResultType]::ParameterName, 'In whose name the lock is held: unique, or two holders pass for one [default: the client id]')
             [CompletionResult]::new('--kill-after', '--kill-after', [CompletionResultType]::ParameterName, 'How long a command that is told to end may take before it is killed; 0 is allowed')
             [CompletionResult]::new('--token-file', '--token-file', [CompletionResultType]::ParameterName, 'Keep the newest fencing token in this file')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -553,8 +553,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             [CompletionResult]::new('--key-hex', '--key-hex', [CompletionResultType]::ParameterName, 'The key in hexadecimal digits')
             [CompletionResult]::new('--key-base64', '--key-base64', [CompletionResultType]::ParameterName, 'The key in base64')
             [CompletionResult]::new('--holder', '--holder', [CompletionResultType]::ParameterName, 'In whose name the lock is held [default: MQKV_LOCK_HOLDER]')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -603,8 +603,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             [CompletionResult]::new('--key', '--key', [CompletionResultType]::ParameterName, 'The key, as an option')
             [CompletionResult]::new('--key-hex', '--key-hex', [CompletionResultType]::ParameterName, 'The key in hexadecimal digits')
             [CompletionResult]::new('--key-base64', '--key-base64', [CompletionResultType]::ParameterName, 'The key in base64')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -650,8 +650,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
         }
         'mqkv;keys' {
             [CompletionResult]::new('--limit', '--limit', [CompletionResultType]::ParameterName, 'No more than so many keys')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -700,8 +700,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
         'mqkv;export' {
             [CompletionResult]::new('--keys-from', '--keys-from', [CompletionResultType]::ParameterName, 'Take the keys from a file, one a line; - reads standard input')
             [CompletionResult]::new('--inflight', '--inflight', [CompletionResultType]::ParameterName, 'How many requests may wait for their answers')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -749,8 +749,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
         }
         'mqkv;import' {
             [CompletionResult]::new('--inflight', '--inflight', [CompletionResultType]::ParameterName, 'How many requests may wait for their answers')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -800,8 +800,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
         'mqkv;batch' {
             [CompletionResult]::new('--inflight', '--inflight', [CompletionResultType]::ParameterName, 'How many requests may wait for their answers')
             [CompletionResult]::new('--format', '--format', [CompletionResultType]::ParameterName, 'What the lines are')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -849,8 +849,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
         'mqkv;ping' {
             [CompletionResult]::new('-c', '-c', [CompletionResultType]::ParameterName, 'How many round trips to make, one after the other')
             [CompletionResult]::new('--count', '--count', [CompletionResultType]::ParameterName, 'How many round trips to make, one after the other')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -895,8 +895,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             break
         }
         'mqkv;raw' {
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -948,8 +948,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             [CompletionResult]::new('--count', '--count', [CompletionResultType]::ParameterName, 'End after so many records')
             [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'End after this time; exit code 124 if -c is not reached by then')
             [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'End after this time; exit code 124 if -c is not reached by then')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -995,8 +995,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             break
         }
         'mqkv;decode' {
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -1044,8 +1044,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             break
         }
         'mqkv;decode;topic' {
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -1093,8 +1093,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             [CompletionResult]::new('-f', '-f', [CompletionResultType]::ParameterName, 'Read the payload from a file')
             [CompletionResult]::new('--file', '--file', [CompletionResultType]::ParameterName, 'Read the payload from a file')
             [CompletionResult]::new('--hex', '--hex', [CompletionResultType]::ParameterName, 'The payload in hexadecimal digits')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -1139,8 +1139,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             break
         }
         'mqkv;decode;hlc' {
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -1185,8 +1185,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             break
         }
         'mqkv;shell' {
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -1240,8 +1240,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             [CompletionResult]::new('--sat-tokens', '--sat-tokens', [CompletionResultType]::ParameterName, 'Let in only bearers of the service account tokens of this file; with --users both')
             [CompletionResult]::new('--keys-max', '--keys-max', [CompletionResultType]::ParameterName, 'How many keys there may be')
             [CompletionResult]::new('--port-file', '--port-file', [CompletionResultType]::ParameterName, 'Write the first port to this file once it is open')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -1287,8 +1287,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             break
         }
         'mqkv;serve;user' {
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -1336,8 +1336,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             break
         }
         'mqkv;serve;user;add' {
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -1382,8 +1382,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             break
         }
         'mqkv;serve;user;rm' {
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -1428,8 +1428,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             break
         }
         'mqkv;serve;user;ls' {
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -1475,8 +1475,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
         }
         'mqkv;completions' {
             [CompletionResult]::new('--all', '--all', [CompletionResultType]::ParameterName, 'Write those of all shells into a folder')
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -1521,8 +1521,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             break
         }
         'mqkv;man' {
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
@@ -1567,8 +1567,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             break
         }
         'mqkv;help' {
-            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
-            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]')
+            [CompletionResult]::new('-b', '-b', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
+            [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--hostname', '--hostname', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The broker''s host; with TLS and port 8883 unless told otherwise')
