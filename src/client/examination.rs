@@ -46,6 +46,11 @@ pub enum Finding {
     },
     /// A TLS handshake is over, well or not.
     Secured(Box<TlsSight>),
+    /// The broker takes MQTT in a WebSocket.
+    Upgraded {
+        /// The WebSocket's path.
+        path: String,
+    },
     /// The broker lets the client in.
     Accepted(Box<Terms>),
 }

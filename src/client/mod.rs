@@ -19,6 +19,7 @@ pub(crate) mod tls;
 mod transport;
 pub mod watch;
 mod watchers;
+pub mod websocket;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use tokio::sync::{mpsc, oneshot, watch as observe};
 pub use ask::{Access, Ask, Response, Stamps};
 pub use authentication::{Authentication, PasswordSource};
 pub use certificate::Certificate;
-pub use error::{CredentialError, Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble};
+pub use error::{CredentialError, Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble, WebSocketTrouble};
 pub use examination::{Examiner, Finding};
 pub use link::LinkState;
 

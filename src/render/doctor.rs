@@ -90,6 +90,7 @@ fn seen(seen: &Seen) -> Option<String> {
             joined(reached.iter().chain(&missed).map(String::as_str))
         }
         Seen::Tls { sight, now_s } => tls_text(sight, *now_s),
+        Seen::WebSocket { path } => format!("MQTT is spoken at {path}"),
         Seen::Terms { client_id, terms } => terms_text(client_id, terms),
         Seen::Subscription { topic, qos } => format!("QoS {qos} for {topic}"),
         Seen::Answer { .. } => "the store answers".to_owned(),

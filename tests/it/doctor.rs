@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::common::fake::{Fake, Line};
 use super::common::pki::Ca;
 use super::common::store::{self, Oddity, SOUND};
-use super::common::{Place, Server, Terminal, tls12, wire};
+use super::common::{Doors, Place, Server, Terminal, tls12, wire};
 
 /// One check, as in the JSON array.
 #[derive(Debug)]
@@ -587,4 +587,28 @@ fn at_the_prompt_it_looks_at_a_connection_of_its_own() {
     terminal.shows("\"value\":\"v\"");
     terminal.line("\\q");
     assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn a_web_socket_is_a_step_of_its_own() {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue(&place, "server", &["127.0.0.1"]);
+    let files = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
+    let listen = ["--listen", "ws://127.0.0.1:0/mqtt", "--listen", "wss://127.0.0.1:0"];
+    let server = Doors::open(&place, &[&listen[..], &files].concat());
+    let url = format!("ws://127.0.0.1:{}", server.port(0));
+    let with_web_socket = SOUND_OUTLINE.replace("connack ok", "ws ok, connack ok");
+    let (checks, code) = examined(&place, &format!("-b {url}"));
+    assert_eq!((outline(&checks), code), (with_web_socket.clone(), 0));
+    assert_eq!(find(&checks, "ws").text("message"), "MQTT is spoken at /mqtt");
+    let (checks, code) = examined(&place, &format!("-b wss://127.0.0.1:{} -T ca.pem", server.port(1)));
+    assert_eq!((outline(&checks), code), (with_web_socket.replace("tls skipped", "tls ok"), 0));
+    let message = "BROKER has no WebSocket there: it answered HTTP 404";
+    let hint = "check the path: -b ws://HOST:PORT/PATH; without one it is /mqtt";
+    assert_eq!(failure(&place, &format!("-b {url}/elsewhere")), failed("ws", message, hint, 69));
+    let (checks, _) = examined(&place, &format!("-b {url}/elsewhere"));
+    assert!(outline(&checks).starts_with("dns ok, tcp ok, tls skipped, ws fail, connack skipped, "));
+    let (checks, _) = examined(&place, "-b ws://127.0.0.1:1");
+    assert!(outline(&checks).contains("tls skipped, ws skipped, connack skipped"), "{checks:?}");
 }

@@ -17,6 +17,8 @@ mod lock_lost;
 mod monitor;
 mod mosquitto;
 mod round_trips;
+mod serve_doors;
+mod serve_identity;
 mod shell;
 mod shell_lost;
 mod streams;
@@ -32,3 +34,4 @@ mod watch;
 mod watch_command;
 #[cfg(unix)]
 mod watch_lost;
+mod websocket;

@@ -13,12 +13,18 @@ pub(super) struct Chart<'a> {
     clock: fn() -> Instant,
     /// When the last check was done.
     since: Instant,
+    has_web_socket: bool,
     checked: Vec<Checked>,
 }
 
 impl<'a> Chart<'a> {
     pub(super) fn new(clock: fn() -> Instant, emit: Emit<'a>) -> Self {
-        Self { emit, clock, since: clock(), checked: Vec::new() }
+        Self { emit, clock, since: clock(), has_web_socket: false, checked: Vec::new() }
+    }
+
+    /// Whether a WebSocket is to be spoken.
+    pub(super) fn expect_web_socket(&mut self, has_web_socket: bool) {
+        self.has_web_socket = has_web_socket;
     }
 
     /// The next check begins now.
@@ -77,7 +83,7 @@ impl<'a> Chart<'a> {
         let failed = self.checked.iter().rev().find(|checked| checked.failure().is_some());
         let why = failed.map_or_else(String::new, |failed| format!("{} has failed", failed.check.name()));
         let last = self.checked.last().map(|checked| checked.check);
-        for check in Check::ALL.into_iter().filter(|check| last.is_none_or(|last| *check > last)) {
+        for check in Check::all(self.has_web_socket).filter(|check| last.is_none_or(|last| *check > last)) {
             self.skip(check, &why)?;
         }
         Ok(())

@@ -18,6 +18,8 @@ pub enum Check {
     Tcp,
     /// TLS is spoken, and the certificates are good.
     Tls,
+    /// A WebSocket is spoken; told only where one is.
+    Ws,
     /// The broker lets the client in.
     Connack,
     /// Answers can be subscribed to.
@@ -31,11 +33,16 @@ pub enum Check {
 }
 
 impl Check {
-    /// Those that are always told.
-    pub const ALL: [Self; 8] = [
+    /// Those of a connection on which, or on which no, WebSocket is spoken.
+    pub fn all(has_web_socket: bool) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(move |check| has_web_socket || *check != Self::Ws)
+    }
+
+    const ALL: [Self; 9] = [
         Self::Dns,
         Self::Tcp,
         Self::Tls,
+        Self::Ws,
         Self::Connack,
         Self::Subscribe,
         Self::Request,
@@ -51,6 +58,7 @@ impl Check {
             Self::Dns => "dns",
             Self::Tcp => "tcp",
             Self::Tls => "tls",
+            Self::Ws => "ws",
             Self::Connack => "connack",
             Self::Subscribe => "subscribe",
             Self::Request => "request",
@@ -118,6 +126,11 @@ pub enum Seen {
         sight: Box<TlsSight>,
         /// When, in seconds since 1970.
         now_s: u64,
+    },
+    /// A WebSocket.
+    WebSocket {
+        /// Its path.
+        path: String,
     },
     /// What the broker grants.
     Terms {

@@ -23,6 +23,7 @@ Checks, in this order; what cannot be checked after a failure is skipped:
   tcp            one of its addresses answers, and which ones do not
   tls            version and cipher; whom the client trusts; the broker's certificate, its issuer,
                  its names; whether a client certificate is asked for. A warning below 30 days.
+  ws             the broker takes MQTT in a WebSocket, where one is asked for
   connack        the broker lets the client in; what it grants
   subscribe      the client may hear the store's answers, with QoS 1
   request        the store answers a GET of a key that does not exist

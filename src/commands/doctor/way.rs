@@ -13,7 +13,7 @@ use crate::client::{Client, Error, Examiner, Reconnect, Settings, Target, TlsTro
 
 /// With fewer days left a certificate is worth a warning.
 const DAYS_LEFT_MIN: i64 = 30;
-const WHY_NO_TLS: &str = "mqtt:// is without TLS: whoever is on the way can read along";
+const WHY_NO_TLS: &str = "it is not asked for: whoever is on the way can read along";
 const WHY_NO_NETWORK: &str = "the store is inside this process";
 
 /// Connects once. None: it has failed, and why is on the chart.
@@ -30,7 +30,9 @@ pub(super) async fn connect(
         missed: Vec::new(),
         is_reached: false,
         handshake: None,
+        is_settled: false,
     };
+    chart.expect_web_socket(settings.web_socket.is_some());
     if matches!(settings.target, Target::Pipe(_)) {
         for check in [Check::Dns, Check::Tcp, Check::Tls] {
             chart.skip(check, WHY_NO_NETWORK)?;
@@ -71,6 +73,8 @@ struct Way {
     is_reached: bool,
     /// Held back until the broker has said something in it: in TLS 1.3 it judges the client afterwards.
     handshake: Option<(Instant, Box<TlsSight>)>,
+    /// What came of it is told.
+    is_settled: bool,
 }
 
 impl Way {
@@ -96,6 +100,10 @@ impl Way {
                 self.handshake = Some((at, sight));
                 Ok(())
             }
+            Finding::Upgraded { path } => {
+                self.settle_tls(is_inside, chart)?;
+                chart.note_at(at, Check::Ws, Seen::WebSocket { path }, Vec::new())
+            }
             Finding::Accepted(terms) => {
                 self.settle_tls(is_inside, chart)?;
                 let advice = (terms.qos_max == 0).then(|| Advice {
@@ -111,6 +119,9 @@ impl Way {
 
     /// The broker has spoken: TLS is as good as it looked.
     fn settle_tls(&mut self, is_inside: bool, chart: &mut Chart<'_>) -> io::Result<()> {
+        if std::mem::replace(&mut self.is_settled, true) {
+            return Ok(());
+        }
         let Some((at, sight)) = self.handshake.take() else {
             return if is_inside { Ok(()) } else { chart.skip(Check::Tls, WHY_NO_TLS) };
         };
@@ -133,6 +144,7 @@ impl Way {
         let check = match &error {
             Error::Credentials { .. } => Check::Settings,
             Error::Tls { .. } => Check::Tls,
+            Error::WebSocket { .. } => Check::Ws,
             _ if !self.is_resolved => Check::Dns,
             _ if !self.is_reached => Check::Tcp,
             _ => Check::Connack,
@@ -141,7 +153,7 @@ impl Way {
         let seen = match check {
             Check::Tcp => Some(Seen::Way { reached: None, missed: std::mem::take(&mut self.missed) }),
             Check::Tls => self.handshake.take().map(|(_, sight)| Seen::Tls { sight, now_s }),
-            Check::Connack => {
+            Check::Ws | Check::Connack => {
                 self.settle_tls(is_inside, chart)?;
                 None
             }

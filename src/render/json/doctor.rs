@@ -66,6 +66,7 @@ fn details(seen: &Seen) -> Object {
             put(&mut object, "missed", missed);
         }
         Seen::Tls { sight, now_s } => put_tls(&mut object, sight, *now_s),
+        Seen::WebSocket { path } => put(&mut object, "path", path.as_str()),
         Seen::Terms { client_id, terms } => put_terms(&mut object, client_id, terms),
         Seen::Subscription { topic, qos } => {
             put(&mut object, "topic", topic.as_str());
