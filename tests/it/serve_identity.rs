@@ -301,9 +301,9 @@ fn a_password_that_is_typed_is_not_seen_and_typed_twice() {
     {
         let terminal = Terminal::start(place.command(&add));
         terminal.shows("Password for ann:");
-        terminal.line("secret");
+        terminal.secret("secret");
         terminal.shows("Once more:");
-        terminal.line(second);
+        terminal.secret(second);
         terminal.shows(words);
         assert!(!terminal.screen().contains("secret"), "{}", terminal.screen());
         assert_eq!(place.path("users").exists(), second == "secret");
