@@ -92,7 +92,7 @@ fn seen(seen: &Seen) -> Option<String> {
         Seen::Tls { sight, now_s } => tls_text(sight, *now_s),
         Seen::WebSocket { path } => format!("MQTT is spoken at {path}"),
         Seen::Terms { client_id, terms } => terms_text(client_id, terms),
-        Seen::Subscription { topic, qos } => format!("QoS {qos} for {topic}"),
+        Seen::Subscription { qos, .. } => format!("QoS {qos} for the store's answers"),
         Seen::Answer { .. } => "the store answers".to_owned(),
         Seen::Clock { ahead_ms, margin_ms } => clock_text(*ahead_ms, *margin_ms),
         Seen::Notified { set, delete } => {
@@ -185,8 +185,7 @@ fn days_text(certificate: &Certificate, now_s: u64) -> String {
 fn terms_text(client_id: &str, terms: &Terms) -> String {
     let Terms { qos_max, packet_bytes_max, receive_max, session_expiry_s, .. } = terms;
     let id = terms.assigned_id.as_deref().unwrap_or(client_id);
-    let has = |is_there: bool, what: &str| if is_there { what.to_owned() } else { format!("no {what}") };
-    let parts = [
+    let mut parts = vec![
         format!("let in as {id}"),
         format!("QoS {qos_max}"),
         packet_bytes_max
@@ -201,11 +200,15 @@ fn terms_text(client_id: &str, terms: &Terms) -> String {
             0 => "no topic aliases".to_owned(),
             max => format!("{max} topic aliases"),
         },
-        has(terms.retain, "retained messages"),
-        has(terms.wildcards, "wildcards"),
-        has(terms.shared_subscriptions, "shared subscriptions"),
-        has(terms.subscription_ids, "subscription ids"),
     ];
+    // Most brokers have them all; what is not there is worth a word.
+    let features = [
+        (terms.retain, "no retained messages"),
+        (terms.wildcards, "no wildcards"),
+        (terms.shared_subscriptions, "no shared subscriptions"),
+        (terms.subscription_ids, "no subscription ids"),
+    ];
+    parts.extend(features.iter().filter(|(is_there, _)| !is_there).map(|(_, what)| (*what).to_owned()));
     parts.join(", ")
 }
 

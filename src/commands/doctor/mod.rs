@@ -71,7 +71,8 @@ async fn examine(args: &DoctorArgs, session: &Session, chart: &mut Chart<'_>) ->
     let patience = settings.request_timeout;
     chart.begin();
     let Some(client) = way::connect(settings, session, chart).await? else { return Ok(()) };
-    let result = store::examine(&client, patience, args.read_only, session, chart).await;
+    let why_not_write = args.read_only.then_some("it would write, and --read-only is asked for");
+    let result = store::examine(&client, patience, why_not_write, session, chart).await;
     let _ = timeout(GOODBYE_MAX, client.close()).await;
     result
 }

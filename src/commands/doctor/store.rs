@@ -26,13 +26,12 @@ const LONG_AGO_MS: u64 = 1_000_000_000_000;
 const CLOCK_TTL_MS: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 /// Alike, while changes of it are waited for.
 const WATCH_TTL_MS: NonZeroU64 = NonZeroU64::new(30_000).unwrap();
-const NO_WRITES: &str = "it would write, and --read-only is asked for";
 
-/// Looks at the store through a connected client.
+/// Looks at the store through a connected client; nothing is written where there is a reason not to.
 pub(super) async fn examine(
     client: &Client,
     patience: Duration,
-    read_only: bool,
+    why_not_write: Option<&str>,
     session: &Session,
     chart: &mut Chart<'_>,
 ) -> io::Result<()> {
@@ -50,9 +49,9 @@ pub(super) async fn examine(
     if !store.subscribe(chart).await? || !store.request(chart).await? {
         return chart.skip_rest();
     }
-    if read_only {
-        chart.skip(Check::Clock, NO_WRITES)?;
-        return chart.skip(Check::Notifications, NO_WRITES);
+    if let Some(why) = why_not_write {
+        chart.skip(Check::Clock, why)?;
+        return chart.skip(Check::Notifications, why);
     }
     chart.begin();
     if !store.clock(chart).await? {
