@@ -269,7 +269,7 @@ impl Shell {
         let Connected { client_id, elapsed_ms, .. } = &self.connected;
         let context = self.opened.context.as_ref().map_or_else(String::new, |context| {
             let note = if context.is_read_only { ", read-only" } else { "" };
-            format!("; context {}{note}", escape(context.name.as_bytes()))
+            format!("\ncontext {}{note}", escape(context.name.as_bytes()))
         });
         match self.opened.url {
             Some(_) => format!("{} in {elapsed_ms:.1} ms, as {client_id}{context}", self.opened.about),
