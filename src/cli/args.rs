@@ -21,12 +21,13 @@ Examples:
   mqkv --embedded=./state set k v       no broker at all: a store inside this process
 
 --embedded keeps everything in memory, gone at the end; --embedded=DIR keeps everything in DIR.
-More: mqkv help VERB, mqkv help exit-codes, mqkv help formats, mqkv help environment, mqkv help locks";
+More: mqkv help VERB, mqkv help config, mqkv help exit-codes, mqkv help formats, mqkv help environment,
+mqkv help locks";
 
 /// Command line for the Azure IoT Operations state store
 ///
 /// Reads and writes the keys of the state store behind an MQTT broker, or of a store of its own.
-/// Without -b, -n or --embedded the broker is mqtt://localhost:1883, where `mqkv serve` listens.
+/// Where nothing says something else, the broker is mqtt://localhost:1883, where `mqkv serve` listens.
 #[derive(Debug, Parser)]
 #[command(name = "mqkv", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 #[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]

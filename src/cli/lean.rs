@@ -60,6 +60,8 @@ mod tests {
             "set k --hex 00ff --connect-timeout 1s",
             "del a b c --ignore-missing",
             "vdel k v --keep-alive 3s",
+            "get k -x prod --config file",
+            "set k v --no-context --force-write",
         ] {
             let words: Vec<OsString> = ["mqkv"].into_iter().chain(line.split(' ')).map(Into::into).collect();
             let whole = Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{line}: {error}"));

@@ -12,7 +12,7 @@ const MOUNTED: [&str; 2] = ["/var/run/secrets", "/run/secrets"];
 /// What there is to say of a file with a secret that others than its owner may read or write.
 #[must_use]
 pub fn warning(file: &Path) -> Option<String> {
-    if MOUNTED.iter().any(|folder| file.starts_with(folder)) {
+    if MOUNTED.iter().any(|folder| file.starts_with(folder)) || is_projected(file) {
         return None;
     }
     let metadata = fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
@@ -24,6 +24,12 @@ pub fn warning(file: &Path) -> Option<String> {
     Some(format!(
         "warning: {file} holds a secret, and others than you may use it (mode {mode:04o}): chmod 600 {file}"
     ))
+}
+
+/// Whether Kubernetes has put it there: behind a link to a folder that is named after the time, `..2026_11_21_07_00`.
+fn is_projected(file: &Path) -> bool {
+    let real = fs::canonicalize(file).unwrap_or_default();
+    real.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"..2"))
 }
 
 #[cfg(test)]
@@ -41,5 +47,11 @@ mod tests {
         }
         assert_eq!(warning(Path::new("/var/run/secrets/tokens/none")), None);
         assert_eq!(warning(folder.path()), None, "no file");
+        let (real, link) = (folder.path().join("..2026_11_21_07_00"), folder.path().join("token"));
+        fs::create_dir(&real).unwrap();
+        fs::write(real.join("token"), "x").unwrap();
+        fs::set_permissions(real.join("token"), fs::Permissions::from_mode(0o644)).unwrap();
+        std::os::unix::fs::symlink(real.join("token"), &link).unwrap();
+        assert_eq!(warning(&link), None, "a volume of Kubernetes");
     }
 }

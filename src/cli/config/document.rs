@@ -46,7 +46,17 @@ pub struct Syntax {
 /// The first thing that is wrong with its syntax.
 pub fn read(text: &str) -> Result<Vec<Node>, Syntax> {
     let document = Document::parse(text).map_err(|error| of_parser(text, &error))?;
-    Ok(nodes(document.as_table(), text))
+    let feeds = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+    Ok(nodes(document.as_table(), &Feeds(feeds)))
+}
+
+/// Where lines end.
+struct Feeds(Vec<usize>);
+
+impl Feeds {
+    fn line(&self, at: usize) -> usize {
+        self.0.partition_point(|feed| *feed < at).saturating_add(1)
+    }
 }
 
 fn syntax(text: &str, at: usize, message: &str) -> Syntax {
@@ -65,19 +75,19 @@ fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count().saturating_add(1)
 }
 
-fn nodes(table: &dyn TableLike, text: &str) -> Vec<Node> {
+fn nodes(table: &dyn TableLike, feeds: &Feeds) -> Vec<Node> {
     let node = |(key, item): (&str, &Item)| {
         let begin = |span: Option<Range<usize>>| span.map(|span| span.start);
         // The header of a table stands for its key; a table that is only a part of headers has none.
         let at = begin(table.key(key).and_then(|key| key.span())).or_else(|| begin(item.span()));
-        Node { key: key.to_owned(), line: line_of(text, at.unwrap_or(0)), content: content(item, text) }
+        Node { key: key.to_owned(), line: feeds.line(at.unwrap_or(0)), content: content(item, feeds) }
     };
     table.iter().map(node).collect()
 }
 
-fn content(item: &Item, text: &str) -> Content {
+fn content(item: &Item, feeds: &Feeds) -> Content {
     if let Some(table) = item.as_table_like() {
-        return Content::Table(nodes(table, text));
+        return Content::Table(nodes(table, feeds));
     }
     match item.as_value() {
         Some(Value::String(text)) => Content::Text(text.value().clone()),

@@ -223,6 +223,9 @@ pub fn of_syntax(path: &Path, error: &Syntax) -> CommandError {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn read(text: &str) -> Result<File, CommandError> {
@@ -295,6 +298,53 @@ mod tests {
             (error.hints, error.causes),
             (vec!["prod".to_owned()], vec!["contexts: prod, lab".to_owned()])
         );
+    }
+
+    /// Pieces that meet in a file now and then.
+    const PIECES: [&str; 16] = [
+        "[context.a]\n",
+        "[context]\n",
+        "broker",
+        " = ",
+        "'mqtt://h'",
+        "1",
+        "true",
+        "\n",
+        "{",
+        "}",
+        "[",
+        "# é\n",
+        "default_context",
+        "port",
+        "\"\\u00e9\"",
+        "\u{1f600}",
+    ];
+
+    proptest! {
+        #[test]
+        fn any_file_is_read_or_refused_with_a_line(
+            pieces in vec(0..PIECES.len(), 0..24), bytes in vec(any::<u8>(), 0..4), at in 0..64_usize,
+        ) {
+            let mut text: Vec<u8> = pieces.iter().flat_map(|piece| PIECES[*piece].bytes()).collect();
+            let at = at.min(text.len());
+            text.splice(at..at, bytes);
+            if let Err(error) = File::read("c".as_ref(), &text, None) {
+                prop_assert!(error.message.starts_with("c:"), "{error:?}");
+                prop_assert_eq!(error.kind, Kind::Configuration);
+            } else if let Ok(text) = String::from_utf8(text) {
+                // What is read can be changed, and is read again.
+                let settings = [("port".to_owned(), Content::Number(1))];
+                let changed = document::put_context(&text, "new", &settings).unwrap();
+                let changed = document::set_default(&changed, Some("new")).unwrap();
+                let file = File::read("c".as_ref(), changed.as_bytes(), None).unwrap();
+                prop_assert_eq!(file.default.as_deref(), Some("new"));
+                prop_assert_eq!(file.context("new").unwrap().layer.entries.len(), 1);
+                let removed = document::remove_context(&changed, "new").unwrap();
+                let removed = document::set_default(&removed, None).unwrap();
+                let file = File::read("c".as_ref(), removed.as_bytes(), None).unwrap();
+                prop_assert!(file.default.is_none() && file.context("new").is_err());
+            }
+        }
     }
 
     #[test]

@@ -123,9 +123,12 @@ fn context(
     if connection.no_context {
         return Ok(None);
     }
+    if connection.context.as_deref() == Some("") {
+        return Err(CommandError::usage("-x takes the name of a context").hint("mqkv context ls"));
+    }
     let named = match (&connection.context, variables.get(CONTEXT)) {
         (Some(name), _) => Named::Typed(name),
-        (None, Some(name)) => Named::Variable(name.to_str().unwrap_or_default()),
+        (None, Some(name)) => Named::Variable(name.to_str().unwrap_or("\u{fffd}")),
         // It would have no say.
         (None, None) if flags.names_target() && connection.config.is_none() => return Ok(None),
         (None, None) => Named::Default,

@@ -139,10 +139,16 @@ impl Variables {
             .chain(OTHERS.iter().map(ToString::to_string))
             .filter_map(|name| name.strip_prefix(PREFIX).map(str::to_owned))
             .collect();
+        let meant = |name: &str| {
+            let of_context =
+                Setting::of_key(&name.to_ascii_lowercase()).filter(|setting| !setting.has_flag());
+            match of_context {
+                Some(setting) => Some(format!("{} in a context", setting.key())),
+                None => near(name, known.iter().cloned()).map(|near| format!("{PREFIX}{near}")),
+            }
+        };
         ours.filter(|name| !known.iter().any(|known| known == name))
-            .filter_map(|name| {
-                Some((format!("{PREFIX}{name}"), format!("{PREFIX}{}", near(name, known.iter().cloned())?)))
-            })
+            .filter_map(|name| Some((format!("{PREFIX}{name}"), meant(name)?)))
             .collect()
     }
 }
@@ -219,11 +225,21 @@ mod tests {
 
     #[test]
     fn a_mistyped_name_is_found_and_what_is_far_off_is_somebody_elses() {
-        let names =
-            ["MQKV_BROCKER", "MQKV_TIMEOUT", "MQKV_SEQ", "MQKV_KEYS_DIR_OF_MY_SCRIPT", "MQKV_PASSWORD"];
+        let names = [
+            "MQKV_BROCKER",
+            "MQKV_TIMEOUT",
+            "MQKV_SEQ",
+            "MQKV_KEYS_DIR_OF_MY_SCRIPT",
+            "MQKV_PASSWORD",
+            "MQKV_READ_ONLY",
+        ];
         let all: Vec<_> = names.iter().map(|name| (*name, "1")).collect();
         let owned = |one: &str, other: &str| (one.to_owned(), other.to_owned());
-        let expected = [owned("MQKV_BROCKER", "MQKV_BROKER"), owned("MQKV_PASSWORD", "MQKV_PASSWORD_FILE")];
+        let expected = [
+            owned("MQKV_BROCKER", "MQKV_BROKER"),
+            owned("MQKV_PASSWORD", "MQKV_PASSWORD_FILE"),
+            owned("MQKV_READ_ONLY", "read_only in a context"),
+        ];
         assert_eq!(variables(&all).mistyped(), expected);
     }
 }

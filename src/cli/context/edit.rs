@@ -38,7 +38,7 @@ const TEMPLATE: &str = "\
 pub fn edit(at: &Location, variables: &Variables) -> Result<Configured, CommandError> {
     let before = at.read()?;
     at.make_folder()?;
-    let copy = beside(&at.path, "edit");
+    let copy = beside(&at.path, &format!("edit-{}", std::process::id()));
     let text = before.clone().unwrap_or_else(|| TEMPLATE.as_bytes().to_vec());
     file::write_private(&copy, &text)?;
     let edited = run_editor(&copy)

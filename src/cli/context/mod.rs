@@ -30,7 +30,7 @@ Contexts are kept in the file that `mqkv config path` names. `mqkv help config` 
 
 /// List, show, change and try contexts: brokers with all that belongs to them, under a name
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES, arg_required_else_help = false)]
 pub struct ContextArgs {
     #[command(subcommand)]
     pub verb: ContextVerb,
