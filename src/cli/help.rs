@@ -79,12 +79,12 @@ fn formats() -> String {
 Data goes to standard output, words to standard error.
 
   auto    text on a terminal; in a pipe the bare value of get, columns of watch, lines of ping, raw and
-          decode, and nothing of set, del and vdel: their exit code says it all
+          decode, and nothing of set, del, vdel and context add|use|rm|edit: their exit code says it all
   text    for people: control bytes, and bytes that are not UTF-8, are shown as \\xNN
   raw     the exact bytes, no line feed
   hex     hexadecimal digits and a line feed
   base64  base64 and a line feed
-  json    one object; `del`, `keys`, `batch`: one object a record and line; `batch` adds line and id
+  json    one object; `del`, `keys`, `batch`, `context ls`: one object a record and line; `batch` adds line and id
   jsonl   the same, always one object a line
 
 Many records: `keys` prints one a line, control bytes as \\xNN and a backslash as \\\\, so that they can be read
