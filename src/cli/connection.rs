@@ -54,6 +54,8 @@ pub enum Place {
         port: u16,
         /// What TLS is asked for; none: plain.
         tls: Option<TlsOptions>,
+        /// The path of a WebSocket, if one is asked for.
+        web_socket: Option<String>,
     },
     /// Inside this process.
     Embedded {
@@ -135,12 +137,27 @@ impl Place {
     /// The broker as a URL; none: it is inside this process.
     #[must_use]
     pub fn url(&self) -> Option<String> {
-        let Self::Network { host, port, tls } = self else {
+        let (Self::Network { tls, web_socket, .. }, Some(address)) = (self, self.address()) else {
             return None;
         };
-        let scheme = if tls.is_some() { "mqtts" } else { "mqtt" };
-        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        Some(format!("{scheme}://{host}:{port}"))
+        let scheme = match (web_socket, tls) {
+            (None, None) => "mqtt",
+            (None, Some(_)) => "mqtts",
+            (Some(_), None) => "ws",
+            (Some(_), Some(_)) => "wss",
+        };
+        let path = web_socket.as_deref().unwrap_or_default();
+        Some(format!("{scheme}://{address}{path}"))
+    }
+
+    /// Host and port, as they are said; none: it is inside this process.
+    #[must_use]
+    pub fn address(&self) -> Option<String> {
+        match self {
+            Self::Network { host, port, .. } if host.contains(':') => Some(format!("[{host}]:{port}")),
+            Self::Network { host, port, .. } => Some(format!("{host}:{port}")),
+            Self::Embedded { .. } => None,
+        }
     }
 }
 
@@ -177,7 +194,11 @@ pub fn place(settled: &Settled) -> Result<Place, CommandError> {
         refuse_without_tls(settled)?;
         None
     };
-    Ok(Place::Network { host, port, tls })
+    let web_socket = match settled.get(Setting::Broker) {
+        Some(Entry { value: Value::Url(url), .. }) => url.broker.web_socket.clone(),
+        _ => None,
+    };
+    Ok(Place::Network { host, port, tls, web_socket })
 }
 
 /// The URL says it, unless a higher layer says something else.
@@ -190,8 +211,13 @@ fn tls_of_url(settled: &Settled, url: &Url) -> Result<bool, CommandError> {
         return Ok(!is_off);
     }
     if is_off && url.broker.tls {
-        let error = entry.origin.error(Setting::Notls, "mqtts:// is with TLS and --notls without");
-        return Err(error.hint(of_flag(&entry.origin, "-b mqtt://HOST[:PORT] for plain MQTT")));
+        let (scheme, hint) = match url.broker.web_socket {
+            None => ("mqtts", "-b mqtt://HOST[:PORT] for plain MQTT"),
+            Some(_) => ("wss", "-b ws://HOST[:PORT] for plain WebSockets"),
+        };
+        let message = format!("{scheme}:// is with TLS and --notls without");
+        let error = entry.origin.error(Setting::Notls, &message);
+        return Err(error.hint(of_flag(&entry.origin, hint)));
     }
     Ok(url.broker.tls)
 }
@@ -382,12 +408,12 @@ mod tests {
 
     fn network(host: &str, port: u16) -> Place {
         let host = host.to_owned();
-        Place::Network { host, port, tls: None }
+        Place::Network { host, port, tls: None, web_socket: None }
     }
 
     fn with_tls(host: &str, port: u16, options: TlsOptions) -> Place {
         let host = host.to_owned();
-        Place::Network { host, port, tls: Some(options) }
+        Place::Network { host, port, tls: Some(options), web_socket: None }
     }
 
     #[test]

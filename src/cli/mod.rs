@@ -43,6 +43,7 @@ use context::{ContextVerb, Done};
 use embedded::Embedded;
 use exit::Exit;
 use report::Reporter;
+use serve::ServeArgs;
 use usage::Instead;
 
 use crate::client::{Authentication, PasswordSource, Settings, Target, Tls};
@@ -135,7 +136,11 @@ fn run_verb(
         Verb::Serve(args) => {
             let settled = &configuration.settled;
             let (quiet, verbose) = (settled.is_on(Setting::Quiet), settled.is_on(Setting::Verbose));
-            serve::run(&args, &DisplayArgs { quiet, verbose, ..options.display })?;
+            let display = DisplayArgs { quiet, verbose, ..options.display };
+            if let ServeArgs { action: Some(action), .. } = &args {
+                return serve::user::run(action, &display, reporter);
+            }
+            serve::run(&args, &display)?;
         }
         Verb::Context(args) => return run_context(&args.verb, options, variables, reporter),
         Verb::Config(args) => {
@@ -271,8 +276,8 @@ async fn stop(embedded: Started) {
 async fn connect(connection: Option<Connection>, started: Started) -> Result<Settings, CommandError> {
     let connection =
         connection.ok_or_else(|| CommandError::new(Kind::Bug, "a verb that needs no store asked for one"))?;
-    let (target, tls) = match &connection.place {
-        Place::Network { host, port, tls } => {
+    let (target, tls, web_socket) = match &connection.place {
+        Place::Network { host, port, tls, web_socket } => {
             if tls.as_ref().is_some_and(|tls| tls.insecure) {
                 report::log(
                     "warning: --insecure: whoever answers is trusted, and may read and change everything",
@@ -284,16 +289,17 @@ async fn connect(connection: Option<Connection>, started: Started) -> Result<Set
                 });
             }
             let tls = tls.as_ref().map(Tls::load).transpose()?;
-            (Target::Tcp { host: host.clone(), port: *port }, tls)
+            (Target::Tcp { host: host.clone(), port: *port }, tls, web_socket.clone())
         }
         Place::Embedded { data } => {
             let embedded = Embedded::start(data.as_deref()).await?;
             let target = embedded.target();
             started.replace(Some(embedded));
-            (target, None)
+            (target, None, None)
         }
     };
-    Ok(connection.settings(target, tls, authentication(&connection.login)?))
+    let authentication = authentication(&connection.login)?;
+    Ok(Settings { web_socket, ..connection.settings(target, tls, authentication) })
 }
 
 /// Who the client says it is, when it must be known.

@@ -113,9 +113,7 @@ fn open(options: &Options, variables: &Variables, destination: Option<&str>) -> 
     let url = connection.place.url();
     let (broker, about) = match &connection.place {
         Place::Network { .. } => {
-            let place =
-                url.as_deref().and_then(|url| url.split_once("://")).map(|(_, place)| place.to_owned());
-            let place = place.unwrap_or_default();
+            let place = connection.place.address().unwrap_or_default();
             (place.clone(), format!("connected to {place}"))
         }
         Place::Embedded { data: None } => {

@@ -18,6 +18,8 @@ mod lock_lost;
 mod monitor;
 mod mosquitto;
 mod round_trips;
+mod serve_doors;
+mod serve_identity;
 mod shell;
 mod shell_contexts;
 mod shell_lost;
@@ -34,3 +36,4 @@ mod watch;
 mod watch_command;
 #[cfg(unix)]
 mod watch_lost;
+mod websocket;
