@@ -81,7 +81,7 @@ const OWNERS: &[(&str, &[Owner])] = &[
     ("clap", &[any_of("src/commands/"), any_of("src/cli/")]),
     ("indicatif", &[only("src/cli/progress.rs")]),
     ("getrandom", &[only("src/chance.rs")]),
-    ("nix", &[only("src/commands/child.rs")]),
+    ("nix", &[only("src/commands/child.rs"), only("src/cli/descriptors.rs")]),
     ("colored", &[one_of("src/")]),
     ("anstream", &[one_of("src/")]),
     ("base64", &[one_of("src/")]),

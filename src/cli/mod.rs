@@ -5,6 +5,7 @@ mod broker;
 mod config;
 mod connection;
 mod context;
+mod descriptors;
 mod embedded;
 mod exit;
 pub mod generate;
