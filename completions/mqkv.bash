@@ -22,6 +22,12 @@ _mqkv() {
             mqkv,completions)
                 cmd="mqkv__subcmd__completions"
                 ;;
+            mqkv,config)
+                cmd="mqkv__subcmd__config"
+                ;;
+            mqkv,context)
+                cmd="mqkv__subcmd__context"
+                ;;
             mqkv,decode)
                 cmd="mqkv__subcmd__decode"
                 ;;
@@ -88,6 +94,33 @@ _mqkv() {
             mqkv,watch)
                 cmd="mqkv__subcmd__watch"
                 ;;
+            mqkv__subcmd__config,path)
+                cmd="mqkv__subcmd__config__subcmd__path"
+                ;;
+            mqkv__subcmd__config,show)
+                cmd="mqkv__subcmd__config__subcmd__show"
+                ;;
+            mqkv__subcmd__context,add)
+                cmd="mqkv__subcmd__context__subcmd__add"
+                ;;
+            mqkv__subcmd__context,edit)
+                cmd="mqkv__subcmd__context__subcmd__edit"
+                ;;
+            mqkv__subcmd__context,ls)
+                cmd="mqkv__subcmd__context__subcmd__ls"
+                ;;
+            mqkv__subcmd__context,rm)
+                cmd="mqkv__subcmd__context__subcmd__rm"
+                ;;
+            mqkv__subcmd__context,show)
+                cmd="mqkv__subcmd__context__subcmd__show"
+                ;;
+            mqkv__subcmd__context,test)
+                cmd="mqkv__subcmd__context__subcmd__test"
+                ;;
+            mqkv__subcmd__context,use)
+                cmd="mqkv__subcmd__context__subcmd__use"
+                ;;
             mqkv__subcmd__decode,frame)
                 cmd="mqkv__subcmd__decode__subcmd__frame"
                 ;;
@@ -116,7 +149,7 @@ _mqkv() {
 
     case "${cmd}" in
         mqkv)
-            opts="-b -n -p -T -C -K -P -u -i -t -o -j -q -v -h -V --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help --version get set del delete rm vdel watch lock unlock holder keys export import batch ping doctor raw monitor decode shell serve completions man help"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h -V --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help --version get set del delete rm vdel watch lock unlock holder keys export import batch ping doctor raw monitor decode shell serve context config completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -234,6 +267,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -254,7 +299,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__batch)
-            opts="-b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --keep-going --inflight --format --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --keep-going --inflight --format --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -380,6 +425,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -400,7 +457,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__completions)
-            opts="-b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --all --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help bash elvish fish powershell zsh"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --all --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help bash elvish fish powershell zsh"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -522,6 +579,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -541,8 +610,8 @@ _mqkv() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        mqkv__subcmd__decode)
-            opts="-b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help topic frame hlc"
+        mqkv__subcmd__config)
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help show path"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -660,6 +729,1672 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mqkv__subcmd__config__subcmd__path)
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --broker)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -b)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hostname)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cafile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -T)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -C)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keyfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -K)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keypasswordfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -P)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --username)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -u)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --password-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sat-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --embedded)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --connect-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retries)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mqkv__subcmd__config__subcmd__show)
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --origin --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --broker)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -b)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hostname)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cafile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -T)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -C)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keyfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -K)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keypasswordfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -P)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --username)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -u)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --password-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sat-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --embedded)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --connect-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retries)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mqkv__subcmd__context)
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help ls add use show edit rm test"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --broker)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -b)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hostname)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cafile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -T)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -C)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keyfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -K)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keypasswordfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -P)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --username)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -u)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --password-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sat-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --embedded)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --connect-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retries)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mqkv__subcmd__context__subcmd__add)
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --read-only --prompt-color --force --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --prompt-color)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --broker)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -b)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hostname)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cafile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -T)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -C)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keyfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -K)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keypasswordfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -P)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --username)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -u)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --password-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sat-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --embedded)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --connect-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retries)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mqkv__subcmd__context__subcmd__edit)
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --broker)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -b)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hostname)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cafile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -T)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -C)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keyfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -K)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keypasswordfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -P)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --username)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -u)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --password-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sat-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --embedded)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --connect-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retries)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mqkv__subcmd__context__subcmd__ls)
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --broker)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -b)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hostname)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cafile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -T)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -C)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keyfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -K)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keypasswordfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -P)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --username)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -u)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --password-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sat-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --embedded)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --connect-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retries)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mqkv__subcmd__context__subcmd__rm)
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --broker)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -b)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hostname)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cafile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -T)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -C)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keyfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -K)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keypasswordfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -P)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --username)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -u)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --password-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sat-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --embedded)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --connect-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retries)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mqkv__subcmd__context__subcmd__show)
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --broker)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -b)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hostname)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cafile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -T)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -C)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keyfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -K)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keypasswordfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -P)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --username)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -u)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --password-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sat-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --embedded)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --connect-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retries)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mqkv__subcmd__context__subcmd__test)
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --broker)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -b)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hostname)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cafile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -T)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -C)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keyfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -K)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keypasswordfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -P)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --username)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -u)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --password-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sat-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --embedded)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --connect-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retries)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mqkv__subcmd__context__subcmd__use)
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --none --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --broker)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -b)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hostname)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cafile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -T)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -C)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keyfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -K)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keypasswordfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -P)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --username)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -u)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --password-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sat-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --embedded)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --connect-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retries)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mqkv__subcmd__decode)
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help topic frame hlc"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --broker)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -b)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hostname)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cafile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -T)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -C)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keyfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -K)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keypasswordfile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -P)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --username)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -u)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --password-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sat-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --embedded)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --connect-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retries)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -680,7 +2415,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__decode__subcmd__frame)
-            opts="-f -b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --file --hex --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help -"
+            opts="-f -b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --file --hex --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help -"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -810,6 +2545,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -830,7 +2577,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__decode__subcmd__hlc)
-            opts="-b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -945,6 +2692,18 @@ _mqkv() {
                     return 0
                     ;;
                 --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -968,7 +2727,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__decode__subcmd__topic)
-            opts="-b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1086,6 +2845,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -1106,7 +2877,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__del)
-            opts="-k -b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --key --key-hex --key-base64 --ignore-missing --fence --fence-env --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --key --key-hex --key-base64 --ignore-missing --fence --fence-env --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1244,6 +3015,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -1264,7 +3047,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__doctor)
-            opts="-b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --read-only --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --read-only --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1382,6 +3165,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -1402,7 +3197,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__export)
-            opts="-0 -b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --keys-from --null --inflight --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-0 -b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --keys-from --null --inflight --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1528,6 +3323,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -1548,7 +3355,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__get)
-            opts="-k -f -b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --key --key-hex --key-base64 --valuefile --file --default --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -f -b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --key --key-hex --key-base64 --valuefile --file --default --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1698,6 +3505,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -1718,7 +3537,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__help)
-            opts="-b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1836,6 +3655,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -1856,7 +3687,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__holder)
-            opts="-k -b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --key --key-hex --key-base64 --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --key --key-hex --key-base64 --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1990,6 +3821,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -2010,7 +3853,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__import)
-            opts="-b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --nx --dry-run --keep-going --inflight --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --nx --dry-run --keep-going --inflight --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2132,6 +3975,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -2152,7 +4007,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__keys)
-            opts="-0 -b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --limit --null --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-0 -b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --limit --null --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2274,6 +4129,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -2294,7 +4161,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__lock)
-            opts="-k -w -E -b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --key --key-hex --key-base64 --ttl --renew --wait --conflict-exit-code --holder --kill-after --no-kill --token-file --once --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -w -E -b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --key --key-hex --key-base64 --ttl --renew --wait --conflict-exit-code --holder --kill-after --no-kill --token-file --once --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2464,6 +4331,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -2484,7 +4363,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__man)
-            opts="-b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2602,6 +4481,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -2622,7 +4513,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__monitor)
-            opts="-k -c -w -b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --key --client --full --count --wait --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -c -w -b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --key --client --full --count --wait --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2768,6 +4659,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -2788,7 +4691,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__ping)
-            opts="-c -b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --count --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-c -b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --count --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2914,6 +4817,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -2934,7 +4849,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__raw)
-            opts="-b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3052,6 +4967,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -3072,7 +4999,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__serve)
-            opts="-b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --listen --data --tls-cert --tls-key --client-ca --users --sat-tokens --keys-max --port-file --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help user"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --listen --data --tls-cert --tls-key --client-ca --users --sat-tokens --keys-max --port-file --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help user"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3226,6 +5153,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -3246,7 +5185,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__serve__subcmd__user)
-            opts="-b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help add rm ls"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help add rm ls"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3364,6 +5303,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -3384,7 +5335,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__serve__subcmd__user__subcmd__add)
-            opts="-b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3499,6 +5450,18 @@ _mqkv() {
                     return 0
                     ;;
                 --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -3522,7 +5485,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__serve__subcmd__user__subcmd__ls)
-            opts="-b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3637,6 +5600,18 @@ _mqkv() {
                     return 0
                     ;;
                 --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -3660,7 +5635,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__serve__subcmd__user__subcmd__rm)
-            opts="-b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3778,6 +5753,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -3798,7 +5785,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__set)
-            opts="-k -f -b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --key --key-hex --key-base64 --value --valuefile --file --hex --base64 --ttl --if-absent --nx --if-absent-or-equal --nex --fence --fence-env --persist --strip-newline --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -f -b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --key --key-hex --key-base64 --value --valuefile --file --hex --base64 --ttl --if-absent --nx --if-absent-or-equal --nex --fence --fence-env --persist --strip-newline --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3964,6 +5951,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -3984,7 +5983,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__shell)
-            opts="-b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4102,6 +6101,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -4122,7 +6133,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__unlock)
-            opts="-k -b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --key --key-hex --key-base64 --holder --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --key --key-hex --key-base64 --holder --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4260,6 +6271,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -4280,7 +6303,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__vdel)
-            opts="-k -f -b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --key --key-hex --key-base64 --value --valuefile --file --hex --base64 --fence --fence-env --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -f -b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --key --key-hex --key-base64 --value --valuefile --file --hex --base64 --fence --fence-env --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4442,6 +6465,18 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -W "auto text raw hex base64 json jsonl" -- "${cur}"))
                     return 0
@@ -4462,7 +6497,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__watch)
-            opts="-k -c -w -b -n -p -T -C -K -P -u -i -t -o -j -q -v -h --key --key-hex --key-base64 --count --wait --until --no-initial --only --on-gap --exec-on --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --output --json --quiet --verbose --color --help"
+            opts="-k -c -w -b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --key --key-hex --key-base64 --count --wait --until --no-initial --only --on-gap --exec-on --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --output --json --quiet --verbose --color --force-write --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4625,6 +6660,18 @@ _mqkv() {
                     return 0
                     ;;
                 --keep-alive)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -x)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -287,7 +287,10 @@ fn hint_of_tls(trouble: &TlsTrouble) -> Option<&'static str> {
         TlsTrouble::NotTls | TlsTrouble::Cut(_) | TlsTrouble::Silent(_) => {
             Some("check the port; for one without TLS, -b mqtt://HOST:PORT or --notls")
         }
-        TlsTrouble::Certificate(_) | TlsTrouble::Other(_) => None,
+        TlsTrouble::Certificate(_) => {
+            Some("a certificate for the broker that is a server's, in X.509 version 3, from a CA")
+        }
+        TlsTrouble::Other(_) => None,
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::configured::Configured;
 pub use super::doctor::check::{Advice, Check, Checked, Seen, Status, days_left};
 use super::error::CommandError;
 use super::monitor::sighting::Sighting;
@@ -187,6 +188,8 @@ pub enum Output {
     },
     /// A hybrid logical clock, of `decode hlc`.
     Clock(Timestamp),
+    /// What `config` or `context` tells.
+    Configured(Box<Configured>),
 }
 
 /// What came of reading a key.

@@ -109,6 +109,7 @@ fn tls_server(place: &Place, name: &str, options: &[&str]) -> (Server, String) {
 
 const SOUND_OUTLINE: &str = "dns ok, tcp ok, tls skipped, connack ok, subscribe ok, request ok, clock ok, \
                              notifications ok";
+const LOOK: &str = "look into the broker's log";
 const PORT_HINT: &str = "check the port; for one without TLS, -b mqtt://HOST:PORT or --notls";
 const RIGHT: &str = "ask for the right to use the broker's state store with this client id (-i)";
 const SYNCHRONISE: &str = "synchronise this machine's clock and the broker's with NTP";
@@ -400,7 +401,7 @@ fn a_broker_that_does_not_let_the_client_in_is_connack() {
     let hint = "check the name (-u) and the password (--password-file or --ask-password)";
     assert_eq!(reject(0x86), failed("connack", message, hint, 77));
     let message = "BROKER refused the connection: server busy (0x89)";
-    assert_eq!(reject(0x89), failed("connack", message, "", 69));
+    assert_eq!(reject(0x89), failed("connack", message, LOOK, 69));
     let found = failure_at("", |line| {
         line.expect("CONNECT");
         line.send(b"SSH-2.0-OpenSSH\r\n");
@@ -470,7 +471,7 @@ fn a_broker_without_a_store_is_told_from_a_silent_and_from_a_closed_one() {
     assert_eq!(request("", Some(0x87)), failed("request", message, RIGHT, 77));
     let message =
         "lost the connection to BROKER: the broker ended the connection: server shutting down (0x8B)";
-    assert_eq!(request("", None), failed("request", message, "", 69));
+    assert_eq!(request("", None), failed("request", message, LOOK, 69));
 }
 
 #[test]
@@ -562,6 +563,25 @@ fn a_store_that_is_only_looked_at_is_not_written_to() {
     assert_eq!((outline(&checks), code), (expected, 0));
     assert_eq!(find(&checks, "clock").text("message"), "it would write, and --read-only is asked for");
     assert!(asked.len() == 1 && asked[0].starts_with("GET mqkv-doctor/"), "{asked:?}");
+}
+
+#[test]
+fn in_a_read_only_context_nothing_is_written_unless_forced() {
+    let fake = |options: &'static str| {
+        let fake = Fake::start(|line| store::serve(line, &SOUND));
+        let place = Place::new();
+        place
+            .write("config.toml", format!("[context.prod]\nbroker = \"{}\"\nread_only = true\n", fake.url()));
+        let found = examined(&place, &format!("--config config.toml -x prod {options}"));
+        (found, fake.end())
+    };
+    let ((checks, code), asked) = fake("");
+    assert_eq!((find(&checks, "notifications").text("status"), code), ("skipped", 0));
+    let message = "it would write, and the context prod is read-only";
+    assert_eq!(find(&checks, "clock").text("message"), message);
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    let ((checks, code), _) = fake("--force-write");
+    assert_eq!((outline(&checks).as_str(), code), (SOUND_OUTLINE, 0));
 }
 
 #[test]

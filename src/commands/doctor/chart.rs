@@ -7,6 +7,9 @@ use super::super::error::{CommandError, DOCTOR, Kind};
 use super::super::{Emit, Output, Verdict};
 use super::check::{Advice, Check, Checked, Seen, Status};
 
+/// What to do about a failure of which nothing better is known.
+const LOOK: &str = "look into the broker's log";
+
 /// All checks so far.
 pub(super) struct Chart<'a> {
     emit: Emit<'a>,
@@ -70,6 +73,9 @@ impl<'a> Chart<'a> {
         let mut error = error.into();
         // That is what runs here.
         error.hints.retain(|hint| hint != DOCTOR);
+        if error.hints.is_empty() && check != Check::Settings {
+            error.hints.push(LOOK.to_owned());
+        }
         self.take_down(at, check, seen, Status::Fail(Box::new(error)))
     }
 

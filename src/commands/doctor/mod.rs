@@ -32,7 +32,7 @@ Checks, in this order; what cannot be checked after a failure is skipped:
   notifications  a watch of a key is told when the key is set and deleted
 
 clock and notifications write: they set the key mqkv-doctor/RANDOM, with an end, and delete it.
-With --read-only they are skipped. There is one connection, with no second try.
+With --read-only, or in a context that is, they are skipped. There is one connection, with no second try.
 
 The exit code is that of the first failure, as any other verb would end; 0 with warnings alone.
 With -j everything is one JSON array, at the end; with -q only failures are told.
@@ -71,8 +71,12 @@ async fn examine(args: &DoctorArgs, session: &Session, chart: &mut Chart<'_>) ->
     let patience = settings.request_timeout;
     chart.begin();
     let Some(client) = way::connect(settings, session, chart).await? else { return Ok(()) };
-    let why_not_write = args.read_only.then_some("it would write, and --read-only is asked for");
-    let result = store::examine(&client, patience, why_not_write, session, chart).await;
+    let why_not_write = match session.check_write() {
+        _ if args.read_only => Some("it would write, and --read-only is asked for".to_owned()),
+        Err(guard) => Some(format!("it would write, and {}", guard.message)),
+        Ok(()) => None,
+    };
+    let result = store::examine(&client, patience, why_not_write.as_deref(), session, chart).await;
     let _ = timeout(GOODBYE_MAX, client.close()).await;
     result
 }
