@@ -36,6 +36,7 @@ const PURE: &[&str] = &[
     "src/exchange/",
     "src/render/",
     "src/client/session.rs",
+    "src/client/session/",
     "src/client/watch.rs",
     "src/client/lock.rs",
     "src/commands/monitor/tracker.rs",

@@ -18,6 +18,8 @@ pub(super) struct Line {
     pub(super) writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// The version of TLS, if it is spoken.
     pub(super) tls: Option<&'static str>,
+    /// Where the other end is, on the network.
+    pub(super) address: Option<SocketAddr>,
 }
 
 /// Connects, and shakes hands where TLS is spoken.
@@ -27,7 +29,7 @@ pub(super) async fn dial(settings: &Settings) -> Result<Line, Error> {
         Target::Tcp { host, port } => (host, *port),
         Target::Pipe(dial) => {
             let (reader, writer) = tokio::io::split(dial());
-            return Ok(Line { reader: Box::new(reader), writer: Box::new(writer), tls: None });
+            return Ok(Line { reader: Box::new(reader), writer: Box::new(writer), tls: None, address: None });
         }
     };
     let late = |_| {
@@ -35,16 +37,17 @@ pub(super) async fn dial(settings: &Settings) -> Result<Line, Error> {
         Error::Connect { target: target.to_string(), cause }
     };
     let stream = timeout(*after, dial_tcp(host, port, target)).await.map_err(late)??;
+    let address = stream.peer_addr().ok();
     match tls {
         None => {
             let (reader, writer) = stream.into_split();
-            Ok(Line { reader: Box::new(reader), writer: Box::new(writer), tls: None })
+            Ok(Line { reader: Box::new(reader), writer: Box::new(writer), tls: None, address })
         }
         Some(tls) => {
             let stream = shake_hands(tls, host, stream, *after, target).await?;
             let version = Some(tls::version(&stream));
             let (reader, writer) = tokio::io::split(stream);
-            Ok(Line { reader: Box::new(reader), writer: Box::new(writer), tls: version })
+            Ok(Line { reader: Box::new(reader), writer: Box::new(writer), tls: version, address })
         }
     }
 }

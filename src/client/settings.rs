@@ -8,6 +8,7 @@ use tokio::io::DuplexStream;
 
 use super::authentication::Authentication;
 use super::tls::Tls;
+use super::trace::Tracer;
 
 /// Where the broker is and how to talk to it.
 #[derive(Clone, Debug)]
@@ -34,6 +35,10 @@ pub struct Settings {
     pub packet_bytes_max: u32,
     /// What to do when an established connection is lost.
     pub reconnect: Reconnect,
+    /// How often a session that reconnects looks whether its token has changed.
+    pub token_look_every: Duration,
+    /// Who is told of every packet, if anybody.
+    pub tracer: Option<Tracer>,
 }
 
 /// Where a broker is.
@@ -82,6 +87,8 @@ impl Settings {
             inflight_max: 64,
             packet_bytes_max: 256 * 1024 * 1024,
             reconnect: Reconnect::Never,
+            token_look_every: Duration::from_secs(1),
+            tracer: None,
         }
     }
 }

@@ -8,11 +8,12 @@ use rumqttc::mqttbytes::{self, QoS, v5};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::authentication::{self, Credentials};
+use super::authentication::{self, Credentials, FileRead, SecretFiles};
 use super::dial::{self, explain};
 use super::error::{Error, ReasonCode, TlsTrouble};
 use super::packet::{Granted, Incoming, Outgoing};
 use super::settings::Settings;
+use super::trace::{self, ConnectSeen, Packet, Property, Traced, Tracer};
 use crate::protocol::message::{Message, Qos};
 
 /// How much the input may grow ahead of the bytes that have come: an announced length is not yet a reason to allocate.
@@ -34,6 +35,9 @@ pub(super) struct Connection {
     tls: Option<&'static str>,
     /// TLS holds back what the socket does not take at once.
     is_held_back: bool,
+    /// The token that the broker was shown.
+    token: Option<FileRead>,
+    tracer: Option<Tracer>,
 }
 
 /// A request larger than the broker takes.
@@ -45,10 +49,17 @@ pub(super) struct TooLarge {
 
 impl Connection {
     /// Connects and waits for the broker's word.
-    pub(super) async fn open(settings: &Settings) -> Result<(Self, Granted), Error> {
+    pub(super) async fn open(settings: &Settings, files: &SecretFiles) -> Result<(Self, Granted), Error> {
         let after = settings.connect_timeout;
-        let credentials = settings.authentication.read(after).await?;
+        let target = settings.target.to_string();
+        let tracer = settings.tracer.clone();
+        trace::tell(tracer.as_ref(), || Traced::Connecting { target: target.clone() });
+        let mut credentials = settings.authentication.read(files, after).await?;
         let line = dial::dial(settings).await?;
+        trace::tell(tracer.as_ref(), || Traced::Connected {
+            address: line.address.map(|address| address.to_string()),
+            tls: line.tls,
+        });
         let mut connection = Self {
             reader: line.reader,
             writer: line.writer,
@@ -58,12 +69,25 @@ impl Connection {
             outgoing_max: None,
             tls: line.tls,
             is_held_back: false,
+            token: None,
+            tracer,
         };
-        let target = settings.target.to_string();
         let late = |_| Error::NoConnack { target: target.clone(), after };
         let introduction = connection.introduce(settings, &credentials, &target);
         let granted = timeout(after, introduction).await.map_err(late)??;
+        if let Credentials::Token(token) = std::mem::replace(&mut credentials, Credentials::None) {
+            connection.token = Some(token);
+        }
         Ok((connection, granted))
+    }
+
+    /// The token that the broker was shown, if any.
+    pub(super) fn take_token(&mut self) -> Option<FileRead> {
+        self.token.take()
+    }
+
+    fn tell(&self, traced: impl FnOnce() -> Traced) {
+        trace::tell(self.tracer.as_ref(), traced);
     }
 
     /// The version of TLS on this connection, if any.
@@ -90,12 +114,13 @@ impl Connection {
                 session_expiry_interval: Some(0),
                 max_packet_size: Some(settings.packet_bytes_max),
                 authentication_method: method,
-                authentication_data: token.map(|token| Bytes::copy_from_slice(token.bytes())),
+                authentication_data: token.map(|token| Bytes::copy_from_slice(token.secret.bytes())),
                 ..v5::ConnectProperties::default()
             }),
         };
         let not_mqtt = |cause: String| Error::NotMqtt { target: target.to_owned(), cause };
         let keep_alive = connect.keep_alive;
+        self.tell(|| Traced::Sent(Packet::Connect(connect_seen(&connect, credentials))));
         v5::Packet::Connect(connect, None, login(credentials))
             .write(&mut self.output, None)
             .map_err(|error| not_mqtt(error.to_string()))?;
@@ -146,6 +171,7 @@ impl Connection {
     }
 
     fn accept(&mut self, connack: v5::ConnAck, keep_alive: u16, target: &str) -> Result<Granted, Error> {
+        self.tell(|| Traced::Received(connack_seen(&connack)));
         let properties = connack.properties.as_ref();
         if connack.code != v5::ConnectReturnCode::Success {
             let text = properties.and_then(|properties| properties.reason_string.clone());
@@ -182,6 +208,7 @@ impl Connection {
 
     /// Puts a packet behind those that wait to be written.
     pub(super) fn queue(&mut self, outgoing: Outgoing) -> Result<(), TooLarge> {
+        self.tell(|| Traced::Sent(sent(&outgoing)));
         let (packet_id, packet) = match outgoing {
             Outgoing::Publish { packet_id, message } => (packet_id, publish(packet_id, message)),
             Outgoing::Subscribe { packet_id, filter } => {
@@ -193,16 +220,28 @@ impl Connection {
                 (packet_id, v5::Packet::PubAck(v5::PubAck::new(packet_id, None)))
             }
             Outgoing::Ping => (0, v5::Packet::PingReq),
+            Outgoing::Authenticate { token } => {
+                let properties = v5::AuthProperties {
+                    method: Some(authentication::K8S_SAT.to_owned()),
+                    data: Some(Bytes::copy_from_slice(token.bytes())),
+                    ..v5::AuthProperties::default()
+                };
+                (0, v5::Packet::Auth(v5::Auth::new(v5::AuthReasonCode::ReAuthenticate, Some(properties))))
+            }
         };
         let written = packet.write(&mut self.output, self.outgoing_max);
-        written.map(|_| ()).map_err(|error| match error {
+        let too_large = written.map(|_| ()).map_err(|error| match error {
             mqttbytes::Error::OutgoingPacketTooLarge { pkt_size, max } => {
                 let (size, max) = (usize::try_from(pkt_size), usize::try_from(max));
                 TooLarge { packet_id, size: size.unwrap_or(usize::MAX), max: max.unwrap_or(usize::MAX) }
             }
             // What is left is more than MQTT itself can carry.
             _ => TooLarge { packet_id, size: packet.size(), max: MQTT_PACKET_BYTES_MAX },
-        })
+        });
+        if let Err(TooLarge { size, max, .. }) = too_large {
+            self.tell(|| Traced::TooLarge { size, max });
+        }
+        too_large
     }
 
     /// The next packet that has come whole, if any.
@@ -210,6 +249,12 @@ impl Connection {
     /// # Errors
     /// What is wrong with the broker's bytes, or why it ended the connection.
     pub(super) fn next_packet(&mut self) -> Result<Option<Incoming>, String> {
+        // The crate does not know all the reasons that a broker may have.
+        if let [DISCONNECT, 1..=0x7F, code, ..] = *self.input
+            && v5::DisconnectReasonCode::try_from(code).is_err()
+        {
+            return Err(self.ended(ReasonCode { code, text: None }));
+        }
         let Some(packet) = self.decode().map_err(|error| format!("malformed packet: {error}"))? else {
             return Ok(None);
         };
@@ -225,14 +270,33 @@ impl Connection {
                 Incoming::SubAck { packet_id: ack.pkid, reason: ReasonCode { code, text } }
             }
             v5::Packet::PingResp => Incoming::Pong,
+            v5::Packet::Auth(auth) => {
+                self.tell(|| Traced::Received(auth_seen(&auth)));
+                return match auth.code {
+                    v5::AuthReasonCode::Success => Ok(Some(Incoming::Authenticated)),
+                    // A token is all that there is to say.
+                    _ => Err("the broker wants more than a token".to_owned()),
+                };
+            }
             v5::Packet::Disconnect(disconnect) => {
                 let text = disconnect.properties.and_then(|properties| properties.reason_string);
-                let reason = ReasonCode { code: disconnect.reason_code as u8, text };
-                return Err(format!("the broker ended the connection: {reason}"));
+                return Err(self.ended(ReasonCode { code: disconnect.reason_code as u8, text }));
             }
-            other => return Err(format!("unexpected packet: {:?}", other.packet_type())),
+            other => {
+                let name = format!("{:?}", other.packet_type());
+                self.tell(|| Traced::Received(Packet::Other(name.to_uppercase())));
+                return Err(format!("unexpected packet: {name}"));
+            }
         };
+        self.tell(|| Traced::Received(received(&incoming)));
         Ok(Some(incoming))
+    }
+
+    /// What a DISCONNECT means.
+    fn ended(&self, reason: ReasonCode) -> String {
+        let words = format!("the broker ended the connection: {reason}");
+        self.tell(|| Traced::Received(Packet::Disconnect { reason }));
+        words
     }
 
     fn decode(&mut self) -> Result<Option<v5::Packet>, mqttbytes::Error> {
@@ -241,6 +305,11 @@ impl Connection {
             self.input.advance(3);
             let reason = v5::DisconnectReasonCode::try_from(reason)?;
             return Ok(Some(v5::Packet::Disconnect(v5::Disconnect::new(reason))));
+        }
+        // Nor does it let success be said by saying nothing (3.15.2.1).
+        if let [AUTH, 0x00, ..] = *self.input {
+            self.input.advance(2);
+            return Ok(Some(v5::Packet::Auth(v5::Auth::new(v5::AuthReasonCode::Success, None))));
         }
         match mqttbytes::check(self.input.iter(), Some(self.incoming_max)) {
             Ok(_) => {}
@@ -261,6 +330,8 @@ impl Connection {
     pub(super) async fn close(mut self) {
         let disconnect = v5::Disconnect::new(v5::DisconnectReasonCode::NormalDisconnection);
         if v5::Packet::Disconnect(disconnect).write(&mut self.output, None).is_ok() {
+            let reason = ReasonCode { code: 0, text: None };
+            self.tell(|| Traced::Sent(Packet::Disconnect { reason }));
             let _ = self.writer.write_all_buf(&mut self.output).await;
             let _ = self.writer.shutdown().await;
         }
@@ -330,6 +401,113 @@ fn login(credentials: &Credentials) -> v5::ConnectAuth {
             username: username.clone(),
             password: Bytes::copy_from_slice(password.bytes()),
         },
+    }
+}
+
+/// A CONNECT as it is traced.
+fn connect_seen(connect: &v5::Connect, credentials: &Credentials) -> ConnectSeen {
+    let properties = connect.properties.clone().unwrap_or_default();
+    let (username, has_password) = match credentials {
+        Credentials::Password { username, password } => (Some(username.clone()), password.is_some()),
+        Credentials::None | Credentials::Token(_) => (None, false),
+    };
+    ConnectSeen {
+        client_id: connect.client_id.clone(),
+        keep_alive_s: connect.keep_alive,
+        clean_start: connect.clean_start,
+        session_expiry_s: properties.session_expiry_interval.unwrap_or(0),
+        packet_bytes_max: properties.max_packet_size.unwrap_or(u32::MAX),
+        username,
+        has_password,
+        method: properties.authentication_method,
+        data_bytes: properties.authentication_data.map(|data| data.len()),
+    }
+}
+
+fn connack_seen(connack: &v5::ConnAck) -> Packet {
+    let mut reason = ReasonCode { code: connack_code(connack.code), text: None };
+    let mut properties = Vec::new();
+    if let Some(granted) = connack.properties.clone() {
+        reason.text = granted.reason_string;
+        let numbers = [
+            ("session-expiry", granted.session_expiry_interval),
+            ("receive-max", granted.receive_max.map(u32::from)),
+            ("qos-max", granted.max_qos.map(u32::from)),
+            ("retain", granted.retain_available.map(u32::from)),
+            ("packet-bytes-max", granted.max_packet_size),
+            ("topic-alias-max", granted.topic_alias_max.map(u32::from)),
+            ("wildcard-subscriptions", granted.wildcard_subscription_available.map(u32::from)),
+            ("subscription-ids", granted.subscription_identifiers_available.map(u32::from)),
+            ("shared-subscriptions", granted.shared_subscription_available.map(u32::from)),
+            ("keep-alive", granted.server_keep_alive.map(u32::from)),
+        ];
+        let number = |(name, number): (_, Option<u32>)| Some(Property::Number(name, number?));
+        properties.extend(numbers.into_iter().filter_map(number));
+        let texts = [
+            ("client-id", granted.assigned_client_identifier),
+            ("response-information", granted.response_information),
+            ("server-reference", granted.server_reference),
+            ("method", granted.authentication_method),
+        ];
+        let text = |(name, text): (_, Option<String>)| Some(Property::Text(name, text?));
+        properties.extend(texts.into_iter().filter_map(text));
+        properties.extend(granted.authentication_data.map(|data| Property::Secret("data", data.len())));
+        let user = |(name, value)| Property::User(name, value);
+        properties.extend(granted.user_properties.into_iter().map(user));
+    }
+    Packet::ConnAck { reason, session_present: connack.session_present, properties }
+}
+
+fn auth_seen(auth: &v5::Auth) -> Packet {
+    let properties = auth.properties.clone().unwrap_or_default();
+    let code = match auth.code {
+        v5::AuthReasonCode::Success => 0x00,
+        v5::AuthReasonCode::Continue => 0x18,
+        v5::AuthReasonCode::ReAuthenticate => ReasonCode::REAUTHENTICATE,
+    };
+    Packet::Auth {
+        reason: ReasonCode { code, text: properties.reason },
+        method: properties.method,
+        data_bytes: properties.data.map(|data| data.len()),
+    }
+}
+
+fn sent(outgoing: &Outgoing) -> Packet {
+    match outgoing {
+        Outgoing::Publish { packet_id, message } => {
+            Packet::Publish { packet_id: Some(*packet_id), message: message.clone() }
+        }
+        Outgoing::Subscribe { packet_id, filter } => {
+            Packet::Subscribe { packet_id: *packet_id, filter: filter.clone() }
+        }
+        Outgoing::PubAck { packet_id } => {
+            Packet::PubAck { packet_id: *packet_id, reason: ReasonCode { code: 0, text: None } }
+        }
+        Outgoing::Ping => Packet::PingReq,
+        Outgoing::Authenticate { token } => Packet::Auth {
+            reason: ReasonCode { code: ReasonCode::REAUTHENTICATE, text: None },
+            method: Some(authentication::K8S_SAT.to_owned()),
+            data_bytes: Some(token.bytes().len()),
+        },
+    }
+}
+
+fn received(incoming: &Incoming) -> Packet {
+    match incoming {
+        Incoming::Publish { packet_id, message } => {
+            Packet::Publish { packet_id: *packet_id, message: message.clone() }
+        }
+        Incoming::PubAck { packet_id, reason } => {
+            Packet::PubAck { packet_id: *packet_id, reason: reason.clone() }
+        }
+        Incoming::SubAck { packet_id, reason } => {
+            Packet::SubAck { packet_id: *packet_id, reason: reason.clone() }
+        }
+        Incoming::Pong => Packet::PingResp,
+        Incoming::Authenticated => {
+            let reason = ReasonCode { code: 0, text: None };
+            Packet::Auth { reason, method: None, data_bytes: None }
+        }
     }
 }
 
