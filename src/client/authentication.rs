@@ -94,7 +94,8 @@ async fn read(
     let failed = |cause| Error::Credentials { path: path.to_owned(), cause };
     let unreadable = |error: io::Error| failed(CredentialError::Unreadable(super::dial::explain(&error)));
     let opened = path.to_owned();
-    let FileRead { secret, stamp } = match timeout(within, files.do_aside(move || files::read(&opened))).await {
+    let FileRead { secret, stamp } = match timeout(within, files.do_aside(move || files::read(&opened))).await
+    {
         Ok(Some(read)) => read.map_err(unreadable)?,
         Ok(None) | Err(_) => {
             let cause = format!("it could not be read within {within:?}");
@@ -105,7 +106,11 @@ async fn read(
         return Err(failed(CredentialError::TooLong(SECRET_BYTES_MAX)));
     }
     let secret = extract(secret);
-    if secret.bytes().is_empty() { Err(failed(CredentialError::Empty)) } else { Ok(FileRead { secret, stamp }) }
+    if secret.bytes().is_empty() {
+        Err(failed(CredentialError::Empty))
+    } else {
+        Ok(FileRead { secret, stamp })
+    }
 }
 
 #[cfg(test)]
@@ -126,7 +131,9 @@ mod tests {
         let file = folder.path().join("token");
         std::fs::write(&file, " t\n").unwrap();
         let authentication = Authentication::ServiceAccountToken { file };
-        let Credentials::Token(token) = authentication.read(&SecretFiles::new(), Duration::from_secs(5)).await.unwrap() else {
+        let Credentials::Token(token) =
+            authentication.read(&SecretFiles::new(), Duration::from_secs(5)).await.unwrap()
+        else {
             panic!("no token");
         };
         assert_eq!(token.secret.bytes(), b" t\n");
@@ -147,7 +154,11 @@ mod tests {
             (file("long", &[b'x'; SECRET_BYTES_MAX + 1]), "long has more than 65535 bytes"),
         ];
         for (authentication, words) in cases {
-            let error = authentication.read(&SecretFiles::new(), Duration::from_secs(5)).await.unwrap_err().to_string();
+            let error = authentication
+                .read(&SecretFiles::new(), Duration::from_secs(5))
+                .await
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(words), "{error}");
         }
     }

@@ -68,9 +68,7 @@ pub(super) async fn start(settings: Settings) -> Result<Started, Error> {
     let (mut connection, granted) = open_first(&settings, &files).await?;
     let mut token = match settings.reconnect {
         Reconnect::Never => None,
-        Reconnect::WithBackoff => {
-            TokenWatch::of(&settings.authentication, &files, settings.token_look_every)
-        }
+        Reconnect::WithBackoff => TokenWatch::of(&settings.authentication, &files, settings.token_look_every),
     };
     if let Some(token) = &mut token {
         token.handle_link(connection.take_token());

@@ -18,7 +18,10 @@ use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Condition, Key, Notification, Reply, Request, Timestamp};
 
+mod trace;
 mod traffic;
+
+pub(super) use trace::trace;
 
 /// The version of the records.
 const SCHEMA: u32 = 1;

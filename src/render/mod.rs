@@ -11,6 +11,7 @@ mod monitor;
 mod raw;
 pub mod style;
 mod text;
+pub mod trace;
 mod watch;
 
 use bytes::Bytes;

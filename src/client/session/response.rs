@@ -1,8 +1,8 @@
 //! What a response carries beside its payload (pure).
 
 use crate::client::error::{Error, Outcome};
-use crate::protocol::message::{self, Message};
 use crate::protocol::Timestamp;
+use crate::protocol::message::{self, Message};
 
 /// What is wrong with it.
 pub(super) enum Trouble {
