@@ -15,6 +15,7 @@ mod report;
 mod serve;
 mod settle;
 mod terminal;
+mod trace;
 mod usage;
 
 use std::cell::RefCell;
@@ -33,9 +34,10 @@ use embedded::Embedded;
 use exit::Exit;
 use report::Reporter;
 use settle::{Connection, Login, Place};
+use trace::Tracing;
 use usage::Instead;
 
-use crate::client::{Authentication, PasswordSource, Settings, Target, Tls};
+use crate::client::{Authentication, PasswordSource, Settings, Target, Tls, Tracer};
 use crate::commands::{Command, CommandError, Connecting, Kind, Session, Verdict};
 use crate::render::escape::escape;
 
@@ -96,7 +98,11 @@ fn run_verb(cli: Cli, reporter: &mut Reporter) -> Result<Exit, CommandError> {
 
 fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     let connection = if command.is_offline() { None } else { Some(settle::connection(&options.connection)?) };
-    let (session, embedded) = session(connection);
+    let tracing = match &connection {
+        Some(_) => Tracing::start(options.connection.trace.as_ref(), &reporter.style())?,
+        None => None,
+    };
+    let (session, embedded) = session(connection, tracing.as_ref().map(|tracing| tracing.tracer.clone()));
     // One thread: a verb waits for the network and computes next to nothing. Where a slow reader can hold it up,
     // another thread keeps the session alive.
     let mut runtime = match command.is_lasting() {
@@ -110,11 +116,15 @@ fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> 
         .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
     runtime.block_on(async {
         if command.is_bulk() {
-            reporter.hold(settle::shows_progress());
+            // A line of a trace would go right through the bar.
+            reporter.hold(settle::shows_progress() && options.connection.trace != Some(None));
         }
         let result = run_and_flush(command, &session, reporter).await;
         session.close().await;
         stop(embedded).await;
+        if let Some(tracing) = &tracing {
+            tracing.finish();
+        }
         Ok(Exit::from(result?))
     })
 }
@@ -144,11 +154,14 @@ async fn run_and_flush(
 type Started = Rc<RefCell<Option<Embedded>>>;
 
 /// A session that connects when it must.
-fn session(connection: Option<Connection>) -> (Session, Started) {
+fn session(connection: Option<Connection>, tracer: Option<Tracer>) -> (Session, Started) {
     let embedded = Started::default();
     let started = Rc::clone(&embedded);
     let takes_input = matches!(&connection, Some(Connection { login: Login::Input { .. }, .. }));
-    let connect = move || -> Connecting { Box::pin(connect(connection.clone(), Rc::clone(&started))) };
+    let connect = move || -> Connecting {
+        let (connecting, tracer) = (connect(connection.clone(), Rc::clone(&started)), tracer.clone());
+        Box::pin(async move { Ok(Settings { tracer, ..connecting.await? }) })
+    };
     let session = Session::new(connect, settle::surroundings());
     if takes_input {
         session.close_input();

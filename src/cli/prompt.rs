@@ -12,14 +12,16 @@ use super::exit::Exit;
 use super::help;
 use super::report::{self, Reporter};
 use super::settle::{self, Place};
+use super::trace::Tracing;
+use crate::client::Tracer;
 use crate::clock;
 use crate::commands::grammar::{Grammar, wire_options_as_flags};
 use crate::commands::line::Word;
 use crate::commands::{Command, CommandError, Kind, usage};
-use crate::render::Style;
 use crate::render::escape::escape;
+use crate::render::{Style, trace};
 use crate::shell::definition::{self, Choice, Definition, Operand};
-use crate::shell::{self, House, Meaning, Opened, Streams};
+use crate::shell::{self, Above, House, Meaning, Opened, Streams};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -59,10 +61,19 @@ pub fn run(options: &Options, reporter: &Reporter) -> Result<Exit, CommandError>
             .hint("mqkv batch FILE"));
     }
     let connection = options.connection.clone();
+    let above = Above::new(report::put_words, reporter.style().color_words);
+    let tracer = match &connection.trace {
+        Some(Some(path)) => Tracing::to_file(path, &reporter.style())?.tracer,
+        asked => {
+            let (above, style) = (above.clone(), reporter.style());
+            Tracer::new(asked.is_some(), move |traced, at_ms| above.tell(trace::line(traced, at_ms, &style)))
+        }
+    };
+    let told = tracer.clone();
     let house = House {
         definition: definition(),
         parse: Box::new(parse),
-        open: Box::new(move |url| open(&connection, url)),
+        open: Box::new(move |url| open(&connection, &told, url)),
         streams: Streams {
             data: report::put_data,
             words: report::put_words,
@@ -73,6 +84,8 @@ pub fn run(options: &Options, reporter: &Reporter) -> Result<Exit, CommandError>
         is_auto: options.display.output == OutputFormat::Auto && !options.display.json,
         history: settle::history(),
         login_shell: settle::login_shell(),
+        tracer,
+        above,
     };
     // Another thread keeps the session alive while this one waits for the terminal.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -87,7 +100,7 @@ pub fn run(options: &Options, reporter: &Reporter) -> Result<Exit, CommandError>
 }
 
 /// A session with the broker of the command line, or with another one.
-fn open(args: &ConnectionArgs, url: Option<&str>) -> Result<Opened, CommandError> {
+fn open(args: &ConnectionArgs, tracer: &Tracer, url: Option<&str>) -> Result<Opened, CommandError> {
     let args = match url {
         None => args.clone(),
         Some(url) => ConnectionArgs {
@@ -121,7 +134,7 @@ fn open(args: &ConnectionArgs, url: Option<&str>) -> Result<Opened, CommandError
             ("embedded".to_owned(), format!("a store of its own, kept in {folder}"), None)
         }
     };
-    let (session, embedded) = super::session(Some(connection));
+    let (session, embedded) = super::session(Some(connection), Some(tracer.clone()));
     // What is typed is for the prompt.
     session.close_input();
     let close = Box::new(move || -> shell::Closing { Box::pin(super::stop(embedded)) });
@@ -188,7 +201,8 @@ fn refuse_connection(matches: &ArgMatches) -> Result<(), CommandError> {
             if level.value_source(id.as_str()) == Some(ValueSource::CommandLine) {
                 let option = id.as_str().replace('_', "-");
                 let message = format!("--{option} belongs to the command line of mqkv: the session is open");
-                return Err(CommandError::usage(message).hint("\\c URL"));
+                let instead = if option == "trace" { "\\trace on" } else { "\\c URL" };
+                return Err(CommandError::usage(message).hint(instead));
             }
         }
         matches = level.subcommand().map(|(_, below)| below);
@@ -311,6 +325,7 @@ mod tests {
         assert_eq!(error("set k v --tll 5s").hints, ["help set"]);
         assert_eq!(error("get k -b mqtt://h").hints, ["\\c URL"]);
         assert_eq!(error("get k --timeout 1s").hints, ["\\c URL"]);
+        assert_eq!(error("get k --trace").hints, ["\\trace on"]);
         assert_eq!(error("serve").hints, ["\\! mqkv serve"]);
     }
 

@@ -24,7 +24,9 @@ pub(super) enum Field {
     Number(u64),
     /// As it came, not escaped.
     Text(String),
-    /// Spelt, so that each can be read back where it was not cut.
+    /// Bytes, spelt so that they can be read back where they were not cut.
+    Spelt(String),
+    /// Alike, many of them.
     Words(Vec<String>),
     /// A secret, and how long it is.
     Secret(Option<usize>),
@@ -73,6 +75,7 @@ fn text(name: &str, field: &Field) -> String {
         Field::Word(word) => format!(" {word}"),
         Field::Number(number) => format!(" {name}={number}"),
         Field::Text(text) => format!(" {name}={}", word(text.as_bytes())),
+        Field::Spelt(word) => format!(" {name}={word}"),
         Field::Words(words) => format!(" [{}]", words.join(" ")),
         Field::Secret(bytes) => format!(" {name}={}", redacted(*bytes)),
         Field::User(pairs) => {
@@ -196,7 +199,8 @@ fn connect_fields(connect: &ConnectSeen) -> Vec<(&'static str, Field)> {
 
 fn reason_fields(reason: &ReasonCode) -> Vec<(&'static str, Field)> {
     let bare = ReasonCode { text: None, ..reason.clone() };
-    let mut fields = vec![("reason", Field::Text(bare.to_string()))];
+    let name = if reason.code == 0 { "success".to_owned() } else { bare.to_string() };
+    let mut fields = vec![("reason", Field::Text(name))];
     fields.extend(reason.text.iter().map(|text| ("text", shown(text))));
     fields
 }
@@ -238,7 +242,7 @@ fn message_fields(message: &Message) -> Vec<(&'static str, Field)> {
     };
     let mut fields = vec![("kind", Field::Word(kind)), ("words", Field::Words(said))];
     if let Some(Topic::Notify { key, .. }) = &topic {
-        fields.push(("key", Field::Text(cut_text(&String::from_utf8_lossy(key.as_bytes())))));
+        fields.push(("key", Field::Spelt(value(key.as_bytes()))));
     }
     fields.push(("size", number(message.payload.len())));
     fields.push(("qos", Field::Number(message.qos as u64)));

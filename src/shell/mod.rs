@@ -18,6 +18,7 @@ mod redact;
 mod run;
 mod screen;
 mod text;
+mod trace;
 mod voice;
 mod watches;
 
@@ -30,7 +31,7 @@ use std::sync::Arc;
 
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
-use crate::client::Reconnect;
+use crate::client::{Reconnect, Tracer};
 use crate::commands::line::Word;
 use crate::commands::signal::{Signal, Signals};
 use crate::commands::{Command, CommandError, Kind, Session, Verdict, interrupt_this_process};
@@ -41,6 +42,7 @@ use history::History;
 use live::Live;
 use locks::Locks;
 use screen::Screen;
+pub use trace::Above;
 pub use voice::Streams;
 use voice::Voice;
 use watches::Watches;
@@ -63,6 +65,10 @@ pub struct House {
     pub history: Option<PathBuf>,
     /// What a lone `\!` starts.
     pub login_shell: OsString,
+    /// What `\trace` turns on and off.
+    pub tracer: Tracer,
+    /// Where the trace is shown, if it is.
+    pub above: Above,
 }
 
 /// Begins a session: with the broker of the command line, or with this one.
@@ -167,6 +173,7 @@ impl Shell {
         let no_terminal = |error| CommandError::new(Kind::File, format!("cannot use the terminal: {error}"));
         let (lines, above) = Lines::start(Arc::clone(&live), earlier, color).map_err(no_terminal)?;
         let screen = Screen::start(above, house.streams.above, Arc::clone(&live)).map_err(no_terminal)?;
+        house.above.begin(screen.clone());
         let voice = Voice::new(house.streams, live, screen, color);
         let watches = Watches::default();
         let link = observe(&opened.session, &watches, &voice).await?;
