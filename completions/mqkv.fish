@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_mqkv_global_optspecs
-    string join \n b/broker= n/hostname= p/port= notls T/cafile= C/certfile= K/keyfile= P/keypasswordfile= server-name= insecure u/username= password-file= ask-password sat-file= embedded= i/client-id= t/timeout= connect-timeout= retries= keep-alive= o/output= j/json q/quiet v/verbose color= h/help V/version
+    string join \n b/broker= n/hostname= p/port= notls T/cafile= C/certfile= K/keyfile= P/keypasswordfile= server-name= insecure u/username= password-file= ask-password sat-file= embedded= i/client-id= t/timeout= connect-timeout= retries= keep-alive= trace= o/output= j/json q/quiet v/verbose color= h/help V/version
 end
 
 function __fish_mqkv_needs_command
@@ -41,6 +41,7 @@ complete -c mqkv -n "__fish_mqkv_needs_command" -s t -l timeout -d 'How long to 
 complete -c mqkv -n "__fish_mqkv_needs_command" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_needs_command" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_needs_command" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -104,6 +105,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s t -l timeout -d 'How l
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -147,6 +149,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s t -l timeout -d 'How l
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -190,6 +193,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s t -l timeout -d 'How l
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -230,6 +234,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s t -l timeout -d 'Ho
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -270,6 +275,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s t -l timeout -d 'How lo
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -314,6 +320,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s t -l timeout -d 'How 
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -363,6 +370,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s t -l timeout -d 'How
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -408,6 +416,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s t -l timeout -d 'How 
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -448,6 +457,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s t -l timeout -d 'Ho
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -485,6 +495,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s t -l timeout -d 'Ho
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -520,6 +531,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s t -l timeout -d 'How 
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -557,6 +569,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s t -l timeout -d 'Ho
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -593,6 +606,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s t -l timeout -d 'Ho
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -633,6 +647,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s t -l timeout -d 'How
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -669,6 +684,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s t -l timeout -d 'How 
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -703,6 +719,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s t -l timeout -d 'How l
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -741,6 +758,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s t -l timeout -d 'H
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -776,6 +794,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_su
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -813,6 +832,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -849,6 +869,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -883,6 +904,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -917,6 +939,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s t -l timeout -d 'How
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -958,6 +981,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s t -l timeout -d 'How
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -993,6 +1017,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s t -l timeout -
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1027,6 +1052,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s t -l timeout -d 'How l
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1061,6 +1087,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s t -l timeout -d 'How 
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l connect-timeout -d 'How long to wait for the connection' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l retries -d 'How often to try again for a connection that could not be made' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'

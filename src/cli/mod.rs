@@ -38,6 +38,7 @@ use trace::Tracing;
 use usage::Instead;
 
 use crate::client::{Authentication, PasswordSource, Settings, Target, Tls, Tracer};
+use crate::commands::signal::{Signal, Signals};
 use crate::commands::{Command, CommandError, Connecting, Kind, Session, Verdict};
 use crate::render::escape::escape;
 
@@ -102,7 +103,9 @@ fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> 
         Some(_) => Tracing::start(options.connection.trace.as_ref(), &reporter.style())?,
         None => None,
     };
-    let (session, embedded) = session(connection, tracing.as_ref().map(|tracing| tracing.tracer.clone()));
+    let (session, embedded, heeded) =
+        session(connection, tracing.as_ref().map(|tracing| tracing.tracer.clone()));
+    let minds_signals = command.minds_signals();
     // One thread: a verb waits for the network and computes next to nothing. Where a slow reader can hold it up,
     // another thread keeps the session alive.
     let mut runtime = match command.is_lasting() {
@@ -119,7 +122,11 @@ fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> 
             // A line of a trace would go right through the bar.
             reporter.hold(settle::shows_progress() && options.connection.trace != Some(None));
         }
-        let result = run_and_flush(command, &session, reporter).await;
+        let result = tokio::select! {
+            biased;
+            result = run_and_flush(command, &session, reporter) => result,
+            signal = heeded.next(), if !minds_signals => Ok(signal.verdict()),
+        };
         session.close().await;
         stop(embedded).await;
         if let Some(tracing) = &tracing {
@@ -153,20 +160,46 @@ async fn run_and_flush(
 /// The store inside this process, if one was started.
 type Started = Rc<RefCell<Option<Embedded>>>;
 
+/// The signals that end a verb, from when on they no longer end the process by themselves: a terminal that was made
+/// dark for a question must be given back.
+#[derive(Clone, Debug, Default)]
+struct Heeded(Rc<RefCell<Option<Signals>>>);
+
+impl Heeded {
+    fn begin(&self) -> Result<(), CommandError> {
+        let signals = Signals::new();
+        let failed = |error| CommandError::new(Kind::Bug, format!("cannot listen to signals: {error}"));
+        self.0.replace(Some(signals.map_err(failed)?));
+        Ok(())
+    }
+
+    /// The next signal; never, as long as they end the process by themselves.
+    async fn next(&self) -> Signal {
+        poll_fn(|context| match &mut *self.0.borrow_mut() {
+            Some(signals) => pin!(signals.next()).poll(context),
+            None => Poll::Pending,
+        })
+        .await
+    }
+}
+
 /// A session that connects when it must.
-fn session(connection: Option<Connection>, tracer: Option<Tracer>) -> (Session, Started) {
+fn session(connection: Option<Connection>, tracer: Option<Tracer>) -> (Session, Started, Heeded) {
+    let heeded = Heeded::default();
+    let heed = heeded.clone();
     let embedded = Started::default();
     let started = Rc::clone(&embedded);
     let takes_input = matches!(&connection, Some(Connection { login: Login::Input { .. }, .. }));
     let connect = move || -> Connecting {
-        let (connecting, tracer) = (connect(connection.clone(), Rc::clone(&started)), tracer.clone());
+        let connecting = connect(connection.clone(), Rc::clone(&started), heed.clone());
+        let tracer = tracer.clone();
         Box::pin(async move { Ok(Settings { tracer, ..connecting.await? }) })
     };
     let session = Session::new(connect, settle::surroundings());
     if takes_input {
         session.close_input();
     }
-    (session, embedded)
+    (session, embedded, heeded)
 }
 
 async fn stop(embedded: Started) {
@@ -177,7 +210,11 @@ async fn stop(embedded: Started) {
 }
 
 /// Where to connect to; starts the store inside this process if that is where.
-async fn connect(connection: Option<Connection>, started: Started) -> Result<Settings, CommandError> {
+async fn connect(
+    connection: Option<Connection>,
+    started: Started,
+    heeded: Heeded,
+) -> Result<Settings, CommandError> {
     let connection =
         connection.ok_or_else(|| CommandError::new(Kind::Bug, "a verb that needs no store asked for one"))?;
     let (target, tls) = match &connection.place {
@@ -197,16 +234,17 @@ async fn connect(connection: Option<Connection>, started: Started) -> Result<Set
             (target, None)
         }
     };
-    Ok(connection.settings(target, tls, authentication(&connection.login)?))
+    Ok(connection.settings(target, tls, authentication(&connection.login, &heeded).await?))
 }
 
 /// Who the client says it is, when it must be known.
-fn authentication(login: &Login) -> Result<Authentication, CommandError> {
+async fn authentication(login: &Login, heeded: &Heeded) -> Result<Authentication, CommandError> {
     let (username, password) = match login {
         Login::Known(authentication) => return Ok(authentication.clone()),
-        Login::Input { username } => (username, settle::read_password()?),
+        Login::Input { username } => (username, password::aside(settle::read_password).await??),
         Login::Ask { username } => {
-            (username, password::ask(&format!("password of {}: ", escape(username.as_bytes())))?)
+            heeded.begin()?;
+            (username, password::ask(format!("password of {}: ", escape(username.as_bytes()))).await?)
         }
     };
     Ok(Authentication::Password {

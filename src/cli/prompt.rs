@@ -134,7 +134,7 @@ fn open(args: &ConnectionArgs, tracer: &Tracer, url: Option<&str>) -> Result<Ope
             ("embedded".to_owned(), format!("a store of its own, kept in {folder}"), None)
         }
     };
-    let (session, embedded) = super::session(Some(connection), Some(tracer.clone()));
+    let (session, embedded, _) = super::session(Some(connection), Some(tracer.clone()));
     // What is typed is for the prompt.
     session.close_input();
     let close = Box::new(move || -> shell::Closing { Box::pin(super::stop(embedded)) });

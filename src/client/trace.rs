@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::authentication::K8S_SAT;
 use super::error::ReasonCode;
+use super::packet::{Incoming, Outgoing};
 use crate::clock;
 use crate::protocol::Message;
 
@@ -146,6 +148,49 @@ pub enum Property {
     Secret(&'static str, usize),
     /// A user property.
     User(String, String),
+}
+
+impl From<&Outgoing> for Packet {
+    fn from(outgoing: &Outgoing) -> Self {
+        match outgoing {
+            Outgoing::Publish { packet_id, message } => {
+                Self::Publish { packet_id: Some(*packet_id), message: message.clone() }
+            }
+            Outgoing::Subscribe { packet_id, filter } => {
+                Self::Subscribe { packet_id: *packet_id, filter: filter.clone() }
+            }
+            Outgoing::PubAck { packet_id } => {
+                Self::PubAck { packet_id: *packet_id, reason: ReasonCode { code: 0, text: None } }
+            }
+            Outgoing::Ping => Self::PingReq,
+            Outgoing::Authenticate { token } => Self::Auth {
+                reason: ReasonCode { code: ReasonCode::REAUTHENTICATE, text: None },
+                method: Some(K8S_SAT.to_owned()),
+                data_bytes: Some(token.bytes().len()),
+            },
+        }
+    }
+}
+
+impl From<&Incoming> for Packet {
+    fn from(incoming: &Incoming) -> Self {
+        match incoming {
+            Incoming::Publish { packet_id, message } => {
+                Self::Publish { packet_id: *packet_id, message: message.clone() }
+            }
+            Incoming::PubAck { packet_id, reason } => {
+                Self::PubAck { packet_id: *packet_id, reason: reason.clone() }
+            }
+            Incoming::SubAck { packet_id, reason } => {
+                Self::SubAck { packet_id: *packet_id, reason: reason.clone() }
+            }
+            Incoming::Pong => Self::PingResp,
+            Incoming::Authenticated => {
+                let reason = ReasonCode { code: 0, text: None };
+                Self::Auth { reason, method: None, data_bytes: None }
+            }
+        }
+    }
 }
 
 /// Tells what happens, while it is on. Clones share everything.

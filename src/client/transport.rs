@@ -1,4 +1,7 @@
-//! The only file that names the MQTT crate on this side: bytes of a connection to and from the session's packets.
+//! Bytes of a connection to and from the session's packets; with what is below, all that names the MQTT crate on this
+//! side.
+
+mod seen;
 
 use std::io;
 use std::time::Duration;
@@ -13,8 +16,9 @@ use super::dial::{self, explain};
 use super::error::{Error, ReasonCode, TlsTrouble};
 use super::packet::{Granted, Incoming, Outgoing};
 use super::settings::Settings;
-use super::trace::{self, ConnectSeen, Packet, Property, Traced, Tracer};
+use super::trace::{self, Packet, Traced, Tracer};
 use crate::protocol::message::{Message, Qos};
+use seen::{auth_seen, connack_code, connack_seen, connect_seen, suback_code};
 
 /// How much the input may grow ahead of the bytes that have come: an announced length is not yet a reason to allocate.
 const INPUT_STEP: usize = 256 * 1024;
@@ -36,7 +40,7 @@ pub(super) struct Connection {
     /// TLS holds back what the socket does not take at once.
     is_held_back: bool,
     /// The token that the broker was shown.
-    token: Option<FileRead>,
+    token: Option<Box<FileRead>>,
     tracer: Option<Tracer>,
 }
 
@@ -76,14 +80,14 @@ impl Connection {
         let introduction = connection.introduce(settings, &credentials, &target);
         let granted = timeout(after, introduction).await.map_err(late)??;
         if let Credentials::Token(token) = std::mem::replace(&mut credentials, Credentials::None) {
-            connection.token = Some(token);
+            connection.token = Some(Box::new(token));
         }
         Ok((connection, granted))
     }
 
     /// The token that the broker was shown, if any.
     pub(super) fn take_token(&mut self) -> Option<FileRead> {
-        self.token.take()
+        self.token.take().map(|token| *token)
     }
 
     fn tell(&self, traced: impl FnOnce() -> Traced) {
@@ -208,7 +212,7 @@ impl Connection {
 
     /// Puts a packet behind those that wait to be written.
     pub(super) fn queue(&mut self, outgoing: Outgoing) -> Result<(), TooLarge> {
-        self.tell(|| Traced::Sent(sent(&outgoing)));
+        self.tell(|| Traced::Sent(Packet::from(&outgoing)));
         let (packet_id, packet) = match outgoing {
             Outgoing::Publish { packet_id, message } => (packet_id, publish(packet_id, message)),
             Outgoing::Subscribe { packet_id, filter } => {
@@ -288,7 +292,7 @@ impl Connection {
                 return Err(format!("unexpected packet: {name}"));
             }
         };
-        self.tell(|| Traced::Received(received(&incoming)));
+        self.tell(|| Traced::Received(Packet::from(&incoming)));
         Ok(Some(incoming))
     }
 
@@ -404,113 +408,6 @@ fn login(credentials: &Credentials) -> v5::ConnectAuth {
     }
 }
 
-/// A CONNECT as it is traced.
-fn connect_seen(connect: &v5::Connect, credentials: &Credentials) -> ConnectSeen {
-    let properties = connect.properties.clone().unwrap_or_default();
-    let (username, has_password) = match credentials {
-        Credentials::Password { username, password } => (Some(username.clone()), password.is_some()),
-        Credentials::None | Credentials::Token(_) => (None, false),
-    };
-    ConnectSeen {
-        client_id: connect.client_id.clone(),
-        keep_alive_s: connect.keep_alive,
-        clean_start: connect.clean_start,
-        session_expiry_s: properties.session_expiry_interval.unwrap_or(0),
-        packet_bytes_max: properties.max_packet_size.unwrap_or(u32::MAX),
-        username,
-        has_password,
-        method: properties.authentication_method,
-        data_bytes: properties.authentication_data.map(|data| data.len()),
-    }
-}
-
-fn connack_seen(connack: &v5::ConnAck) -> Packet {
-    let mut reason = ReasonCode { code: connack_code(connack.code), text: None };
-    let mut properties = Vec::new();
-    if let Some(granted) = connack.properties.clone() {
-        reason.text = granted.reason_string;
-        let numbers = [
-            ("session-expiry", granted.session_expiry_interval),
-            ("receive-max", granted.receive_max.map(u32::from)),
-            ("qos-max", granted.max_qos.map(u32::from)),
-            ("retain", granted.retain_available.map(u32::from)),
-            ("packet-bytes-max", granted.max_packet_size),
-            ("topic-alias-max", granted.topic_alias_max.map(u32::from)),
-            ("wildcard-subscriptions", granted.wildcard_subscription_available.map(u32::from)),
-            ("subscription-ids", granted.subscription_identifiers_available.map(u32::from)),
-            ("shared-subscriptions", granted.shared_subscription_available.map(u32::from)),
-            ("keep-alive", granted.server_keep_alive.map(u32::from)),
-        ];
-        let number = |(name, number): (_, Option<u32>)| Some(Property::Number(name, number?));
-        properties.extend(numbers.into_iter().filter_map(number));
-        let texts = [
-            ("client-id", granted.assigned_client_identifier),
-            ("response-information", granted.response_information),
-            ("server-reference", granted.server_reference),
-            ("method", granted.authentication_method),
-        ];
-        let text = |(name, text): (_, Option<String>)| Some(Property::Text(name, text?));
-        properties.extend(texts.into_iter().filter_map(text));
-        properties.extend(granted.authentication_data.map(|data| Property::Secret("data", data.len())));
-        let user = |(name, value)| Property::User(name, value);
-        properties.extend(granted.user_properties.into_iter().map(user));
-    }
-    Packet::ConnAck { reason, session_present: connack.session_present, properties }
-}
-
-fn auth_seen(auth: &v5::Auth) -> Packet {
-    let properties = auth.properties.clone().unwrap_or_default();
-    let code = match auth.code {
-        v5::AuthReasonCode::Success => 0x00,
-        v5::AuthReasonCode::Continue => 0x18,
-        v5::AuthReasonCode::ReAuthenticate => ReasonCode::REAUTHENTICATE,
-    };
-    Packet::Auth {
-        reason: ReasonCode { code, text: properties.reason },
-        method: properties.method,
-        data_bytes: properties.data.map(|data| data.len()),
-    }
-}
-
-fn sent(outgoing: &Outgoing) -> Packet {
-    match outgoing {
-        Outgoing::Publish { packet_id, message } => {
-            Packet::Publish { packet_id: Some(*packet_id), message: message.clone() }
-        }
-        Outgoing::Subscribe { packet_id, filter } => {
-            Packet::Subscribe { packet_id: *packet_id, filter: filter.clone() }
-        }
-        Outgoing::PubAck { packet_id } => {
-            Packet::PubAck { packet_id: *packet_id, reason: ReasonCode { code: 0, text: None } }
-        }
-        Outgoing::Ping => Packet::PingReq,
-        Outgoing::Authenticate { token } => Packet::Auth {
-            reason: ReasonCode { code: ReasonCode::REAUTHENTICATE, text: None },
-            method: Some(authentication::K8S_SAT.to_owned()),
-            data_bytes: Some(token.bytes().len()),
-        },
-    }
-}
-
-fn received(incoming: &Incoming) -> Packet {
-    match incoming {
-        Incoming::Publish { packet_id, message } => {
-            Packet::Publish { packet_id: *packet_id, message: message.clone() }
-        }
-        Incoming::PubAck { packet_id, reason } => {
-            Packet::PubAck { packet_id: *packet_id, reason: reason.clone() }
-        }
-        Incoming::SubAck { packet_id, reason } => {
-            Packet::SubAck { packet_id: *packet_id, reason: reason.clone() }
-        }
-        Incoming::Pong => Packet::PingResp,
-        Incoming::Authenticated => {
-            let reason = ReasonCode { code: 0, text: None };
-            Packet::Auth { reason, method: None, data_bytes: None }
-        }
-    }
-}
-
 fn publish(packet_id: u16, message: Message) -> v5::Packet {
     v5::Packet::Publish(v5::Publish {
         dup: false,
@@ -554,50 +451,4 @@ fn incoming_publish(publish: v5::Publish) -> Result<Incoming, String> {
         user_properties: properties.user_properties,
     };
     Ok(Incoming::Publish { packet_id: (publish.pkid != 0).then_some(publish.pkid), message })
-}
-
-/// The code of a CONNACK's reason: the crate's enum has none.
-fn connack_code(code: v5::ConnectReturnCode) -> u8 {
-    use v5::ConnectReturnCode as Code;
-    match code {
-        Code::Success => 0x00,
-        Code::UnspecifiedError => 0x80,
-        Code::MalformedPacket => 0x81,
-        Code::ProtocolError => 0x82,
-        Code::ImplementationSpecificError => 0x83,
-        Code::RefusedProtocolVersion | Code::UnsupportedProtocolVersion => 0x84,
-        Code::BadClientId | Code::ClientIdentifierNotValid => 0x85,
-        Code::BadUserNamePassword => 0x86,
-        Code::NotAuthorized => 0x87,
-        Code::ServiceUnavailable | Code::ServerUnavailable => 0x88,
-        Code::ServerBusy => 0x89,
-        Code::Banned => 0x8A,
-        Code::BadAuthenticationMethod => 0x8C,
-        Code::TopicNameInvalid => 0x90,
-        Code::PacketTooLarge => 0x95,
-        Code::QuotaExceeded => 0x97,
-        Code::PayloadFormatInvalid => 0x99,
-        Code::RetainNotSupported => 0x9A,
-        Code::QoSNotSupported => 0x9B,
-        Code::UseAnotherServer => 0x9C,
-        Code::ServerMoved => 0x9D,
-        Code::ConnectionRateExceeded => 0x9F,
-    }
-}
-
-/// The code of a SUBACK's reason, alike.
-fn suback_code(code: v5::SubscribeReasonCode) -> u8 {
-    use v5::SubscribeReasonCode as Code;
-    match code {
-        Code::Success(qos) => qos as u8,
-        Code::Failure | Code::Unspecified => 0x80,
-        Code::ImplementationSpecific => 0x83,
-        Code::NotAuthorized => 0x87,
-        Code::TopicFilterInvalid => 0x8F,
-        Code::PkidInUse => 0x91,
-        Code::QuotaExceeded => 0x97,
-        Code::SharedSubscriptionsNotSupported => 0x9E,
-        Code::SubscriptionIdNotSupported => 0xA1,
-        Code::WildcardSubscriptionsNotSupported => 0xA2,
-    }
 }

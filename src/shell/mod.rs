@@ -119,7 +119,10 @@ const INFLIGHT_MAX: usize = 256;
 pub async fn run(house: House) -> Result<Verdict, CommandError> {
     LocalSet::new()
         .run_until(async {
-            let mut shell = Shell::open(house).await?;
+            let mut shell = match Shell::open(house).await? {
+                Ok(shell) => shell,
+                Err(signal) => return Ok(signal.verdict()),
+            };
             let verdict = shell.serve().await;
             shell.leave().await;
             Ok(verdict)
@@ -154,13 +157,22 @@ struct Connected {
 }
 
 impl Shell {
-    async fn open(house: House) -> Result<Self, CommandError> {
+    /// A prompt that is connected; or the signal that came before it was.
+    async fn open(house: House) -> Result<Result<Self, Signal>, CommandError> {
         // Before the editor puts its own handlers in front of ours, and takes them away again.
-        let signals = Signals::new()
+        let mut signals = Signals::new()
             .map_err(|error| CommandError::new(Kind::Bug, format!("cannot listen to signals: {error}")))?;
         let opened = (house.open)(None)?;
-        let connected = match connect(&opened).await {
-            Ok(connected) => connected,
+        let result = tokio::select! {
+            connected = connect(&opened) => connected.map(Ok),
+            signal = signals.next() => Ok(Err(signal)),
+        };
+        let connected = match result {
+            Ok(Ok(connected)) => connected,
+            Ok(Err(signal)) => {
+                close(opened).await;
+                return Ok(Err(signal));
+            }
             Err(error) => {
                 close(opened).await;
                 return Err(error);
@@ -178,7 +190,7 @@ impl Shell {
         let watches = Watches::default();
         let link = observe(&opened.session, &watches, &voice).await?;
         let (style, is_auto) = (house.style, house.is_auto);
-        Ok(Self {
+        Ok(Ok(Self {
             house,
             opened,
             connected,
@@ -193,7 +205,7 @@ impl Shell {
             times: false,
             link,
             is_leaving: None,
-        })
+        }))
     }
 
     async fn serve(&mut self) -> Verdict {

@@ -528,10 +528,12 @@ fn a_broker_s_word_that_there_is_no_store_is_forgotten_with_its_connection() {
 }
 
 fn tokens(sent: &[Outgoing]) -> Vec<&[u8]> {
-    let token = |packet| match packet {
-        &Outgoing::Authenticate { ref token } => token.bytes(),
-        other => panic!("no token: {other:?}"),
-    };
+    fn token(packet: &Outgoing) -> &[u8] {
+        match packet {
+            Outgoing::Authenticate { token } => token.bytes(),
+            other => panic!("no token: {other:?}"),
+        }
+    }
     sent.iter().map(token).collect()
 }
 
