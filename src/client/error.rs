@@ -223,11 +223,12 @@ pub struct ReasonCode {
 }
 
 impl ReasonCode {
+    /// `Client Identifier not valid`
+    pub const BAD_CLIENT_ID: u8 = 0x85;
     /// `Bad User Name or Password`
     pub const BAD_LOGIN: u8 = 0x86;
     /// `Not authorized`
     pub const NOT_AUTHORIZED: u8 = 0x87;
-
     /// `Re-authenticate`, of an AUTH
     pub const REAUTHENTICATE: u8 = 0x19;
     /// `Bad authentication method`
