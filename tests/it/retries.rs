@@ -82,3 +82,20 @@ fn a_watch_that_is_lost_later_comes_back_without_retries_being_counted() {
     server.start_again(&place, &["-q"]);
     assert!(watch.line().contains("\"event\":\"gap\""));
 }
+
+#[test]
+fn a_connection_that_is_cut_before_the_broker_has_spoken_may_be_better_next_time() {
+    let place = Place::new();
+    let broker = Fakes::start(|number, line| {
+        line.expect("CONNECT");
+        if number == 3 {
+            // Half a CONNACK.
+            line.send(&wire::connack(0, &[])[..2]);
+        }
+    });
+    let shown = place.run_at(&broker.url(), &["set", "k", "v", "--retries", "3"]);
+    let message = "cannot connect to BROKER: the other side closed the connection";
+    assert!(shown.contains(&format!("error: {message}\n  nothing was changed\n")), "{shown}");
+    assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+    assert_eq!(broker.count(), 4);
+}

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::common::bounded::shown_bounded;
 use super::common::fake::Fake;
 use super::common::pki::Ca;
-use super::common::{CTRL_D, Place, Server, Terminal, wire};
+use super::common::{CTRL_D, Place, Running, Server, Terminal, wire};
 
 /// Lines without what differs from run to run: time, correlation, versions, and the bytes of ports.
 fn beginnings(trace: &str, words: usize) -> Vec<String> {
@@ -63,16 +63,15 @@ fn every_packet_of_a_verb_is_shown_as_what_it_means() {
 fn notifications_are_shown_with_their_key() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
-    let shown = place.run_at(&server.url(), &["set", "a b", "v", "--ttl", "50ms"]);
-    assert_eq!(shown, "--- exit 0\n");
-    let words = ["watch", "a b", "--until", "del", "-i", "me", "--trace=trace", "-q"];
-    place.run_at(&server.url(), &words);
+    let words = ["watch", "a b", "-c", "1", "-i", "me", "--trace=trace", "-b", &server.url()];
+    let watch = Running::start(&mut place.command(&words));
+    assert!(watch.line().contains("CURRENT"));
+    assert_eq!(place.run_at(&server.url(), &["set", "a b", "v"]), "--- exit 0\n");
+    assert_eq!(watch.end().2, Some(0));
     let trace = trace_of(&place);
-    let notification = " notification [DELETE] key=\"a b\" size=28 qos=1 topic=clients/statestore/v1/\
+    let notification = " notification [SET v] key=\"a b\" size=51 qos=1 topic=clients/statestore/v1/\
                         FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/6D65/command/notify/612062 ";
-    // Where the key was gone already, its watch is still shown.
-    assert!(trace.contains(" request [KEYNOTIFY \"a b\"] "), "{trace}");
-    assert!(trace.contains(notification) || trace.contains(" reply [no such key] "), "{trace}");
+    assert!(trace.contains(" request [KEYNOTIFY \"a b\"] ") && trace.contains(notification), "{trace}");
 }
 
 #[test]
