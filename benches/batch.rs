@@ -3,51 +3,30 @@
 //!
 //! `cargo bench --bench batch` prints rates and the two ratios that count: batch to client, batch to one-shots.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::arithmetic_side_effects)]
-#![allow(clippy::indexing_slicing, clippy::disallowed_methods)]
+#![allow(clippy::indexing_slicing, clippy::disallowed_methods, clippy::panic)]
+
+mod shared;
 
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 use mqkv::client::{Client, SetOptions, Settings, Target};
 use mqkv::protocol::Key;
 
-const MQKV: &str = env!("CARGO_BIN_EXE_mqkv");
+use shared::{MQKV, rate, ratios, spread};
+
 const LINES: usize = 100_000;
 const INFLIGHT: usize = 64;
 const ONE_SHOTS: usize = 300;
 const ROUNDS: usize = 7;
 
-/// The server, ended with the benchmark.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn main() {
+    let server = shared::serve(&[]);
+    let port = server.port;
     let folder = tempfile::tempdir().unwrap();
-    let port_file = folder.path().join("port");
-    let serve = Command::new(MQKV)
-        .args(["serve", "--listen", "127.0.0.1:0", "--port-file"])
-        .arg(&port_file)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let _server = Server(serve);
-    let port: u16 = loop {
-        match fs::read_to_string(&port_file) {
-            Ok(text) if text.ends_with('\n') => break text.trim().parse().unwrap(),
-            _ => std::thread::sleep(Duration::from_millis(5)),
-        }
-    };
     let file = folder.path().join("lines");
     let mut lines = String::new();
     for number in 0..LINES {
@@ -69,14 +48,12 @@ fn main() {
         rates[4].push(rate(LINES, || run(port, &["import", dump.to_str().unwrap()], None)));
     }
     assert_eq!(fs::read_to_string(&dump).unwrap().lines().count(), LINES);
-    let ratio = |one: usize, other: usize| {
-        rates[one].iter().zip(&rates[other]).map(|(one, other)| one / other).collect::<Vec<_>>()
-    };
-    let ratios = [("batch / client", ratio(0, 1)), ("batch / one-shots", ratio(0, 2))];
+    let of = |one: usize, other: usize| ratios(&rates[one], &rates[other]);
+    let figures_that_count = [("batch / client", of(0, 1)), ("batch / one-shots", of(0, 2))];
     for (name, figures) in names.iter().zip(&rates) {
         println!("{name:18} {} a second", spread(figures, 0));
     }
-    for (name, figures) in &ratios {
+    for (name, figures) in &figures_that_count {
         println!("{name:18} {}", spread(figures, 2));
     }
 }
@@ -114,17 +91,4 @@ fn raw_client(port: u16) {
         }
         client.close().await;
     });
-}
-
-fn rate(count: usize, run: impl FnOnce()) -> f64 {
-    let begun = Instant::now();
-    run();
-    count as f64 / begun.elapsed().as_secs_f64()
-}
-
-fn spread(figures: &[f64], digits: usize) -> String {
-    let mut sorted = figures.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let (least, median, most) = (sorted[0], sorted[sorted.len() / 2], sorted[sorted.len() - 1]);
-    format!("median {median:.digits$}  ({least:.digits$} to {most:.digits$})")
 }

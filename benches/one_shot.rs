@@ -10,45 +10,23 @@
 )]
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::exit, clippy::print_stderr)]
 
-use std::fs;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+mod shared;
 
-const REQUEST_TOPIC: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
-const MQKV: &str = env!("CARGO_BIN_EXE_mqkv");
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use shared::MQKV;
+use shared::raw::REQUEST_TOPIC;
+
 const PAIRS: usize = 200;
-
-/// The server, ended with the benchmark.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn main() {
     if Command::new("mosquitto_rr").arg("--help").stdout(Stdio::null()).status().is_err() {
         eprintln!("mosquitto_rr is missing: apt-get install mosquitto-clients");
         std::process::exit(1);
     }
-    let folder = tempfile::tempdir().unwrap();
-    let port_file = folder.path().join("port");
-    let serve = Command::new(MQKV)
-        .args(["serve", "--listen", "127.0.0.1:0", "--port-file"])
-        .arg(&port_file)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let _server = Server(serve);
-    let port = loop {
-        match fs::read_to_string(&port_file) {
-            Ok(text) if text.ends_with('\n') => break text.trim().to_owned(),
-            _ => std::thread::sleep(Duration::from_millis(5)),
-        }
-    };
+    let server = shared::serve(&[]);
+    let port = server.port.to_string();
     let mqkv = |words: &[&str]| {
         let mut command = Command::new(MQKV);
         command.args(words).args(["-b", &format!("mqtt://127.0.0.1:{port}")]);

@@ -24,7 +24,7 @@ function __fish_mqkv_using_subcommand
     contains -- $cmd[1] $argv
 end
 
-complete -c mqkv -n "__fish_mqkv_needs_command" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_needs_command" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -88,7 +88,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l key-hex -d 'The key in
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l key-base64 -d 'The key in base64' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s f -l file -l valuefile -d 'Write the value to a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l default -d 'What to take for the value if there is no such key' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -132,7 +132,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l hex -d 'The value in h
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l base64 -d 'The value in base64' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l ttl -d 'Let the key expire after this time, for example 250ms, 30s, 5m' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l fence -d 'Attach a fencing token: a version, as a lock hands it out' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -176,7 +176,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s k -l key -d 'A key, as
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l key-hex -d 'A key in hexadecimal digits' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l key-base64 -d 'A key in base64' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l fence -d 'Attach a fencing token: a version, as a lock hands it out' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -217,7 +217,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s k -l key -d 'A key,
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l key-hex -d 'A key in hexadecimal digits' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l key-base64 -d 'A key in base64' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l fence -d 'Attach a fencing token: a version, as a lock hands it out' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -258,7 +258,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s k -l key -d 'A key, as 
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l key-hex -d 'A key in hexadecimal digits' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l key-base64 -d 'A key in base64' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l fence -d 'Attach a fencing token: a version, as a lock hands it out' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -303,7 +303,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s f -l file -l valuefil
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l hex -d 'The value in hexadecimal digits' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l base64 -d 'The value in base64' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l fence -d 'Attach a fencing token: a version, as a lock hands it out' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -353,7 +353,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l exec-on -d 'Run CMD 
 del\t'The key was deleted or has expired'
 initial\t'The value at the beginning'
 resync\t'The value after a lost connection, where it differs from the last one'"
-complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -399,7 +399,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s E -l conflict-exit-co
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l holder -d 'In whose name the lock is held: unique, or two holders pass for one [default: the client id]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l kill-after -d 'How long a command that is told to end may take before it is killed; 0 is allowed' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l token-file -d 'Keep the newest fencing token in this file' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -440,7 +440,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s k -l key -d 'The ke
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l key-hex -d 'The key in hexadecimal digits' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l key-base64 -d 'The key in base64' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l holder -d 'In whose name the lock is held [default: MQKV_LOCK_HOLDER]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -478,7 +478,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s h -l help -d 'Print
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s k -l key -d 'The key, as an option' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l key-hex -d 'The key in hexadecimal digits' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l key-base64 -d 'The key in base64' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -514,7 +514,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s q -l quiet -d 'No w
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l limit -d 'No more than so many keys' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -552,7 +552,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s v -l verbose -d 'Say 
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l keys-from -d 'Take the keys from a file, one a line; - reads standard input' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l inflight -d 'How many requests may wait for their answers' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -589,7 +589,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s q -l quiet -d 'No w
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l inflight -d 'How many requests may wait for their answers' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -630,7 +630,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s h -l help -d 'Print
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l inflight -d 'How many requests may wait for their answers' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l format -d 'What the lines are' -r -f -a "lines\t'Verbs and their arguments, as on the command line'
 jsonl\t'JSON objects; the answers are JSON, too'"
-complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -667,7 +667,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s q -l quiet -d 'No wo
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s c -l count -d 'How many round trips to make, one after the other' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -702,7 +702,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s j -l json -d 'Short f
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -741,7 +741,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s k -l key -d 'Only 
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l client -d 'Only what is asked by, answered to or told to this client' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s c -l count -d 'End after so many records' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s w -l wait -d 'End after this time; exit code 124 if -c is not reached by then' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -777,7 +777,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s j -l json -d 'Shor
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -815,7 +815,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_su
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -f -a "topic" -d 'Say what a topic of the state store is for'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -f -a "frame" -d 'Say what a payload is'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -f -a "hlc" -d 'Take a version or fencing token (a hybrid logical clock) apart'
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -852,7 +852,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s f -l file -d 'Read the payload from a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l hex -d 'The payload in hexadecimal digits' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -887,7 +887,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -922,7 +922,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -957,50 +957,91 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s j -l json -d 'Short 
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l listen -d 'Where to listen; may be given several times [default: 127.0.0.1:1883, with TLS 8883, and, if available, the same port of [::1]]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l data -d 'Keep everything in this folder' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l tls-cert -d 'TLS, with this certificate and those that lead to its CA, in PEM' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l tls-key -d 'The certificate\'s key, in PEM' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l client-ca -d 'Let in only clients with a certificate from one of these CAs, in PEM' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l keys-max -d 'How many keys there may be' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l port-file -d 'Write the first port to this file once it is open' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s u -l username -d 'The user\'s name' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l embedded -d 'A broker and store of its own inside this process' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s t -l timeout -d 'How long to wait for each answer' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l connect-timeout -d 'How long to wait for the connection' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l retries -d 'How often to try again for a connection that could not be made' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l listen -d 'Where to listen, as HOST:PORT or a URL; may be given several times [default: 127.0.0.1:1883, with TLS 8883, and, if available, the same port of [::1]]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l data -d 'Keep everything in this folder' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l tls-cert -d 'TLS, with this certificate and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l tls-key -d 'The certificate\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l client-ca -d 'Let in only clients with a certificate from one of these CAs, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l users -d 'Let in only the users of this file, with their passwords' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l sat-tokens -d 'Let in only bearers of the service account tokens of this file; with --users both' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l keys-max -d 'How many keys there may be' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l port-file -d 'Write the first port to this file once it is open' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l retries -d 'How often to try again for a connection that could not be made' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
 hex\t'Hexadecimal digits'
 base64\t'Base64'
 json\t'One JSON object'
 jsonl\t'JSON objects, one a line'"
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
 always\t'Always'
 never\t'Never'"
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l notls -l no-tls -d 'Plain MQTT, no TLS'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l insecure -d 'Trust any certificate, and so anybody in between'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -l ask-password -d 'Ask for the user\'s password on the terminal'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s j -l json -d 'Short for --output json'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s q -l quiet -d 'No words about what was done or not done; errors stay'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s v -l verbose -d 'Say more: versions beside values'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l ask-password -d 'Ask for the user\'s password on the terminal'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -f -a "user" -d 'Add, remove and list the users of a file for --users'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s p -l port -d 'The broker\'s port' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s u -l username -d 'The user\'s name' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l embedded -d 'A broker and store of its own inside this process' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s t -l timeout -d 'How long to wait for each answer' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l connect-timeout -d 'How long to wait for the connection' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l retries -d 'How often to try again for a connection that could not be made' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
+text\t'For people: escaped, and in words'
+raw\t'Exact bytes, no line feed'
+hex\t'Hexadecimal digits'
+base64\t'Base64'
+json\t'One JSON object'
+jsonl\t'JSON objects, one a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l color -d 'Whether to use colour' -r -f -a "auto\t'On a terminal that takes it'
+always\t'Always'
+never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l notls -l no-tls -d 'Plain MQTT, no TLS'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l insecure -d 'Trust any certificate, and so anybody in between'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l ask-password -d 'Ask for the user\'s password on the terminal'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s j -l json -d 'Short for --output json'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s q -l quiet -d 'No words about what was done or not done; errors stay'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s v -l verbose -d 'Say more: versions beside values'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -f -a "add" -d 'Add a user, or give one another password'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -f -a "rm" -d 'Remove a user'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -f -a "ls" -d 'List the users'
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l all -d 'Write those of all shells into a folder' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -1035,7 +1076,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s j -l json -d '
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
@@ -1070,7 +1111,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s j -l json -d 'Short fo
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s p -l port -d 'The broker\'s port' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F

@@ -62,7 +62,7 @@ pub struct Options {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
-    /// The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]
+    /// The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://
     #[arg(short, long, global = true, value_name = "URL", conflicts_with_all = ["hostname", "port", "embedded"])]
     pub broker: Option<String>,
     /// The broker's host; with TLS and port 8883 unless told otherwise

@@ -33,6 +33,7 @@ use args::{Cli, ColorWhen, DisplayArgs, Options, OutputFormat, Verb};
 use embedded::Embedded;
 use exit::Exit;
 use report::Reporter;
+use serve::ServeArgs;
 use settle::{Connection, Login, Place};
 use trace::Tracing;
 use usage::Instead;
@@ -86,6 +87,9 @@ fn run_verb(cli: Cli, reporter: &mut Reporter) -> Result<Exit, CommandError> {
         Verb::Shell(_) if settle::is_input_terminal() => return prompt::run(&cli.options, reporter),
         Verb::Shell(_) => return run_command(prompt::batch_of_input()?, &cli.options, reporter),
         Verb::Command(command) => return run_command(command, &cli.options, reporter),
+        Verb::Serve(ServeArgs { action: Some(action), .. }) => {
+            return serve::user::run(&action, &cli.options.display, reporter);
+        }
         Verb::Serve(args) => serve::run(&args, &cli.options.display)?,
         Verb::Completions(args) => reporter.data(&generate::completions(&args)?)?,
         Verb::Man(args) => reporter.data(&generate::man(&args)?)?,
@@ -217,24 +221,25 @@ async fn connect(
 ) -> Result<Settings, CommandError> {
     let connection =
         connection.ok_or_else(|| CommandError::new(Kind::Bug, "a verb that needs no store asked for one"))?;
-    let (target, tls) = match &connection.place {
-        Place::Network { host, port, tls } => {
+    let (target, tls, web_socket) = match &connection.place {
+        Place::Network { host, port, tls, web_socket } => {
             if tls.as_ref().is_some_and(|tls| tls.insecure) {
                 report::log(
                     "warning: --insecure: whoever answers is trusted, and may read and change everything",
                 );
             }
             let tls = tls.as_ref().map(Tls::load).transpose()?;
-            (Target::Tcp { host: host.clone(), port: *port }, tls)
+            (Target::Tcp { host: host.clone(), port: *port }, tls, web_socket.clone())
         }
         Place::Embedded { data } => {
             let embedded = Embedded::start(data.as_deref()).await?;
             let target = embedded.target();
             started.replace(Some(embedded));
-            (target, None)
+            (target, None, None)
         }
     };
-    Ok(connection.settings(target, tls, authentication(&connection.login, &heeded).await?))
+    let authentication = authentication(&connection.login, &heeded).await?;
+    Ok(Settings { web_socket, ..connection.settings(target, tls, authentication) })
 }
 
 /// Who the client says it is, when it must be known.

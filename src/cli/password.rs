@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::client::Secret;
+use crate::commands::signal::{Signal, Signals};
 use crate::commands::{CommandError, Kind};
 
 /// Asks; the terminal is used even where standard input and output are pipes. May be dropped at any time: whoever
@@ -43,6 +44,22 @@ pub async fn ask(question: String) -> Result<Secret, CommandError> {
         return Err(CommandError::usage("the password is empty"));
     }
     Ok(answer)
+}
+
+/// Asks where nothing else runs; or the signal that came instead of an answer.
+///
+/// # Errors
+/// There is no terminal, or it was left without an answer.
+pub fn ask_here(question: String) -> Result<Result<Secret, Signal>, CommandError> {
+    let failed = |error| CommandError::new(Kind::Bug, format!("cannot start: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    runtime.block_on(async {
+        let mut signals = Signals::new().map_err(failed)?;
+        tokio::select! {
+            answer = ask(question) => answer.map(Ok),
+            signal = signals.next() => Ok(Err(signal)),
+        }
+    })
 }
 
 /// Does what waits for people or pipes, in a thread of its own: signals are heard meanwhile, and nobody waits for it

@@ -119,11 +119,17 @@ fn open(args: &ConnectionArgs, tracer: &Tracer, url: Option<&str>) -> Result<Ope
     };
     let connection = settle::connection(&args)?;
     let (broker, about, url) = match &connection.place {
-        Place::Network { host, port, tls } => {
+        Place::Network { host, port, tls, web_socket } => {
             let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
             let place = format!("{host}:{port}");
-            let scheme = if tls.is_some() { "mqtts" } else { "mqtt" };
-            (place.clone(), format!("connected to {place}"), Some(format!("{scheme}://{place}")))
+            let scheme = match (web_socket, tls) {
+                (None, None) => "mqtt",
+                (None, Some(_)) => "mqtts",
+                (Some(_), None) => "ws",
+                (Some(_), Some(_)) => "wss",
+            };
+            let path = web_socket.as_deref().unwrap_or_default();
+            (place.clone(), format!("connected to {place}"), Some(format!("{scheme}://{place}{path}")))
         }
         Place::Embedded { data: None } => {
             let about = "a store of its own, in memory: gone when you leave".to_owned();

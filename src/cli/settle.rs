@@ -67,6 +67,8 @@ pub enum Place {
         port: u16,
         /// What TLS is asked for; none: plain.
         tls: Option<TlsOptions>,
+        /// The path of a WebSocket, if one is asked for.
+        web_socket: Option<String>,
     },
     /// Inside this process.
     Embedded {
@@ -162,12 +164,17 @@ fn login(args: &ConnectionArgs, user_of_url: Option<String>) -> Result<Login, Co
 
 fn place(args: &ConnectionArgs) -> Result<(Place, Option<String>), CommandError> {
     let mut user_of_url = None;
+    let mut web_socket = None;
     let (host, port, tls) = if let Some(url) = &args.broker {
-        let broker::BrokerUrl { user, host, port, tls } = broker::parse(url)?;
-        user_of_url = user;
+        let broker::BrokerUrl { user, host, port, tls, web_socket: path } = broker::parse(url)?;
+        (user_of_url, web_socket) = (user, path);
         if tls && args.notls {
-            return Err(CommandError::usage("mqtts:// is with TLS and --notls without")
-                .hint("-b mqtt://HOST[:PORT] for plain MQTT"));
+            let (scheme, hint) = match web_socket {
+                None => ("mqtts", "-b mqtt://HOST[:PORT] for plain MQTT"),
+                Some(_) => ("wss", "-b ws://HOST[:PORT] for plain WebSockets"),
+            };
+            let message = format!("{scheme}:// is with TLS and --notls without");
+            return Err(CommandError::usage(message).hint(hint));
         }
         (host, port, tls)
     } else {
@@ -184,7 +191,7 @@ fn place(args: &ConnectionArgs) -> Result<(Place, Option<String>), CommandError>
     };
     let options = tls_options(args)?;
     if tls {
-        return Ok((Place::Network { host, port, tls: Some(options) }, user_of_url));
+        return Ok((Place::Network { host, port, tls: Some(options), web_socket }, user_of_url));
     }
     if options != TlsOptions::default() {
         let message = "-T, -C, -K, -P, --server-name and --insecure are for TLS, and there is none";
@@ -192,7 +199,7 @@ fn place(args: &ConnectionArgs) -> Result<(Place, Option<String>), CommandError>
     }
     let place = match &args.embedded {
         Some(data) => Place::Embedded { data: data.clone() },
-        None => Place::Network { host, port, tls: None },
+        None => Place::Network { host, port, tls: None, web_socket },
     };
     Ok((place, user_of_url))
 }
@@ -410,12 +417,12 @@ mod tests {
 
     fn network(host: &str, port: u16) -> Place {
         let host = host.to_owned();
-        Place::Network { host, port, tls: None }
+        Place::Network { host, port, tls: None, web_socket: None }
     }
 
     fn with_tls(host: &str, port: u16, options: TlsOptions) -> Place {
         let host = host.to_owned();
-        Place::Network { host, port, tls: Some(options) }
+        Place::Network { host, port, tls: Some(options), web_socket: None }
     }
 
     #[test]

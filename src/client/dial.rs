@@ -1,4 +1,4 @@
-//! From a target to a stream of bytes: names, TCP, TLS.
+//! From a target to a stream of bytes: names, TCP, TLS, WebSockets.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,9 +8,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::error::{Error, TlsTrouble};
+use super::error::{Error, TlsTrouble, WebSocketTrouble};
 use super::settings::{Settings, Target};
 use super::tls::{self, Failure, Tls};
+use super::websocket;
 
 /// A stream to a broker on which nothing has been said of MQTT.
 pub(super) struct Line {
@@ -20,6 +21,18 @@ pub(super) struct Line {
     pub(super) tls: Option<&'static str>,
     /// Where the other end is, on the network.
     pub(super) address: Option<SocketAddr>,
+    /// Whether it keeps what the socket does not take at once, and must be flushed behind what is written.
+    pub(super) holds_back: bool,
+}
+
+impl Line {
+    fn new<S>(stream: S, tls: Option<&'static str>, holds_back: bool) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (reader, writer) = tokio::io::split(stream);
+        Self { reader: Box::new(reader), writer: Box::new(writer), tls, address: None, holds_back }
+    }
 }
 
 /// Connects, and shakes hands where TLS is spoken.
@@ -27,10 +40,7 @@ pub(super) async fn dial(settings: &Settings) -> Result<Line, Error> {
     let Settings { target, tls, connect_timeout: after, .. } = settings;
     let (host, port) = match target {
         Target::Tcp { host, port } => (host, *port),
-        Target::Pipe(dial) => {
-            let (reader, writer) = tokio::io::split(dial());
-            return Ok(Line { reader: Box::new(reader), writer: Box::new(writer), tls: None, address: None });
-        }
+        Target::Pipe(dial) => return Ok(Line::new(dial(), None, false)),
     };
     let late = |_| {
         let cause = format!("no connection within {after:?}");
@@ -38,18 +48,49 @@ pub(super) async fn dial(settings: &Settings) -> Result<Line, Error> {
     };
     let stream = timeout(*after, dial_tcp(host, port, target)).await.map_err(late)??;
     let address = stream.peer_addr().ok();
-    match tls {
+    let line = match tls {
+        None if settings.web_socket.is_some() => upgrade(stream, None, settings, host, port).await,
         None => {
             let (reader, writer) = stream.into_split();
-            Ok(Line { reader: Box::new(reader), writer: Box::new(writer), tls: None, address })
+            let (reader, writer) = (Box::new(reader), Box::new(writer));
+            Ok(Line { reader, writer, tls: None, address: None, holds_back: false })
         }
         Some(tls) => {
             let stream = shake_hands(tls, host, stream, *after, target).await?;
             let version = Some(tls::version(&stream));
-            let (reader, writer) = tokio::io::split(stream);
-            Ok(Line { reader: Box::new(reader), writer: Box::new(writer), tls: version, address })
+            upgrade(stream, version, settings, host, port).await
         }
-    }
+    };
+    Ok(Line { address, ..line? })
+}
+
+/// Asks for a WebSocket on a stream, if one is wanted.
+async fn upgrade<S>(
+    stream: S,
+    version: Option<&'static str>,
+    settings: &Settings,
+    host: &str,
+    port: u16,
+) -> Result<Line, Error>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let Settings { target, tls, connect_timeout: after, packet_bytes_max, .. } = settings;
+    let Some(path) = &settings.web_socket else { return Ok(Line::new(stream, version, version.is_some())) };
+    let asking = websocket::connect(stream, host, port, path, *packet_bytes_max);
+    let trouble = match timeout(*after, asking).await {
+        Ok(Ok(stream)) => return Ok(Line::new(stream, version, true)),
+        Ok(Err(websocket::Failure::Trouble(trouble))) => trouble,
+        Ok(Err(websocket::Failure::Io(error))) => {
+            // In TLS 1.3 a broker sees the client's certificate when the client is done with the handshake.
+            if let Some(trouble) = tls.as_ref().and_then(|tls| tls.trouble(&error)) {
+                return Err(Error::Tls { target: target.to_string(), trouble });
+            }
+            WebSocketTrouble::Cut(explain(&error))
+        }
+        Err(_) => WebSocketTrouble::Silent(*after),
+    };
+    Err(Error::WebSocket { target: target.to_string(), trouble })
 }
 
 async fn shake_hands(

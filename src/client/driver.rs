@@ -9,7 +9,7 @@ use tokio::time::{sleep, sleep_until};
 use super::ask::{Ask, Response, Stamps};
 use super::authentication::{SecretFiles, TokenWatch};
 use super::dial::explain;
-use super::error::{Error, Outcome, TlsTrouble};
+use super::error::{Error, Outcome, TlsTrouble, WebSocketTrouble};
 use super::link::LinkState;
 use super::listeners::{Begun, ListenTicket, Listener, Listeners};
 use super::packet::Granted;
@@ -508,6 +508,7 @@ async fn room_in(congested: Option<&Congested>) {
 fn is_fatal(error: &Error) -> bool {
     match error {
         Error::Rejected { reason, .. } => reason.is_authorization(),
+        Error::WebSocket { trouble, .. } => matches!(trouble, WebSocketTrouble::Status(401 | 403)),
         Error::Tls { trouble, .. } => {
             matches!(trouble, TlsTrouble::ClientCertificateRequired | TlsTrouble::ClientCertificateRefused(_))
         }
@@ -520,6 +521,12 @@ fn may_pass(error: &Error) -> bool {
     match error {
         Error::Resolve { .. } | Error::Connect { .. } | Error::NoConnack { .. } => true,
         Error::Tls { trouble, .. } => matches!(trouble, TlsTrouble::Cut(_) | TlsTrouble::Silent(_)),
+        Error::WebSocket { trouble, .. } => {
+            matches!(
+                trouble,
+                WebSocketTrouble::Cut(_) | WebSocketTrouble::Silent(_) | WebSocketTrouble::Status(500..)
+            )
+        }
         Error::Rejected { reason, .. } => reason.is_passing(),
         _ => false,
     }

@@ -2,6 +2,7 @@
 
 pub mod ask;
 pub mod authentication;
+pub mod certificate;
 mod dial;
 mod driver;
 pub mod error;
@@ -18,6 +19,7 @@ pub mod trace;
 mod transport;
 pub mod watch;
 mod watchers;
+pub mod websocket;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -28,7 +30,8 @@ use tokio::sync::{mpsc, oneshot, watch as observe};
 
 pub use ask::{Access, Ask, Response, Stamps};
 pub use authentication::{Authentication, PasswordSource};
-pub use error::{CredentialError, Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble};
+pub use certificate::Certificate;
+pub use error::{CredentialError, Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble, WebSocketTrouble};
 pub use link::LinkState;
 
 pub use secret::Secret;

@@ -17,6 +17,8 @@ pub struct Settings {
     pub target: Target,
     /// TLS, for a target on the network; none: plain.
     pub tls: Option<Tls>,
+    /// The path of the WebSocket in which MQTT is spoken, for a target on the network; none: without one.
+    pub web_socket: Option<String>,
     /// Who the client says it is, beside its certificate.
     pub authentication: Authentication,
     /// The MQTT client id: one of its own for every run, or two runs take over each other's session.
@@ -78,6 +80,7 @@ impl Settings {
         Self {
             target,
             tls: None,
+            web_socket: None,
             authentication: Authentication::None,
             client_id,
             connect_timeout: Duration::from_secs(5),

@@ -37,7 +37,8 @@ pub(super) struct Connection {
     /// The largest packet that the broker takes, in bytes.
     outgoing_max: Option<u32>,
     tls: Option<&'static str>,
-    /// TLS holds back what the socket does not take at once.
+    /// Whether the stream keeps what the socket does not take at once.
+    holds_back: bool,
     is_held_back: bool,
     /// The token that the broker was shown.
     token: Option<Box<FileRead>>,
@@ -72,6 +73,7 @@ impl Connection {
             incoming_max: settings.packet_bytes_max,
             outgoing_max: None,
             tls: line.tls,
+            holds_back: line.holds_back,
             is_held_back: false,
             token: None,
             tracer,
@@ -195,7 +197,7 @@ impl Connection {
     pub(super) async fn turn(&mut self, read: bool) -> io::Result<()> {
         self.input.reserve(READ_BYTES_MIN);
         let writes = self.output.has_remaining() || self.is_held_back;
-        let held_back = self.tls.is_some().then_some(&mut self.is_held_back);
+        let held_back = self.holds_back.then_some(&mut self.is_held_back);
         tokio::select! {
             written = write(&mut self.writer, &mut self.output, held_back), if writes => written,
             read = self.reader.read_buf(&mut self.input), if read => {
@@ -342,7 +344,7 @@ impl Connection {
     }
 }
 
-/// Writes some bytes; with TLS, what it holds back goes out, too. May be dropped at any time.
+/// Writes some bytes; what the stream holds back goes out, too. May be dropped at any time.
 async fn write<W: AsyncWrite + Unpin>(
     writer: &mut W,
     output: &mut BytesMut,

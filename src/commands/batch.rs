@@ -9,10 +9,10 @@ use super::grammar::Grammar;
 use super::input::{Line, Lines};
 use super::line;
 use super::output::{Answer, Answered, Output, Progress};
+use super::pump::{Flow, Work, pump};
 use super::records::{self, Id};
 use super::session::Session;
-use super::troubles::Troubles;
-use super::window::{INFLIGHT, INFLIGHT_MAX, Window};
+use super::window::{INFLIGHT, INFLIGHT_MAX};
 use super::{Command, Emit, Room, Verdict};
 use crate::client::Reconnect;
 
@@ -81,30 +81,21 @@ pub async fn run(args: BatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
         session,
         emit,
         reader: Reader::new(args.format),
-        window: Window::new(args.inflight),
-        troubles: Troubles::new(args.keep_going),
+        flow: Flow::new(args.inflight, args.keep_going, &lines),
         inflight: args.inflight,
-        bytes_total: lines.bytes_total(),
         answered: 0,
-        bytes_read: 0,
-        is_failing: false,
     };
-    batch.run(lines).await?;
-    batch.troubles.finish()
+    pump(&mut batch, lines).await?;
+    batch.flow.troubles.finish()
 }
 
 struct Batch<'a> {
     session: &'a Session,
     emit: Emit<'a>,
     reader: Reader,
-    window: Window<'a, Outcome>,
-    troubles: Troubles,
+    flow: Flow<'a, Outcome>,
     inflight: u16,
-    bytes_total: Option<u64>,
     answered: u64,
-    bytes_read: u64,
-    /// A line that cannot be run stands at the end of the window, so nothing more is read.
-    is_failing: bool,
 }
 
 /// What became of a line.
@@ -115,41 +106,16 @@ struct Outcome {
     result: Result<Verdict, CommandError>,
 }
 
-impl<'a> Batch<'a> {
-    async fn run(&mut self, mut lines: Lines) -> Result<(), CommandError> {
-        let mut has_more = true;
-        loop {
-            while let Some(outcome) = self.window.try_next() {
-                self.put(outcome)?;
-            }
-            while self.takes_more()
-                && let Some(line) = lines.try_next()
-            {
-                self.take(line).await?;
-            }
-            let reads = has_more && self.takes_more();
-            if self.window.is_empty() && !reads {
-                return Ok(());
-            }
-            self.tell_progress()?;
-            tokio::select! {
-                biased;
-                () = self.window.settle(), if !self.window.is_empty() => {}
-                line = lines.next(), if reads => match line {
-                    Some(line) => self.take(line).await?,
-                    None => has_more = false,
-                },
-            }
-        }
+impl<'a> Work<'a> for Batch<'a> {
+    type Outcome = Outcome;
+
+    fn flow(&mut self) -> &mut Flow<'a, Outcome> {
+        &mut self.flow
     }
 
-    fn takes_more(&self) -> bool {
-        self.window.has_room() && !self.is_failing && !self.troubles.is_stopped()
-    }
-
-    /// Puts a line into the window, or runs it when the window is empty if it cannot share it.
+    /// A line that cannot share the window is carried out when that is empty.
     async fn take(&mut self, line: Line) -> Result<(), CommandError> {
-        self.bytes_read = line.bytes_read;
+        self.flow.bytes_read = line.bytes_read;
         let Line { number, is_cut_off, .. } = line;
         let size = line.content.as_ref().map_or(0, Vec::len);
         let Some((id, command)) = self.reader.read(line) else {
@@ -159,13 +125,7 @@ impl<'a> Batch<'a> {
             Ok(command) => command,
             Err(error) => {
                 let error = if is_cut_off { error.cause("the file ends within this line") } else { error };
-                self.is_failing = !self.troubles.keeps_going();
-                self.window.push_landed(Outcome {
-                    line: number,
-                    id,
-                    records: Vec::new(),
-                    result: Err(error),
-                });
+                self.flow.push_failed(Outcome { line: number, id, records: Vec::new(), result: Err(error) });
                 return Ok(());
             }
         };
@@ -181,24 +141,48 @@ impl<'a> Batch<'a> {
         match command.room() {
             Room::Shared => {
                 let flight = answer(number, id, command, self.session);
-                let landed = self.window.push(size, flight);
+                let landed = self.flow.window.push(size, flight);
                 let failed = landed.is_some_and(|outcome| outcome.result.is_err());
-                self.is_failing |= failed && !self.troubles.keeps_going();
+                self.flow.is_failing |= failed && !self.flow.troubles.keeps_going();
             }
             Room::Alone | Room::None => self.run_alone(number, id, command).await?,
         }
         Ok(())
     }
 
+    fn put(&mut self, outcome: Outcome) -> Result<(), CommandError> {
+        let Outcome { line, id, records, result } = outcome;
+        self.answered = self.answered.saturating_add(1);
+        for record in records {
+            let answer = Answer::Record(Box::new(record));
+            (self.emit)(Output::Answered(Answered { line, id: id.clone(), answer }))?;
+        }
+        self.flow.troubles.note(line, &result);
+        if let Err(error) = result {
+            let answer =
+                Answer::Failed { error: error.at_line(line), is_end: self.flow.troubles.is_stopped() };
+            (self.emit)(Output::Answered(Answered { line, id, answer }))?;
+        }
+        Ok(())
+    }
+
+    fn tell_progress(&mut self) -> Result<(), CommandError> {
+        let Flow { bytes_read, bytes_total, .. } = self.flow;
+        let progress = Progress { count: self.answered, unit: "lines", bytes_read, bytes_total };
+        Ok((self.emit)(Output::Progress(progress))?)
+    }
+}
+
+impl Batch<'_> {
     /// Runs what makes more than one request: everything before it is done by then, and nothing goes beside it.
     async fn run_alone(&mut self, line: u64, id: Option<Id>, command: Command) -> Result<(), CommandError> {
-        while !self.window.is_empty() {
-            self.window.settle().await;
-            while let Some(outcome) = self.window.try_next() {
+        while !self.flow.window.is_empty() {
+            self.flow.window.settle().await;
+            while let Some(outcome) = self.flow.window.try_next() {
                 self.put(outcome)?;
             }
         }
-        if self.troubles.is_stopped() {
+        if self.flow.troubles.is_stopped() {
             return Ok(());
         }
         let emit = &mut self.emit;
@@ -209,27 +193,6 @@ impl<'a> Batch<'a> {
         // Boxed, for the compiler must not look for a batch within a batch.
         let result = Box::pin(command.run(self.session, &mut emit_line)).await;
         self.put(Outcome { line, id, records: Vec::new(), result })
-    }
-
-    fn put(&mut self, outcome: Outcome) -> Result<(), CommandError> {
-        let Outcome { line, id, records, result } = outcome;
-        self.answered = self.answered.saturating_add(1);
-        for record in records {
-            let answer = Answer::Record(Box::new(record));
-            (self.emit)(Output::Answered(Answered { line, id: id.clone(), answer }))?;
-        }
-        self.troubles.note(line, &result);
-        if let Err(error) = result {
-            let answer = Answer::Failed { error: error.at_line(line), is_end: self.troubles.is_stopped() };
-            (self.emit)(Output::Answered(Answered { line, id, answer }))?;
-        }
-        Ok(())
-    }
-
-    fn tell_progress(&mut self) -> Result<(), CommandError> {
-        let Self { answered, bytes_read, bytes_total, .. } = *self;
-        let progress = Progress { count: answered, unit: "lines", bytes_read, bytes_total };
-        Ok((self.emit)(Output::Progress(progress))?)
     }
 }
 

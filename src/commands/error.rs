@@ -3,7 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use crate::client::{CredentialError, Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble};
+use crate::client::{
+    CredentialError, Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble, WebSocketTrouble,
+};
 use crate::protocol::Refusal;
 
 /// What kind of failure it is; each has one exit code, and they stand in the order of the codes.
@@ -176,7 +178,9 @@ fn kind(error: &Error) -> Kind {
         Error::Credentials { cause: CredentialError::Unreadable(_), .. } => Kind::File,
         Error::Credentials { .. } => Kind::Configuration,
         Error::Tls { trouble: TlsTrouble::Silent(_), .. } => Kind::Timeout,
-        Error::Tls { .. } => Kind::Unavailable,
+        Error::WebSocket { trouble: WebSocketTrouble::Silent(_), .. } => Kind::Timeout,
+        Error::WebSocket { trouble: WebSocketTrouble::Status(401 | 403), .. } => Kind::Authorization,
+        Error::Tls { .. } | Error::WebSocket { .. } => Kind::Unavailable,
         Error::Resolve { .. }
         | Error::Connect { .. }
         | Error::Lost { .. }
@@ -225,6 +229,7 @@ fn hint(error: &Error) -> Option<String> {
         }
         Error::Connect { .. } => "check host and port, and that no firewall is between",
         Error::Tls { trouble, .. } => return hint_of_tls(trouble).map(str::to_owned),
+        Error::WebSocket { trouble, .. } => return hint_of_web_socket(trouble).map(str::to_owned),
         Error::NoConnack { .. } => "a port that speaks TLS says nothing to plain MQTT: check the port",
         Error::NotMqtt { .. } => "check the port: 1883 is the usual one for MQTT without TLS",
         Error::NoStore { .. } => "is this the broker of Azure IoT Operations, or one of `mqkv serve`?",
@@ -278,6 +283,19 @@ fn hint_of_tls(trouble: &TlsTrouble) -> Option<&'static str> {
             Some("check the port; for one without TLS, -b mqtt://HOST:PORT or --notls")
         }
         TlsTrouble::Certificate(_) | TlsTrouble::Other(_) => None,
+    }
+}
+
+fn hint_of_web_socket(trouble: &WebSocketTrouble) -> Option<&'static str> {
+    match trouble {
+        WebSocketTrouble::Status(_) => {
+            Some("check the path: -b ws://HOST:PORT/PATH; without one it is /mqtt")
+        }
+        WebSocketTrouble::NoSubprotocol => Some("check the port and the path: -b ws://HOST:PORT/PATH"),
+        WebSocketTrouble::NotHttp | WebSocketTrouble::Cut(_) | WebSocketTrouble::Silent(_) => {
+            Some("check the port: wss:// for one with TLS, mqtt:// for one without WebSockets")
+        }
+        WebSocketTrouble::Other(_) => None,
     }
 }
 

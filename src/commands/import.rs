@@ -7,10 +7,10 @@ use clap::Args;
 use super::error::CommandError;
 use super::input::{Line, Lines};
 use super::output::{Answer, Answered, Imported, Output, Progress};
+use super::pump::{Flow, Work, pump};
 use super::records::{self, Entry};
 use super::session::Session;
-use super::troubles::Troubles;
-use super::window::{INFLIGHT, INFLIGHT_MAX, Window};
+use super::window::{INFLIGHT, INFLIGHT_MAX};
 use super::{Emit, Verdict};
 use crate::client::{Client, Reconnect, SetOptions, Settings};
 use crate::protocol::Condition;
@@ -74,21 +74,15 @@ pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<
     let mut import = Import {
         emit,
         condition: args.nx.then_some(Condition::Absent),
-        window: Window::new(args.inflight),
-        troubles: Troubles::new(args.keep_going),
+        flow: Flow::new(args.inflight, args.keep_going, &lines),
         ended: Imported { written: 0, left: 0, failed: 0, dry_run: args.dry_run },
-        bytes_total: lines.bytes_total(),
-        bytes_read: 0,
-        is_failing: false,
+        session,
+        inflight: args.inflight,
     };
-    let adjust = |settings: &mut Settings| {
-        settings.inflight_max = usize::from(args.inflight);
-        settings.reconnect = Reconnect::WithBackoff;
-    };
-    import.run(lines, session, adjust).await?;
-    let Import { emit, troubles, mut ended, .. } = import;
-    ended.failed = troubles.failed();
-    let verdict = troubles.finish();
+    pump(&mut import, lines).await?;
+    let Import { emit, flow, mut ended, .. } = import;
+    ended.failed = flow.troubles.failed();
+    let verdict = flow.troubles.finish();
     if verdict.is_ok() || args.keep_going {
         emit(Output::Imported(ended))?;
     }
@@ -96,61 +90,26 @@ pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<
 }
 
 struct Import<'a> {
+    session: &'a Session,
     emit: Emit<'a>,
     condition: Option<Condition>,
-    window: Window<'a, (u64, Result<Verdict, CommandError>)>,
-    troubles: Troubles,
+    flow: Flow<'a, Written>,
+    inflight: u16,
     ended: Imported,
-    bytes_total: Option<u64>,
-    bytes_read: u64,
-    /// A line that cannot be written stands at the end of the window, so nothing more is read.
-    is_failing: bool,
 }
 
-impl<'a> Import<'a> {
-    async fn run(
-        &mut self,
-        mut lines: Lines,
-        session: &'a Session,
-        adjust: impl Fn(&mut Settings),
-    ) -> Result<(), CommandError> {
-        let mut has_more = true;
-        loop {
-            while let Some((line, result)) = self.window.try_next() {
-                self.put(line, result)?;
-            }
-            while self.takes_more()
-                && let Some(line) = lines.try_next()
-            {
-                self.take(line, session, &adjust).await?;
-            }
-            let reads = has_more && self.takes_more();
-            if self.window.is_empty() && !reads {
-                return Ok(());
-            }
-            self.tell_progress()?;
-            tokio::select! {
-                biased;
-                () = self.window.settle(), if !self.window.is_empty() => {}
-                line = lines.next(), if reads => match line {
-                    Some(line) => self.take(line, session, &adjust).await?,
-                    None => has_more = false,
-                },
-            }
-        }
+/// A line's number, and whether its key was written.
+type Written = (u64, Result<Verdict, CommandError>);
+
+impl<'a> Work<'a> for Import<'a> {
+    type Outcome = Written;
+
+    fn flow(&mut self) -> &mut Flow<'a, Written> {
+        &mut self.flow
     }
 
-    fn takes_more(&self) -> bool {
-        self.window.has_room() && !self.is_failing && !self.troubles.is_stopped()
-    }
-
-    async fn take(
-        &mut self,
-        line: Line,
-        session: &'a Session,
-        adjust: impl Fn(&mut Settings),
-    ) -> Result<(), CommandError> {
-        self.bytes_read = line.bytes_read;
+    async fn take(&mut self, line: Line) -> Result<(), CommandError> {
+        self.flow.bytes_read = line.bytes_read;
         let (number, is_cut_off) = (line.number, line.is_cut_off);
         let entry = match line.content {
             Ok(content) if content.trim_ascii().is_empty() => return Ok(()),
@@ -159,28 +118,32 @@ impl<'a> Import<'a> {
         match entry {
             Err(error) => {
                 let error = if is_cut_off { error.cause("the file ends within this line") } else { error };
-                self.is_failing = !self.troubles.keeps_going();
-                self.window.push_landed((number, Err(error)));
+                self.flow.push_failed((number, Err(error)));
             }
-            Ok(_) if self.ended.dry_run => self.window.push_landed((number, Ok(Verdict::Yes))),
+            Ok(_) if self.ended.dry_run => self.flow.window.push_landed((number, Ok(Verdict::Yes))),
             Ok(entry) => {
-                let client = session.client_that(adjust).await?;
+                let inflight = usize::from(self.inflight);
+                let adjust = |settings: &mut Settings| {
+                    settings.inflight_max = inflight;
+                    settings.reconnect = Reconnect::WithBackoff;
+                };
+                let client = self.session.client_that(adjust).await?;
                 let (size, condition) = (entry.value.len(), self.condition);
                 let flight = async move { (number, write(entry, condition, client).await) };
-                self.window.push(size, flight);
+                self.flow.window.push(size, flight);
             }
         }
         Ok(())
     }
 
-    fn put(&mut self, line: u64, result: Result<Verdict, CommandError>) -> Result<(), CommandError> {
-        self.troubles.note(line, &result);
+    fn put(&mut self, (line, result): Written) -> Result<(), CommandError> {
+        self.flow.troubles.note(line, &result);
         match result {
             Ok(Verdict::No) => self.ended.left = self.ended.left.saturating_add(1),
             Ok(_) => self.ended.written = self.ended.written.saturating_add(1),
             Err(error) => {
                 let answer =
-                    Answer::Failed { error: error.at_line(line), is_end: self.troubles.is_stopped() };
+                    Answer::Failed { error: error.at_line(line), is_end: self.flow.troubles.is_stopped() };
                 (self.emit)(Output::Answered(Answered { line, id: None, answer }))?;
             }
         }
@@ -189,7 +152,7 @@ impl<'a> Import<'a> {
 
     fn tell_progress(&mut self) -> Result<(), CommandError> {
         let count = self.ended.written.saturating_add(self.ended.left);
-        let Self { bytes_read, bytes_total, .. } = *self;
+        let Flow { bytes_read, bytes_total, .. } = self.flow;
         Ok((self.emit)(Output::Progress(Progress { count, unit: "keys", bytes_read, bytes_total }))?)
     }
 }

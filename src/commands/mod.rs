@@ -24,6 +24,7 @@ mod lock;
 pub mod monitor;
 pub mod output;
 mod ping;
+mod pump;
 mod raw;
 pub mod records;
 mod scan;

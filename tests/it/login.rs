@@ -255,6 +255,29 @@ fn a_signal_in_the_middle_of_the_question_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
+fn a_signal_in_the_middle_of_a_new_password_leaves_the_terminal_as_it_was() {
+    let place = Place::new();
+    for (is_second, keys, code) in [(false, true, 130), (true, true, 130), (false, false, 143)] {
+        let mut terminal =
+            Terminal::start(place.command_with_signals(&["serve", "user", "add", "users", "ann"]));
+        terminal.shows("Password for ann:");
+        wait_until_dark(&terminal);
+        if is_second {
+            terminal.line(SECRET);
+            terminal.shows("Once more:");
+            wait_until_dark(&terminal);
+        }
+        if keys {
+            terminal.keys(CTRL_C)
+        } else {
+            terminal.signal(Signal::SIGTERM)
+        }
+        assert_eq!(terminal.end(), Some(code));
+        assert!(terminal.is_bright() && !place.path("users").exists());
+    }
+}
+
+#[test]
 fn a_question_that_is_left_without_an_answer_is_a_usage_error() {
     let place = Place::new();
     for (keys, said) in [(CTRL_D, "error: no password was given"), ("\r", "error: the password is empty")] {
@@ -307,7 +330,7 @@ fn no_secret_is_ever_said() {
                         line.expect("CONNECT");
                         line.send(&wire::connack(reason, &[]));
                         // A broker that gives away what it has heard.
-                        line.send(&wire::auth(0x18, "K8S-SAT", SECRET.as_bytes()));
+                        line.send(&wire::auth(0x18, Some("K8S-SAT"), Some(SECRET.as_bytes())));
                         line.listen();
                     });
                     let words = [&["get", "k", trace, format], option].concat();

@@ -20,6 +20,8 @@ mod mosquitto_login;
 mod retries;
 mod round_trips;
 mod sat;
+mod serve_doors;
+mod serve_identity;
 mod shell;
 mod shell_lost;
 mod streams;
@@ -36,3 +38,4 @@ mod watch;
 mod watch_command;
 #[cfg(unix)]
 mod watch_lost;
+mod websocket;

@@ -231,3 +231,47 @@ fn mosquittos_tools_reach_our_store_over_tls() {
         succeed(publish);
     }
 }
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn mosquitto_is_reached_over_web_sockets_with_and_without_tls() {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue(&place, "server", &["127.0.0.1"]);
+    // Debian's ends at once where all of its listeners are WebSockets.
+    let web_sockets = |lines: &str| {
+        let other = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        mosquitto_with(&place, &format!("protocol websockets\n{lines}listener {other} 127.0.0.1\n"))
+    };
+    let (_broker, plain) = web_sockets("");
+    let url = plain.replace("mqtt://", "ws://");
+    let no_store = |shown: String| {
+        assert!(shown.starts_with("--- stderr\nerror: no state store at BROKER"), "{shown}");
+        assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+    };
+    no_store(place.run_at(&url, &["get", "k", "-t", "1h"]));
+    place.write("big", vec![b'x'; 1_000_000]);
+    no_store(place.run_at(&url, &["set", "k", "-f", "big", "-t", "1h"]));
+    let file = |name: &str| place.path(name).display().to_string();
+    let files = format!("certfile {}\nkeyfile {}\n", file("server.pem"), file("server.key"));
+    let (_broker, plain) = web_sockets(&files);
+    let url = plain.replace("mqtt://", "wss://");
+    no_store(place.run_at(&url, &["get", "k", "-t", "1h", "-T", "ca.pem"]));
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn mosquittos_tools_log_in_to_our_store() {
+    let place = Place::new();
+    let add = ["serve", "user", "add", "users", "ann", "-q"];
+    assert_eq!(place.run_with_input(&add, b"right"), "--- exit 0\n");
+    let server = Server::start(&place, &["-q", "--users", "users"]);
+    let publish = |login: &[&str]| {
+        let mut command = tool("mosquitto_pub", &server.url(), &["-t", "a", "-m", "b", "-q", "1"]);
+        command.args(login).output().unwrap_or_else(missing)
+    };
+    assert!(publish(&["-u", "ann", "-P", "right"]).status.success());
+    let words = |output: Output| String::from_utf8(output.stderr).unwrap();
+    assert!(words(publish(&["-u", "ann", "-P", "wrong"])).contains("Bad User Name or Password"));
+    assert!(words(publish(&[])).contains("Not authorized"));
+}

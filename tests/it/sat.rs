@@ -106,7 +106,7 @@ fn token(bytes: &str) -> Heard {
 }
 
 fn auth(bytes: &str) -> Heard {
-    Heard::Auth(wire::auth(0x19, METHOD, bytes.as_bytes()))
+    Heard::Auth(wire::auth(0x19, Some(METHOD), Some(bytes.as_bytes())))
 }
 
 /// AUTH that says success: in full, and in as few bytes as MQTT allows.
@@ -220,7 +220,8 @@ fn a_token_that_is_refused_for_good_ends_the_session_with_77() {
 fn a_broker_that_wants_more_than_a_token_is_left() {
     let place = Place::new();
     place.write("token", "first");
-    let broker = Kubernetes::start(|_| 0, |_, line| line.send(&wire::auth(0x18, METHOD, b"more")));
+    let broker =
+        Kubernetes::start(|_| 0, |_, line| line.send(&wire::auth(0x18, Some(METHOD), Some(b"more"))));
     let watch = watch(&place, &broker, &[]);
     assert_eq!(broker.next(), token("first"));
     swap(&place, "token", "second");
@@ -319,7 +320,7 @@ fn one_request_shows_its_token_once_as_it_is() {
 #[test]
 fn what_an_auth_is_made_of_is_what_the_standard_says() {
     // MQTT 5, 3.15: the reason, the length of the properties, method (0x15) and data (0x16).
-    let bytes = wire::auth(0x19, "K8S-SAT", b"t\n");
+    let bytes = wire::auth(0x19, Some("K8S-SAT"), Some(b"t\n"));
     let expected = b"\xF0\x11\x19\x0F\x15\x00\x07K8S-SAT\x16\x00\x02t\n";
     assert_eq!(bytes, expected);
     assert_eq!(Packet::split(&bytes).unwrap().0.name(), "AUTH");

@@ -1,8 +1,10 @@
 //! All that connections share: sessions by client id, live connections, subscriptions, retained messages, deadlines.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use hashbrown::{HashMap, HashSet};
 
 use super::ConnectionId;
 use super::filter;

@@ -1,7 +1,9 @@
 //! What waits for one client and what is under way to it: queue, packet ids, acknowledgements, resending.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Instant;
+
+use hashbrown::{HashMap, HashSet};
 
 use super::publication::Delivery;
 use crate::protocol::message::Qos;

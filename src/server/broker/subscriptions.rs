@@ -1,6 +1,8 @@
 //! Who subscribes to what: a trie over the levels of the filters.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
 
 use crate::protocol::message::Qos;
 
@@ -31,8 +33,10 @@ pub struct Subscriptions<S> {
 
 #[derive(Debug)]
 struct Node<S> {
-    /// By level; `+` is a level like any other, for no topic has it.
+    /// By level.
     children: HashMap<Box<str>, Node<S>>,
+    /// Below `+`, which every level matches.
+    any: Option<Box<Node<S>>>,
     /// Subscriptions whose filter ends here.
     here: BTreeMap<SessionId, (S, Options)>,
     /// Subscriptions whose filter ends with `#` below here.
@@ -41,7 +45,7 @@ struct Node<S> {
 
 impl<S> Default for Node<S> {
     fn default() -> Self {
-        Self { children: HashMap::new(), here: BTreeMap::new(), below: BTreeMap::new() }
+        Self { children: HashMap::new(), any: None, here: BTreeMap::new(), below: BTreeMap::new() }
     }
 }
 
@@ -59,7 +63,10 @@ impl<S> Subscriptions<S> {
             if level == "#" {
                 return node.below.insert(session, (holder, options)).is_none();
             }
-            node = node.children.entry(level.into()).or_default();
+            node = match level {
+                "+" => node.any.get_or_insert_default(),
+                level => node.children.entry(level.into()).or_default(),
+            };
         }
         node.here.insert(session, (holder, options)).is_none()
     }
@@ -99,8 +106,10 @@ impl<S> Node<S> {
             return !self.below.is_empty() || !self.here.is_empty();
         };
         let (level, rest) = split(topic);
-        let children = [self.children.get(level), self.children.get("+")];
-        !self.below.is_empty() || children.into_iter().flatten().any(|child| child.has_match(rest))
+        let has_match = |child: &Self| child.has_match(rest);
+        !self.below.is_empty()
+            || self.children.get(level).is_some_and(has_match)
+            || self.any.as_deref().is_some_and(has_match)
     }
 
     fn visit<'a>(&'a self, topic: Option<&str>, found: &mut dyn FnMut(SessionId, &'a S, Options)) {
@@ -110,8 +119,11 @@ impl<S> Node<S> {
             return;
         };
         let (level, rest) = split(topic);
-        for child in [self.children.get(level), self.children.get("+")].into_iter().flatten() {
+        if let Some(child) = self.children.get(level) {
             child.visit(rest, found);
+        }
+        if let Some(any) = &self.any {
+            any.visit(rest, found);
         }
     }
 
@@ -123,14 +135,23 @@ impl<S> Node<S> {
             return self.below.remove(&session).is_some();
         }
         let (level, rest) = split(filter);
-        let Some(child) = self.children.get_mut(level) else {
+        let child = if level == "+" { self.any.as_deref_mut() } else { self.children.get_mut(level) };
+        let Some(child) = child else {
             return false;
         };
         let removed = child.remove(rest, session);
-        if child.children.is_empty() && child.here.is_empty() && child.below.is_empty() {
-            self.children.remove(level);
+        if child.is_empty() {
+            if level == "+" {
+                self.any = None;
+            } else {
+                self.children.remove(level);
+            }
         }
         removed
+    }
+
+    fn is_empty(&self) -> bool {
+        self.children.is_empty() && self.any.is_none() && self.here.is_empty() && self.below.is_empty()
     }
 }
 

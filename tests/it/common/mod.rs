@@ -1,11 +1,13 @@
 //! A hermetic environment for the real binary: no variables, a home and a folder of its own.
 
 pub mod bounded;
+mod doors;
 pub mod fake;
 mod gatekeeper;
 pub mod pki;
 mod process;
 pub mod proxy;
+mod raw;
 mod relay;
 mod running;
 mod server;
@@ -21,8 +23,10 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
+pub use doors::Doors;
 pub use gatekeeper::{Visit, gatekeeper, publish};
 pub use process::{Left, Process, is_running, line_in, until};
+pub use raw::Raw;
 pub use relay::Relay;
 pub use running::{Running, wait_until};
 pub use server::Server;

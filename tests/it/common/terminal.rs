@@ -67,6 +67,15 @@ impl Terminal {
         self.keys(&format!("{line}{ENTER}"));
     }
 
+    /// Types a secret, once the program has turned off what shows it, and Enter.
+    pub fn secret(&self, secret: &str) {
+        until("what is typed is not shown", || {
+            let modes = tcgetattr(&self.pty).unwrap().local_flags;
+            (!modes.contains(LocalFlags::ECHO)).then_some(())
+        });
+        self.line(secret);
+    }
+
     /// Pastes a text as a terminal does that brackets it.
     pub fn paste(&self, text: &str) {
         self.keys(&format!("\x1b[200~{text}\x1b[201~"));

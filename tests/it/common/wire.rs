@@ -127,16 +127,62 @@ impl Connect {
     }
 }
 
-/// The bytes of AUTH with a reason, a method and data.
-pub fn auth(reason: u8, method: &str, data: &[u8]) -> Vec<u8> {
-    let mut properties = vec![0x15];
-    properties.extend(text(method));
-    properties.push(0x16);
-    properties.extend(binary(data));
+/// CONNECT with what says who the client is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hello<'a> {
+    pub client_id: &'a str,
+    pub user: Option<&'a str>,
+    pub password: Option<&'a [u8]>,
+    pub method: Option<&'a str>,
+    pub data: Option<&'a [u8]>,
+}
+
+impl Hello<'_> {
+    /// The bytes of it: clean start, no keep-alive.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut flags = 0x02;
+        let mut rest = text(self.client_id);
+        if let Some(user) = self.user {
+            flags |= 0x80;
+            rest.extend(text(user));
+        }
+        if let Some(password) = self.password {
+            flags |= 0x40;
+            rest.extend(binary(password));
+        }
+        let properties = authentication(self.method, self.data);
+        let mut body = text("MQTT");
+        body.extend([5, flags, 0, 0]);
+        body.extend(length(properties.len()));
+        body.extend(properties);
+        body.extend(rest);
+        packet(0x10, body)
+    }
+}
+
+/// AUTH.
+pub fn auth(reason: u8, method: Option<&str>, data: Option<&[u8]>) -> Vec<u8> {
+    let properties = authentication(method, data);
     let mut body = vec![reason];
     body.extend(length(properties.len()));
     body.extend(properties);
     packet(0xF0, body)
+}
+
+/// PINGREQ.
+pub const PINGREQ: [u8; 2] = [0xC0, 0];
+
+fn authentication(method: Option<&str>, data: Option<&[u8]>) -> Vec<u8> {
+    let mut properties = Vec::new();
+    if let Some(method) = method {
+        properties.push(0x15);
+        properties.extend(text(method));
+    }
+    if let Some(data) = data {
+        properties.push(0x16);
+        properties.extend(binary(data));
+    }
+    properties
 }
 
 /// CONNACK with a reason and properties as bytes.

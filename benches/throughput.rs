@@ -1,0 +1,239 @@
+//! Requests a second: `mqkv serve` against Debian's Mosquitto with a responder behind it that answers from a map, both
+//! without delay for small packets, asked by the same client, in turn.
+//!
+//! `cargo bench --bench throughput` prints the rates and their ratios: one client that asks one request after the
+//! other, one with 64 in flight, 50 clients with one each. Half of the requests are SETs of 100 bytes, half are GETs.
+//! Needs Debian's `mosquitto`.
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::arithmetic_side_effects, clippy::panic)]
+#![allow(clippy::indexing_slicing, clippy::disallowed_methods)]
+
+mod shared;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::{env, io};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use tokio::task::LocalSet;
+
+use shared::raw::{self, Raw, Single, command, text, varint};
+use shared::{rate, ratios, spread};
+
+const ROUNDS: usize = 5;
+/// Name, clients, requests in flight of each, requests a round of all.
+const CASES: [(&str, usize, usize, usize); 3] =
+    [("1 client", 1, 1, 20_000), ("1 client, 64 in flight", 1, 64, 100_000), ("50 clients", 50, 1, 100_000)];
+
+fn main() {
+    let arguments: Vec<String> = env::args().collect();
+    if let [_, role, port] = &arguments[..]
+        && role == "respond"
+    {
+        // It ends with its broker.
+        let _ = run(respond(port.parse().unwrap()));
+        return;
+    }
+    let ours = shared::serve(&[]);
+    let theirs = shared::mosquitto();
+    let _responder = shared::this_again("respond", theirs.port);
+    run(wait_for_answers(theirs.port));
+    for (name, clients, inflight, count) in CASES {
+        let mut rates: [Vec<f64>; 2] = Default::default();
+        for round in 0..=ROUNDS {
+            for (port, figures) in [(ours.port, 0), (theirs.port, 1)] {
+                let figure = rate(count, || match (clients, inflight) {
+                    (1, 1) => one_after_the_other(port, count).unwrap(),
+                    _ => run(load(port, clients, inflight, count)),
+                });
+                // The first round warms up.
+                if round > 0 {
+                    rates[figures].push(figure);
+                }
+            }
+        }
+        println!("{name}");
+        println!("  mqkv serve              {} requests a second", spread(&rates[0], 0));
+        println!("  mosquitto and responder {} requests a second", spread(&rates[1], 0));
+        println!("  ratio                   {}", spread(&ratios(&rates[0], &rates[1]), 2));
+    }
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, work)
+}
+
+/// So many clients ask so many requests altogether.
+async fn load(port: u16, clients: usize, inflight: usize, count: usize) {
+    let timestamp: Rc<str> = raw::timestamp().into();
+    let tasks: Vec<_> = (0..clients)
+        .map(|number| {
+            let timestamp = Rc::clone(&timestamp);
+            tokio::task::spawn_local(async move {
+                let id = format!("bench-{number:03}");
+                let mut client = Raw::connect(port, &id).await.unwrap();
+                client.subscribe(&raw::response_topic(&id)).await.unwrap();
+                let requests = requests(&id, &timestamp);
+                ask_all(&mut client, &requests, inflight, count / clients).await.unwrap();
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+/// One client asks one request after the other.
+fn one_after_the_other(port: u16, count: usize) -> io::Result<()> {
+    let mut client = Single::connect(port, "bench-single")?;
+    let requests = requests("bench-single", &raw::timestamp());
+    for request in requests.iter().cycle().take(count) {
+        client.wire.ask(request);
+        client.message()?;
+    }
+    Ok(())
+}
+
+/// A SET and a GET.
+fn requests(id: &str, timestamp: &str) -> [Bytes; 2] {
+    let key = format!("bench/{id}");
+    let set = command(&[b"SET", key.as_bytes(), &[b'v'; 100]]);
+    let get = command(&[b"GET", key.as_bytes()]);
+    [set, get].map(|payload| raw::request(id, &payload, timestamp))
+}
+
+async fn ask_all(client: &mut Raw, requests: &[Bytes], inflight: usize, count: usize) -> io::Result<()> {
+    let (mut asked, mut answered) = (0, 0);
+    while answered < count {
+        while asked < count && asked - answered < inflight {
+            client.wire.ask(&requests[asked % requests.len()]);
+            asked += 1;
+        }
+        client.flush().await?;
+        client.messages(1).await?;
+        answered += 1 + client.wire.come();
+    }
+    Ok(())
+}
+
+/// Waits until requests are answered.
+async fn wait_for_answers(port: u16) {
+    let mut client = Raw::connect(port, "bench-first").await.unwrap();
+    client.subscribe(&raw::response_topic("bench-first")).await.unwrap();
+    let request = raw::request("bench-first", &command(&[b"GET", b"bench-key"]), &raw::timestamp());
+    loop {
+        client.wire.ask(&request);
+        client.flush().await.unwrap();
+        let answer = tokio::time::timeout(std::time::Duration::from_millis(100), client.messages(1)).await;
+        if answer.is_ok() {
+            return;
+        }
+    }
+}
+
+/// Answers requests from a map: the least that a store behind somebody else's broker can do.
+async fn respond(port: u16) -> io::Result<()> {
+    let mut broker = Raw::connect(port, "bench-responder").await?;
+    broker.subscribe(raw::REQUEST_TOPIC).await?;
+    let mut values = HashMap::<Bytes, Bytes>::new();
+    let mut body = BytesMut::new();
+    let mut packet_id = 0u16;
+    loop {
+        let mut packet = Some(broker.next().await?);
+        while let Some(request) = packet {
+            if request.kind & 0xF0 == 0x30 {
+                packet_id = packet_id.checked_add(1).unwrap_or(1);
+                answer(request.body, packet_id, &mut values, &mut body);
+                broker.wire.put(0x32, &body);
+            }
+            packet = broker.wire.take();
+        }
+        broker.flush().await?;
+    }
+}
+
+fn answer(mut request: Bytes, packet_id: u16, values: &mut HashMap<Bytes, Bytes>, out: &mut BytesMut) {
+    let topic = usize::from(request.get_u16());
+    request.advance(topic + 2);
+    let length = get_varint(&mut request);
+    let mut properties = request.split_to(length);
+    let (mut response_topic, mut correlation) = (Bytes::new(), Bytes::new());
+    while properties.has_remaining() {
+        match properties.get_u8() {
+            0x02 => properties.advance(4),
+            0x08 => response_topic = get_text(&mut properties),
+            0x09 => correlation = get_text(&mut properties),
+            0x03 => drop(get_text(&mut properties)),
+            0x26 => drop((get_text(&mut properties), get_text(&mut properties))),
+            other => panic!("property {other:#x}"),
+        }
+    }
+    let words: Vec<Bytes> = words(request);
+    let payload = match &words[..] {
+        [verb, key, value] if verb == "SET" => {
+            values.insert(key.clone(), value.clone());
+            b"+OK\r\n".to_vec()
+        }
+        [_, key] => match values.get(key) {
+            Some(value) => [format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat(),
+            None => b"$-1\r\n".to_vec(),
+        },
+        _ => b"-ERR unknown command\r\n".to_vec(),
+    };
+    let mut properties = BytesMut::new();
+    properties.put_u8(0x09);
+    properties.put_u16(u16::try_from(correlation.len()).unwrap());
+    properties.put_slice(&correlation);
+    properties.put_u8(0x03);
+    text(&mut properties, "application/octet-stream");
+    for (name, value) in
+        [("__stat", "200"), ("__ts", "001763669639958:00003:StateStore"), ("__protVer", "1.0")]
+    {
+        properties.put_u8(0x26);
+        text(&mut properties, name);
+        text(&mut properties, value);
+    }
+    out.clear();
+    out.put_u16(u16::try_from(response_topic.len()).unwrap());
+    out.put_slice(&response_topic);
+    out.put_u16(packet_id);
+    varint(out, properties.len());
+    out.put_slice(&properties);
+    out.put_slice(&payload);
+}
+
+fn get_varint(bytes: &mut Bytes) -> usize {
+    let mut value = 0;
+    for shift in [0, 7, 14, 21] {
+        let byte = bytes.get_u8();
+        value |= usize::from(byte & 0x7F) << shift;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    value
+}
+
+fn get_text(bytes: &mut Bytes) -> Bytes {
+    let length = usize::from(bytes.get_u16());
+    bytes.split_to(length)
+}
+
+/// The words of a command that is known to be well made.
+fn words(mut payload: Bytes) -> Vec<Bytes> {
+    let length = |rest: &mut Bytes| -> usize {
+        let end = rest.iter().position(|byte| *byte == b'\r').unwrap();
+        let length = std::str::from_utf8(&rest[1..end]).unwrap().parse().unwrap();
+        rest.advance(end + 2);
+        length
+    };
+    let count = length(&mut payload);
+    (0..count)
+        .map(|_| {
+            let word_length = length(&mut payload);
+            let word = payload.split_to(word_length);
+            payload.advance(2);
+            word
+        })
+        .collect()
+}
