@@ -65,8 +65,9 @@ fn a_client_that_may_not_come_in_is_77_and_a_busy_broker_is_69() {
     assert_eq!(
         reject("set k v -j", 0x89),
         "--- stderr\n{\"v\":1,\"error\":{\"kind\":\"unavailable\",\"code\":69,\"message\":\
-         \"BROKER refused the connection: server busy (0x89)\",\"outcome\":\"unchanged\",\
-         \"hints\":[\"again later; --retries N does so by itself\"],\"retryable\":true}}\n--- exit 69\n"
+         \"BROKER refused the connection: server busy (0x89)\",\
+         \"hints\":[\"again later; --retries N does so by itself\"],\"outcome\":\"unchanged\",\"retryable\":true}}\n\
+         --- exit 69\n"
     );
 }
 
@@ -80,7 +81,7 @@ fn the_brokers_own_words_are_passed_on_and_do_not_drive_the_terminal() {
         line.send(&wire::connack(0x89, &properties));
     });
     let message = "BROKER refused the connection: server busy (0x89): come back\\u{1b}[2J";
-    assert_eq!(shown, error(message, "", 69));
+    assert_eq!(shown, error(message, &hint("again later; --retries N does so by itself"), 69));
 }
 
 #[test]

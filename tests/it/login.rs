@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 
 use super::common::bounded::shown_bounded;
 use super::common::fake::{Fake, Fakes};
-use super::common::{CTRL_C, CTRL_D, Place, Server, Terminal, wire};
+use super::common::{CTRL_C, CTRL_D, Place, Relay, Server, Terminal, wire};
 
 const SECRET: &str = "hunter2-and-more";
 
@@ -80,17 +80,23 @@ fn a_wrong_password_is_77_at_once_and_no_retry_makes_it_right() {
 }
 
 #[test]
-fn a_brokers_own_words_are_told_and_drive_no_terminal() {
+fn our_own_server_lets_in_whom_it_knows_and_refuses_the_others_once() {
     let place = Place::new();
-    let mut text = vec![0x1F, 0, 8];
-    text.extend(b"no \x1b[2J!");
-    let broker = Fake::start(move |line| {
-        line.expect("CONNECT");
-        line.send(&wire::connack(0x87, &text));
-        line.listen();
-    });
-    let shown = place.run_at(&broker.url(), &["get", "k"]);
-    assert!(shown.contains("not authorized (0x87): no \\u{1b}[2J!\n"), "{shown}");
+    place.write("right", SECRET);
+    place.write("wrong", "guess");
+    let add = ["serve", "user", "add", "users", "ann", "-q"];
+    assert_eq!(place.run_with_input(&add, SECRET.as_bytes()), "--- exit 0\n");
+    let server = Server::start(&place, &["-q", "--users", "users"]);
+    let words = |file| ["get", "k", "-u", "ann", "--password-file", file, "--retries", "5"];
+    assert_eq!(place.run_at(&server.url(), &words("right")), "--- exit 1\n");
+    let relay = Relay::start(server.port());
+    assert_eq!(
+        place.run_at(&relay.url(), &words("wrong")),
+        "--- stderr\nerror: BROKER refused the connection: bad user name or password (0x86): no user of \
+         this name and password is known here\n  \
+         try: check the name (-u) and the password (--password-file or --ask-password)\n--- exit 77\n"
+    );
+    assert_eq!(relay.connections(), 1);
 }
 
 /// A broker that hears who comes, and has no key.

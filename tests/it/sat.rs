@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 use super::common::fake::{Fakes, Line};
 use super::common::wire::{self, Packet, Publish};
-use super::common::{ENTER, Place, Running, Terminal};
+use super::common::{ENTER, Place, Running, Server, Terminal};
 
 const METHOD: &str = "K8S-SAT";
 
@@ -315,6 +315,27 @@ fn one_request_shows_its_token_once_as_it_is() {
     assert_eq!(shown, "--- stdout\nv(no line feed)\n--- exit 0\n");
     assert_eq!(broker.next(), token(" t\n"));
     assert!(broker.heard.try_iter().all(|heard| matches!(heard, Heard::Request(_))));
+}
+
+#[test]
+fn our_own_server_takes_a_new_token_within_the_session_and_refuses_a_forged_one() {
+    let place = Place::new();
+    place.write("tokens", "pod first\npod second\n");
+    place.write("token", "first");
+    let server = Server::start(&place, &["-q", "--sat-tokens", "tokens"]);
+    let url = server.url();
+    let words = ["watch", "k", "-j", "--sat-file", "token", "--trace", "-b", &url];
+    let watch = Running::start(&mut place.command(&words));
+    assert!(watch.line().contains("\"event\":\"current\""));
+    swap(&place, "token", "second");
+    traced(&watch, "\"packet\":\"AUTH\",\"reason\":\"success\"");
+    assert_eq!(place.run_at(&url, &["set", "k", "v", "--sat-file", "token"]), "--- exit 0\n");
+    // No gap: it is the same connection.
+    assert!(watch.line().contains("\"event\":\"set\""));
+    swap(&place, "token", "forged");
+    let (lines, words, code) = watch.end();
+    assert_eq!((lines, code), (Vec::new(), Some(77)), "{words:?}");
+    assert!(words.last().unwrap().contains("refused the connection: not authorized (0x87)"), "{words:?}");
 }
 
 #[test]

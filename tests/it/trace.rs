@@ -69,7 +69,7 @@ fn notifications_are_shown_with_their_key() {
     assert_eq!(place.run_at(&server.url(), &["set", "a b", "v"]), "--- exit 0\n");
     assert_eq!(watch.end().2, Some(0));
     let trace = trace_of(&place);
-    let notification = " notification [SET v] key=\"a b\" size=51 qos=1 topic=clients/statestore/v1/\
+    let notification = " notification [SET v] key=\"a b\" size=43 qos=1 topic=clients/statestore/v1/\
                         FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/6D65/command/notify/612062 ";
     assert!(trace.contains(" request [KEYNOTIFY \"a b\"] ") && trace.contains(notification), "{trace}");
 }
