@@ -3,6 +3,7 @@
 
 mod batch;
 mod child;
+pub mod configured;
 mod decode;
 mod del;
 pub mod duration;
@@ -112,6 +113,9 @@ impl Command {
     /// Why it could not do what it was asked for; its records so far have been put out.
     pub async fn run(self, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
         let access = self.access();
+        if self.writes() {
+            session.check_write()?;
+        }
         let mut untold = false;
         let emit: Emit<'_> = &mut |output| emit(output).inspect_err(|_| untold = true);
         let result = match self {
@@ -192,6 +196,12 @@ impl Command {
     #[must_use]
     pub fn minds_signals(&self) -> bool {
         matches!(self, Self::Watch(_) | Self::Lock(_) | Self::Monitor(_))
+    }
+
+    /// Whether the verb itself writes; a batch does not, but lines of it may.
+    #[must_use]
+    fn writes(&self) -> bool {
+        self.access() == Access::Write && !self.is_offline() && !matches!(self, Self::Batch(_))
     }
 
     /// Whether the verb may change something.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::configured::Configured;
 use super::error::CommandError;
 use super::monitor::sighting::Sighting;
 use super::records::Id;
@@ -180,6 +181,8 @@ pub enum Output {
     },
     /// A hybrid logical clock, of `decode hlc`.
     Clock(Timestamp),
+    /// What `config` or `context` tells.
+    Configured(Box<Configured>),
 }
 
 /// What came of reading a key.

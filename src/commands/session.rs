@@ -65,6 +65,8 @@ pub struct Session {
     input_taken: Rc<Cell<bool>>,
     offered_fence: Rc<RefCell<Option<Offer>>>,
     is_deaf: bool,
+    /// What a verb is told that would write.
+    guard: Option<Rc<CommandError>>,
 }
 
 /// A fencing token in place of the environment's, or why there is none.
@@ -81,7 +83,28 @@ impl Session {
             input_taken: Rc::default(),
             offered_fence: Rc::default(),
             is_deaf: false,
+            guard: None,
         }
+    }
+
+    /// The same session for whoever must not write: what would write ends with this error before anything is sent.
+    #[must_use]
+    pub fn guarded(&self, guard: CommandError) -> Self {
+        Self { guard: Some(Rc::new(guard)), ..self.clone() }
+    }
+
+    /// The same session for whoever writes all the same.
+    #[must_use]
+    pub fn unguarded(&self) -> Self {
+        Self { guard: None, ..self.clone() }
+    }
+
+    /// Lets those pass that write, if they may.
+    ///
+    /// # Errors
+    /// Why nothing is to be written.
+    pub fn check_write(&self) -> Result<(), CommandError> {
+        self.guard.as_deref().map_or(Ok(()), |guard| Err(guard.clone()))
     }
 
     /// The same session for a verb that runs in the background: no signal is for it.

@@ -18,6 +18,7 @@ use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Condition, Key, Notification, Reply, Request, Timestamp};
 
+mod configured;
 mod trace;
 mod traffic;
 
@@ -82,6 +83,7 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
             put(&mut object, "node", clock.node());
             object
         }
+        Output::Configured(record) => return Rendered::data(configured::lines(record)),
         Output::Answered(answered) => return answered_line(answered, quiet),
         Output::Progress(_) => return Rendered::default(),
         Output::Listed { key, .. } => {

@@ -1,6 +1,7 @@
 //! Output and errors to bytes: pure, told everything about the terminal.
 
 mod bulk;
+mod configured;
 mod cut;
 pub mod error;
 pub mod escape;

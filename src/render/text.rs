@@ -6,7 +6,7 @@ use super::escape::escape;
 use super::frame;
 use super::lock;
 use super::style::{Paint, paint};
-use super::{Rendered, Style, monitor, watch};
+use super::{Rendered, Style, configured, monitor, watch};
 use crate::commands::duration;
 use crate::commands::output::{DeleteOutcome, SetOutcome};
 use crate::commands::output::{Got, Meaning, Output};
@@ -88,6 +88,7 @@ pub fn lines(output: &Output, style: &Style) -> Rendered {
             line(&format!("{head}\n{}", frame::text(frame)), None, style)
         }
         Output::Clock(clock) => line(&clock_text(clock), None, style),
+        Output::Configured(record) => configured::output(record, style),
     }
 }
 

@@ -9,8 +9,8 @@ pub enum Meta {
     Help,
     /// `\q`
     Quit,
-    /// `\c [URL]`: another broker, or the same anew.
-    Connect(Option<String>),
+    /// `\c [CONTEXT|URL]`: another broker, or the same anew; with `!` whatever is lost by it.
+    Connect(Option<String>, bool),
     /// `\conninfo`
     ConnInfo,
     /// `\timing [on|off]`
@@ -51,7 +51,7 @@ pub enum Domain {
     Files,
     /// The number of a watch.
     Watches,
-    /// A broker.
+    /// A context or a broker.
     Brokers,
     /// Nothing that could be completed.
     Nothing,
@@ -64,7 +64,7 @@ pub const FORMATS: &[&str] = &["auto", "text", "raw", "hex", "base64", "json", "
 pub const NAMES: &[(&str, &str, &str)] = &[
     ("\\?", "", "this help"),
     ("\\q", "", "leave (Ctrl-D does, too)"),
-    ("\\c", "[URL]", "connect to another broker, or anew"),
+    ("\\c", "[CONTEXT|URL]", "connect to another broker, or anew"),
     ("\\conninfo", "", "where we are, and since when"),
     ("\\watches", "", "what is watched in the background"),
     ("\\unwatch", "[N|all]", "end a watch"),
@@ -90,7 +90,8 @@ pub fn parse(line: &str) -> Result<Meta, CommandError> {
     let meta = match name {
         "\\?" | "\\h" | "\\help" => Meta::Help,
         "\\q" | "\\quit" => Meta::Quit,
-        "\\c" | "\\connect" => Meta::Connect(word.clone()),
+        "\\c" | "\\connect" => Meta::Connect(word.clone(), false),
+        "\\c!" | "\\connect!" => Meta::Connect(word.clone(), true),
         "\\conninfo" => Meta::ConnInfo,
         "\\timing" => Meta::Timing(on_or_off(name, word.as_deref())?),
         "\\trace" => Meta::Trace(on_or_off(name, word.as_deref())?),
@@ -136,7 +137,7 @@ pub fn expectation(text: &str) -> Option<(usize, String, Domain)> {
         "\\timing" | "\\trace" => Domain::OneOf(&["on", "off"]),
         "\\i" => Domain::Files,
         "\\unwatch" => Domain::Watches,
-        "\\c" | "\\connect" => Domain::Brokers,
+        "\\c" | "\\connect" | "\\c!" | "\\connect!" => Domain::Brokers,
         _ => Domain::Nothing,
     };
     Some((text.len().saturating_sub(prefix.len()), prefix.to_owned(), domain))
@@ -188,8 +189,9 @@ mod tests {
     #[test]
     fn a_backslash_command_is_a_name_and_a_word() {
         assert_eq!(parse(" \\q ").unwrap(), Meta::Quit);
-        assert_eq!(parse("\\c").unwrap(), Meta::Connect(None));
-        assert_eq!(parse("\\c mqtt://h:1884").unwrap(), Meta::Connect(Some("mqtt://h:1884".into())));
+        assert_eq!(parse("\\c").unwrap(), Meta::Connect(None, false));
+        assert_eq!(parse("\\c prod").unwrap(), Meta::Connect(Some("prod".into()), false));
+        assert_eq!(parse("\\c! mqtt://h:1884").unwrap(), Meta::Connect(Some("mqtt://h:1884".into()), true));
         assert_eq!(parse("\\timing").unwrap(), Meta::Timing(None));
         assert_eq!(parse("\\timing off").unwrap(), Meta::Timing(Some(false)));
         assert_eq!(parse("\\trace on").unwrap(), Meta::Trace(Some(true)));

@@ -35,6 +35,8 @@ use crate::client::{Reconnect, Tracer};
 use crate::commands::line::Word;
 use crate::commands::signal::{Signal, Signals};
 use crate::commands::{Command, CommandError, Kind, Session, Verdict, interrupt_this_process};
+use crate::render::escape::escape;
+use crate::render::style::Shade;
 use crate::render::{Format, Style};
 use definition::Definition;
 use editor::{Lines, Typed};
@@ -55,6 +57,8 @@ pub struct House {
     pub parse: Box<dyn Fn(Vec<Word>, Style) -> Result<Meaning, CommandError>>,
     /// Begins a session: with the broker of the command line, or with another one.
     pub open: Box<Opening>,
+    /// Names the contexts that there are.
+    pub contexts: Names,
     /// Where the shell puts what it says.
     pub streams: Streams,
     /// How output is shown.
@@ -71,8 +75,11 @@ pub struct House {
     pub above: Above,
 }
 
-/// Begins a session: with the broker of the command line, or with this one.
+/// Begins a session: with the broker of the command line, or with that of this context or URL.
 pub type Opening = dyn Fn(Option<&str>) -> Result<Opened, CommandError>;
+
+/// Names what there is; asked from the editor's thread.
+pub type Names = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// What the words of a line mean.
 #[derive(Debug)]
@@ -85,6 +92,8 @@ pub enum Meaning {
         style: Style,
         /// Whether a format was asked for.
         is_formatted: bool,
+        /// Whether it may write where nothing is to be written.
+        is_forced: bool,
     },
     /// A text is to be shown.
     Show(String),
@@ -98,12 +107,27 @@ pub struct Opened {
     pub session: Session,
     /// The broker, short, for the prompt.
     pub broker: String,
+    /// The context in use.
+    pub context: Option<InUse>,
     /// What there is to know about its place, once it is connected.
     pub about: String,
     /// What was typed to get there, if that can be typed again.
     pub url: Option<String>,
+    /// Whether all that is in the store is gone with the session.
+    pub is_transient: bool,
     /// Ends what was begun for the session, after it was closed.
     pub close: Box<dyn FnOnce() -> Closing>,
+}
+
+/// A context in use.
+#[derive(Clone, Debug)]
+pub struct InUse {
+    /// Its name.
+    pub name: String,
+    /// The colour of its name.
+    pub shade: Option<Shade>,
+    /// Whether nothing is to be written.
+    pub is_read_only: bool,
 }
 
 /// Resolves when everything has ended.
@@ -133,6 +157,8 @@ pub async fn run(house: House) -> Result<Verdict, CommandError> {
 struct Shell {
     house: House,
     opened: Opened,
+    /// What was typed to get there; none: the command line.
+    destination: Option<String>,
     connected: Connected,
     lines: Lines,
     history: History,
@@ -178,8 +204,9 @@ impl Shell {
                 return Err(error);
             }
         };
-        let live = Arc::new(Live::new(house.definition.clone(), house.streams.now));
-        live.set_broker(&opened.broker, opened.url.clone());
+        let live = Live::new(house.definition.clone(), Arc::clone(&house.contexts), house.streams.now);
+        let live = Arc::new(live);
+        live.set_broker(&opened);
         let (history, earlier) = History::open(house.history.clone());
         let color = house.style.color_data;
         let no_terminal = |error| CommandError::new(Kind::File, format!("cannot use the terminal: {error}"));
@@ -193,6 +220,7 @@ impl Shell {
         Ok(Ok(Self {
             house,
             opened,
+            destination: None,
             connected,
             lines,
             history,
@@ -258,9 +286,13 @@ impl Shell {
     /// Where we are, as the first screen says it.
     fn place(&self) -> String {
         let Connected { client_id, elapsed_ms, .. } = &self.connected;
+        let context = self.opened.context.as_ref().map_or_else(String::new, |context| {
+            let note = if context.is_read_only { ", read-only" } else { "" };
+            format!("\ncontext {}{note}", escape(context.name.as_bytes()))
+        });
         match self.opened.url {
-            Some(_) => format!("{} in {elapsed_ms:.1} ms, as {client_id}", self.opened.about),
-            None => self.opened.about.clone(),
+            Some(_) => format!("{} in {elapsed_ms:.1} ms, as {client_id}{context}", self.opened.about),
+            None => format!("{}{context}", self.opened.about),
         }
     }
 
@@ -282,9 +314,17 @@ impl Shell {
         }
     }
 
-    /// Changes to another broker; without one the session is made anew. Nothing changes if there is no connection.
-    async fn connect(&mut self, url: Option<&str>) -> Result<(), CommandError> {
-        let opened = (self.house.open)(url.or(self.opened.url.as_deref()))?;
+    /// Changes to the broker of a context or URL; without one the session is made anew. Nothing changes if there is no
+    /// connection.
+    async fn connect(&mut self, destination: Option<&str>, is_forced: bool) -> Result<(), CommandError> {
+        if self.opened.is_transient && !is_forced {
+            let typed = destination.map_or_else(String::new, |typed| format!(" {typed}"));
+            return Err(CommandError::usage("this store is in memory: what is in it would be gone")
+                .hint(format!("\\c!{typed}"))
+                .hint("export > FILE, to keep it"));
+        }
+        let destination = destination.map(str::to_owned).or_else(|| self.destination.clone());
+        let opened = (self.house.open)(destination.as_deref())?;
         let connected = match connect(&opened).await {
             Ok(connected) => connected,
             Err(error) => {
@@ -301,7 +341,8 @@ impl Shell {
         }
         close(std::mem::replace(&mut self.opened, opened)).await;
         self.connected = connected;
-        self.voice.live.set_broker(&self.opened.broker, self.opened.url.clone());
+        self.destination = destination;
+        self.voice.live.set_broker(&self.opened);
         self.link = observe(&self.opened.session, &self.watches, &self.voice).await?;
         self.voice.say(&self.place());
         Ok(())

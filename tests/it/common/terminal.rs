@@ -96,6 +96,13 @@ impl Terminal {
         rows.join("\n").trim_end().to_owned()
     }
 
+    /// The colour of the last row's first character.
+    pub fn color_of_last_row(&self) -> vt100::Color {
+        let screen = self.screen.lock().unwrap();
+        let (row, _) = screen.screen().cursor_position();
+        screen.screen().cell(row, 0).unwrap().fgcolor()
+    }
+
     /// The column of the cursor.
     pub fn cursor(&self) -> u16 {
         self.screen.lock().unwrap().screen().cursor_position().1
