@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_mqkv_global_optspecs
-    string join \n b/broker= n/hostname= p/port= notls T/cafile= C/certfile= K/keyfile= P/keypasswordfile= server-name= insecure u/username= password-file= ask-password sat-file= embedded= i/client-id= t/timeout= connect-timeout= retries= keep-alive= x/context= no-context config= o/output= j/json q/quiet v/verbose color= force-write h/help V/version
+    string join \n b/broker= n/hostname= p/port= notls T/cafile= C/certfile= K/keyfile= P/keypasswordfile= server-name= insecure u/username= password-file= ask-password sat-file= embedded= i/client-id= t/timeout= connect-timeout= retries= keep-alive= x/context= no-context config= trace= o/output= j/json q/quiet v/verbose color= force-write h/help V/version
 end
 
 function __fish_mqkv_needs_command
@@ -43,6 +43,7 @@ complete -c mqkv -n "__fish_mqkv_needs_command" -l retries -d 'How often to try 
 complete -c mqkv -n "__fish_mqkv_needs_command" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_needs_command" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_needs_command" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_needs_command" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -113,6 +114,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l retries -d 'How often 
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand get" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand get" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -160,6 +162,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l retries -d 'How often 
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand set" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand set" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -207,6 +210,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l retries -d 'How often 
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand del" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand del" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -251,6 +255,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l retries -d 'How oft
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand delete" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -295,6 +300,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l retries -d 'How often t
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand rm" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -343,6 +349,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l retries -d 'How often
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand vdel" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -396,6 +403,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l retries -d 'How ofte
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand watch" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -445,6 +453,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l retries -d 'How often
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand lock" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -489,6 +498,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l retries -d 'How oft
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand unlock" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -530,6 +540,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l retries -d 'How oft
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand holder" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -569,6 +580,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l retries -d 'How often
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand keys" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -610,6 +622,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l retries -d 'How oft
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand export" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand export" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -650,6 +663,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l retries -d 'How oft
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand import" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand import" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -694,6 +708,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l retries -d 'How ofte
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand batch" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -734,6 +749,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l retries -d 'How often
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand ping" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -772,6 +788,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -l retries -d 'How oft
 complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand doctor" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -811,6 +828,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l retries -d 'How often 
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand raw" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -853,6 +871,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l retries -d 'How of
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand monitor" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -892,6 +911,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_su
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and not __fish_seen_subcommand_from topic frame hlc" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -933,6 +953,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from topic" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -973,6 +994,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from frame" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1011,6 +1033,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand decode; and __fish_seen_subcommand_from hlc" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1049,6 +1072,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l retries -d 'How ofte
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1096,6 +1120,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_sub
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1135,6 +1160,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcomm
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1176,6 +1202,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand context; and not __fish_seen_s
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and not __fish_seen_subcommand_from ls add use show edit rm test" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and not __fish_seen_subcommand_from ls add use show edit rm test" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and not __fish_seen_subcommand_from ls add use show edit rm test" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand context; and not __fish_seen_subcommand_from ls add use show edit rm test" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and not __fish_seen_subcommand_from ls add use show edit rm test" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1221,6 +1248,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subco
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from ls" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from ls" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from ls" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from ls" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from ls" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1260,6 +1288,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subco
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from add" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from add" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from add" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from add" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from add" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1300,6 +1329,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subco
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from use" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from use" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from use" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from use" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from use" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1339,6 +1369,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subco
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from show" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from show" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from show" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from show" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from show" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1377,6 +1408,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subco
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from edit" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from edit" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from edit" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from edit" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from edit" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1415,6 +1447,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subco
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from rm" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from rm" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from rm" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from rm" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from rm" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1453,6 +1486,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subco
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from test" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from test" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from test" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from test" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand context; and __fish_seen_subcommand_from test" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1491,6 +1525,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand config; and not __fish_seen_su
 complete -c mqkv -n "__fish_mqkv_using_subcommand config; and not __fish_seen_subcommand_from show path" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand config; and not __fish_seen_subcommand_from show path" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand config; and not __fish_seen_subcommand_from show path" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand config; and not __fish_seen_subcommand_from show path" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand config; and not __fish_seen_subcommand_from show path" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1531,6 +1566,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand config; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand config; and __fish_seen_subcommand_from show" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand config; and __fish_seen_subcommand_from show" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand config; and __fish_seen_subcommand_from show" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand config; and __fish_seen_subcommand_from show" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand config; and __fish_seen_subcommand_from show" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1570,6 +1606,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand config; and __fish_seen_subcom
 complete -c mqkv -n "__fish_mqkv_using_subcommand config; and __fish_seen_subcommand_from path" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand config; and __fish_seen_subcommand_from path" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand config; and __fish_seen_subcommand_from path" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand config; and __fish_seen_subcommand_from path" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand config; and __fish_seen_subcommand_from path" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1609,6 +1646,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l retries -d 'Ho
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand completions" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1647,6 +1685,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l retries -d 'How often 
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand man" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand man" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1685,6 +1724,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l retries -d 'How often
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand help" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand help" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'

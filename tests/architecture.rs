@@ -36,6 +36,7 @@ const PURE: &[&str] = &[
     "src/exchange/",
     "src/render/",
     "src/client/session.rs",
+    "src/client/session/",
     "src/client/watch.rs",
     "src/client/lock.rs",
     "src/commands/monitor/tracker.rs",
@@ -64,7 +65,7 @@ const PURE: &[&str] = &[
 /// Crates that can be replaced, and the only files that may name them: each entry is a place, a file or a
 /// folder, within which [`Owner::files_max`] files may.
 const OWNERS: &[(&str, &[Owner])] = &[
-    ("rumqttc", &[only("src/client/transport.rs"), only("src/server/broker/codec.rs")]),
+    ("rumqttc", &[any_of("src/client/transport"), only("src/server/broker/codec.rs")]),
     ("tokio_rustls", &[any_of("src/client/tls"), only("src/server/tls.rs")]),
     ("x509_cert", &[only("src/client/certificate.rs")]),
     ("rustls_native_certs", &[only("src/client/tls.rs")]),
@@ -83,7 +84,7 @@ const OWNERS: &[(&str, &[Owner])] = &[
     ("clap", &[any_of("src/commands/"), any_of("src/cli/")]),
     ("indicatif", &[only("src/cli/progress.rs")]),
     ("getrandom", &[only("src/chance.rs")]),
-    ("nix", &[only("src/commands/child.rs"), only("src/cli/descriptors.rs")]),
+    ("nix", &[only("src/commands/child.rs"), only("src/cli/password.rs"), only("src/cli/descriptors.rs")]),
     ("colored", &[one_of("src/")]),
     ("anstream", &[one_of("src/")]),
     ("base64", &[one_of("src/")]),

@@ -152,6 +152,12 @@ pub struct ConnectionArgs {
     /// The configuration file [default: ~/.config/mqkv/config.toml]
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     pub config: Option<PathBuf>,
+    /// Show every MQTT packet, with its time in UTC, on standard error or in a file
+    ///
+    /// Decoded, a line each, as JSON with -j. Passwords and tokens are left out; keys and values are not, as far as they
+    /// are shown: a text or a value is cut after 512 bytes. A file is appended to; a new one only its owner can read.
+    #[arg(long, global = true, value_name = "FILE", num_args = 0..=1, require_equals = true, hide_short_help = true, help_heading = "Output")]
+    pub trace: Option<Option<PathBuf>>,
 }
 
 /// What the output shall look like, as typed.

@@ -97,7 +97,9 @@ watch go to standard error. Those of monitor stay columns with tabs between.
 
 JSON records have v (the schema, 1) and op (the verb); those of watch have event (current, set, delete, gap,
 resync) and seq in place of op, and lost, skipped and command-ended are on standard error. Those of monitor have
-event (listening, request, reply, no-reply, notification, gap) alike.
+event (listening, request, reply, no-reply, notification, gap) alike. Those of --trace have trace (sent, received,
+connecting, connected, lost, new-token, token-unanswered, not-sent); the words of a request or a reply are escaped as
+in text, with backslashes doubled.
 A value comes with its encoding, utf-8 or base64; a key with key_encoding only if that is base64. With -j an error is one object on standard error:
 
   {\"v\":1,\"error\":{\"kind\":\"timeout\",\"code\":124,\"message\":\"...\",\"outcome\":\"unknown\",\"retryable\":true}}

@@ -20,12 +20,14 @@ mod report;
 mod serve;
 mod settle;
 mod terminal;
+mod trace;
 mod usage;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -45,10 +47,12 @@ use embedded::Embedded;
 use exit::Exit;
 use report::Reporter;
 use serve::ServeArgs;
+use trace::Tracing;
 use usage::Instead;
 
-use crate::client::{Authentication, PasswordSource, Settings, Target, Tls};
+use crate::client::{Authentication, PasswordSource, Settings, Target, Tls, Tracer};
 use crate::commands::output::Outcome;
+use crate::commands::signal::{Signal, Signals};
 use crate::commands::{Command, CommandError, Connecting, Kind, Output, Session, Verdict};
 use crate::render::escape::escape;
 
@@ -128,12 +132,22 @@ fn run_verb(
         None if settle::is_at_terminal() => return prompt::run(options, variables, reporter),
         None => return Err(CommandError::usage("a verb is missing").hint("mqkv help")),
     };
+    let trace = options.connection.trace.clone();
+    let trace = trace.as_ref();
     match verb {
         Verb::Shell(_) if settle::is_input_terminal() => return prompt::run(options, variables, reporter),
         Verb::Shell(_) => {
-            return run_command(prompt::line("batch -")?, configuration, options.force_write, reporter);
+            return run_command(
+                prompt::line("batch -")?,
+                configuration,
+                options.force_write,
+                trace,
+                reporter,
+            );
         }
-        Verb::Command(command) => return run_command(command, configuration, options.force_write, reporter),
+        Verb::Command(command) => {
+            return run_command(command, configuration, options.force_write, trace, reporter);
+        }
         Verb::Serve(args) => {
             let settled = &configuration.settled;
             let (quiet, verbose) = (settled.is_on(Setting::Quiet), settled.is_on(Setting::Verbose));
@@ -176,22 +190,33 @@ fn run_context(
             let context = name.or(options.connection.context.clone());
             let connection = ConnectionArgs { context, ..options.connection };
             let configuration = Configuration::settle(&connection, &options.display, variables)?;
-            run_command(prompt::line("ping")?, &configuration, false, reporter)
+            let trace = connection.trace.as_ref();
+            run_command(prompt::line("ping")?, &configuration, false, trace, reporter)
         }
     }
 }
+
+/// Where a trace is asked for: standard error, or a file.
+type Trace<'a> = Option<&'a Option<PathBuf>>;
 
 fn run_command(
     command: Command,
     configuration: &Configuration,
     is_forced: bool,
+    trace: Trace<'_>,
     reporter: &mut Reporter,
 ) -> Result<Exit, CommandError> {
     let connection = match command.is_offline() {
         true => None,
         false => Some(Connection::of(&configuration.settled, settle::process())?),
     };
-    let (session, embedded) = session(connection);
+    let tracing = match &connection {
+        Some(_) => Tracing::start(trace, &reporter.style())?,
+        None => None,
+    };
+    let (session, embedded, heeded) =
+        session(connection, tracing.as_ref().map(|tracing| tracing.tracer.clone()));
+    let minds_signals = command.minds_signals();
     let session = guard(session, configuration, is_forced);
     // One thread: a verb waits for the network and computes next to nothing. Where a slow reader can hold it up,
     // another thread keeps the session alive.
@@ -206,11 +231,19 @@ fn run_command(
         .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
     runtime.block_on(async {
         if command.is_bulk() {
-            reporter.hold(settle::shows_progress());
+            // A line of a trace would go right through the bar.
+            reporter.hold(settle::shows_progress() && trace != Some(&None));
         }
-        let result = run_and_flush(command, &session, reporter).await;
+        let result = tokio::select! {
+            biased;
+            result = run_and_flush(command, &session, reporter) => result,
+            signal = heeded.next(), if !minds_signals => Ok(signal.verdict()),
+        };
         session.close().await;
         stop(embedded).await;
+        if let Some(tracing) = &tracing {
+            tracing.finish();
+        }
         Ok(Exit::from(result?))
     })
 }
@@ -239,17 +272,46 @@ async fn run_and_flush(
 /// The store inside this process, if one was started.
 type Started = Rc<RefCell<Option<Embedded>>>;
 
+/// The signals that end a verb, from when on they no longer end the process by themselves: a terminal that was made
+/// dark for a question must be given back.
+#[derive(Clone, Debug, Default)]
+struct Heeded(Rc<RefCell<Option<Signals>>>);
+
+impl Heeded {
+    fn begin(&self) -> Result<(), CommandError> {
+        let signals = Signals::new();
+        let failed = |error| CommandError::new(Kind::Bug, format!("cannot listen to signals: {error}"));
+        self.0.replace(Some(signals.map_err(failed)?));
+        Ok(())
+    }
+
+    /// The next signal; never, as long as they end the process by themselves.
+    async fn next(&self) -> Signal {
+        poll_fn(|context| match &mut *self.0.borrow_mut() {
+            Some(signals) => pin!(signals.next()).poll(context),
+            None => Poll::Pending,
+        })
+        .await
+    }
+}
+
 /// A session that connects when it must.
-fn session(connection: Option<Connection>) -> (Session, Started) {
+fn session(connection: Option<Connection>, tracer: Option<Tracer>) -> (Session, Started, Heeded) {
+    let heeded = Heeded::default();
+    let heed = heeded.clone();
     let embedded = Started::default();
     let started = Rc::clone(&embedded);
     let takes_input = matches!(&connection, Some(Connection { login: Login::Input { .. }, .. }));
-    let connect = move || -> Connecting { Box::pin(connect(connection.clone(), Rc::clone(&started))) };
+    let connect = move || -> Connecting {
+        let connecting = connect(connection.clone(), Rc::clone(&started), heed.clone());
+        let tracer = tracer.clone();
+        Box::pin(async move { Ok(Settings { tracer, ..connecting.await? }) })
+    };
     let session = Session::new(connect, settle::surroundings());
     if takes_input {
         session.close_input();
     }
-    (session, embedded)
+    (session, embedded, heeded)
 }
 
 /// Keeps what is read-only from being written to.
@@ -274,7 +336,11 @@ async fn stop(embedded: Started) {
 }
 
 /// Where to connect to; starts the store inside this process if that is where.
-async fn connect(connection: Option<Connection>, started: Started) -> Result<Settings, CommandError> {
+async fn connect(
+    connection: Option<Connection>,
+    started: Started,
+    heeded: Heeded,
+) -> Result<Settings, CommandError> {
     let connection =
         connection.ok_or_else(|| CommandError::new(Kind::Bug, "a verb that needs no store asked for one"))?;
     let (target, tls, web_socket) = match &connection.place {
@@ -299,17 +365,18 @@ async fn connect(connection: Option<Connection>, started: Started) -> Result<Set
             (target, None, None)
         }
     };
-    let authentication = authentication(&connection.login)?;
+    let authentication = authentication(&connection.login, &heeded).await?;
     Ok(Settings { web_socket, ..connection.settings(target, tls, authentication) })
 }
 
 /// Who the client says it is, when it must be known.
-fn authentication(login: &Login) -> Result<Authentication, CommandError> {
+async fn authentication(login: &Login, heeded: &Heeded) -> Result<Authentication, CommandError> {
     let (username, password) = match login {
         Login::Known(authentication) => return Ok(authentication.clone()),
-        Login::Input { username } => (username, settle::read_password()?),
+        Login::Input { username } => (username, password::aside(settle::read_password).await??),
         Login::Ask { username } => {
-            (username, password::ask(&format!("password of {}: ", escape(username.as_bytes())))?)
+            heeded.begin()?;
+            (username, password::ask(format!("password of {}: ", escape(username.as_bytes()))).await?)
         }
     };
     Ok(Authentication::Password {

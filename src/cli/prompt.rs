@@ -16,14 +16,16 @@ use super::exit::Exit;
 use super::help;
 use super::report::{self, Reporter};
 use super::settle;
+use super::trace::Tracing;
+use crate::client::Tracer;
 use crate::clock;
 use crate::commands::grammar::{Grammar, wire_options_as_flags};
 use crate::commands::line::Word;
 use crate::commands::{Command, CommandError, Kind, usage};
-use crate::render::Style;
 use crate::render::escape::escape;
+use crate::render::{Style, trace};
 use crate::shell::definition::{self, Choice, Definition, Operand};
-use crate::shell::{self, House, InUse, Meaning, Opened, Streams};
+use crate::shell::{self, Above, House, InUse, Meaning, Opened, Streams};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,6 +65,15 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
             .hint("mqkv batch FILE"));
     }
     let style = reporter.style();
+    let above = Above::new(report::put_words, style.color_words);
+    let tracer = match &options.connection.trace {
+        Some(Some(path)) => Tracing::to_file(path, &style)?.tracer,
+        asked => {
+            let above = above.clone();
+            Tracer::new(asked.is_some(), move |traced, at_ms| above.tell(trace::line(traced, at_ms, &style)))
+        }
+    };
+    let told = tracer.clone();
     let is_auto = Configuration::settle(&options.connection, &options.display, variables)
         .is_ok_and(|configuration| settle::is_auto(&configuration.settled));
     let named = (options.connection.clone(), variables.clone());
@@ -70,7 +81,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
     let house = House {
         definition: definition(),
         parse: Box::new(parse),
-        open: Box::new(move |destination| open(&options, &opened_with, destination)),
+        open: Box::new(move |destination| open(&options, &opened_with, &told, destination)),
         contexts: Arc::new(move || {
             let file = config::file(&named.0, &named.1);
             file.map_or_else(
@@ -88,6 +99,8 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
         is_auto,
         history: settle::history(),
         login_shell: settle::login_shell(),
+        tracer,
+        above,
     };
     // Another thread keeps the session alive while this one waits for the terminal.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -102,7 +115,12 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
 }
 
 /// A session with the broker of the command line, or with the one of a URL or a context.
-fn open(options: &Options, variables: &Variables, destination: Option<&str>) -> Result<Opened, CommandError> {
+fn open(
+    options: &Options,
+    variables: &Variables,
+    tracer: &Tracer,
+    destination: Option<&str>,
+) -> Result<Opened, CommandError> {
     let args = match destination {
         None => options.connection.clone(),
         Some(url) if url.contains("://") => to_url(&options.connection, url),
@@ -125,7 +143,7 @@ fn open(options: &Options, variables: &Variables, destination: Option<&str>) -> 
         }
     };
     let is_transient = matches!(connection.place, Place::Embedded { data: None });
-    let (session, embedded) = super::session(Some(connection));
+    let (session, embedded, _) = super::session(Some(connection), Some(tracer.clone()));
     // What was allowed on the command line is allowed for its broker.
     let session = super::guard(session, &configuration, options.force_write && destination.is_none());
     // What is typed is for the prompt.
@@ -244,7 +262,11 @@ fn refuse_connection(matches: &ArgMatches) -> Result<(), CommandError> {
             if level.value_source(id.as_str()) == Some(ValueSource::CommandLine) {
                 let option = id.as_str().replace('_', "-");
                 let message = format!("--{option} belongs to the command line of mqkv: the session is open");
-                let hint = if option.contains("context") { "\\c CONTEXT" } else { "\\c URL" };
+                let hint = match option.as_str() {
+                    "trace" => "\\trace on",
+                    context if context.contains("context") => "\\c CONTEXT",
+                    _ => "\\c URL",
+                };
                 return Err(CommandError::usage(message).hint(hint));
             }
         }
@@ -368,6 +390,7 @@ mod tests {
         assert_eq!(error("set k v --tll 5s").hints, ["help set"]);
         assert_eq!(error("get k -b mqtt://h").hints, ["\\c URL"]);
         assert_eq!(error("get k --timeout 1s").hints, ["\\c URL"]);
+        assert_eq!(error("get k --trace").hints, ["\\trace on"]);
         assert_eq!(error("get k -x prod").hints, ["\\c CONTEXT"]);
         assert_eq!(error("serve").hints, ["\\! mqkv serve"]);
     }

@@ -19,6 +19,8 @@ pub(super) struct Line {
     pub(super) writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// The version of TLS, if it is spoken.
     pub(super) tls: Option<&'static str>,
+    /// Where the other end is, on the network.
+    pub(super) address: Option<SocketAddr>,
     /// Whether it keeps what the socket does not take at once, and must be flushed behind what is written.
     pub(super) holds_back: bool,
 }
@@ -29,7 +31,7 @@ impl Line {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (reader, writer) = tokio::io::split(stream);
-        Self { reader: Box::new(reader), writer: Box::new(writer), tls, holds_back }
+        Self { reader: Box::new(reader), writer: Box::new(writer), tls, address: None, holds_back }
     }
 }
 
@@ -45,19 +47,21 @@ pub(super) async fn dial(settings: &Settings) -> Result<Line, Error> {
         Error::Connect { target: target.to_string(), cause }
     };
     let stream = timeout(*after, dial_tcp(host, port, target, examiner)).await.map_err(late)??;
-    match tls {
+    let address = stream.peer_addr().ok();
+    let line = match tls {
         None if settings.web_socket.is_some() => upgrade(stream, None, settings, host, port).await,
         None => {
             let (reader, writer) = stream.into_split();
             let (reader, writer) = (Box::new(reader), Box::new(writer));
-            Ok(Line { reader, writer, tls: None, holds_back: false })
+            Ok(Line { reader, writer, tls: None, address: None, holds_back: false })
         }
         Some(tls) => {
             let stream = shake_hands(tls, host, stream, settings).await?;
             let version = Some(tls::version(&stream));
             upgrade(stream, version, settings, host, port).await
         }
-    }
+    };
+    Ok(Line { address, ..line? })
 }
 
 /// Asks for a WebSocket on a stream, if one is wanted.

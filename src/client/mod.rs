@@ -16,6 +16,7 @@ pub mod session;
 pub mod settings;
 pub mod subscription;
 pub(crate) mod tls;
+pub mod trace;
 mod transport;
 pub mod watch;
 mod watchers;
@@ -39,6 +40,7 @@ pub use secret::Secret;
 pub use settings::{Reconnect, Settings, Target};
 pub use subscription::{Heard, Subscription};
 pub use tls::{IdentityFiles, Tls, TlsOptions};
+pub use trace::Tracer;
 pub use watch::{Watch, WatchEvent};
 
 use crate::clock;

@@ -9,6 +9,7 @@ use tokio::io::DuplexStream;
 use super::authentication::Authentication;
 use super::examination::Examiner;
 use super::tls::Tls;
+use super::trace::Tracer;
 
 /// Where the broker is and how to talk to it.
 #[derive(Clone, Debug)]
@@ -39,6 +40,10 @@ pub struct Settings {
     pub reconnect: Reconnect,
     /// Who looks on while connecting.
     pub examiner: Examiner,
+    /// How often a session that reconnects looks whether its token has changed.
+    pub token_look_every: Duration,
+    /// Who is told of every packet, if anybody.
+    pub tracer: Option<Tracer>,
 }
 
 /// Where a broker is.
@@ -89,6 +94,8 @@ impl Settings {
             packet_bytes_max: 256 * 1024 * 1024,
             reconnect: Reconnect::Never,
             examiner: Examiner::default(),
+            token_look_every: Duration::from_secs(1),
+            tracer: None,
         }
     }
 }

@@ -250,6 +250,10 @@ fn hint(error: &Error) -> Option<String> {
         Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_METHOD => {
             "another way to log in, for this broker does not know that one: -u with --password-file, or -C and -K"
         }
+        Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_CLIENT_ID => {
+            "another client id: -i ID"
+        }
+        Error::Rejected { reason, .. } if reason.is_passing() => "again later; --retries N does so by itself",
         Error::Rejected { reason, .. } if reason.is_authorization() => {
             "-u NAME with --password-file FILE, --sat-file FILE, or -C and -K, whatever the broker knows you by"
         }

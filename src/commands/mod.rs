@@ -33,6 +33,7 @@ mod scan;
 pub mod session;
 mod set;
 pub mod signal;
+pub mod trace;
 mod troubles;
 mod unlock;
 pub mod usage;

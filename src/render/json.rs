@@ -20,7 +20,10 @@ use crate::protocol::{Condition, Key, Notification, Reply, Request, Timestamp};
 
 mod configured;
 mod doctor;
+mod trace;
 mod traffic;
+
+pub(super) use trace::trace;
 
 /// The version of the records.
 const SCHEMA: u32 = 1;

@@ -13,6 +13,7 @@ mod monitor;
 mod raw;
 pub mod style;
 mod text;
+pub mod trace;
 mod watch;
 
 use bytes::Bytes;

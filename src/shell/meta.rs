@@ -15,6 +15,8 @@ pub enum Meta {
     ConnInfo,
     /// `\timing [on|off]`
     Timing(Option<bool>),
+    /// `\trace [on|off]`
+    Trace(Option<bool>),
     /// `\o [FORMAT]`
     Format(Option<String>),
     /// `\watches`
@@ -68,6 +70,7 @@ pub const NAMES: &[(&str, &str, &str)] = &[
     ("\\unwatch", "[N|all]", "end a watch"),
     ("\\locks", "", "the locks that are held, and their tokens"),
     ("\\timing", "[on|off]", "tell how long each line took"),
+    ("\\trace", "[on|off]", "show every MQTT packet, above the line"),
     ("\\o", "[FORMAT]", "the shape of the output: auto, text, raw, hex, base64, json"),
     ("\\i", "FILE", "run the lines of a file"),
     ("\\!", "[COMMAND]", "run a command of the system, or a shell"),
@@ -90,7 +93,8 @@ pub fn parse(line: &str) -> Result<Meta, CommandError> {
         "\\c" | "\\connect" => Meta::Connect(word.clone(), false),
         "\\c!" | "\\connect!" => Meta::Connect(word.clone(), true),
         "\\conninfo" => Meta::ConnInfo,
-        "\\timing" => Meta::Timing(word.as_deref().map(on_or_off).transpose()?),
+        "\\timing" => Meta::Timing(on_or_off(name, word.as_deref())?),
+        "\\trace" => Meta::Trace(on_or_off(name, word.as_deref())?),
         "\\o" => Meta::Format(word.as_deref().map(format).transpose()?),
         "\\watches" => Meta::Watches,
         "\\unwatch" => Meta::Unwatch(word.as_deref().map(which).transpose()?),
@@ -130,7 +134,7 @@ pub fn expectation(text: &str) -> Option<(usize, String, Domain)> {
     let prefix = rest.trim_start();
     let domain = match name {
         "\\o" => Domain::OneOf(FORMATS),
-        "\\timing" => Domain::OneOf(&["on", "off"]),
+        "\\timing" | "\\trace" => Domain::OneOf(&["on", "off"]),
         "\\i" => Domain::Files,
         "\\unwatch" => Domain::Watches,
         "\\c" | "\\connect" | "\\c!" | "\\connect!" => Domain::Brokers,
@@ -144,11 +148,12 @@ fn unquoted(text: &str) -> String {
     within('\'').or_else(|| within('"')).unwrap_or(text).to_owned()
 }
 
-fn on_or_off(word: &str) -> Result<bool, CommandError> {
+fn on_or_off(name: &str, word: Option<&str>) -> Result<Option<bool>, CommandError> {
     match word {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err(CommandError::usage("\\timing takes on or off")),
+        None => Ok(None),
+        Some("on") => Ok(Some(true)),
+        Some("off") => Ok(Some(false)),
+        Some(_) => Err(CommandError::usage(format!("{name} takes on or off"))),
     }
 }
 
@@ -189,6 +194,7 @@ mod tests {
         assert_eq!(parse("\\c! mqtt://h:1884").unwrap(), Meta::Connect(Some("mqtt://h:1884".into()), true));
         assert_eq!(parse("\\timing").unwrap(), Meta::Timing(None));
         assert_eq!(parse("\\timing off").unwrap(), Meta::Timing(Some(false)));
+        assert_eq!(parse("\\trace on").unwrap(), Meta::Trace(Some(true)));
         assert_eq!(parse("\\unwatch 2").unwrap(), Meta::Unwatch(Some(Which::Number(2))));
         assert_eq!(parse("\\unwatch all").unwrap(), Meta::Unwatch(Some(Which::All)));
         assert_eq!(parse("\\i 'a file'").unwrap(), Meta::Include("a file".into()));
@@ -206,7 +212,7 @@ mod tests {
     fn what_there_is_not_is_refused_with_what_there_is() {
         assert_eq!(parse("\\tim").unwrap_err().hints, ["\\timing"]);
         assert_eq!(parse("\\x").unwrap_err().hints, ["\\? lists what there is"]);
-        for line in ["\\q now", "\\timing maybe", "\\o yaml", "\\unwatch x", "\\i"] {
+        for line in ["\\q now", "\\timing maybe", "\\trace k", "\\o yaml", "\\unwatch x", "\\i"] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

@@ -18,6 +18,7 @@ mod redact;
 mod run;
 mod screen;
 mod text;
+mod trace;
 mod voice;
 mod watches;
 
@@ -30,7 +31,7 @@ use std::sync::Arc;
 
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
-use crate::client::Reconnect;
+use crate::client::{Reconnect, Tracer};
 use crate::commands::line::Word;
 use crate::commands::signal::{Signal, Signals};
 use crate::commands::{Command, CommandError, Kind, Session, Verdict, interrupt_this_process};
@@ -43,6 +44,7 @@ use history::History;
 use live::Live;
 use locks::Locks;
 use screen::Screen;
+pub use trace::Above;
 pub use voice::Streams;
 use voice::Voice;
 use watches::Watches;
@@ -67,6 +69,10 @@ pub struct House {
     pub history: Option<PathBuf>,
     /// What a lone `\!` starts.
     pub login_shell: OsString,
+    /// What `\trace` turns on and off.
+    pub tracer: Tracer,
+    /// Where the trace is shown, if it is.
+    pub above: Above,
 }
 
 /// Begins a session: with the broker of the command line, or with that of this context or URL.
@@ -137,7 +143,10 @@ const INFLIGHT_MAX: usize = 256;
 pub async fn run(house: House) -> Result<Verdict, CommandError> {
     LocalSet::new()
         .run_until(async {
-            let mut shell = Shell::open(house).await?;
+            let mut shell = match Shell::open(house).await? {
+                Ok(shell) => shell,
+                Err(signal) => return Ok(signal.verdict()),
+            };
             let verdict = shell.serve().await;
             shell.leave().await;
             Ok(verdict)
@@ -174,13 +183,22 @@ struct Connected {
 }
 
 impl Shell {
-    async fn open(house: House) -> Result<Self, CommandError> {
+    /// A prompt that is connected; or the signal that came before it was.
+    async fn open(house: House) -> Result<Result<Self, Signal>, CommandError> {
         // Before the editor puts its own handlers in front of ours, and takes them away again.
-        let signals = Signals::new()
+        let mut signals = Signals::new()
             .map_err(|error| CommandError::new(Kind::Bug, format!("cannot listen to signals: {error}")))?;
         let opened = (house.open)(None)?;
-        let connected = match connect(&opened).await {
-            Ok(connected) => connected,
+        let result = tokio::select! {
+            connected = connect(&opened) => connected.map(Ok),
+            signal = signals.next() => Ok(Err(signal)),
+        };
+        let connected = match result {
+            Ok(Ok(connected)) => connected,
+            Ok(Err(signal)) => {
+                close(opened).await;
+                return Ok(Err(signal));
+            }
             Err(error) => {
                 close(opened).await;
                 return Err(error);
@@ -194,11 +212,12 @@ impl Shell {
         let no_terminal = |error| CommandError::new(Kind::File, format!("cannot use the terminal: {error}"));
         let (lines, above) = Lines::start(Arc::clone(&live), earlier, color).map_err(no_terminal)?;
         let screen = Screen::start(above, house.streams.above, Arc::clone(&live)).map_err(no_terminal)?;
+        house.above.begin(screen.clone());
         let voice = Voice::new(house.streams, live, screen, color);
         let watches = Watches::default();
         let link = observe(&opened.session, &watches, &voice).await?;
         let (style, is_auto) = (house.style, house.is_auto);
-        Ok(Self {
+        Ok(Ok(Self {
             house,
             opened,
             destination: None,
@@ -214,7 +233,7 @@ impl Shell {
             times: false,
             link,
             is_leaving: None,
-        })
+        }))
     }
 
     async fn serve(&mut self) -> Verdict {

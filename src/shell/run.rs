@@ -266,6 +266,11 @@ impl Shell {
                 self.times = wanted.unwrap_or(!self.times);
                 self.voice.say(if self.times { "timing is on" } else { "timing is off" });
             }
+            Meta::Trace(wanted) => {
+                let is_on = wanted.unwrap_or(!self.house.tracer.is_on());
+                self.house.tracer.turn(is_on);
+                self.voice.say(if is_on { "trace is on" } else { "trace is off" });
+            }
             Meta::Format(None) => self.voice.say(&format!("the format is {}", self.format_name())),
             Meta::Format(Some(format)) => self.set_format(&format),
             Meta::Watches => self.list(self.watches.list(), "nothing is watched"),

@@ -57,11 +57,16 @@ fn a_client_that_may_not_come_in_is_77_and_a_busy_broker_is_69() {
         reject("get k", 0x86),
         error("BROKER refused the connection: bad user name or password (0x86)", &hint(LOGIN), 77)
     );
-    assert_eq!(reject("get k", 0x89), error("BROKER refused the connection: server busy (0x89)", "", 69));
+    let later = "again later; --retries N does so by itself";
+    assert_eq!(
+        reject("get k", 0x89),
+        error("BROKER refused the connection: server busy (0x89)", &hint(later), 69)
+    );
     assert_eq!(
         reject("set k v -j", 0x89),
         "--- stderr\n{\"v\":1,\"error\":{\"kind\":\"unavailable\",\"code\":69,\"message\":\
-         \"BROKER refused the connection: server busy (0x89)\",\"outcome\":\"unchanged\",\"retryable\":true}}\n\
+         \"BROKER refused the connection: server busy (0x89)\",\
+         \"hints\":[\"again later; --retries N does so by itself\"],\"outcome\":\"unchanged\",\"retryable\":true}}\n\
          --- exit 69\n"
     );
 }
@@ -76,7 +81,7 @@ fn the_brokers_own_words_are_passed_on_and_do_not_drive_the_terminal() {
         line.send(&wire::connack(0x89, &properties));
     });
     let message = "BROKER refused the connection: server busy (0x89): come back\\u{1b}[2J";
-    assert_eq!(shown, error(message, "", 69));
+    assert_eq!(shown, error(message, &hint("again later; --retries N does so by itself"), 69));
 }
 
 #[test]

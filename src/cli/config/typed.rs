@@ -35,6 +35,7 @@ pub fn layer(connection: &ConnectionArgs, display: &DisplayArgs) -> Result<Layer
         context: _,
         no_context: _,
         config: _,
+        trace: _,
     } = connection;
     let DisplayArgs { output, json, quiet, verbose, color } = display;
     let mut layer = Layer::new(Rank::Flags);

@@ -104,6 +104,7 @@ fn shapes(sent: &[Outgoing]) -> String {
         Outgoing::Subscribe { .. } => "SUBSCRIBE",
         Outgoing::PubAck { .. } => "PUBACK",
         Outgoing::Ping => "PINGREQ",
+        Outgoing::Authenticate { .. } => "AUTH",
     };
     sent.iter().map(shape).collect::<Vec<_>>().join(" ")
 }
@@ -556,4 +557,87 @@ fn a_broker_s_word_that_there_is_no_store_is_forgotten_with_its_connection() {
     bench.connect(16);
     bench.pass(2_000).unwrap();
     assert!(bench.answers().is_empty());
+}
+
+fn tokens(sent: &[Outgoing]) -> Vec<&[u8]> {
+    fn token(packet: &Outgoing) -> &[u8] {
+        match packet {
+            Outgoing::Authenticate { token } => token.bytes(),
+            other => panic!("no token: {other:?}"),
+        }
+    }
+    sent.iter().map(token).collect()
+}
+
+impl Bench {
+    fn authenticate(&mut self, token: &str) {
+        let now = self.now();
+        self.session.authenticate(Secret::new(token.into()), now);
+    }
+
+    fn judged(&mut self) -> Option<bool> {
+        match self.session.poll_event() {
+            Some(Event::Authenticated { is_confirmed }) => Some(is_confirmed),
+            None => None,
+            Some(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_newer_token_goes_out_at_once_and_the_broker_takes_it() {
+    let mut bench = Bench::new();
+    bench.authenticate("two\n");
+    assert_eq!(tokens(&bench.sent()), [b"two\n"]);
+    bench.hear(Incoming::Authenticated);
+    assert_eq!(bench.judged(), Some(true));
+    bench.pass(u64::try_from(TIMEOUT.as_millis()).unwrap()).unwrap();
+    assert_eq!(bench.judged(), None, "its deadline is gone");
+}
+
+#[test]
+fn one_token_is_out_at_a_time_and_of_those_that_come_meanwhile_the_newest_follows() {
+    let mut bench = Bench::new();
+    for token in ["one", "two", "three"] {
+        bench.authenticate(token);
+    }
+    assert_eq!(tokens(&bench.sent()), [b"one"]);
+    bench.hear(Incoming::Authenticated);
+    assert_eq!(tokens(&bench.sent()), [b"three"]);
+    bench.hear(Incoming::Authenticated);
+    assert_eq!((bench.judged(), bench.judged(), bench.judged()), (Some(true), Some(true), None));
+    assert!(bench.sent().is_empty());
+}
+
+#[test]
+fn a_broker_that_says_nothing_to_a_token_is_noted_and_the_session_goes_on() {
+    let mut bench = Bench::new();
+    bench.authenticate("one");
+    bench.authenticate("two");
+    bench.sent();
+    let timeout_ms = u64::try_from(TIMEOUT.as_millis()).unwrap();
+    bench.pass(timeout_ms - 1).unwrap();
+    assert_eq!(bench.judged(), None);
+    bench.pass(1).unwrap();
+    assert_eq!(bench.judged(), Some(false));
+    assert_eq!(tokens(&bench.sent()), [b"two"]);
+    bench.ask(Access::Read, "r");
+    assert_eq!(shapes(&bench.sent()), "SUBSCRIBE PUBLISH");
+}
+
+#[test]
+fn a_token_means_nothing_beyond_its_connection() {
+    let mut bench = Bench::new();
+    bench.authenticate("one");
+    bench.authenticate("two");
+    bench.session.handle_lost("reset");
+    bench.authenticate("three");
+    bench.connect(16);
+    assert!(bench.sent().is_empty(), "the next connection has read the file");
+    bench.hear(Incoming::Authenticated);
+    assert_eq!(bench.judged(), None, "nobody asked");
+    bench.pass(u64::try_from(TIMEOUT.as_millis()).unwrap()).unwrap();
+    assert_eq!(bench.judged(), None);
+    bench.authenticate("four");
+    assert_eq!(tokens(&bench.sent()), [b"four"]);
 }

@@ -8,7 +8,7 @@ use super::super::{Emit, Output, Verdict};
 use super::check::{Advice, Check, Checked, Seen, Status};
 
 /// What to do about a failure of which nothing better is known.
-const LOOK: &str = "look into the broker's log";
+const LOOK: &str = "look into the broker's log; --trace shows every packet on this side";
 
 /// All checks so far.
 pub(super) struct Chart<'a> {

@@ -152,6 +152,12 @@ impl Terminal {
         self.ends_with(prompt);
     }
 
+    /// Whether what is typed is shown, a line at a time, and Ctrl-C is a signal: as a terminal should be left.
+    pub fn is_bright(&self) -> bool {
+        let modes = tcgetattr(&*self.pty).unwrap().local_flags;
+        modes.contains(LocalFlags::ECHO | LocalFlags::ICANON | LocalFlags::ISIG)
+    }
+
     /// Sends the program a signal.
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
