@@ -62,7 +62,8 @@ pub(super) fn mosquitto_at<const N: usize>(
         // It cannot choose a port for itself: somebody else may take these meanwhile.
         let free = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let free = free.map(|listener| listener.local_addr().unwrap().port());
-        place.write("mosquitto.conf", config(free));
+        // As root it would look at our files as somebody else.
+        place.write("mosquitto.conf", format!("user root\n{}", config(free)));
         let mut command = Command::new("/usr/sbin/mosquitto");
         command.arg("-c").arg(place.path("mosquitto.conf")).stdout(Stdio::null()).stderr(Stdio::null());
         let mut broker = Ended(command.spawn().unwrap_or_else(missing));

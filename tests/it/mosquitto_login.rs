@@ -23,9 +23,8 @@ struct Guarded {
 impl Guarded {
     fn start(place: &Place, door: &str) -> Self {
         let (broker, [inside, port]) = mosquitto_at(place, |[inside, door_port]| {
-            // As root it would look at our files as somebody else.
             format!(
-                "user root\nper_listener_settings true\nlistener {inside} 127.0.0.1\nallow_anonymous true\n\
+                "per_listener_settings true\nlistener {inside} 127.0.0.1\nallow_anonymous true\n\
                  listener {door_port} 127.0.0.1\n{door}"
             )
         });
