@@ -155,7 +155,7 @@ fn run_verb(
             if let ServeArgs { action: Some(action), .. } = &args {
                 return serve::user::run(action, &display, reporter);
             }
-            serve::run(&args, &display)?;
+            return Ok(serve::run(&args, &display)?.into());
         }
         Verb::Context(args) => return run_context(&args.verb, options, variables, reporter),
         Verb::Config(args) => {

@@ -7,6 +7,7 @@ mod entry;
 mod expiry;
 mod glob;
 mod limits;
+mod page;
 mod scan;
 mod versions;
 mod watchers;
@@ -31,6 +32,7 @@ use watchers::Watchers;
 pub use call::{Call, Change, Now, Outcome};
 pub use entry::{Content, Version};
 pub use limits::Limits;
+pub use page::{Page, Row, Tally};
 pub use watchers::{ConnectionId, Watcher};
 
 /// The most keys that one [`Store::poll_expired`] removes: a million that expire at once must not hold up requests.
@@ -230,9 +232,9 @@ impl Store {
     }
 
     fn write(&mut self, found: Option<Slot>, set: &Set, version: Version, fence: Option<Timestamp>) -> Slot {
-        match found.and_then(|slot| Some((slot, self.entries.get_mut(slot)?))) {
-            Some((slot, entry)) => {
-                entry.overwrite(&set.value, version, fence);
+        match found {
+            Some(slot) => {
+                self.entries.overwrite(slot, &set.value, version, fence);
                 slot
             }
             None => self.entries.insert(Entry::new(&set.key, &set.value, version, fence)),

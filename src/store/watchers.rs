@@ -76,6 +76,16 @@ impl Watchers {
         }
     }
 
+    /// How many registrations there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many watch a key.
+    pub(super) fn count(&self, key: &[u8]) -> usize {
+        self.by_key.get(key).map_or(0, BTreeMap::len)
+    }
+
     /// Who watches a key. Nobody costs no allocation.
     pub(super) fn of(&self, key: &[u8]) -> Vec<Watcher> {
         // Most stores have no watcher at all: spare them the hash.

@@ -11,9 +11,9 @@ use super::packet::{Connect, Fault, Incoming, Publish};
 use super::postponed::Postponed;
 use super::reason::Reason;
 use super::registry::{Arrival, Attached};
-use super::seat::{Link, Seat};
+use super::seat::{Link, Seat, Stage};
 use super::session::{Limits, Outgoing};
-use super::{Broker, ConnectionId, Ending, Peer, Verdict};
+use super::{Broker, ConnectionId, Ending, ONLY_THE_BROKER, Peer, SYS, Verdict};
 use crate::chance;
 use crate::client::Secret;
 use crate::clock;
@@ -70,7 +70,17 @@ pub struct Conversation {
     /// PUBACKs of which none has been written to the socket.
     unwritten_acknowledgements: usize,
     output: BytesMut,
+    counted: Counted,
     ending: Ending,
+}
+
+/// What has not been added to the counters that all connections share.
+#[derive(Debug, Default)]
+struct Counted {
+    received: u64,
+    publishes_received: u64,
+    sent: u64,
+    publishes_sent: u64,
 }
 
 impl Conversation {
@@ -121,6 +131,9 @@ impl Conversation {
         };
         let mut output = BytesMut::new();
         codec::encode_connack(accepted, &mut output);
+        broker.metrics().connections.add(1);
+        let connected = broker.census_of_connections();
+        broker.metrics().connections_max.raise(connected);
         broker.tell([Event::Connected {
             client_id: Arc::clone(&peer.client_id),
             remote: remote.to_owned(),
@@ -141,6 +154,7 @@ impl Conversation {
             postponed: Postponed::new(Limits::from(settings).share()),
             unwritten_acknowledgements: 0,
             output,
+            counted: Counted { received: 1, sent: 1, ..Counted::default() },
             ending: Ending::Lost("its task failed".to_owned()),
         })
     }
@@ -220,8 +234,16 @@ impl Conversation {
         !self.is_congested() || input.len() < READ_AHEAD_BYTES || is_incomplete()
     }
 
+    /// Whether the connection ends now: the broker is drained, and everything has been written.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        let is_sent = || self.seat.with_session(self.peer.connection, |session| session.is_sent());
+        self.link.has_come_to(Stage::Finishing) && self.output.is_empty() && is_sent().unwrap_or(true)
+    }
+
     /// Some output has been written to the socket.
     pub fn handle_written(&mut self) {
+        self.count();
         // From now on the client may have any of them, and count on it.
         self.unwritten_acknowledgements = 0;
         if self.output.is_empty() && self.output.capacity() > OUTPUT_BYTES_ENOUGH.saturating_mul(2) {
@@ -262,6 +284,7 @@ impl Conversation {
                     self.take_outgoing(true);
                     // What was just taken may have been what made the client laden.
                     if !self.may_resume() {
+                        self.note_drained();
                         return Ok(missing);
                     }
                 }
@@ -309,6 +332,8 @@ impl Conversation {
         let expiry_s = delivery.publication.remaining_s(now);
         let output = &mut self.output;
         if codec::encode_publish(&delivery, packet_id, dup, expiry_s, self.packet_bytes_max, output).is_ok() {
+            self.counted.sent = self.counted.sent.saturating_add(1);
+            self.counted.publishes_sent = self.counted.publishes_sent.saturating_add(1);
             return;
         }
         // As if it had been delivered (MQTT 5, 3.1.2.11.4).
@@ -322,7 +347,41 @@ impl Conversation {
         }]);
     }
 
+    /// Everything that was read before the broker began to drain has been handled.
+    fn note_drained(&self) {
+        if self.link.has_come_to(Stage::Draining) && !self.link.has_come_to(Stage::Drained) {
+            self.link.advance(Stage::Drained);
+            self.broker.note_drained();
+        }
+    }
+
+    /// Adds to the counters that all connections share, which costs more than to count here.
+    fn count(&mut self) {
+        let Counted { received, publishes_received, sent, publishes_sent } =
+            std::mem::take(&mut self.counted);
+        let metrics = self.broker.metrics();
+        for (counter, count) in [
+            (&metrics.received.packets, received),
+            (&metrics.received.publishes, publishes_received),
+            (&metrics.sent.packets, sent),
+            (&metrics.sent.publishes, publishes_sent),
+        ] {
+            if count > 0 {
+                counter.add(count);
+            }
+        }
+    }
+
     fn handle_packet(&mut self, packet: Incoming) -> Result<(), Ending> {
+        let before = self.output.len();
+        self.counted.received = self.counted.received.saturating_add(1);
+        let result = self.handle_counted(packet);
+        // No packet has more than one for an answer.
+        self.counted.sent = self.counted.sent.saturating_add(u64::from(self.output.len() > before));
+        result
+    }
+
+    fn handle_counted(&mut self, packet: Incoming) -> Result<(), Ending> {
         let connection = self.peer.connection;
         match packet {
             Incoming::Publish(publish) => self.handle_publish(publish)?,
@@ -369,6 +428,11 @@ impl Conversation {
     }
 
     fn handle_publish(&mut self, publish: Publish) -> Result<(), Ending> {
+        self.counted.publishes_received = self.counted.publishes_received.saturating_add(1);
+        if self.link.has_come_to(Stage::Drained) {
+            // It came too late, and is never acknowledged.
+            return Ok(());
+        }
         let Publish { packet_id, topic_alias, mut message } = publish;
         self.resolve_alias(topic_alias, &mut message)?;
         match message.qos {
@@ -449,6 +513,11 @@ impl Conversation {
     }
 
     fn publish(&self, message: Message) -> Result<Reason, Ending> {
+        if message.topic.starts_with(SYS) {
+            let (client_id, topic) = (Arc::clone(&self.peer.client_id), message.topic);
+            self.broker.tell([Event::Dropped { client_id, topic, reason: ONLY_THE_BROKER }]);
+            return Ok(Reason::NotAuthorized);
+        }
         match self.broker.inner.application.handle_publish(&self.broker, &self.peer, message) {
             Verdict::Route(message) => match self.broker.publish(Some(self.peer.connection), message) {
                 0 => Ok(Reason::NoMatchingSubscribers),
@@ -462,6 +531,7 @@ impl Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
+        self.count();
         self.broker.inner.application.handle_disconnect(&self.broker, &self.peer);
         self.broker.detach(self.peer.connection, &self.ending);
         let client_id = Arc::clone(&self.peer.client_id);
