@@ -89,7 +89,7 @@ mod tests {
     use crate::protocol::Reply;
 
     fn asker(correlation: &'static str) -> Asker {
-        let (verb, since) = (Verb::Set, crate::clock::monotonic());
+        let (verb, since) = (Default::default(), crate::clock::monotonic());
         Asker { response_topic: "r".to_owned(), correlation: correlation.into(), verb, since }
     }
 

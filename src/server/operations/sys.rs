@@ -9,6 +9,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::Operations;
 use crate::clock;
 use crate::protocol::Message;
+use crate::protocol::message::Qos;
 
 /// What the loads are averages of.
 const LOADS: [&str; 7] = [
@@ -42,7 +43,9 @@ pub async fn publish(operations: Arc<Operations>, every: Duration) {
 
 fn message(topic: &str, value: &str) -> Message {
     let payload = value.to_owned().into();
-    Message { topic: format!("$SYS/broker/{topic}"), payload, retain: true, ..Message::default() }
+    // Of QoS 0, so that nothing piles up for a client that is away.
+    let (topic, qos) = (format!("$SYS/broker/{topic}"), Qos::AtMostOnce);
+    Message { topic, payload, qos, retain: true, ..Message::default() }
 }
 
 fn topics(operations: &Operations, loads: &mut Loads) -> Vec<(String, String)> {
