@@ -203,3 +203,48 @@ impl Metrics {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::Settings;
+    use crate::server::service::StoreSettings;
+
+    fn operations() -> Operations {
+        let settings = Settings::default();
+        let service = Service::open(StoreSettings::default(), Arc::clone(&settings.events)).unwrap();
+        Operations::new(Broker::new(settings, Arc::<Service>::clone(&service)), service)
+    }
+
+    #[test]
+    fn a_server_is_well_while_it_serves_and_its_disk_works() {
+        let operations = operations();
+        assert_eq!(operations.trouble(), Some("starting"));
+        operations.enter(Phase::Serving);
+        assert_eq!(operations.trouble(), None);
+        operations.metrics().note(&Event::AcceptFailed { reason: String::new() });
+        assert_eq!(operations.trouble(), None);
+        operations.metrics().note(&Event::NotPersisted { reason: String::new() });
+        assert!(operations.trouble().unwrap().starts_with("the disk has failed"));
+        operations.enter(Phase::Draining);
+        assert_eq!(operations.trouble(), Some("draining"));
+    }
+
+    #[test]
+    fn rates_are_of_the_last_samples() {
+        let operations = operations();
+        assert_eq!(operations.rates(), Rates::default());
+        let mut now = clock::monotonic();
+        for round in 0..10_u64 {
+            operations.take_sample(now);
+            assert!(operations.rates().requests <= f64::from(u32::MAX), "round {round}");
+            now += Duration::from_secs(2);
+            for _ in 0..6 {
+                operations.metrics().count_request(Verb::Get, Outcome::Ok, Duration::ZERO);
+            }
+            operations.metrics().sent.bytes.add(2_000);
+        }
+        let Rates { requests, bytes_sent, bytes_received, .. } = operations.rates();
+        assert_eq!((requests, bytes_sent, bytes_received), (3.0, 1_000.0, 0.0));
+    }
+}

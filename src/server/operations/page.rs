@@ -31,7 +31,7 @@ dt { color: var(--dim); font-size: .85rem; } dd { margin: 0; font-size: 1.15rem;
 .wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 th { color: var(--dim); font-weight: 500; font-size: .85rem; white-space: nowrap; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td + td, th + th { padding-left: .6rem; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 code { font: 13px/1.4 ui-monospace, monospace; overflow-wrap: anywhere; unicode-bidi: isolate; }
 ";
 
@@ -72,8 +72,8 @@ fn numbers(html: &mut String, operations: &Operations) {
     let Rates { requests, packets_received, packets_sent, bytes_received, bytes_sent } = rates;
     let numbers = [
         ("keys", stock.tally.keys.to_string()),
-        ("bytes of keys and values", stock.tally.bytes.to_string()),
-        ("watched keys", stock.tally.watches.to_string()),
+        ("bytes", stock.tally.bytes.to_string()),
+        ("watches", stock.tally.watches.to_string()),
         ("clients connected", census.connected.to_string()),
         ("sessions", census.sessions.to_string()),
         ("subscriptions", census.subscriptions.to_string()),
