@@ -91,7 +91,9 @@ mod tests {
         {
             assert_eq!(shared(filter), Some(shared_filter), "{filter}");
         }
-        for filter in ["$share/", "$share/g", "$share/g/", "$share//a", "$share/+/a", "$share/a#/a", "$share/g/a#"] {
+        for filter in
+            ["$share/", "$share/g", "$share/g/", "$share//a", "$share/+/a", "$share/a#/a", "$share/g/a#"]
+        {
             assert!(is_shared(filter) && shared(filter).is_none(), "{filter}");
         }
         assert!(!is_shared("$share") && !is_shared("$shared/g/a") && shared("g/a").is_none());

@@ -176,8 +176,12 @@ impl Session {
     /// Takes out what was queued for this session as one of a group, and has not been sent, if `may_go` says so of the
     /// group.
     pub fn take_queued(&mut self, mut may_go: impl FnMut(GroupId) -> bool) -> Vec<Delivery> {
-        let goes = |delivery: &mut Delivery| delivery.group.is_some_and(&mut may_go);
-        let taken: Vec<_> = extract(&mut self.queue, goes);
+        if self.queue.iter().all(|delivery| delivery.group.is_none()) {
+            return Vec::new();
+        }
+        let goes = |delivery: &Delivery| delivery.group.is_some_and(&mut may_go);
+        let (taken, kept) = std::mem::take(&mut self.queue).into_iter().partition::<Vec<_>, _>(goes);
+        self.queue = kept.into();
         for delivery in &taken {
             self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
         }
