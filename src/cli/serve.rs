@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::args::DisplayArgs;
+use super::descriptors;
 use super::log::Log;
 use door::{ClientCertificate, Door, Settled};
 use user::ServeAction;
@@ -98,6 +99,7 @@ pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<(), CommandError> 
         .build()
         .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
     let (log, writer) = Log::start()?;
+    warn_of_few_descriptors(&log, display);
     let result = runtime.block_on(async {
         let mut signals = Signals::new()?;
         let (server, doors) = start(args, display, log.clone()).await?;
@@ -117,6 +119,22 @@ pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<(), CommandError> 
     drop(log);
     writer.finish();
     result
+}
+
+/// A server that takes fewer connections than it says should say so before somebody finds out.
+fn warn_of_few_descriptors(log: &Log, display: &DisplayArgs) {
+    /// Listeners, standard streams, the disk, what the runtime needs.
+    const OWN: u64 = 64;
+    let wanted = u64::from(Settings::default().connections_max).saturating_add(OWN);
+    if let Some(limit) = descriptors::raise_limit()
+        && limit < wanted
+        && !display.quiet
+    {
+        let room = limit.saturating_sub(OWN);
+        log.tell(format!(
+            "warning: the system lets this process have about {room} connections: `ulimit -n {wanted}` for more"
+        ));
+    }
 }
 
 async fn start(

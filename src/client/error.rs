@@ -247,11 +247,14 @@ pub struct ReasonCode {
 }
 
 impl ReasonCode {
+    /// `Client Identifier not valid`
+    pub const BAD_CLIENT_ID: u8 = 0x85;
     /// `Bad User Name or Password`
     pub const BAD_LOGIN: u8 = 0x86;
     /// `Not authorized`
     pub const NOT_AUTHORIZED: u8 = 0x87;
-
+    /// `Re-authenticate`, of an AUTH
+    pub const REAUTHENTICATE: u8 = 0x19;
     /// `Bad authentication method`
     pub const BAD_METHOD: u8 = 0x8C;
 
@@ -272,6 +275,9 @@ impl ReasonCode {
 
     fn name(&self) -> Option<&'static str> {
         Some(match self.code {
+            0x00 => "success",
+            0x18 => "continue authentication",
+            0x19 => "re-authenticate",
             0x10 => "no matching subscribers",
             0x80 => "unspecified error",
             0x81 => "malformed packet",

@@ -149,7 +149,7 @@ impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
         Self {
             outcome: Some(outcome(&error)),
-            hints: hint(&error).into_iter().collect(),
+            hints: hints(&error),
             ..Self::new(kind(&error), error.to_string())
         }
     }
@@ -220,6 +220,15 @@ fn outcome(error: &Error) -> Outcome {
     }
 }
 
+/// What looks at the whole way.
+pub(super) const DOCTOR: &str = "mqkv doctor";
+
+/// The next things to try.
+fn hints(error: &Error) -> Vec<String> {
+    let looks = matches!(error, Error::Timeout { .. }).then(|| DOCTOR.to_owned());
+    looks.into_iter().chain(hint(error)).collect()
+}
+
 /// The next thing to try, where there is one.
 fn hint(error: &Error) -> Option<String> {
     let hint = match error {
@@ -233,7 +242,7 @@ fn hint(error: &Error) -> Option<String> {
         Error::NoConnack { .. } => "a port that speaks TLS says nothing to plain MQTT: check the port",
         Error::NotMqtt { .. } => "check the port: 1883 is the usual one for MQTT without TLS",
         Error::NoStore { .. } => "is this the broker of Azure IoT Operations, or one of `mqkv serve`?",
-        Error::Timeout { .. } => "`mqkv ping` to see whether the store answers at all, or a longer --timeout",
+        Error::Timeout { .. } => "a longer --timeout",
         Error::Credentials { .. } => "a file with the secret in it: --password-file or --sat-file",
         Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_LOGIN => {
             "check the name (-u) and the password (--password-file or --ask-password)"
@@ -241,6 +250,10 @@ fn hint(error: &Error) -> Option<String> {
         Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_METHOD => {
             "another way to log in, for this broker does not know that one: -u with --password-file, or -C and -K"
         }
+        Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_CLIENT_ID => {
+            "another client id: -i ID"
+        }
+        Error::Rejected { reason, .. } if reason.is_passing() => "again later; --retries N does so by itself",
         Error::Rejected { reason, .. } if reason.is_authorization() => {
             "-u NAME with --password-file FILE, --sat-file FILE, or -C and -K, whatever the broker knows you by"
         }
@@ -278,7 +291,10 @@ fn hint_of_tls(trouble: &TlsTrouble) -> Option<&'static str> {
         TlsTrouble::NotTls | TlsTrouble::Cut(_) | TlsTrouble::Silent(_) => {
             Some("check the port; for one without TLS, -b mqtt://HOST:PORT or --notls")
         }
-        TlsTrouble::Certificate(_) | TlsTrouble::Other(_) => None,
+        TlsTrouble::Certificate(_) => {
+            Some("a certificate for the broker that is a server's, in X.509 version 3, from a CA")
+        }
+        TlsTrouble::Other(_) => None,
     }
 }
 
@@ -295,7 +311,7 @@ fn hint_of_web_socket(trouble: &WebSocketTrouble) -> Option<&'static str> {
     }
 }
 
-const SYNCHRONISE: &str = "synchronise this machine's clock and the broker's with NTP";
+pub(super) const SYNCHRONISE: &str = "synchronise this machine's clock and the broker's with NTP";
 
 fn hint_of_refusal(refusal: &Refusal) -> Option<&'static str> {
     match refusal {

@@ -32,7 +32,7 @@ fn succeed(mut command: Command) -> Output {
 }
 
 /// A process of the tests, ended with them.
-struct Ended(Child);
+pub(super) struct Ended(Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -48,17 +48,28 @@ fn mosquitto(place: &Place) -> (Ended, String) {
 
 /// The same, with these lines about its listener.
 fn mosquitto_with(place: &Place, listener: &str) -> (Ended, String) {
+    let (broker, [port]) =
+        mosquitto_at(place, |[port]| format!("listener {port} 127.0.0.1\nallow_anonymous true\n{listener}"));
+    (broker, format!("mqtt://127.0.0.1:{port}"))
+}
+
+/// The same, with so many ports, which its configuration is made of; it listens at the last one last.
+pub(super) fn mosquitto_at<const N: usize>(
+    place: &Place,
+    config: impl Fn([u16; N]) -> String,
+) -> (Ended, [u16; N]) {
     for _ in 0..20 {
-        // It cannot choose a port for itself: somebody else may take this one meanwhile.
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let config = format!("listener {} 127.0.0.1\nallow_anonymous true\n{listener}", free.port());
-        place.write("mosquitto.conf", config);
+        // It cannot choose a port for itself: somebody else may take these meanwhile.
+        let free = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let free = free.map(|listener| listener.local_addr().unwrap().port());
+        // As root it would look at our files as somebody else.
+        place.write("mosquitto.conf", format!("user root\n{}", config(free)));
         let mut command = Command::new("/usr/sbin/mosquitto");
         command.arg("-c").arg(place.path("mosquitto.conf")).stdout(Stdio::null()).stderr(Stdio::null());
         let mut broker = Ended(command.spawn().unwrap_or_else(missing));
         for _ in 0..1000 {
-            if TcpStream::connect(free).is_ok() {
-                return (broker, format!("mqtt://{free}"));
+            if free.iter().all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok()) {
+                return (broker, free);
             }
             if broker.0.try_wait().unwrap().is_some() {
                 break;
@@ -165,6 +176,21 @@ fn mosquitto_itself_has_no_store_and_it_is_said() {
         place.run_at(&url, &["set", "k", "v", "-t", "1h"]),
         no_store("  the write may or may not have happened\n")
     );
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn the_doctor_gets_as_far_as_the_missing_store() {
+    let place = Place::new();
+    let (_broker, url) = mosquitto(&place);
+    let shown = place.run_at(&url, &["doctor", "-t", "1h"]);
+    for line in
+        ["ok\tconnack\t", "ok\tsubscribe\t", "FAIL\trequest\t", "skipped\tclock\t-\trequest has failed"]
+    {
+        assert!(shown.contains(&format!("\n{line}")), "{line}: {shown}");
+    }
+    assert!(shown.contains("\tno state store at BROKER: nobody there takes its requests\n"), "{shown}");
+    assert!(shown.ends_with("--- exit 69\n"), "{shown}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::cli::exit::Exit;
 use crate::cli::report::{self, Reporter};
 use crate::cli::{password, settle};
 use crate::client::Secret;
+use crate::commands::signal::Signal;
 use crate::commands::{CommandError, Kind};
 use crate::render::escape::escape;
 use crate::server::{IdentityError, UsersFile};
@@ -80,7 +81,11 @@ pub fn run(
     };
     match action {
         UserAction::Add(UserName { file, name }) => {
-            let was_there = UsersFile::new(file).add(name, &password_for(name)?)?;
+            let password = match password_for(name)? {
+                Ok(password) => password,
+                Err(signal) => return Ok(Exit::from(signal.verdict())),
+            };
+            let was_there = UsersFile::new(file).add(name, &password)?;
             let name = escape(name.as_bytes());
             tell(if was_there {
                 format!("{name} has another password now")
@@ -105,15 +110,21 @@ pub fn run(
     Ok(Exit::Yes)
 }
 
-fn password_for(name: &str) -> Result<Secret, CommandError> {
+/// The password, or the signal that came instead.
+fn password_for(name: &str) -> Result<Result<Secret, Signal>, CommandError> {
     if !settle::is_input_terminal() {
-        return settle::read_password();
+        return settle::read_password().map(Ok);
     }
-    let password = password::ask(&format!("Password for {}: ", escape(name.as_bytes())))?;
-    if password::ask("Once more: ")? != password {
-        return Err(CommandError::usage("the two passwords differ; nothing was changed"));
-    }
-    Ok(password)
+    let password = match password::ask_here(format!("Password for {}: ", escape(name.as_bytes())))? {
+        Ok(password) => password,
+        Err(signal) => return Ok(Err(signal)),
+    };
+    Ok(match password::ask_here("Once more: ".to_owned())? {
+        Ok(again) if again != password => {
+            return Err(CommandError::usage("the two passwords differ; nothing was changed"));
+        }
+        other => other,
+    })
 }
 
 impl From<IdentityError> for CommandError {

@@ -11,6 +11,7 @@ mod raw;
 mod relay;
 mod running;
 mod server;
+pub mod store;
 mod tap;
 mod terminal;
 pub mod tls12;
@@ -18,6 +19,7 @@ pub mod wire;
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -57,9 +59,10 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    /// Writes a file.
+    /// Writes a file, for nobody else to read: it may be one with a secret.
     pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
         fs::write(self.path(name), bytes).unwrap();
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o600)).unwrap();
     }
 
     /// The command, ready to be run here with an empty standard input.

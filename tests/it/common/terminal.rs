@@ -96,6 +96,13 @@ impl Terminal {
         rows.join("\n").trim_end().to_owned()
     }
 
+    /// The colour of the last row's first character.
+    pub fn color_of_last_row(&self) -> vt100::Color {
+        let screen = self.screen.lock().unwrap();
+        let (row, _) = screen.screen().cursor_position();
+        screen.screen().cell(row, 0).unwrap().fgcolor()
+    }
+
     /// The column of the cursor.
     pub fn cursor(&self) -> u16 {
         self.screen.lock().unwrap().screen().cursor_position().1
@@ -143,6 +150,12 @@ impl Terminal {
         self.wait_for("the last key", |screen| screen.lines().last().is_some_and(|row| row.contains('~')));
         self.keys(CTRL_C);
         self.ends_with(prompt);
+    }
+
+    /// Whether what is typed is shown, a line at a time, and Ctrl-C is a signal: as a terminal should be left.
+    pub fn is_bright(&self) -> bool {
+        let modes = tcgetattr(&*self.pty).unwrap().local_flags;
+        modes.contains(LocalFlags::ECHO | LocalFlags::ICANON | LocalFlags::ISIG)
     }
 
     /// Sends the program a signal.

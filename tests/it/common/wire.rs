@@ -19,6 +19,16 @@ pub struct Publish {
     pub payload: Vec<u8>,
 }
 
+/// What a CONNECT says of the client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Connect {
+    pub client_id: String,
+    pub username: Option<String>,
+    pub password: Option<Vec<u8>>,
+    pub method: Option<String>,
+    pub data: Option<Vec<u8>>,
+}
+
 impl Packet {
     /// Its name in the standard.
     pub fn name(&self) -> &'static str {
@@ -90,6 +100,31 @@ pub fn connect(client_id: &str) -> Vec<u8> {
     body.extend([5, 0x02, 0, 0, 0]);
     body.extend(text(client_id));
     packet(0x10, body)
+}
+
+impl Connect {
+    /// Reads a CONNECT without a will.
+    pub fn decode(packet: &Packet) -> Self {
+        assert_eq!(packet.name(), "CONNECT");
+        let mut rest = packet.body.as_slice();
+        assert_eq!(take_text(&mut rest), "MQTT");
+        let [_, flags, _, _] = *take(&mut rest, 4) else { panic!("a short CONNECT") };
+        let len = take_length(&mut rest);
+        let mut properties = take(&mut rest, len);
+        let mut connect = Self { client_id: take_text(&mut rest), ..Self::default() };
+        connect.username = (flags & 0x80 != 0).then(|| take_text(&mut rest));
+        connect.password = (flags & 0x40 != 0).then(|| take_binary(&mut rest).to_vec());
+        assert_eq!(rest, b"");
+        while !properties.is_empty() {
+            match take(&mut properties, 1)[0] {
+                0x11 | 0x27 => drop(take(&mut properties, 4)),
+                0x15 => connect.method = Some(take_text(&mut properties)),
+                0x16 => connect.data = Some(take_binary(&mut properties).to_vec()),
+                other => panic!("property {other:#x}"),
+            }
+        }
+        connect
+    }
 }
 
 /// CONNECT with what says who the client is.
