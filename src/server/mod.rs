@@ -9,6 +9,7 @@ pub mod event;
 mod hosting;
 pub mod identity;
 pub mod journal;
+mod moderation;
 mod repeats;
 pub mod service;
 pub mod settings;
