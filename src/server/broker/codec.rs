@@ -573,6 +573,23 @@ mod tests {
     }
 
     #[test]
+    fn the_fields_of_a_connect_are_read_in_their_order() {
+        let head = b"\x10\x20\0\x04MQTT\x05\xf6\0\x3c\x05\x11\0\0\0\x09";
+        let fields = b"\0\x01a\0\0\x01w\0\x01m\0\x01u\0\x01p";
+        let mut bytes = BytesMut::from(&[&head[..], fields].concat()[..]);
+        let decoded = decode(&mut bytes, 1000).unwrap();
+        let Decoded::Packet(Incoming::Connect(connect)) = decoded else { panic!("{decoded:?}") };
+        assert_eq!((connect.client_id.as_str(), connect.username.as_deref()), ("a", Some("u")));
+        let will = connect.will.unwrap().message;
+        assert_eq!(
+            (will.topic.as_str(), &will.payload[..], will.qos, will.retain),
+            ("w", &b"m"[..], Qos::ExactlyOnce, true)
+        );
+        assert_eq!(connect.password.unwrap().bytes(), b"p");
+        assert_eq!((connect.keep_alive_s, connect.session_expiry_s, connect.clean_start), (60, 9, true));
+    }
+
+    #[test]
     fn what_is_kept_keeps_little_more_alive() {
         let buffer = Bytes::from(vec![b'x'; 100_000]);
         let is_copy = |bytes: usize, kept| {

@@ -57,6 +57,7 @@ async fn a_connack_has_no_flag_but_its_own_and_limits_neither_qos_nor_retain() {
     assert_eq!(properties.wildcard_subscription_available, None);
     assert_eq!(properties.shared_subscription_available, None);
     assert_eq!(properties.subscription_identifiers_available, None);
+    assert_eq!(properties.authentication_method, None);
     assert_eq!((properties.session_expiry_interval, properties.server_keep_alive), (None, None));
 }
 
