@@ -100,7 +100,7 @@ impl Moderator {
 
     /// What was left out in a period that is over.
     fn poll(&mut self, now: Instant) -> Vec<Event> {
-        if !self.since.is_some_and(|since| now.saturating_duration_since(since) >= PERIOD) {
+        if self.since.is_none_or(|since| now.saturating_duration_since(since) < PERIOD) {
             return Vec::new();
         }
         let counts = std::mem::take(self).counts;

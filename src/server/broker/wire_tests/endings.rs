@@ -76,3 +76,16 @@ async fn nothing_behind_a_goodbye_is_handled() {
     assert_eq!(client.hear_any().await, None);
     assert!(echo.seen.lock().unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn a_thousand_connections_that_say_nothing_are_closed_and_hold_nobody_up() {
+    let settings = Settings { connect_timeout: Duration::from_millis(200), ..Settings::default() };
+    let server = start_with(settings).await;
+    let mut client = Client::connect(&server, "a").await;
+    let silent: Vec<_> = (0..1000).map(|_| Client::silent(&server)).collect();
+    client.hear_nothing().await;
+    for one in silent {
+        assert_eq!(one.hear_rest().await, b"");
+    }
+    client.hear_nothing().await;
+}
