@@ -98,7 +98,7 @@ fn connect(body: &mut Bytes, detach: impl Fn(Bytes) -> Bytes) -> Result<Connect,
     let name = text(body)?;
     let level = byte(body)?;
     if name != "MQTT" || level != 4 {
-        let text = format!("protocol {name:?} of level {level}");
+        let text = format!("protocol {name} of level {level}, which is not spoken here");
         return Err(Fault { reason: Reason::UnsupportedProtocolVersion, text, dialect: Dialect::Mqtt311 });
     }
     let flags = byte(body)?;
