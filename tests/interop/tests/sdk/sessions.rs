@@ -112,15 +112,3 @@ async fn operations_wait_for_the_line() {
     assert_eq!((got.response.as_deref(), got.version), (Some(b"w".as_slice()), Some(version)));
     guest.leave().await;
 }
-
-#[tokio::test]
-async fn who_left_with_manners_comes_back_to_an_empty_session() {
-    let server = Mqkv::start(&[]);
-    let line = Line::to(server.port()).await;
-    for _ in 0..3 {
-        let guest = Guest::join(line.port(), "guest");
-        guest.set("k", "v").await;
-        guest.leave().await;
-    }
-    assert_eq!(line.sessions_present(), [false; 3]);
-}
