@@ -97,7 +97,7 @@ impl Drop for Mosquitto {
 /// Runs our client against a broker of this machine, to its end. It blocks: sessions of the SDK need another thread.
 pub fn run(port: u16, words: &[impl AsRef<OsStr>]) -> Output {
     let folder = tempfile::tempdir().unwrap();
-    mqkv(folder.path()).args(words).args(["-b", &format!("mqtt://127.0.0.1:{port}")]).output().unwrap()
+    mqkv(folder.path()).args(["-b", &format!("mqtt://127.0.0.1:{port}")]).args(words).output().unwrap()
 }
 
 /// The binary, in an environment of its own.

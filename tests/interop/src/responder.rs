@@ -2,6 +2,7 @@
 //! tells of changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
 
 use azure_iot_operations_protocol::common::hybrid_logical_clock::HybridLogicalClock;
 use azure_iot_operations_protocol::{rpc_command::executor, telemetry::sender};
@@ -47,6 +48,7 @@ impl Drop for Responder {
 #[derive(Default)]
 struct Map {
     values: BTreeMap<Vec<u8>, Vec<u8>>,
+    deadlines: BTreeMap<Vec<u8>, Instant>,
     fences: BTreeMap<Vec<u8>, HybridLogicalClock>,
     watchers: BTreeSet<(Vec<u8>, String)>,
 }
@@ -72,12 +74,24 @@ async fn answer(mut executor: Executor, sender: sender::Sender<Payload>) {
 impl Map {
     fn decide<'a>(&mut self, words: &[&'a [u8]], request: &Request) -> (Payload, Option<Change<'a>>) {
         let no = |payload: &[u8]| (payload.to_vec(), None);
+        // Nobody is told of an expiry: it is noticed when somebody comes.
+        self.deadlines.retain(|key, deadline| {
+            let lives = *deadline > Instant::now();
+            if !lives {
+                self.values.remove(key);
+                self.fences.remove(key);
+            }
+            lives
+        });
         match words {
             [b"GET", key] => no(&self.values.get(*key).map_or(b"$-1\r\n".to_vec(), |value| bulk(value))),
             [b"KEYNOTIFY", key] => {
-                let client_id = request.invoker_id.clone().unwrap();
-                self.watchers.insert((key.to_vec(), client_id));
+                self.watchers.insert((key.to_vec(), request.invoker_id.clone().unwrap()));
                 no(b"+OK\r\n")
+            }
+            [b"KEYNOTIFY", key, b"STOP"] => {
+                let was_there = self.watchers.remove(&(key.to_vec(), request.invoker_id.clone().unwrap()));
+                no(if was_there { b"+OK\r\n" } else { b":0\r\n" })
             }
             [b"SET", key, ..] | [b"DEL", key] | [b"VDEL", key, _] => match self.check_fence(key, request) {
                 Err(text) => no(format!("-ERR {text}\r\n").as_bytes()),
@@ -91,9 +105,14 @@ impl Map {
         let no = |payload: &[u8]| (payload.to_vec(), None);
         let held = |key: &[u8]| self.values.get(key).map(Vec::as_slice);
         match words {
-            [b"SET", key, _, b"NX"] if held(key).is_some() => no(b":-1\r\n"),
-            [b"SET", key, value, b"NEX"] if held(key).is_some_and(|held| held != *value) => no(b":-1\r\n"),
-            [b"SET", key, value] | [b"SET", key, value, b"NX" | b"NEX"] => {
+            [b"SET", key, _, b"NX", ..] if held(key).is_some() => no(b":-1\r\n"),
+            [b"SET", key, value, b"NEX", ..] if held(key).is_some_and(|held| held != *value) => {
+                no(b":-1\r\n")
+            }
+            [b"SET", key, value, options @ ..] => {
+                let Ok(deadline) = deadline(options) else { return no(b"-ERR syntax error\r\n") };
+                self.deadlines.remove(*key);
+                self.deadlines.extend(deadline.map(|deadline| (key.to_vec(), deadline)));
                 self.values.insert(key.to_vec(), value.to_vec());
                 (b"+OK\r\n".to_vec(), Some((key, Some(value))))
             }
@@ -102,6 +121,7 @@ impl Map {
             [b"DEL" | b"VDEL", key, ..] => {
                 self.values.remove(*key);
                 self.fences.remove(*key);
+                self.deadlines.remove(*key);
                 (b":1\r\n".to_vec(), Some((key, None)))
             }
             _ => no(b"-ERR syntax error\r\n"),
@@ -143,6 +163,18 @@ impl Map {
                 .unwrap();
             sender.send(message).await.unwrap();
         }
+    }
+}
+
+/// What the words after the value say of its end; none if it has none.
+fn deadline(options: &[&[u8]]) -> Result<Option<Instant>, ()> {
+    match options {
+        [] | [b"NX" | b"NEX"] => Ok(None),
+        [b"PX", ms] | [b"NX" | b"NEX", b"PX", ms] => {
+            let ms = std::str::from_utf8(ms).ok().and_then(|ms| ms.parse().ok()).ok_or(())?;
+            Ok(Some(Instant::now() + Duration::from_millis(ms)))
+        }
+        _ => Err(()),
     }
 }
 

@@ -1,9 +1,10 @@
 //! `mqkv` as client of a store that is made of the SDK's own parts, behind Mosquitto.
 
 use std::process::Output;
+use std::time::Duration;
 
 use azure_iot_operations_protocol::common::hybrid_logical_clock::HybridLogicalClock;
-use mqkv_interop::{Guest, Mosquitto, Responder, run, within};
+use mqkv_interop::{Guest, Mosquitto, Responder, order, run, within};
 
 /// The store of the SDK's and its broker.
 struct Theirs {
@@ -19,7 +20,7 @@ impl Theirs {
         let guest = Guest::join(broker.port(), "store");
         let responder = Responder::start(&guest);
         let client = Guest::join(broker.port(), "client");
-        while client.store.get("k".into(), std::time::Duration::from_secs(1)).await.is_err() {}
+        while client.store.get("k".into(), Duration::from_secs(1)).await.is_err() {}
         client.leave().await;
         Self { broker, guest, responder }
     }
@@ -104,8 +105,37 @@ async fn what_the_sdk_does_not_know_is_told_as_its_refusal() {
     assert!(words.contains("its store does not know SCAN") && code == Some(76), "{words}");
     let (words, code) = theirs.mqkv(&["raw", "PING", "k"]).await;
     assert!(words.contains("unknown command"), "{words} {code:?}");
-    let (words, code) = theirs.mqkv(&["set", "k", "v", "--ttl", "1s"]).await;
-    assert!(words.contains("syntax error") && code == Some(76), "{words}");
+    theirs.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_held_in_the_sdks_store_while_a_command_runs() {
+    let theirs = Theirs::start().await;
+    let other = Guest::join(theirs.broker.port(), "other");
+    let lock = other.lock("lock");
+    let (hour, patience) = (Duration::from_secs(3_600), Duration::from_secs(10));
+    let token = lock.lock(hour, patience, None).await.unwrap();
+    let run = ["lock", "lock", "--holder", "me", "-w", "0", "--", "sh", "-c", "echo $MQKV_LOCK_HOLDER"];
+    let (words, code) = theirs.mqkv(&run).await;
+    assert!(words.contains("lock is held by other") && code == Some(1), "{words}");
+    lock.unlock(patience).await.unwrap();
+    assert_eq!(theirs.output(&run).await.stdout, b"me\n");
+    // It has been released, and whoever comes after has a newer token.
+    let newer = lock.lock(hour, patience, None).await.unwrap();
+    assert!(order(&token, &newer).is_lt());
+    assert_eq!(theirs.output(&["holder", "lock"]).await.stdout.trim_ascii_end(), b"other");
+    other.leave().await;
+    theirs.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_time_to_live_reaches_the_sdks_store() {
+    let theirs = Theirs::start().await;
+    assert_eq!(theirs.mqkv(&["set", "kept", "v", "--ttl", "1h"]).await.1, Some(0));
+    assert_eq!(theirs.mqkv(&["set", "short", "v", "--ttl", "1ms"]).await.1, Some(0));
+    // To start a process takes longer.
+    assert_eq!(theirs.mqkv(&["get", "short", "-q"]).await.1, Some(1));
+    assert_eq!(theirs.mqkv(&["get", "kept", "-q"]).await.1, Some(0));
     theirs.end().await;
 }
 
