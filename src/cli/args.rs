@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::config::verb::ConfigArgs;
+use super::context::ContextArgs;
 use super::generate::{CompletionsArgs, ManArgs};
 use super::help::HelpArgs;
 use super::prompt::ShellArgs;
@@ -19,12 +21,13 @@ Examples:
   mqkv --embedded=./state set k v       no broker at all: a store inside this process
 
 --embedded keeps everything in memory, gone at the end; --embedded=DIR keeps everything in DIR.
-More: mqkv help VERB, mqkv help exit-codes, mqkv help formats, mqkv help environment, mqkv help locks";
+More: mqkv help VERB, mqkv help config, mqkv help exit-codes, mqkv help formats, mqkv help environment,
+mqkv help locks";
 
 /// Command line for the Azure IoT Operations state store
 ///
 /// Reads and writes the keys of the state store behind an MQTT broker, or of a store of its own.
-/// Without -b, -n or --embedded the broker is mqtt://localhost:1883, where `mqkv serve` listens.
+/// Where nothing says something else, the broker is mqtt://localhost:1883, where `mqkv serve` listens.
 #[derive(Debug, Parser)]
 #[command(name = "mqkv", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 #[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
@@ -44,6 +47,8 @@ pub enum Verb {
     Command(Command),
     Shell(ShellArgs),
     Serve(ServeArgs),
+    Context(ContextArgs),
+    Config(ConfigArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
     Help(HelpArgs),
@@ -56,13 +61,16 @@ pub struct Options {
     pub connection: ConnectionArgs,
     #[command(flatten)]
     pub display: DisplayArgs,
+    /// Write, although the context is read-only
+    #[arg(long, global = true, help_heading = "Connection", hide_short_help = true)]
+    pub force_write: bool,
 }
 
 /// Where the broker is and how to talk to it, as typed.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
-    /// The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]
+    /// The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://
     #[arg(short, long, global = true, value_name = "URL", conflicts_with_all = ["hostname", "port", "embedded"])]
     pub broker: Option<String>,
     /// The broker's host; with TLS and port 8883 unless told otherwise
@@ -119,38 +127,46 @@ pub struct ConnectionArgs {
     /// The MQTT client id [default: mqkv-HOST-RANDOM]
     #[arg(short = 'i', long, global = true, value_name = "ID", hide_short_help = true)]
     pub client_id: Option<String>,
-    /// How long to wait for each answer
-    #[arg(short, long, global = true, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
-    pub timeout: Duration,
-    /// How long to wait for the connection
-    #[arg(long, global = true, value_name = "DURATION", default_value = "5s", value_parser = duration::parse, hide_short_help = true)]
-    pub connect_timeout: Duration,
-    /// How often to try again for a connection that could not be made
+    /// How long to wait for each answer [default: 10s]
+    #[arg(short, long, global = true, value_name = "DURATION", value_parser = duration::parse)]
+    pub timeout: Option<Duration>,
+    /// How long to wait for the connection [default: 5s]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = duration::parse, hide_short_help = true)]
+    pub connect_timeout: Option<Duration>,
+    /// How often to try again for a connection that could not be made [default: 0]
     ///
     /// Never after a refusal: a wrong password stays wrong.
-    #[arg(long, global = true, value_name = "N", default_value_t = 0, hide_short_help = true)]
-    pub retries: u32,
-    /// How long the broker may be silent before it is probed, in whole seconds
+    #[arg(long, global = true, value_name = "N", hide_short_help = true)]
+    pub retries: Option<u32>,
+    /// How long the broker may be silent before it is probed, in whole seconds [default: 10s]
     ///
     /// It is taken for lost after half as much again.
-    #[arg(long, global = true, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_keep_alive, hide_short_help = true)]
-    pub keep_alive: Duration,
+    #[arg(long, global = true, value_name = "DURATION", value_parser = duration::parse_keep_alive, hide_short_help = true)]
+    pub keep_alive: Option<Duration>,
+    /// The context to use: broker, credentials and more under one name (see `mqkv help config`)
+    #[arg(short = 'x', long, global = true, value_name = "NAME", conflicts_with = "no_context")]
+    pub context: Option<String>,
+    /// Use no context, not even the default one
+    #[arg(long, global = true, hide_short_help = true)]
+    pub no_context: bool,
+    /// The configuration file [default: ~/.config/mqkv/config.toml]
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub config: Option<PathBuf>,
+    /// Show every MQTT packet, with its time in UTC, on standard error or in a file
+    ///
+    /// Decoded, a line each, as JSON with -j. Passwords and tokens are left out; keys and values are not, as far as they
+    /// are shown: a text or a value is cut after 512 bytes. A file is appended to; a new one only its owner can read.
+    #[arg(long, global = true, value_name = "FILE", num_args = 0..=1, require_equals = true, hide_short_help = true, help_heading = "Output")]
+    pub trace: Option<Option<PathBuf>>,
 }
 
 /// What the output shall look like, as typed.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub struct DisplayArgs {
     /// The shape of the output (see `mqkv help formats`)
-    #[arg(
-        short,
-        long,
-        global = true,
-        value_name = "FORMAT",
-        default_value = "auto",
-        hide_default_value = true
-    )]
-    pub output: OutputFormat,
+    #[arg(short, long, global = true, value_name = "FORMAT")]
+    pub output: Option<OutputFormat>,
     /// Short for --output json
     #[arg(short, long, global = true, conflicts_with = "output")]
     pub json: bool,
@@ -160,9 +176,9 @@ pub struct DisplayArgs {
     /// Say more: versions beside values
     #[arg(short, long, global = true)]
     pub verbose: bool,
-    /// Whether to use colour
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_short_help = true)]
-    pub color: ColorWhen,
+    /// Whether to use colour [default: auto]
+    #[arg(long, global = true, value_name = "WHEN", hide_short_help = true)]
+    pub color: Option<ColorWhen>,
 }
 
 /// The shapes that output can have.

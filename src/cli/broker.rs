@@ -1,11 +1,16 @@
 //! Reads the URL of a broker.
 
+use crate::client::websocket;
 use crate::commands::CommandError;
 
 /// Where brokers listen without TLS.
 pub const PLAIN_PORT: u16 = 1883;
 /// Where brokers listen with TLS.
 pub const TLS_PORT: u16 = 8883;
+/// Where WebSockets without TLS are, as everything of the web.
+const WEB_PORT: u16 = 80;
+/// Where WebSockets with TLS are.
+const WEB_TLS_PORT: u16 = 443;
 
 /// Where a broker is, as its URL says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,9 +23,11 @@ pub struct BrokerUrl {
     pub port: u16,
     /// Whether it is reached with TLS.
     pub tls: bool,
+    /// The path of its WebSocket, if it is reached through one.
+    pub web_socket: Option<String>,
 }
 
-/// Reads `mqtt://[USER@]HOST[:PORT]` or `mqtts://[USER@]HOST[:PORT]`.
+/// Reads `mqtt://[USER@]HOST[:PORT]` or the same with `mqtts://`; or `ws://[USER@]HOST[:PORT][/PATH]`, or `wss://`.
 ///
 /// # Errors
 /// A usage error, which never repeats a password.
@@ -34,10 +41,11 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
     if user.is_some_and(|user| user.contains(':')) {
         return Err(CommandError::usage("a password does not belong in a URL: other users can see it"));
     }
-    let tls = match scheme {
-        "mqtt" => false,
-        "mqtts" => true,
-        "ws" | "wss" => return Err(later("MQTT over WebSockets").hint("mqtt:// or mqtts://")),
+    let (tls, default_port) = match scheme {
+        "mqtt" => (false, PLAIN_PORT),
+        "mqtts" => (true, TLS_PORT),
+        "ws" => (false, WEB_PORT),
+        "wss" => (true, WEB_TLS_PORT),
         other => {
             return Err(
                 CommandError::usage(format!("no broker speaks {other}://")).hint("-b mqtt://HOST[:PORT]")
@@ -47,17 +55,22 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
     if user.is_some_and(str::is_empty) {
         return Err(CommandError::usage(format!("no user's name before the @ in {url}")));
     }
-    let place = place.strip_suffix('/').unwrap_or(place);
-    let (host, port) = split_port(place, if tls { TLS_PORT } else { PLAIN_PORT }).ok_or_else(|| {
+    let (place, web_socket) = match scheme {
+        "ws" | "wss" => {
+            let (place, path) = place.split_at(place.find('/').unwrap_or(place.len()));
+            let path = if matches!(path, "" | "/") { websocket::PATH } else { path };
+            if path.contains(|c: char| !c.is_ascii_graphic() || "#\"<>\\^`{|}".contains(c)) {
+                return Err(CommandError::usage(format!("no path of a URL in {url}"))
+                    .hint(format!("-b {scheme}://HOST[:PORT]/PATH")));
+            }
+            (place, Some(path.to_owned()))
+        }
+        _ => (place.strip_suffix('/').unwrap_or(place), None),
+    };
+    let (host, port) = split_port(place, default_port).ok_or_else(|| {
         CommandError::usage(format!("no host and port in {url}")).hint(format!("-b {scheme}://HOST[:PORT]"))
     })?;
-    Ok(BrokerUrl { user: user.map(str::to_owned), host: host.to_owned(), port, tls })
-}
-
-/// The error of what is not there yet.
-#[must_use]
-pub fn later(what: &str) -> CommandError {
-    CommandError::usage(format!("{what} comes in a later version"))
+    Ok(BrokerUrl { user: user.map(str::to_owned), host: host.to_owned(), port, tls, web_socket })
 }
 
 fn split_port(place: &str, default: u16) -> Option<(&str, u16)> {
@@ -108,6 +121,19 @@ mod tests {
     }
 
     #[test]
+    fn a_web_socket_has_a_path() {
+        let parsed = |url| {
+            let BrokerUrl { user, host, port, tls, web_socket } = parse(url).unwrap();
+            (user, host, port, tls, web_socket.unwrap())
+        };
+        let of = |host: &str, port, tls, path: &str| (None, host.to_owned(), port, tls, path.to_owned());
+        assert_eq!(parsed("ws://h"), of("h", 80, false, "/mqtt"));
+        assert_eq!(parsed("wss://h/"), of("h", 443, true, "/mqtt"));
+        assert_eq!(parsed("wss://[::1]:8443/a/b?c=d"), of("::1", 8443, true, "/a/b?c=d"));
+        assert_eq!(parsed("ws://ann@h:1/x").0.as_deref(), Some("ann"));
+    }
+
+    #[test]
     fn what_is_no_url_is_refused() {
         for url in [
             "localhost",
@@ -121,7 +147,11 @@ mod tests {
             "mqtt://::1",
             "mqtt://[::1",
             "mqtt://[::1]1883",
-            "wss://h",
+            "wss://",
+            "ws://h:/mqtt",
+            "ws://h/a b",
+            "ws://h/a\u{7}",
+            "ws://h/#a",
             "mqtt://@h",
         ] {
             assert!(parse(url).is_err(), "{url}");

@@ -54,7 +54,7 @@ pub const TABLE: [(Exit, &str); 16] = [
     (Exit::File, "a local file cannot be read or written"),
     (Exit::Refused, "the store refused: quota, fencing, clock skew, unknown command, malformed reply"),
     (Exit::Authorization, "authentication or authorization"),
-    (Exit::Configuration, "the configuration makes no sense"),
+    (Exit::Configuration, "the configuration makes no sense, or says that nothing is to be written"),
     (
         Exit::Timeout,
         "no answer in time, or no change; for a write the outcome is unknown, and the message says so",
@@ -117,6 +117,7 @@ impl From<Verdict> for Exit {
             Verdict::Yes => Self::Yes,
             Verdict::No => Self::No,
             Verdict::NoAs(code) => Self::Child(code),
+            Verdict::Failed(kind) => Self::from(kind),
             Verdict::Interrupted => Self::Interrupted,
             Verdict::Terminated => Self::Terminated,
             Verdict::Child(code) => Self::Child(code),

@@ -5,19 +5,21 @@ use std::fmt::Write;
 use clap::{Args, CommandFactory};
 
 use super::args::Cli;
+use super::config::setting::Setting;
+use super::config::variables::{CONFIG as CONFIG_VARIABLE, CONTEXT};
 use super::exit::TABLE;
 use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY};
 
 /// Show help for a verb or a topic
 #[derive(Debug, Args)]
 pub struct HelpArgs {
-    /// A verb, or environment, exit-codes, formats, locks
+    /// A verb, or config, environment, exit-codes, formats, locks
     #[arg(value_name = "VERB|TOPIC")]
     names: Vec<String>,
 }
 
 /// What there is help for beside the verbs.
-pub const TOPICS: &[&str] = &["environment", "exit-codes", "formats", "locks"];
+pub const TOPICS: &[&str] = &["config", "environment", "exit-codes", "formats", "locks"];
 
 impl HelpArgs {
     /// Whether no verb and no topic is named.
@@ -42,7 +44,7 @@ pub fn text(args: &HelpArgs, color: bool) -> Result<String, CommandError> {
         command = command.find_subcommand_mut(name).ok_or_else(|| {
             CommandError::usage(format!("no such verb or topic: {name}"))
                 .hint("mqkv help")
-                .hint("mqkv help environment|exit-codes|formats|locks")
+                .hint("mqkv help config|environment|exit-codes|formats|locks")
         })?;
     }
     let help = command.render_long_help();
@@ -54,6 +56,7 @@ fn topic(names: &[String]) -> Option<String> {
         return None;
     };
     match name.as_str() {
+        "config" => Some(CONFIG.to_owned()),
         "environment" => Some(environment()),
         "exit-codes" => Some(exit_codes()),
         "formats" => Some(formats()),
@@ -75,13 +78,14 @@ fn formats() -> String {
     "\
 Data goes to standard output, words to standard error.
 
-  auto    text on a terminal; in a pipe the bare value of get, columns of watch, lines of ping, raw and
-          decode, and nothing of set, del and vdel: their exit code says it all
+  auto    text on a terminal; in a pipe the bare value of get, columns of watch and doctor, lines of ping,
+          raw and decode, and nothing of set, del, vdel and context add|use|rm|edit: their exit code says it all
   text    for people: control bytes, and bytes that are not UTF-8, are shown as \\xNN
   raw     the exact bytes, no line feed
   hex     hexadecimal digits and a line feed
   base64  base64 and a line feed
-  json    one object; `del`, `keys`, `batch`: one object a record and line; `batch` adds line and id
+  json    one object; `del`, `keys`, `batch`, `context ls`: one object a record and line; `batch` adds line and id;
+          `doctor`: one array at the end
   jsonl   the same, always one object a line
 
 Many records: `keys` prints one a line, control bytes as \\xNN and a backslash as \\\\, so that they can be read
@@ -93,7 +97,9 @@ watch go to standard error. Those of monitor stay columns with tabs between.
 
 JSON records have v (the schema, 1) and op (the verb); those of watch have event (current, set, delete, gap,
 resync) and seq in place of op, and lost, skipped and command-ended are on standard error. Those of monitor have
-event (listening, request, reply, no-reply, notification, gap) alike.
+event (listening, request, reply, no-reply, notification, gap) alike. Those of --trace have trace (sent, received,
+connecting, connected, lost, new-token, token-unanswered, not-sent); the words of a request or a reply are escaped as
+in text, with backslashes doubled.
 A value comes with its encoding, utf-8 or base64; a key with key_encoding only if that is base64. With -j an error is one object on standard error:
 
   {\"v\":1,\"error\":{\"kind\":\"timeout\",\"code\":124,\"message\":\"...\",\"outcome\":\"unknown\",\"retryable\":true}}
@@ -105,13 +111,39 @@ succeed later. hints and causes are there if there are any.
 }
 
 fn environment() -> String {
+    let names: Vec<String> =
+        Setting::all().filter(|setting| setting.has_flag()).map(Setting::variable).collect();
+    let row = |row: &[String]| {
+        let row: String = row.iter().map(|name| format!("  {name:<22}")).collect();
+        format!("{}\n", row.trim_end())
+    };
+    let settings: String = names.chunks(4).map(row).collect();
     format!(
         "\
-Environment variables that are read:
+Every setting of the connection and of the output has a variable, named after its long flag. Switches take 1, true,
+yes, 0, false or no; an empty variable is as good as none. No variable holds a password: files do.
+
+{settings}
+  {CONTEXT}             the context to use, as -x
+  {CONFIG_VARIABLE}              the configuration file, as --config
+
+What flags, contexts and variables come to is said by `mqkv help config` and `mqkv config show --origin`.
+
+Inside a pod the variables of the official SDKs are enough, from AIO_BROKER_HOSTNAME on:
+
+  AIO_BROKER_HOSTNAME  AIO_BROKER_TCP_PORT (8883)  AIO_MQTT_USE_TLS (true)  AIO_TLS_CA_FILE  AIO_TLS_CERT_FILE
+  AIO_TLS_KEY_FILE  AIO_TLS_KEY_PASSWORD_FILE  AIO_MQTT_USERNAME  AIO_MQTT_PASSWORD_FILE  AIO_SAT_FILE
+  AIO_MQTT_KEEP_ALIVE
+
+AIO_MQTT_CLIENT_ID is not among them: it would take over the application's session.
+
+Other variables that are read:
 
   NO_COLOR                 not empty: no colour
   TERM                     dumb: no colour
+  XDG_CONFIG_HOME, HOME    where the configuration file is
   XDG_STATE_HOME, HOME     where the history of the shell is kept
+  VISUAL, EDITOR           what `context edit` opens the file with
   SHELL                    what a lone \\! of the shell starts
   HOSTNAME, COMPUTERNAME   part of the default client id
   SSL_CERT_FILE, SSL_CERT_DIR  TLS without -T: the CAs to trust, instead of this machine's
@@ -126,6 +158,50 @@ Environment variables that `mqkv lock` gives to its command:
 "
     )
 }
+
+const CONFIG: &str = "\
+Where settings come from, the highest first:
+
+  1  flags
+  2  the context named by -x NAME
+  3  MQKV_* variables
+  4  the context named by MQKV_CONTEXT
+  5  AIO_* variables, if AIO_BROKER_HOSTNAME is among them
+  6  the default context
+  7  what is built in: mqtt://localhost:1883
+
+A higher one always wins. `mqkv config show --origin` says what is in force, and why. Some things go together:
+
+- Where the broker is comes from one place: with -n HOST the port and TLS of a context do not count. -p and --notls
+  alone change the broker that something lower names.
+- If -b, -n, -p or --embedded is typed, the default context counts for nothing.
+- Credentials, certificates and CAs go to the broker that stands beside them and to no other; only -x gives those of a
+  context to a broker that is typed, for example the near end of a tunnel.
+- A token (sat_file) displaces user and password, and the other way round. A password goes with its user, a key with
+  its certificate.
+
+The file is TOML, in $MQKV_CONFIG, else $XDG_CONFIG_HOME/mqkv/config.toml, else ~/.config/mqkv/config.toml:
+
+  default_context = \"lab\"
+
+  [context.lab]
+  broker = \"mqtt://localhost:1883\"
+
+  [context.prod]
+  broker = \"mqtts://aio-broker:18883\"
+  cafile = \"ca.crt\"                      # in the folder of this file; ~/ is the home
+  sat_file = \"/var/run/secrets/tokens/broker-sat\"
+  timeout = \"3s\"
+  prompt_color = \"red\"                   # of its name at the prompt
+  read_only = true                       # what writes is refused, unless --force-write
+
+A context takes all settings of connection and output, named as the long flags with _ for -, and the last two of the
+example. Passwords and tokens are in files of their own: password_file, sat_file, keypasswordfile. What the file says
+and mqkv does not understand is an error with its line, exit code 78: it may be a mistyped read_only.
+
+`mqkv context add|use|rm` change the file and keep its remarks; `mqkv context edit` opens it and checks it afterwards.
+At the prompt, \\c NAME changes to another context. `mqkv config --help` is about the verb.
+";
 
 const LOCKS: &str = "\
 Locks, and why a lock is not enough
@@ -233,6 +309,8 @@ mod tests {
         assert!(shown(&["rm"]).unwrap().contains("Remove keys"));
         assert!(shown(&["decode", "frame"]).unwrap().contains("--hex"));
         assert!(shown(&["exit-codes"]).unwrap().contains("  124  no answer"));
+        assert!(shown(&["config"]).unwrap().contains("read_only = true"));
+        assert!(shown(&["environment"]).unwrap().contains("MQKV_CONNECT_TIMEOUT"));
         assert!(shown(&["locks"]).unwrap().contains("--fence-env"));
         assert!(shown(&["environment"]).unwrap().contains("MQKV_LOCK_HOLDER"));
         assert!(shown(&["formats"]).is_ok() && shown(&["environment"]).is_ok());

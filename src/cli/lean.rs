@@ -1,4 +1,4 @@
-//! The short way to the verbs that scripts run most: one verb's definition instead of all, with the same result.
+//! The short way to the verbs that are run most: one verb's definition instead of all, with the same result.
 //!
 //! To build and drop the whole definition takes more instructions than all the rest of a `get`.
 
@@ -26,17 +26,19 @@ pub fn parse(words: &[OsString]) -> Option<Cli> {
         return None;
     };
     match verb.to_str()? {
-        "get" => parse_as(rest, Command::Get),
-        "set" => parse_as(rest, Command::Set),
-        "del" => parse_as(rest, Command::Del),
-        "vdel" => parse_as(rest, Command::Vdel),
+        "get" => parse_as(rest, |verb| Verb::Command(Command::Get(verb))),
+        "set" => parse_as(rest, |verb| Verb::Command(Command::Set(verb))),
+        "del" => parse_as(rest, |verb| Verb::Command(Command::Del(verb))),
+        "vdel" => parse_as(rest, |verb| Verb::Command(Command::Vdel(verb))),
+        // It is memory that a server keeps for as long as it runs.
+        "serve" => parse_as(rest, Verb::Serve),
         _ => None,
     }
 }
 
-fn parse_as<A: Args>(words: &[OsString], command: fn(A) -> Command) -> Option<Cli> {
+fn parse_as<A: Args>(words: &[OsString], verb_of: fn(A) -> Verb) -> Option<Cli> {
     let Lean { verb, options } = Lean::<A>::try_parse_from(words).ok()?;
-    Some(Cli { verb: Some(Verb::Command(command(verb))), options })
+    Some(Cli { verb: Some(verb_of(verb)), options })
 }
 
 #[cfg(test)]
@@ -60,6 +62,12 @@ mod tests {
             "set k --hex 00ff --connect-timeout 1s",
             "del a b c --ignore-missing",
             "vdel k v --keep-alive 3s",
+            "serve",
+            "serve --data dir --keys-max 5 -q",
+            "serve --listen ws://127.0.0.1:0/mqtt --port-file p --users u",
+            "serve user add FILE NAME -j",
+            "get k -x prod --config file",
+            "set k v --no-context --force-write",
         ] {
             let words: Vec<OsString> = ["mqkv"].into_iter().chain(line.split(' ')).map(Into::into).collect();
             let whole = Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -80,6 +88,9 @@ mod tests {
             "-j get k",
             "ping",
             "get a b c",
+            "serve --keys-max 0",
+            "serve user",
+            "serve somebody",
         ] {
             let words: Vec<OsString> =
                 ["mqkv"].into_iter().chain(line.split_whitespace()).map(Into::into).collect();

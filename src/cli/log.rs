@@ -1,24 +1,39 @@
-//! What a server tells its operator, written by a thread of its own: whoever does not read it holds nobody up.
+//! What a server tells its operator, and a trace its reader, written by a thread of its own: whoever does not read it
+//! holds nobody up.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use super::report;
 use crate::commands::{CommandError, Kind};
 
-/// How many lines may wait to be written; what comes on top is counted, not kept.
-const LINES_MAX: usize = 1024;
+/// How many bytes of lines may wait to be written; what comes on top is counted, not kept.
+const WAITING_BYTES_MAX: usize = 256 * 1024;
 /// How long the last lines may take at the end.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 /// The way to the operator: cheap to clone, never blocks.
 #[derive(Clone, Debug)]
 pub struct Log {
-    lines: SyncSender<String>,
-    untold: Arc<AtomicU64>,
+    lines: Sender<Said>,
+    counts: Arc<Counts>,
+    waiting_bytes_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    waiting_bytes: AtomicUsize,
+    untold: AtomicU64,
+}
+
+#[derive(Debug)]
+enum Said {
+    Line(String),
+    /// Everything before it is written.
+    Flush(Sender<()>),
 }
 
 /// The thread that writes.
@@ -33,16 +48,33 @@ impl Log {
     /// # Errors
     /// The system starts no other thread.
     pub fn start() -> Result<(Self, Writer), CommandError> {
-        let (lines, waiting) = sync_channel::<String>(LINES_MAX);
+        Self::to(report::log, WAITING_BYTES_MAX)
+    }
+
+    /// Starts a thread that writes lines elsewhere, of which so many bytes may wait.
+    ///
+    /// # Errors
+    /// The system starts no other thread.
+    pub fn to(
+        mut write: impl FnMut(&str) + Send + 'static,
+        waiting_bytes_max: usize,
+    ) -> Result<(Self, Writer), CommandError> {
+        let (lines, waiting) = channel();
         let (ended, done) = channel();
-        let untold = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&untold);
+        let counts = Arc::<Counts>::default();
+        let counted = Arc::clone(&counts);
         let write = move || {
-            for line in waiting {
-                report::log(&line);
-                let untold = counted.swap(0, Ordering::Relaxed);
+            for said in waiting {
+                match said {
+                    Said::Line(line) => {
+                        write(&line);
+                        counted.waiting_bytes.fetch_sub(line.len(), Ordering::Relaxed);
+                    }
+                    Said::Flush(flushed) => drop(flushed.send(())),
+                }
+                let untold = counted.untold.swap(0, Ordering::Relaxed);
                 if untold > 0 {
-                    report::log(&format!("{untold} more lines were not written: nobody read them in time"));
+                    write(&format!("{untold} more lines were not written: nobody read them in time"));
                 }
             }
             // Nobody may wait for it any more.
@@ -50,13 +82,33 @@ impl Log {
         };
         let thread = thread::Builder::new().name("log".to_owned()).spawn(write);
         thread.map_err(|error| CommandError::new(Kind::Bug, format!("cannot start a thread: {error}")))?;
-        Ok((Self { lines, untold }, Writer { done }))
+        Ok((Self { lines, counts, waiting_bytes_max }, Writer { done }))
     }
 
     /// Tells the operator, if there is room.
     pub fn tell(&self, line: String) {
-        if self.lines.try_send(line).is_err() {
-            self.untold.fetch_add(1, Ordering::Relaxed);
+        let len = line.len();
+        let waiting = self.counts.waiting_bytes.fetch_add(len, Ordering::Relaxed);
+        let has_room = waiting.saturating_add(len) <= self.waiting_bytes_max;
+        if !has_room || self.lines.send(Said::Line(line)).is_err() {
+            self.counts.waiting_bytes.fetch_sub(len, Ordering::Relaxed);
+            self.counts.untold.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until what was told so far is written, but not for one who does not read: there must be progress.
+    pub fn flush(&self) {
+        let (flush, flushed) = channel();
+        if self.lines.send(Said::Flush(flush)).is_err() {
+            return;
+        }
+        let mut waiting = usize::MAX;
+        loop {
+            let left = self.counts.waiting_bytes.load(Ordering::Relaxed);
+            if left >= waiting || flushed.recv_timeout(FAREWELL) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            waiting = left;
         }
     }
 }

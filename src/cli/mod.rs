@@ -2,6 +2,10 @@
 
 mod args;
 mod broker;
+mod config;
+mod connection;
+mod context;
+mod descriptors;
 mod embedded;
 mod exit;
 pub mod generate;
@@ -9,18 +13,21 @@ mod help;
 mod lean;
 mod log;
 mod password;
+mod permissions;
 mod progress;
 mod prompt;
 mod report;
 mod serve;
 mod settle;
 mod terminal;
+mod trace;
 mod usage;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -28,15 +35,25 @@ use std::task::Poll;
 
 use clap::Parser;
 
-use args::{Cli, ColorWhen, DisplayArgs, Options, OutputFormat, Verb};
+use args::{Cli, ConnectionArgs, DisplayArgs, Options, Verb};
+use config::Configuration;
+use config::origin::Line;
+use config::setting::Setting;
+use config::variables::Variables;
+use config::verb::ConfigVerb;
+use connection::{Connection, Login, Place};
+use context::{ContextVerb, Done};
 use embedded::Embedded;
 use exit::Exit;
 use report::Reporter;
-use settle::{Connection, Login, Place};
+use serve::ServeArgs;
+use trace::Tracing;
 use usage::Instead;
 
-use crate::client::{Authentication, PasswordSource, Settings, Target, Tls};
-use crate::commands::{Command, CommandError, Connecting, Kind, Session, Verdict};
+use crate::client::{Authentication, PasswordSource, Settings, Target, Tls, Tracer};
+use crate::commands::output::Outcome;
+use crate::commands::signal::{Signal, Signals};
+use crate::commands::{Command, CommandError, Connecting, Kind, Output, Session, Verdict};
 use crate::render::escape::escape;
 
 /// Runs the command line.
@@ -50,19 +67,49 @@ pub fn main() -> ExitCode {
 
 fn run(words: &[OsString]) -> Exit {
     let (mut reporter, result) = match lean::parse(words).map_or_else(|| Cli::try_parse_from(words), Ok) {
-        Ok(cli) => {
-            let json = matches!(&cli.verb, Some(Verb::Command(command)) if command.is_json());
-            let mut reporter = Reporter::new(settle::style(&cli.options.display, json));
-            let result = run_verb(cli, &mut reporter);
-            (reporter, result)
-        }
+        Ok(cli) => run_typed(cli),
         Err(error) => {
-            let mut reporter = Reporter::new(settle::style(&display_of_nonsense(words), false));
+            let typed = Configuration::typed(&display_of_nonsense(words));
+            let mut reporter = Reporter::new(settle::style(&typed.settled, false));
             let result = run_instead(usage::judge(error, words), &mut reporter);
             (reporter, result)
         }
     };
     end(result, &mut reporter)
+}
+
+fn run_typed(cli: Cli) -> (Reporter, Result<Exit, CommandError>) {
+    let is_json = matches!(&cli.verb, Some(Verb::Command(command)) if command.is_json());
+    let variables = settle::variables();
+    match configuration(&cli, &variables) {
+        Ok(configuration) => {
+            let mut reporter = Reporter::new(settle::style(&configuration.settled, is_json));
+            reporter.warn_of_names(&variables.mistyped());
+            let result = run_verb(cli, &configuration, &variables, &mut reporter);
+            (reporter, result)
+        }
+        Err(error) => {
+            // As far as it makes sense, what is said of the output counts all the same.
+            let display = Configuration::of_display(&cli.options.display, &variables);
+            let display = display.unwrap_or_else(|_| Configuration::typed(&cli.options.display));
+            (Reporter::new(settle::style(&display.settled, is_json)), Err(error))
+        }
+    }
+}
+
+/// As much of the configuration as the verb needs: help never fails for it, and what asks no broker reads no file.
+fn configuration(cli: &Cli, variables: &Variables) -> Result<Configuration, CommandError> {
+    let Options { connection, display, .. } = &cli.options;
+    match &cli.verb {
+        None if !settle::is_at_terminal() => Ok(Configuration::typed(display)),
+        Some(Verb::Help(_) | Verb::Completions(_) | Verb::Man(_)) => Ok(Configuration::typed(display)),
+        Some(Verb::Serve(_) | Verb::Context(_)) => Configuration::of_display(display, variables),
+        Some(Verb::Config(args)) if matches!(args.verb, ConfigVerb::Path) => {
+            Configuration::of_display(display, variables)
+        }
+        Some(Verb::Command(command)) if command.is_offline() => Configuration::of_display(display, variables),
+        _ => Configuration::settle(connection, display, variables),
+    }
 }
 
 fn end(result: Result<Exit, CommandError>, reporter: &mut Reporter) -> Exit {
@@ -73,17 +120,51 @@ fn end(result: Result<Exit, CommandError>, reporter: &mut Reporter) -> Exit {
     }
 }
 
-fn run_verb(cli: Cli, reporter: &mut Reporter) -> Result<Exit, CommandError> {
-    let verb = match cli.verb {
+fn run_verb(
+    cli: Cli,
+    configuration: &Configuration,
+    variables: &Variables,
+    reporter: &mut Reporter,
+) -> Result<Exit, CommandError> {
+    let Cli { verb, options } = cli;
+    let verb = match verb {
         Some(verb) => verb,
-        None if settle::is_at_terminal() => return prompt::run(&cli.options, reporter),
+        None if settle::is_at_terminal() => return prompt::run(options, variables, reporter),
         None => return Err(CommandError::usage("a verb is missing").hint("mqkv help")),
     };
+    let trace = options.connection.trace.clone();
+    let trace = trace.as_ref();
     match verb {
-        Verb::Shell(_) if settle::is_input_terminal() => return prompt::run(&cli.options, reporter),
-        Verb::Shell(_) => return run_command(prompt::batch_of_input()?, &cli.options, reporter),
-        Verb::Command(command) => return run_command(command, &cli.options, reporter),
-        Verb::Serve(args) => serve::run(&args, &cli.options.display)?,
+        Verb::Shell(_) if settle::is_input_terminal() => return prompt::run(options, variables, reporter),
+        Verb::Shell(_) => {
+            return run_command(
+                prompt::line("batch -")?,
+                configuration,
+                options.force_write,
+                trace,
+                reporter,
+            );
+        }
+        Verb::Command(command) => {
+            return run_command(command, configuration, options.force_write, trace, reporter);
+        }
+        Verb::Serve(args) => {
+            let settled = &configuration.settled;
+            let (quiet, verbose) = (settled.is_on(Setting::Quiet), settled.is_on(Setting::Verbose));
+            let display = DisplayArgs { quiet, verbose, ..options.display };
+            if let ServeArgs { action: Some(action), .. } = &args {
+                return serve::user::run(action, &display, reporter);
+            }
+            serve::run(&args, &display)?;
+        }
+        Verb::Context(args) => return run_context(&args.verb, options, variables, reporter),
+        Verb::Config(args) => {
+            let record = match args.verb {
+                ConfigVerb::Path => config::verb::path(&options.connection, variables)?,
+                ConfigVerb::Show { origin } => config::verb::show(configuration, origin)?,
+            };
+            reporter.put(&Output::Configured(Box::new(record)))?;
+        }
         Verb::Completions(args) => reporter.data(&generate::completions(&args)?)?,
         Verb::Man(args) => reporter.data(&generate::man(&args)?)?,
         Verb::Help(args) => {
@@ -94,9 +175,49 @@ fn run_verb(cli: Cli, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     Ok(Exit::Yes)
 }
 
-fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> Result<Exit, CommandError> {
-    let connection = if command.is_offline() { None } else { Some(settle::connection(&options.connection)?) };
-    let (session, embedded) = session(connection);
+fn run_context(
+    verb: &ContextVerb,
+    options: Options,
+    variables: &Variables,
+    reporter: &mut Reporter,
+) -> Result<Exit, CommandError> {
+    match context::run(verb, &options.connection, variables)? {
+        Done::Told(record, verdict) => {
+            reporter.put(&Output::Configured(Box::new(record)))?;
+            Ok(verdict.into())
+        }
+        Done::Test(name) => {
+            let context = name.or(options.connection.context.clone());
+            let connection = ConnectionArgs { context, ..options.connection };
+            let configuration = Configuration::settle(&connection, &options.display, variables)?;
+            let trace = connection.trace.as_ref();
+            run_command(prompt::line("ping")?, &configuration, false, trace, reporter)
+        }
+    }
+}
+
+/// Where a trace is asked for: standard error, or a file.
+type Trace<'a> = Option<&'a Option<PathBuf>>;
+
+fn run_command(
+    command: Command,
+    configuration: &Configuration,
+    is_forced: bool,
+    trace: Trace<'_>,
+    reporter: &mut Reporter,
+) -> Result<Exit, CommandError> {
+    let connection = match command.is_offline() {
+        true => None,
+        false => Some(Connection::of(&configuration.settled, settle::process())?),
+    };
+    let tracing = match &connection {
+        Some(_) => Tracing::start(trace, &reporter.style())?,
+        None => None,
+    };
+    let (session, embedded, heeded) =
+        session(connection, tracing.as_ref().map(|tracing| tracing.tracer.clone()));
+    let minds_signals = command.minds_signals();
+    let session = guard(session, configuration, is_forced);
     // One thread: a verb waits for the network and computes next to nothing. Where a slow reader can hold it up,
     // another thread keeps the session alive.
     let mut runtime = match command.is_lasting() {
@@ -110,11 +231,19 @@ fn run_command(command: Command, options: &Options, reporter: &mut Reporter) -> 
         .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
     runtime.block_on(async {
         if command.is_bulk() {
-            reporter.hold(settle::shows_progress());
+            // A line of a trace would go right through the bar.
+            reporter.hold(settle::shows_progress() && trace != Some(&None));
         }
-        let result = run_and_flush(command, &session, reporter).await;
+        let result = tokio::select! {
+            biased;
+            result = run_and_flush(command, &session, reporter) => result,
+            signal = heeded.next(), if !minds_signals => Ok(signal.verdict()),
+        };
         session.close().await;
         stop(embedded).await;
+        if let Some(tracing) = &tracing {
+            tracing.finish();
+        }
         Ok(Exit::from(result?))
     })
 }
@@ -143,17 +272,60 @@ async fn run_and_flush(
 /// The store inside this process, if one was started.
 type Started = Rc<RefCell<Option<Embedded>>>;
 
+/// The signals that end a verb, from when on they no longer end the process by themselves: a terminal that was made
+/// dark for a question must be given back.
+#[derive(Clone, Debug, Default)]
+struct Heeded(Rc<RefCell<Option<Signals>>>);
+
+impl Heeded {
+    fn begin(&self) -> Result<(), CommandError> {
+        let signals = Signals::new();
+        let failed = |error| CommandError::new(Kind::Bug, format!("cannot listen to signals: {error}"));
+        self.0.replace(Some(signals.map_err(failed)?));
+        Ok(())
+    }
+
+    /// The next signal; never, as long as they end the process by themselves.
+    async fn next(&self) -> Signal {
+        poll_fn(|context| match &mut *self.0.borrow_mut() {
+            Some(signals) => pin!(signals.next()).poll(context),
+            None => Poll::Pending,
+        })
+        .await
+    }
+}
+
 /// A session that connects when it must.
-fn session(connection: Option<Connection>) -> (Session, Started) {
+fn session(connection: Option<Connection>, tracer: Option<Tracer>) -> (Session, Started, Heeded) {
+    let heeded = Heeded::default();
+    let heed = heeded.clone();
     let embedded = Started::default();
     let started = Rc::clone(&embedded);
     let takes_input = matches!(&connection, Some(Connection { login: Login::Input { .. }, .. }));
-    let connect = move || -> Connecting { Box::pin(connect(connection.clone(), Rc::clone(&started))) };
+    let connect = move || -> Connecting {
+        let connecting = connect(connection.clone(), Rc::clone(&started), heed.clone());
+        let tracer = tracer.clone();
+        Box::pin(async move { Ok(Settings { tracer, ..connecting.await? }) })
+    };
     let session = Session::new(connect, settle::surroundings());
     if takes_input {
         session.close_input();
     }
-    (session, embedded)
+    (session, embedded, heeded)
+}
+
+/// Keeps what is read-only from being written to.
+fn guard(session: Session, configuration: &Configuration, is_forced: bool) -> Session {
+    match configuration.read_only() {
+        Some(line) if !is_forced => session.guarded(read_only(line)),
+        _ => session,
+    }
+}
+
+fn read_only(line: &Line) -> CommandError {
+    let error = CommandError::new(Kind::Configuration, format!("the context {} is read-only", line.context));
+    let error = error.cause(format!("{}: read_only = true", line.place())).hint("--force-write");
+    CommandError { outcome: Some(Outcome::Unchanged), ..error }
 }
 
 async fn stop(embedded: Started) {
@@ -164,36 +336,47 @@ async fn stop(embedded: Started) {
 }
 
 /// Where to connect to; starts the store inside this process if that is where.
-async fn connect(connection: Option<Connection>, started: Started) -> Result<Settings, CommandError> {
+async fn connect(
+    connection: Option<Connection>,
+    started: Started,
+    heeded: Heeded,
+) -> Result<Settings, CommandError> {
     let connection =
         connection.ok_or_else(|| CommandError::new(Kind::Bug, "a verb that needs no store asked for one"))?;
-    let (target, tls) = match &connection.place {
-        Place::Network { host, port, tls } => {
+    let (target, tls, web_socket) = match &connection.place {
+        Place::Network { host, port, tls, web_socket } => {
             if tls.as_ref().is_some_and(|tls| tls.insecure) {
                 report::log(
                     "warning: --insecure: whoever answers is trusted, and may read and change everything",
                 );
             }
+            if !connection.is_quiet {
+                connection.secret_files().filter_map(|file| permissions::warning(file)).for_each(|warning| {
+                    report::log(&warning);
+                });
+            }
             let tls = tls.as_ref().map(Tls::load).transpose()?;
-            (Target::Tcp { host: host.clone(), port: *port }, tls)
+            (Target::Tcp { host: host.clone(), port: *port }, tls, web_socket.clone())
         }
         Place::Embedded { data } => {
             let embedded = Embedded::start(data.as_deref()).await?;
             let target = embedded.target();
             started.replace(Some(embedded));
-            (target, None)
+            (target, None, None)
         }
     };
-    Ok(connection.settings(target, tls, authentication(&connection.login)?))
+    let authentication = authentication(&connection.login, &heeded).await?;
+    Ok(Settings { web_socket, ..connection.settings(target, tls, authentication) })
 }
 
 /// Who the client says it is, when it must be known.
-fn authentication(login: &Login) -> Result<Authentication, CommandError> {
+async fn authentication(login: &Login, heeded: &Heeded) -> Result<Authentication, CommandError> {
     let (username, password) = match login {
         Login::Known(authentication) => return Ok(authentication.clone()),
-        Login::Input { username } => (username, settle::read_password()?),
+        Login::Input { username } => (username, password::aside(settle::read_password).await??),
         Login::Ask { username } => {
-            (username, password::ask(&format!("password of {}: ", escape(username.as_bytes())))?)
+            heeded.begin()?;
+            (username, password::ask(format!("password of {}: ", escape(username.as_bytes()))).await?)
         }
     };
     Ok(Authentication::Password {
@@ -215,11 +398,5 @@ fn run_instead(instead: Instead, reporter: &mut Reporter) -> Result<Exit, Comman
 }
 
 fn display_of_nonsense(words: &[OsString]) -> DisplayArgs {
-    DisplayArgs {
-        output: OutputFormat::Auto,
-        json: usage::wants_json(words),
-        quiet: false,
-        verbose: false,
-        color: ColorWhen::Auto,
-    }
+    DisplayArgs { json: usage::wants_json(words), ..DisplayArgs::default() }
 }

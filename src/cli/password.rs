@@ -1,23 +1,101 @@
-//! Asks for a password on the terminal, where nobody sees it.
+//! Asks for a password on the terminal, where nobody sees it, and gives the terminal back whatever ends the question.
 
-use std::io::ErrorKind;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
 
 use crate::client::Secret;
+use crate::commands::signal::{Signal, Signals};
 use crate::commands::{CommandError, Kind};
 
-/// Asks; the terminal is used even where standard input and output are pipes.
+/// Asks; the terminal is used even where standard input and output are pipes. May be dropped at any time: whoever
+/// calls listens to the signals, Ctrl-C among them.
 ///
 /// # Errors
 /// There is no terminal, or it was left without an answer.
-pub fn ask(question: &str) -> Result<Secret, CommandError> {
-    let answer = rpassword::prompt_password(question).map_err(|error| match error.kind() {
-        ErrorKind::UnexpectedEof => CommandError::usage("no password was given"),
-        ErrorKind::Interrupted => CommandError::usage("no password was given"),
-        _ => CommandError::new(Kind::Usage, "there is no terminal to ask for the password on")
-            .hint("--password-file FILE, or - for standard input"),
-    })?;
-    if answer.is_empty() {
+pub async fn ask(question: String) -> Result<Secret, CommandError> {
+    let mut lent = Lent::terminal();
+    let asked = aside(move || rpassword::prompt_password(question)).await;
+    if let Some(lent) = &mut lent {
+        lent.is_asking = false;
+    }
+    let answer = match asked? {
+        Ok(answer) => Secret::new(answer.into_bytes()),
+        Err(error) => {
+            if error.kind() == ErrorKind::Interrupted {
+                // Ctrl-C: the signal is on its way to whoever listens, unless it is ignored.
+                sleep(Duration::from_secs(1)).await;
+            }
+            return Err(match error.kind() {
+                ErrorKind::UnexpectedEof | ErrorKind::Interrupted => {
+                    CommandError::usage("no password was given")
+                }
+                _ => CommandError::usage("there is no terminal to ask for the password on")
+                    .hint("--password-file FILE, or - for standard input"),
+            });
+        }
+    };
+    if answer.bytes().is_empty() {
         return Err(CommandError::usage("the password is empty"));
     }
-    Ok(Secret::new(answer.into_bytes()))
+    Ok(answer)
+}
+
+/// Asks where nothing else runs; or the signal that came instead of an answer.
+///
+/// # Errors
+/// There is no terminal, or it was left without an answer.
+pub fn ask_here(question: String) -> Result<Result<Secret, Signal>, CommandError> {
+    let failed = |error| CommandError::new(Kind::Bug, format!("cannot start: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    runtime.block_on(async {
+        let mut signals = Signals::new().map_err(failed)?;
+        tokio::select! {
+            answer = ask(question) => answer.map(Ok),
+            signal = signals.next() => Ok(Err(signal)),
+        }
+    })
+}
+
+/// Does what waits for people or pipes, in a thread of its own: signals are heard meanwhile, and nobody waits for it
+/// when it is not wanted any more.
+///
+/// # Errors
+/// The system starts no other thread.
+pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, CommandError> {
+    let (done, result) = oneshot::channel();
+    let thread = thread::Builder::new().name("input".to_owned()).spawn(move || drop(done.send(work())));
+    let failed = |error: String| CommandError::new(Kind::Bug, format!("cannot start a thread: {error}"));
+    thread.map_err(|error| failed(error.to_string()))?;
+    result.await.map_err(|error| failed(error.to_string()))
+}
+
+/// The terminal as it was: who asks makes it dark, and a signal in the middle of that would leave it so.
+struct Lent {
+    terminal: File,
+    modes: Termios,
+    is_asking: bool,
+}
+
+impl Lent {
+    fn terminal() -> Option<Self> {
+        let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
+        let modes = tcgetattr(&terminal).ok()?;
+        Some(Self { terminal, modes, is_asking: true })
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing.
+        let _ = tcsetattr(&self.terminal, SetArg::TCSANOW, &self.modes);
+        if self.is_asking {
+            let _ = self.terminal.write_all(b"\n");
+        }
+    }
 }

@@ -2,24 +2,30 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::sync::Arc;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command as Definer, CommandFactory, FromArgMatches};
 
 use super::args::{Cli, ConnectionArgs, Options, OutputFormat, Verb};
+use super::config::variables::Variables;
+use super::config::{self, Configuration};
+use super::connection::{Connection, Place};
 use super::exit::Exit;
 use super::help;
 use super::report::{self, Reporter};
-use super::settle::{self, Place};
+use super::settle;
+use super::trace::Tracing;
+use crate::client::Tracer;
 use crate::clock;
 use crate::commands::grammar::{Grammar, wire_options_as_flags};
 use crate::commands::line::Word;
 use crate::commands::{Command, CommandError, Kind, usage};
-use crate::render::Style;
 use crate::render::escape::escape;
+use crate::render::{Style, trace};
 use crate::shell::definition::{self, Choice, Definition, Operand};
-use crate::shell::{self, House, Meaning, Opened, Streams};
+use crate::shell::{self, Above, House, InUse, Meaning, Opened, Streams};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,39 +46,61 @@ Where standard input is no terminal, its lines are run as `mqkv batch -` runs th
 #[command(after_long_help = EXAMPLES)]
 pub struct ShellArgs {}
 
-/// What the verb is where nobody sits at a terminal: a batch of what comes from standard input.
+/// The verb of a line that is written here.
 ///
 /// # Errors
-/// Never in practice: the line is written here.
-pub fn batch_of_input() -> Result<Command, CommandError> {
-    let words = ["batch", "-"].map(|word| Word { bytes: word.into(), is_quoted: false });
-    Grammar::default().parse(words.into())
+/// Never in practice.
+pub fn line(line: &str) -> Result<Command, CommandError> {
+    let words = line.split(' ').map(|word| Word { bytes: word.into(), is_quoted: false });
+    Grammar::default().parse(words.collect())
 }
 
 /// Runs the verb.
 ///
 /// # Errors
 /// There is no terminal, or no broker.
-pub fn run(options: &Options, reporter: &Reporter) -> Result<Exit, CommandError> {
+pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Result<Exit, CommandError> {
     if !settle::is_at_terminal() {
         return Err(CommandError::usage("the prompt needs standard output to be a terminal, too")
             .hint("mqkv batch FILE"));
     }
-    let connection = options.connection.clone();
+    let style = reporter.style();
+    let above = Above::new(report::put_words, style.color_words);
+    let tracer = match &options.connection.trace {
+        Some(Some(path)) => Tracing::to_file(path, &style)?.tracer,
+        asked => {
+            let above = above.clone();
+            Tracer::new(asked.is_some(), move |traced, at_ms| above.tell(trace::line(traced, at_ms, &style)))
+        }
+    };
+    let told = tracer.clone();
+    let is_auto = Configuration::settle(&options.connection, &options.display, variables)
+        .is_ok_and(|configuration| settle::is_auto(&configuration.settled));
+    let named = (options.connection.clone(), variables.clone());
+    let opened_with = variables.clone();
     let house = House {
         definition: definition(),
         parse: Box::new(parse),
-        open: Box::new(move |url| open(&connection, url)),
+        open: Box::new(move |destination| open(&options, &opened_with, &told, destination)),
+        contexts: Arc::new(move || {
+            let file = config::file(&named.0, &named.1);
+            file.map_or_else(
+                |_| Vec::new(),
+                |file| file.contexts.iter().map(|known| known.name.to_string()).collect(),
+            )
+        }),
         streams: Streams {
             data: report::put_data,
             words: report::put_words,
             above: |text| report::put_words(text, true),
             now: clock::monotonic,
         },
-        style: reporter.style(),
-        is_auto: options.display.output == OutputFormat::Auto && !options.display.json,
+        style,
+        is_auto,
         history: settle::history(),
         login_shell: settle::login_shell(),
+        tracer,
+        above,
     };
     // Another thread keeps the session alive while this one waits for the terminal.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -86,54 +114,93 @@ pub fn run(options: &Options, reporter: &Reporter) -> Result<Exit, CommandError>
     Ok(verdict.into())
 }
 
-/// A session with the broker of the command line, or with another one.
-fn open(args: &ConnectionArgs, url: Option<&str>) -> Result<Opened, CommandError> {
-    let args = match url {
-        None => args.clone(),
-        Some(url) => ConnectionArgs {
-            broker: Some(url.to_owned()),
-            hostname: None,
-            port: None,
-            embedded: None,
-            notls: false,
-            // They are for the broker that they were given for.
-            username: None,
-            password_file: None,
-            ask_password: false,
-            sat_file: None,
-            ..args.clone()
-        },
+/// A session with the broker of the command line, or with the one of a URL or a context.
+fn open(
+    options: &Options,
+    variables: &Variables,
+    tracer: &Tracer,
+    destination: Option<&str>,
+) -> Result<Opened, CommandError> {
+    let args = match destination {
+        None => options.connection.clone(),
+        Some(url) if url.contains("://") => to_url(&options.connection, url),
+        Some(context) => to_context(&options.connection, context),
     };
-    let connection = settle::connection(&args)?;
-    let (broker, about, url) = match &connection.place {
-        Place::Network { host, port, tls } => {
-            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-            let place = format!("{host}:{port}");
-            let scheme = if tls.is_some() { "mqtts" } else { "mqtt" };
-            (place.clone(), format!("connected to {place}"), Some(format!("{scheme}://{place}")))
+    let configuration = Configuration::settle(&args, &options.display, variables)?;
+    let connection = Connection::of(&configuration.settled, settle::process())?;
+    let url = connection.place.url();
+    let (broker, about) = match &connection.place {
+        Place::Network { .. } => {
+            let place = connection.place.address().unwrap_or_default();
+            (place.clone(), format!("connected to {place}"))
         }
         Place::Embedded { data: None } => {
-            let about = "a store of its own, in memory: gone when you leave".to_owned();
-            ("embedded".to_owned(), about, None)
+            ("embedded".to_owned(), "a store of its own, in memory: gone when you leave".to_owned())
         }
         Place::Embedded { data: Some(folder) } => {
             let folder = escape(folder.as_os_str().as_encoded_bytes());
-            ("embedded".to_owned(), format!("a store of its own, kept in {folder}"), None)
+            ("embedded".to_owned(), format!("a store of its own, kept in {folder}"))
         }
     };
-    let (session, embedded) = super::session(Some(connection));
+    let is_transient = matches!(connection.place, Place::Embedded { data: None });
+    let (session, embedded, _) = super::session(Some(connection), Some(tracer.clone()));
+    // What was allowed on the command line is allowed for its broker.
+    let session = super::guard(session, &configuration, options.force_write && destination.is_none());
     // What is typed is for the prompt.
     session.close_input();
+    let context = configuration.context.as_ref().map(|context| InUse {
+        name: context.name.to_string(),
+        shade: context.shade,
+        is_read_only: configuration.read_only().is_some(),
+    });
     let close = Box::new(move || -> shell::Closing { Box::pin(super::stop(embedded)) });
-    Ok(Opened { session, broker, about, url, close })
+    Ok(Opened { session, broker, context, about, url, is_transient, close })
 }
+
+/// What was typed, with another broker. Credentials are for the broker that they were given for, and so is a context.
+fn to_url(args: &ConnectionArgs, url: &str) -> ConnectionArgs {
+    ConnectionArgs {
+        broker: Some(url.to_owned()),
+        hostname: None,
+        port: None,
+        embedded: None,
+        notls: false,
+        username: None,
+        password_file: None,
+        ask_password: false,
+        sat_file: None,
+        context: None,
+        no_context: true,
+        ..args.clone()
+    }
+}
+
+/// A context with all that belongs to it: of what was typed only that is left which belongs to no broker.
+fn to_context(args: &ConnectionArgs, context: &str) -> ConnectionArgs {
+    ConnectionArgs {
+        context: Some(context.to_owned()),
+        config: args.config.clone(),
+        client_id: args.client_id.clone(),
+        timeout: args.timeout,
+        connect_timeout: args.connect_timeout,
+        retries: args.retries,
+        keep_alive: args.keep_alive,
+        ..ConnectionArgs::default()
+    }
+}
+
+/// What lets a line write all the same.
+const FORCE_WRITE: &[u8] = b"--force-write";
 
 /// What the words of a line mean.
 fn parse(mut words: Vec<Word>, style: Style) -> Result<Meaning, CommandError> {
     if words.iter().any(|word| word.is_quoted && word.bytes.starts_with(b"-")) {
         // What is quoted is data, and the definition alone cannot know that.
+        let count = words.len();
+        words.retain(|word| word.is_quoted || word.bytes != FORCE_WRITE);
+        let is_forced = words.len() < count;
         let command = Box::new(Grammar::default().parse(words)?);
-        return Ok(Meaning::Run { command, style, is_formatted: false });
+        return Ok(Meaning::Run { command, style, is_formatted: false, is_forced });
     }
     if let Some(verb) = words.first_mut() {
         verb.bytes.make_ascii_lowercase();
@@ -156,21 +223,28 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<Meaning, CommandError> {
     refuse_connection(&matches)?;
     let cli = Cli::from_arg_matches(&matches).map_err(|error| usage::explain(&error, ""))?;
     let display = &cli.options.display;
-    let is_formatted = display.json || display.output != OutputFormat::Auto;
+    let is_formatted = display.json || display.output.is_some_and(|output| output != OutputFormat::Auto);
     let is_json = matches!(&cli.verb, Some(Verb::Command(command)) if command.is_json());
     let is_formatted = is_formatted || is_json;
     let style = Style {
-        format: if is_formatted { settle::style(display, is_json).format } else { style.format },
+        format: if is_formatted {
+            settle::style(&Configuration::typed(display).settled, is_json).format
+        } else {
+            style.format
+        },
         verbose: style.verbose || display.verbose,
         quiet: style.quiet || display.quiet,
         ..style
     };
     match cli.verb {
-        Some(Verb::Command(command)) => Ok(Meaning::Run { command: Box::new(command), style, is_formatted }),
+        Some(Verb::Command(command)) => {
+            let is_forced = cli.options.force_write;
+            Ok(Meaning::Run { command: Box::new(command), style, is_formatted, is_forced })
+        }
         Some(Verb::Help(args)) if args.is_general() => Ok(Meaning::Help),
         Some(Verb::Help(args)) => help::text(&args, false).map(Meaning::Show),
         Some(Verb::Shell(_)) => Err(CommandError::usage("this is the shell already").hint("\\?")),
-        Some(Verb::Serve(_) | Verb::Completions(_) | Verb::Man(_)) => {
+        Some(Verb::Serve(_) | Verb::Completions(_) | Verb::Man(_) | Verb::Context(_) | Verb::Config(_)) => {
             Err(CommandError::usage(format!("{verb} is none of the prompt's"))
                 .hint(format!("\\! mqkv {verb}")))
         }
@@ -188,7 +262,12 @@ fn refuse_connection(matches: &ArgMatches) -> Result<(), CommandError> {
             if level.value_source(id.as_str()) == Some(ValueSource::CommandLine) {
                 let option = id.as_str().replace('_', "-");
                 let message = format!("--{option} belongs to the command line of mqkv: the session is open");
-                return Err(CommandError::usage(message).hint("\\c URL"));
+                let hint = match option.as_str() {
+                    "trace" => "\\trace on",
+                    context if context.contains("context") => "\\c CONTEXT",
+                    _ => "\\c URL",
+                };
+                return Err(CommandError::usage(message).hint(hint));
             }
         }
         matches = level.subcommand().map(|(_, below)| below);
@@ -201,7 +280,7 @@ fn definition() -> Definition {
     let mut root = Cli::command();
     root.build();
     let own = own_options();
-    let hidden = ["shell", "serve", "completions", "man"];
+    let hidden = ["shell", "serve", "completions", "man", "context", "config"];
     let verbs = root.get_subcommands().filter(|verb| !hidden.contains(&verb.get_name()));
     Definition {
         verbs: verbs.map(|verb| verb_of(verb, &own)).collect(),
@@ -311,6 +390,8 @@ mod tests {
         assert_eq!(error("set k v --tll 5s").hints, ["help set"]);
         assert_eq!(error("get k -b mqtt://h").hints, ["\\c URL"]);
         assert_eq!(error("get k --timeout 1s").hints, ["\\c URL"]);
+        assert_eq!(error("get k --trace").hints, ["\\trace on"]);
+        assert_eq!(error("get k -x prod").hints, ["\\c CONTEXT"]);
         assert_eq!(error("serve").hints, ["\\! mqkv serve"]);
     }
 

@@ -12,7 +12,8 @@ use super::exit::Exit;
 use super::progress::Bar;
 use crate::commands::session::Waiting;
 use crate::commands::{CommandError, Output};
-use crate::render::{self, Style};
+use crate::render::escape::escape;
+use crate::render::{self, Format, Style};
 
 /// How much may be held back before it is written.
 const HELD_BYTES_MAX: usize = 64 * 1024;
@@ -121,6 +122,17 @@ impl Reporter {
     #[must_use]
     pub fn has_color(&self) -> bool {
         self.style.color_data
+    }
+
+    /// Tells which variables may have been meant by others. Where errors are objects, nobody reads words.
+    pub fn warn_of_names(&self, names: &[(String, String)]) {
+        if self.style.quiet || self.style.format == Format::Json {
+            return;
+        }
+        for (name, meant) in names {
+            let name = escape(name.as_bytes());
+            log(&format!("warning: {name} means nothing here; is {meant} meant?"));
+        }
     }
 
     /// Puts out an error and says how the process ends.

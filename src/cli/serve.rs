@@ -1,22 +1,29 @@
 //! `serve`: a broker with a state store, until a signal.
 
+pub mod door;
+pub mod user;
+
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 
 use super::args::DisplayArgs;
-use super::broker::{PLAIN_PORT, TLS_PORT};
+use super::descriptors;
 use super::log::Log;
+use door::{ClientCertificate, Door, Settled};
+use user::ServeAction;
 
 use crate::commands::signal::Signals;
 use crate::commands::{CommandError, Kind};
 use crate::render::escape::escape;
 use crate::server::{
-    self, Event, JournalErrorKind, Limits, Persistence, Settings, StoreServer, StoreSettings, Tls, TlsFiles,
+    self, Event, Identities, IdentityFiles, JournalErrorKind, Limits, ListenerSettings, Persistence,
+    Settings, StoreServer, StoreSettings, Tls, TlsFiles, WebSocketSettings,
 };
 
 const EXAMPLES: &str = "\
@@ -25,17 +32,37 @@ Examples:
   mqkv serve --data ./state             everything is kept in ./state
   mqkv serve --listen 0.0.0.0:1883      for other machines too
   mqkv serve --listen 127.0.0.1:0 --port-file port
-  mqkv serve --tls-cert server.pem --tls-key server.key --client-ca ca.pem";
+  mqkv serve --tls-cert server.pem --tls-key server.key --client-ca ca.pem
+  mqkv serve --users users              for those only whom `mqkv serve user add users NAME` has added
+  mqkv serve --sat-tokens tokens        for those only who bear one of the tokens in the lines NAME TOKEN
+  mqkv serve --listen 127.0.0.1:1883 --listen ws://127.0.0.1:8080/mqtt
+  mqkv serve --users users --listen 'mqtt://127.0.0.1:1883?anonymous=yes' --listen mqtt://0.0.0.0:1884
+
+A URL behind --listen says what is spoken there: mqtt:// or ws:// (WebSockets), with TLS mqtts:// or wss://. What
+differs from the other options stands behind a ?, with & between:
+  anonymous=yes|no                      whether those come in who do not say who they are; yes by default, without
+                                        --users and --sat-tokens
+  client-cert=required|optional|none    whether clients are asked for a certificate; required by default, with
+                                        --client-ca
+
+The files of --users and --sat-tokens are read again whenever somebody comes in. One that has become unreadable
+changes nothing, but is told.";
+
+/// How long what still runs may take at the end: checks of passwords, and files being read.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Run a broker with a state store
 ///
 /// Any MQTT 5 client can use it. In memory, gone at the end, unless --data names a folder.
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct ServeArgs {
-    /// Where to listen; may be given several times [default: 127.0.0.1:1883, with TLS 8883, and, if available, the same port of [::1]]
-    #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
-    pub listen: Vec<Address>,
+    /// Something else than to serve
+    #[command(subcommand)]
+    pub action: Option<ServeAction>,
+    /// Where to listen, as HOST:PORT or a URL; may be given several times [default: 127.0.0.1:1883, with TLS 8883, and, if available, the same port of [::1]]
+    #[arg(long, value_name = "HOST:PORT|URL", value_parser = Door::parse)]
+    pub listen: Vec<Door>,
     /// Keep everything in this folder
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
@@ -48,43 +75,18 @@ pub struct ServeArgs {
     /// Let in only clients with a certificate from one of these CAs, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub client_ca: Option<PathBuf>,
+    /// Let in only the users of this file, with their passwords
+    #[arg(long, value_name = "FILE")]
+    pub users: Option<PathBuf>,
+    /// Let in only bearers of the service account tokens of this file; with --users both
+    #[arg(long, value_name = "FILE")]
+    pub sat_tokens: Option<PathBuf>,
     /// How many keys there may be
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keys_max: Option<u64>,
     /// Write the first port to this file once it is open
     #[arg(long, value_name = "FILE")]
     pub port_file: Option<PathBuf>,
-}
-
-/// An address to listen at, as typed; port 0 stands for any free one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
-    /// Name or address, without brackets.
-    pub host: String,
-    /// Port.
-    pub port: u16,
-    /// Whether it is an error if nothing can listen here.
-    pub required: bool,
-}
-
-impl ServeArgs {
-    /// The addresses to listen at.
-    #[must_use]
-    pub fn addresses(&self) -> Vec<Address> {
-        if !self.listen.is_empty() {
-            return self.listen.clone();
-        }
-        let port = if self.tls_cert.is_some() { TLS_PORT } else { PLAIN_PORT };
-        let default = |host: &str, required| Address { host: host.to_owned(), port, required };
-        // Not every machine has IPv6.
-        vec![default("127.0.0.1", true), default("::1", false)]
-    }
-
-    fn tls(&self) -> Option<TlsFiles> {
-        let (Some(certfile), Some(keyfile)) = (&self.tls_cert, &self.tls_key) else { return None };
-        let (certfile, keyfile) = (certfile.clone(), keyfile.clone());
-        Some(TlsFiles { certfile, keyfile, client_ca: self.client_ca.clone() })
-    }
 }
 
 /// Runs the verb: listens, says so, writes the port file, and serves until a signal.
@@ -97,34 +99,68 @@ pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<(), CommandError> 
         .build()
         .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
     let (log, writer) = Log::start()?;
+    warn_of_few_descriptors(&log, display);
     let result = runtime.block_on(async {
         let mut signals = Signals::new()?;
-        let server = start(args, display, log.clone()).await?;
+        let (server, doors) = start(args, display, log.clone()).await?;
         if let Some(path) = &args.port_file {
             write_port(path, server.addresses())?;
         }
         if !display.quiet {
-            log.tell(ready(server.addresses(), args));
+            let doors: Vec<_> = doors.into_iter().zip(server.addresses().iter().copied()).collect();
+            log.tell(ready(&doors, args));
         }
         signals.next().await;
         server.shutdown().await;
         Ok(())
     });
-    drop((log, runtime));
+    // A file that cannot be read is not waited for.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    drop(log);
     writer.finish();
     result
 }
 
-async fn start(args: &ServeArgs, display: &DisplayArgs, log: Log) -> Result<StoreServer, CommandError> {
+/// A server that takes fewer connections than it says should say so before somebody finds out.
+fn warn_of_few_descriptors(log: &Log, display: &DisplayArgs) {
+    /// Listeners, standard streams, the disk, what the runtime needs.
+    const OWN: u64 = 64;
+    let wanted = u64::from(Settings::default().connections_max).saturating_add(OWN);
+    if let Some(limit) = descriptors::raise_limit()
+        && limit < wanted
+        && !display.quiet
+    {
+        let room = limit.saturating_sub(OWN);
+        log.tell(format!(
+            "warning: the system lets this process have about {room} connections: `ulimit -n {wanted}` for more"
+        ));
+    }
+}
+
+async fn start(
+    args: &ServeArgs,
+    display: &DisplayArgs,
+    log: Log,
+) -> Result<(StoreServer, Vec<Settled>), CommandError> {
     let (quiet, verbose) = (display.quiet, display.verbose);
+    let doors = door::settle(args)?;
+    let files = IdentityFiles { users: args.users.clone(), tokens: args.sat_tokens.clone() };
+    let identities = Identities::load(&files)?;
+    if !quiet {
+        for path in identities.exposed() {
+            let path = escape(path.as_os_str().as_encoded_bytes());
+            log.tell(format!("warning: others than its owner may read or write {path}: chmod 600 {path}"));
+        }
+    }
+    let (listeners, doors) = listeners(args, doors).await?;
     let events = move |event: Event| {
         if verbose || (event.is_trouble() && !quiet) {
             log.tell(event.to_string());
         }
     };
     let settings = Settings {
-        addresses: resolve(&args.addresses()).await?,
-        tls: args.tls().as_ref().map(Tls::load).transpose()?,
+        listeners,
+        identities: Arc::new(identities),
         events: Arc::new(events),
         ..Settings::default()
     };
@@ -134,7 +170,40 @@ async fn start(args: &ServeArgs, display: &DisplayArgs, log: Log) -> Result<Stor
     }
     let store =
         StoreSettings { limits, persistence: persistence(args.data.as_deref()), ..StoreSettings::default() };
-    StoreServer::start(settings, store).await.map_err(failure)
+    Ok((StoreServer::start(settings, store).await.map_err(failure)?, doors))
+}
+
+/// What the server is told of each door, one for each address; and the door again that it is of.
+async fn listeners(
+    args: &ServeArgs,
+    doors: Vec<Settled>,
+) -> Result<(Vec<ListenerSettings>, Vec<Settled>), CommandError> {
+    let (mut listeners, mut of) = (Vec::new(), Vec::new());
+    for door in doors {
+        let web_socket = door.has_web_sockets;
+        let web_socket = web_socket.then(|| WebSocketSettings { path: door.door.path().map(str::to_owned) });
+        let tls = tls(args, &door)?;
+        for address in resolve(&door.door).await? {
+            let (tls, web_socket) = (tls.clone(), web_socket.clone());
+            listeners.push(ListenerSettings { address, tls, web_socket, is_anonymous: door.is_anonymous });
+            of.push(door.clone());
+        }
+    }
+    Ok((listeners, of))
+}
+
+fn tls(args: &ServeArgs, door: &Settled) -> Result<Option<Tls>, CommandError> {
+    let (true, Some(certfile), Some(keyfile)) = (door.has_tls, &args.tls_cert, &args.tls_key) else {
+        return Ok(None);
+    };
+    let wanted = match door.client_certificate {
+        ClientCertificate::Required => Some(server::ClientCertificate::Required),
+        ClientCertificate::Optional => Some(server::ClientCertificate::Optional),
+        ClientCertificate::None => None,
+    };
+    let client_ca = args.client_ca.clone().zip(wanted);
+    let files = TlsFiles { certfile: certfile.clone(), keyfile: keyfile.clone(), client_ca };
+    Ok(Some(Tls::load(&files)?))
 }
 
 /// What a folder means: everything is kept in it.
@@ -179,17 +248,12 @@ pub fn failure(error: server::Error) -> CommandError {
     }
 }
 
-async fn resolve(addresses: &[Address]) -> Result<Vec<SocketAddr>, CommandError> {
-    let mut resolved = Vec::new();
-    for Address { host, port, required } in addresses {
-        let found = tokio::net::lookup_host((host.as_str(), *port)).await;
-        let unknown =
-            |error| CommandError::new(Kind::Unavailable, format!("cannot find {host}:{port}: {error}"));
-        let found = found.map_err(unknown)?;
-        // A machine without IPv6 is no reason to fail, nor is somebody else's listener there.
-        resolved.extend(found.filter(|address| *required || TcpListener::bind(address).is_ok()));
-    }
-    Ok(resolved)
+async fn resolve(door: &Door) -> Result<Vec<SocketAddr>, CommandError> {
+    let Door { host, port, is_required, .. } = door;
+    let found = tokio::net::lookup_host((host.as_str(), *port)).await;
+    let unknown = |error| CommandError::new(Kind::Unavailable, format!("cannot find {host}:{port}: {error}"));
+    // A machine without IPv6 is no reason to fail, nor is somebody else's listener there.
+    Ok(found.map_err(unknown)?.filter(|address| *is_required || TcpListener::bind(address).is_ok()).collect())
 }
 
 /// The file appears with its content: whoever waits for it need not look twice.
@@ -202,47 +266,10 @@ fn write_port(path: &Path, addresses: &[SocketAddr]) -> Result<(), CommandError>
     fs::rename(&unfinished, path).map_err(failed)
 }
 
-fn ready(addresses: &[SocketAddr], args: &ServeArgs) -> String {
-    let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-    let tls = match (&args.tls_cert, &args.client_ca) {
-        (None, _) => "",
-        (Some(_), None) => " with TLS",
-        (Some(_), Some(_)) => " with TLS and client certificates",
-    };
+fn ready(doors: &[(Settled, SocketAddr)], args: &ServeArgs) -> String {
     let kept = match &args.data {
         Some(folder) => format!("everything is kept in {}", escape(folder.as_os_str().as_encoded_bytes())),
         None => "in memory".to_owned(),
     };
-    format!("listening on {}{tls}, {kept}", addresses.join(" and "))
-}
-
-fn parse_address(text: &str) -> Result<Address, String> {
-    const SHAPE: &str = "an address is HOST:PORT, for example 127.0.0.1:1883 or [::1]:1883";
-    let (host, port) = text.rsplit_once(':').ok_or(SHAPE)?;
-    let plain = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let host = match plain {
-        Some(host) => host,
-        None if host.contains(':') => return Err(SHAPE.to_owned()),
-        None => host,
-    };
-    if host.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(SHAPE.to_owned());
-    }
-    Ok(Address { host: host.to_owned(), port: port.parse().map_err(|_| SHAPE)?, required: true })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_is_host_and_port() {
-        let parsed = |text| parse_address(text).map(|address| (address.host, address.port));
-        assert_eq!(parsed("127.0.0.1:0"), Ok(("127.0.0.1".to_owned(), 0)));
-        assert_eq!(parsed("[::1]:1883"), Ok(("::1".to_owned(), 1883)));
-        assert_eq!(parsed("localhost:1884"), Ok(("localhost".to_owned(), 1884)));
-        for text in ["", "1883", "localhost", ":1883", "::1:1883", "h:65536", "h:+1", "h:"] {
-            assert!(parsed(text).is_err(), "{text}");
-        }
-    }
+    format!("listening on {}, {kept}", door::words(doors))
 }

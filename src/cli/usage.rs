@@ -27,7 +27,10 @@ pub fn judge(error: Error, words: &[OsString]) -> Instead {
         ),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Instead::Show(Box::new(error)),
         ErrorKind::InvalidUtf8 => Instead::Fail(no_text(words).hint(help_hint(words))),
-        _ => Instead::Fail(usage::explain(&error, "mqkv ").hint(help_hint(words))),
+        _ => {
+            let program = format!("{} ", verbs(words).join(" "));
+            Instead::Fail(usage::explain(&error, &program).hint(help_hint(words)))
+        }
     }
 }
 
@@ -71,17 +74,23 @@ fn is_verb(word: &OsStr) -> bool {
 
 /// The help of the verb that was typed, or of all.
 fn help_hint(words: &[OsString]) -> String {
+    let names = verbs(words);
+    if names.len() == 1 { "mqkv help".to_owned() } else { format!("{} --help", names.join(" ")) }
+}
+
+/// The verbs that were typed, each below the one before it, behind the program.
+fn verbs(words: &[OsString]) -> Vec<String> {
     let root = Cli::command();
     let mut command = &root;
-    let mut names = vec!["mqkv"];
+    let mut names = vec!["mqkv".to_owned()];
     for word in words.iter().skip(1) {
         let below = word.to_str().and_then(|word| command.find_subcommand(word));
         if let Some(below) = below {
-            names.push(below.get_name());
+            names.push(below.get_name().to_owned());
             command = below;
         }
     }
-    if names.len() == 1 { "mqkv help".to_owned() } else { format!("{} --help", names.join(" ")) }
+    names
 }
 
 #[cfg(test)]

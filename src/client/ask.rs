@@ -52,6 +52,9 @@ pub struct Stamps {
     pub fence: Option<Timestamp>,
     /// Whether the store shall keep the value on disk (protocol §7).
     pub persist: bool,
+    /// What stands in for the session's clock (protocol §1). Such a request is outside of it: the answer's version is
+    /// taken as sent, however far it is ahead.
+    pub timestamp: Option<Timestamp>,
 }
 
 /// A response, not yet interpreted.
@@ -61,4 +64,6 @@ pub struct Response {
     pub payload: Bytes,
     /// The version that came with it.
     pub version: Option<Timestamp>,
+    /// Whether it has a status, without which Microsoft's clients do not take it (protocol §2).
+    pub has_status: bool,
 }

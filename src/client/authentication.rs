@@ -1,18 +1,21 @@
 //! How a client shows who it is, beside its certificate: read anew for every connection, for secrets change.
 
-use std::fs::File;
-use std::io::{self, Read};
+mod files;
+mod token;
+
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::error::{CredentialError, Error};
 use super::secret::Secret;
+pub(super) use files::{FileRead, SecretFiles};
+pub(super) use token::TokenWatch;
 
 /// The method of enhanced authentication with a Kubernetes service account token (protocol §8).
-pub(super) const K8S_SAT: &str = "K8S-SAT";
+pub const K8S_SAT: &str = "K8S-SAT";
 /// The longest password or token that a CONNECT can carry, in bytes.
 const SECRET_BYTES_MAX: usize = 65_535;
 
@@ -50,24 +53,26 @@ pub enum PasswordSource {
 pub(super) enum Credentials {
     None,
     Password { username: String, password: Option<Secret> },
-    Token(Secret),
+    Token(FileRead),
 }
 
 impl Authentication {
     /// Reads what is in files, for at most so long: a file may be on a disk that hangs.
-    pub(super) async fn read(&self, within: Duration) -> Result<Credentials, Error> {
+    pub(super) async fn read(&self, files: &SecretFiles, within: Duration) -> Result<Credentials, Error> {
         Ok(match self {
             Self::None => Credentials::None,
             Self::Password { username, password } => {
                 let password = match password {
                     None => None,
                     Some(PasswordSource::Given(password)) => Some(password.clone()),
-                    Some(PasswordSource::File(path)) => Some(read(path, within, first_line).await?),
+                    Some(PasswordSource::File(path)) => {
+                        Some(read(path, files, within, first_line).await?.secret)
+                    }
                 };
                 Credentials::Password { username: username.clone(), password }
             }
             Self::ServiceAccountToken { file } => {
-                Credentials::Token(read(file, within, |token| token).await?)
+                Credentials::Token(read(file, files, within, |token| token).await?)
             }
         })
     }
@@ -80,33 +85,32 @@ pub fn first_line(bytes: Secret) -> Secret {
     Secret::new(line.strip_suffix(b"\r").unwrap_or(line).to_vec())
 }
 
-async fn read(path: &Path, within: Duration, extract: fn(Secret) -> Secret) -> Result<Secret, Error> {
+async fn read(
+    path: &Path,
+    files: &SecretFiles,
+    within: Duration,
+    extract: fn(Secret) -> Secret,
+) -> Result<FileRead, Error> {
     let failed = |cause| Error::Credentials { path: path.to_owned(), cause };
     let unreadable = |error: io::Error| failed(CredentialError::Unreadable(super::dial::explain(&error)));
     let opened = path.to_owned();
-    let reading = timeout(within, spawn_blocking(move || read_file(&opened)));
-    let bytes = match reading.await {
-        Ok(Ok(read)) => read.map_err(unreadable)?,
-        Ok(Err(_)) | Err(_) => {
+    let FileRead { secret, stamp } = match timeout(within, files.do_aside(move || files::read(&opened))).await
+    {
+        Ok(Some(read)) => read.map_err(unreadable)?,
+        Ok(None) | Err(_) => {
             let cause = format!("it could not be read within {within:?}");
             return Err(failed(CredentialError::Unreadable(cause)));
         }
     };
-    if bytes.bytes().len() > SECRET_BYTES_MAX {
+    if secret.bytes().len() > SECRET_BYTES_MAX {
         return Err(failed(CredentialError::TooLong(SECRET_BYTES_MAX)));
     }
-    let secret = extract(bytes);
-    if secret.bytes().is_empty() { Err(failed(CredentialError::Empty)) } else { Ok(secret) }
-}
-
-/// Reads a file, and no more of it than says that it is too long.
-fn read_file(path: &Path) -> io::Result<Secret> {
-    // Room for all of it from the start: a buffer that grows leaves its secret behind.
-    let mut bytes = Vec::with_capacity(SECRET_BYTES_MAX.saturating_add(1));
-    let limit = u64::try_from(bytes.capacity()).unwrap_or(u64::MAX);
-    let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes));
-    let secret = Secret::new(bytes);
-    read.map(|_| secret)
+    let secret = extract(secret);
+    if secret.bytes().is_empty() {
+        Err(failed(CredentialError::Empty))
+    } else {
+        Ok(FileRead { secret, stamp })
+    }
 }
 
 #[cfg(test)]
@@ -127,10 +131,12 @@ mod tests {
         let file = folder.path().join("token");
         std::fs::write(&file, " t\n").unwrap();
         let authentication = Authentication::ServiceAccountToken { file };
-        let Credentials::Token(token) = authentication.read(Duration::from_secs(5)).await.unwrap() else {
+        let Credentials::Token(token) =
+            authentication.read(&SecretFiles::new(), Duration::from_secs(5)).await.unwrap()
+        else {
             panic!("no token");
         };
-        assert_eq!(token.bytes(), b" t\n");
+        assert_eq!(token.secret.bytes(), b" t\n");
     }
 
     #[tokio::test]
@@ -148,7 +154,11 @@ mod tests {
             (file("long", &[b'x'; SECRET_BYTES_MAX + 1]), "long has more than 65535 bytes"),
         ];
         for (authentication, words) in cases {
-            let error = authentication.read(Duration::from_secs(5)).await.unwrap_err().to_string();
+            let error = authentication
+                .read(&SecretFiles::new(), Duration::from_secs(5))
+                .await
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(words), "{error}");
         }
     }

@@ -1,16 +1,17 @@
-//! From a target to a stream of bytes: names, TCP, TLS.
+//! From a target to a stream of bytes: names, TCP, TLS, WebSockets.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::error::{Error, TlsTrouble};
+use super::error::{Error, TlsTrouble, WebSocketTrouble};
+use super::examination::{AddressSource, Examiner, Finding};
 use super::settings::{Settings, Target};
 use super::tls::{self, Failure, Tls};
+use super::websocket;
 
 /// A stream to a broker on which nothing has been said of MQTT.
 pub(super) struct Line {
@@ -18,81 +19,144 @@ pub(super) struct Line {
     pub(super) writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// The version of TLS, if it is spoken.
     pub(super) tls: Option<&'static str>,
+    /// Where the other end is, on the network.
+    pub(super) address: Option<SocketAddr>,
+    /// Whether it keeps what the socket does not take at once, and must be flushed behind what is written.
+    pub(super) holds_back: bool,
+}
+
+impl Line {
+    fn new<S>(stream: S, tls: Option<&'static str>, holds_back: bool) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (reader, writer) = tokio::io::split(stream);
+        Self { reader: Box::new(reader), writer: Box::new(writer), tls, address: None, holds_back }
+    }
 }
 
 /// Connects, and shakes hands where TLS is spoken.
 pub(super) async fn dial(settings: &Settings) -> Result<Line, Error> {
-    let Settings { target, tls, connect_timeout: after, .. } = settings;
+    let Settings { target, tls, connect_timeout: after, examiner, .. } = settings;
     let (host, port) = match target {
         Target::Tcp { host, port } => (host, *port),
-        Target::Pipe(dial) => {
-            let (reader, writer) = tokio::io::split(dial());
-            return Ok(Line { reader: Box::new(reader), writer: Box::new(writer), tls: None });
-        }
+        Target::Pipe(dial) => return Ok(Line::new(dial(), None, false)),
     };
     let late = |_| {
         let cause = format!("no connection within {after:?}");
         Error::Connect { target: target.to_string(), cause }
     };
-    let stream = timeout(*after, dial_tcp(host, port, target)).await.map_err(late)??;
-    match tls {
+    let stream = timeout(*after, dial_tcp(host, port, target, examiner)).await.map_err(late)??;
+    let address = stream.peer_addr().ok();
+    let line = match tls {
+        None if settings.web_socket.is_some() => upgrade(stream, None, settings, host, port).await,
         None => {
             let (reader, writer) = stream.into_split();
-            Ok(Line { reader: Box::new(reader), writer: Box::new(writer), tls: None })
+            let (reader, writer) = (Box::new(reader), Box::new(writer));
+            Ok(Line { reader, writer, tls: None, address: None, holds_back: false })
         }
         Some(tls) => {
-            let stream = shake_hands(tls, host, stream, *after, target).await?;
+            let stream = shake_hands(tls, host, stream, settings).await?;
             let version = Some(tls::version(&stream));
-            let (reader, writer) = tokio::io::split(stream);
-            Ok(Line { reader: Box::new(reader), writer: Box::new(writer), tls: version })
+            upgrade(stream, version, settings, host, port).await
         }
-    }
+    };
+    Ok(Line { address, ..line? })
+}
+
+/// Asks for a WebSocket on a stream, if one is wanted.
+async fn upgrade<S>(
+    stream: S,
+    version: Option<&'static str>,
+    settings: &Settings,
+    host: &str,
+    port: u16,
+) -> Result<Line, Error>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let Settings { target, tls, connect_timeout: after, packet_bytes_max, examiner, .. } = settings;
+    let Some(path) = &settings.web_socket else { return Ok(Line::new(stream, version, version.is_some())) };
+    let asking = websocket::connect(stream, host, port, path, *packet_bytes_max);
+    let trouble = match timeout(*after, asking).await {
+        Ok(Ok(stream)) => {
+            examiner.tell(|| Finding::Upgraded { path: path.clone() });
+            return Ok(Line::new(stream, version, true));
+        }
+        Ok(Err(websocket::Failure::Trouble(trouble))) => trouble,
+        Ok(Err(websocket::Failure::Io(error))) => {
+            // In TLS 1.3 a broker sees the client's certificate when the client is done with the handshake.
+            if let Some(trouble) = tls.as_ref().and_then(|tls| tls.trouble(&error)) {
+                return Err(Error::Tls { target: target.to_string(), trouble });
+            }
+            WebSocketTrouble::Cut(explain(&error))
+        }
+        Err(_) => WebSocketTrouble::Silent(*after),
+    };
+    Err(Error::WebSocket { target: target.to_string(), trouble })
 }
 
 async fn shake_hands(
     tls: &Tls,
     host: &str,
     stream: TcpStream,
-    after: Duration,
-    target: &Target,
+    settings: &Settings,
 ) -> Result<tls::Stream, Error> {
-    let trouble = match timeout(after, tls.connect(host, stream)).await {
+    let Settings { target, connect_timeout: after, examiner, .. } = settings;
+    let handshake = async {
+        if !examiner.looks_on() {
+            return tls.connect(host, stream).await;
+        }
+        let (result, sight) = tls.connect_examined(host, stream).await;
+        examiner.tell(|| Finding::Secured(Box::new(sight)));
+        result
+    };
+    let trouble = match timeout(*after, handshake).await {
         Ok(Ok(stream)) => return Ok(stream),
         Ok(Err(Failure::Tls(trouble))) => trouble,
         Ok(Err(Failure::Io(error))) => TlsTrouble::Cut(explain(&error)),
-        Err(_) => TlsTrouble::Silent(after),
+        Err(_) => TlsTrouble::Silent(*after),
     };
     Err(Error::Tls { target: target.to_string(), trouble })
 }
 
-async fn dial_tcp(host: &str, port: u16, target: &Target) -> Result<TcpStream, Error> {
-    let addresses = resolve(host, port)
+async fn dial_tcp(host: &str, port: u16, target: &Target, examiner: &Examiner) -> Result<TcpStream, Error> {
+    let (addresses, source) = resolve(host, port)
         .await
         .map_err(|error| Error::Resolve { target: target.to_string(), cause: explain(&error) })?;
+    if !addresses.is_empty() {
+        let addresses = || addresses.iter().map(SocketAddr::ip).collect();
+        examiner.tell(|| Finding::Resolved { addresses: addresses(), source });
+    }
     let mut cause = "the name has no address".to_owned();
     for address in addresses {
         match TcpStream::connect(address).await {
             Ok(stream) => {
                 // Without it each request costs some 40 ms more (protocol §8); a socket that refuses still works.
                 let _ = stream.set_nodelay(true);
+                examiner.tell(|| Finding::Reached { address });
                 return Ok(stream);
             }
-            Err(error) => cause = explain(&error),
+            Err(error) => {
+                cause = explain(&error);
+                examiner.tell(|| Finding::Missed { address, cause: cause.clone() });
+            }
         }
     }
     Err(Error::Connect { target: target.to_string(), cause })
 }
 
-async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+async fn resolve(host: &str, port: u16) -> io::Result<(Vec<SocketAddr>, AddressSource)> {
     if let Ok(address) = host.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(address, port)]);
+        return Ok((vec![SocketAddr::new(address, port)], AddressSource::Given));
     }
     // Loopback by definition (RFC 6761): no resolver, no thread for it.
     if host.eq_ignore_ascii_case("localhost") {
         let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-        return Ok(loopback.map(|address| SocketAddr::new(address, port)).to_vec());
+        let addresses = loopback.map(|address| SocketAddr::new(address, port)).to_vec();
+        return Ok((addresses, AddressSource::Loopback));
     }
-    Ok(tokio::net::lookup_host((host, port)).await?.collect())
+    Ok((tokio::net::lookup_host((host, port)).await?.collect(), AddressSource::Resolver))
 }
 
 /// The system's words without its numbers; what ends a connection silently gets words of ours.

@@ -7,13 +7,16 @@ use tokio::sync::{mpsc, oneshot, watch as observe};
 use tokio::time::{sleep, sleep_until};
 
 use super::ask::{Ask, Response, Stamps};
+use super::authentication::{SecretFiles, TokenWatch};
 use super::dial::explain;
-use super::error::{Error, Outcome, TlsTrouble};
+use super::error::{Error, Outcome, TlsTrouble, WebSocketTrouble};
 use super::link::LinkState;
 use super::listeners::{Begun, ListenTicket, Listener, Listeners};
 use super::packet::Granted;
+use super::secret::Secret;
 use super::session::{Config, Event, Session};
 use super::settings::{Reconnect, Settings};
+use super::trace::{self, Traced};
 use super::transport::Connection;
 use super::watch::Watch;
 use super::watchers::{Events, StepTicket, WatchId, Watchers, Work};
@@ -61,7 +64,15 @@ pub(super) struct Started {
 
 /// Connects, and starts the task that serves the session until the last sender is gone.
 pub(super) async fn start(settings: Settings) -> Result<Started, Error> {
-    let (connection, granted) = open_first(&settings).await?;
+    let files = SecretFiles::new();
+    let (mut connection, granted) = open_first(&settings, &files).await?;
+    let mut token = match settings.reconnect {
+        Reconnect::Never => None,
+        Reconnect::WithBackoff => TokenWatch::of(&settings.authentication, &files, settings.token_look_every),
+    };
+    if let Some(token) = &mut token {
+        token.handle_link(connection.take_token());
+    }
     let tls = connection.tls_version();
     let mut session = Session::new(config(&settings)?);
     session.handle_connected(granted, clock::now());
@@ -74,6 +85,8 @@ pub(super) async fn start(settings: Settings) -> Result<Started, Error> {
         watches_begun: 0,
         listeners: Listeners::default(),
         link: Link::Up(connection),
+        files,
+        token,
         failures: 0,
         told,
         commands,
@@ -83,16 +96,23 @@ pub(super) async fn start(settings: Settings) -> Result<Started, Error> {
 }
 
 /// Connects for the first time: again only as often as asked for.
-async fn open_first(settings: &Settings) -> Result<(Connection, Granted), Error> {
+async fn open_first(settings: &Settings, files: &SecretFiles) -> Result<(Connection, Granted), Error> {
     let mut failures = 0;
     loop {
-        match Connection::open(settings).await {
+        match Connection::open(settings, files).await {
             Err(error) if failures < settings.connect_retries && may_pass(&error) => {
                 let delay = backoff(failures, chance::number());
+                let again_in = Some(delay);
+                trace::tell(settings.tracer.as_ref(), || Traced::Lost { cause: error.to_string(), again_in });
                 sleep(delay).await;
                 failures = failures.saturating_add(1);
             }
-            result => return result,
+            Err(error) => {
+                let cause = error.to_string();
+                trace::tell(settings.tracer.as_ref(), || Traced::Lost { cause, again_in: None });
+                return Err(error);
+            }
+            opened => return opened,
         }
     }
 }
@@ -118,6 +138,9 @@ struct Driver {
     watches_begun: WatchId,
     listeners: Listeners,
     link: Link,
+    files: SecretFiles,
+    /// Newer tokens, where the session lasts for long and has one.
+    token: Option<TokenWatch>,
     /// Failed attempts since the connection was last up.
     failures: u32,
     /// Who wants to know the state of the connection.
@@ -219,6 +242,10 @@ impl Driver {
                 }
                 () = room_in(congested.as_ref()), if congested.is_some() => {}
                 () = &mut alarm, if armed.is_some() => armed = None,
+                token = newer(&mut self.token), if self.token.is_some() => {
+                    self.tell(|| Traced::NewToken);
+                    self.session.authenticate(token, clock::now());
+                }
             }
         }
     }
@@ -246,6 +273,10 @@ impl Driver {
                 Err(mpsc::error::TryRecvError::Disconnected) => None,
             };
         }
+    }
+
+    fn tell(&self, traced: impl FnOnce() -> Traced) {
+        trace::tell(self.settings.tracer.as_ref(), traced);
     }
 
     fn watch(&mut self, watch: Watch, events: Events, begun: oneshot::Sender<WatchId>) {
@@ -334,6 +365,8 @@ impl Driver {
                 Event::Subscribed { ticket: Ticket::Listen(ticket), result } => {
                     self.listeners.handle_subscribed(&ticket, result, now);
                 }
+                Event::Authenticated { is_confirmed: true } => {}
+                Event::Authenticated { is_confirmed: false } => self.tell(|| Traced::TokenUnanswered),
                 Event::Answer { ticket: Ticket::Stopped(_) | Ticket::Listen(_), .. }
                 | Event::Subscribed { .. } => {}
                 Event::Message(message) => {
@@ -359,11 +392,14 @@ impl Driver {
                 }
             }
             Turn::Due => {
-                let settings = self.settings.clone();
-                self.link = Link::Dialing(Box::pin(async move { Connection::open(&settings).await }));
+                let (settings, files) = (self.settings.clone(), self.files.clone());
+                self.link = Link::Dialing(Box::pin(async move { Connection::open(&settings, &files).await }));
             }
-            Turn::Dialed(Ok((connection, granted))) => {
+            Turn::Dialed(Ok((mut connection, granted))) => {
                 self.failures = 0;
+                if let Some(token) = &mut self.token {
+                    token.handle_link(connection.take_token());
+                }
                 self.link = Link::Up(connection);
                 self.session.handle_connected(granted, clock::now());
                 self.watchers.handle_connected();
@@ -385,6 +421,9 @@ impl Driver {
         // What came before the end, in the same read, came in time.
         self.deliver(clock::now());
         self.session.handle_lost(&cause);
+        if let Some(token) = &mut self.token {
+            token.handle_link(None);
+        }
         // Watches begin again with the next connection, and the store has forgotten those that were to be stopped.
         self.session.withdraw(|ticket| matches!(ticket, Ticket::Watch(_) | Ticket::Stopped(_)));
         let end = fatal.or_else(|| {
@@ -397,11 +436,13 @@ impl Driver {
                 self.listeners.handle_lost(since_ms, &cause);
                 let delay = backoff(self.failures, chance::number());
                 self.failures = self.failures.saturating_add(1);
-                let now = clock::monotonic();
+                let (now, again_in) = (clock::monotonic(), Some(delay));
+                self.tell(|| Traced::Lost { cause: cause.clone(), again_in });
                 self.told.send_modify(|link| link.lost(now, &cause));
                 self.link = Link::Waiting(now.checked_add(delay).unwrap_or(now));
             }
             Some(error) => {
+                self.tell(|| Traced::Lost { cause: cause.clone(), again_in: None });
                 self.session.handle_closed(|_| error.clone());
                 self.watchers.handle_closed(error);
                 self.told.send_replace(LinkState::Ended(error.clone()));
@@ -446,6 +487,14 @@ impl Driver {
     }
 }
 
+/// The next newer token, of a session that looks for one.
+async fn newer(token: &mut Option<TokenWatch>) -> Secret {
+    match token {
+        Some(token) => token.next().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Resolves when the channel has room, or nobody takes from it any more.
 async fn room_in(congested: Option<&Congested>) {
     match congested {
@@ -459,6 +508,7 @@ async fn room_in(congested: Option<&Congested>) {
 fn is_fatal(error: &Error) -> bool {
     match error {
         Error::Rejected { reason, .. } => reason.is_authorization(),
+        Error::WebSocket { trouble, .. } => matches!(trouble, WebSocketTrouble::Status(401 | 403)),
         Error::Tls { trouble, .. } => {
             matches!(trouble, TlsTrouble::ClientCertificateRequired | TlsTrouble::ClientCertificateRefused(_))
         }
@@ -471,6 +521,12 @@ fn may_pass(error: &Error) -> bool {
     match error {
         Error::Resolve { .. } | Error::Connect { .. } | Error::NoConnack { .. } => true,
         Error::Tls { trouble, .. } => matches!(trouble, TlsTrouble::Cut(_) | TlsTrouble::Silent(_)),
+        Error::WebSocket { trouble, .. } => {
+            matches!(
+                trouble,
+                WebSocketTrouble::Cut(_) | WebSocketTrouble::Silent(_) | WebSocketTrouble::Status(500..)
+            )
+        }
         Error::Rejected { reason, .. } => reason.is_passing(),
         _ => false,
     }

@@ -16,6 +16,13 @@ pub enum Error {
         /// What is wrong with it.
         cause: CredentialError,
     },
+    /// There is no WebSocket with the broker.
+    WebSocket {
+        /// `host:port` as asked for.
+        target: String,
+        /// What is wrong.
+        trouble: WebSocketTrouble,
+    },
     /// The host name has no address.
     Resolve {
         /// `host:port` as asked for.
@@ -177,6 +184,23 @@ pub enum TlsTrouble {
     Other(String),
 }
 
+/// Why there is no WebSocket with a broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WebSocketTrouble {
+    /// It answered with this HTTP status instead.
+    Status(u16),
+    /// It does not speak MQTT in its WebSockets.
+    NoSubprotocol,
+    /// What it answered is not HTTP.
+    NotHttp,
+    /// The connection ended in the middle of the handshake.
+    Cut(String),
+    /// It says nothing.
+    Silent(Duration),
+    /// Anything else.
+    Other(String),
+}
+
 /// Why TLS cannot be spoken at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsSetupError {
@@ -223,11 +247,14 @@ pub struct ReasonCode {
 }
 
 impl ReasonCode {
+    /// `Client Identifier not valid`
+    pub const BAD_CLIENT_ID: u8 = 0x85;
     /// `Bad User Name or Password`
     pub const BAD_LOGIN: u8 = 0x86;
     /// `Not authorized`
     pub const NOT_AUTHORIZED: u8 = 0x87;
-
+    /// `Re-authenticate`, of an AUTH
+    pub const REAUTHENTICATE: u8 = 0x19;
     /// `Bad authentication method`
     pub const BAD_METHOD: u8 = 0x8C;
 
@@ -248,6 +275,9 @@ impl ReasonCode {
 
     fn name(&self) -> Option<&'static str> {
         Some(match self.code {
+            0x00 => "success",
+            0x18 => "continue authentication",
+            0x19 => "re-authenticate",
             0x10 => "no matching subscribers",
             0x80 => "unspecified error",
             0x81 => "malformed packet",
@@ -309,6 +339,7 @@ impl fmt::Display for Error {
             Self::Resolve { target, cause } => write!(out, "cannot find {target}: {cause}"),
             Self::Connect { target, cause } => write!(out, "cannot connect to {target}: {cause}"),
             Self::Tls { target, trouble } => trouble.write(out, target),
+            Self::WebSocket { target, trouble } => trouble.write(out, target),
             Self::Rejected { target, reason } => write!(out, "{target} refused the connection: {reason}"),
             Self::NoConnack { target, after } => {
                 write!(out, "{target} accepted the connection but said nothing within {after:?}")
@@ -376,6 +407,24 @@ impl TlsTrouble {
                 write!(out, "{target} accepted the connection but said nothing of TLS within {after:?}")
             }
             Self::Other(cause) => write!(out, "no TLS with {target}: {cause}"),
+        }
+    }
+}
+
+impl WebSocketTrouble {
+    fn write(&self, out: &mut fmt::Formatter<'_>, target: &str) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(out, "{target} has no WebSocket there: it answered HTTP {status}"),
+            Self::NoSubprotocol => write!(out, "{target} does not speak MQTT in its WebSockets"),
+            Self::NotHttp => write!(out, "{target} has no WebSockets: it does not speak HTTP"),
+            Self::Cut(cause) => write!(out, "{target} did not finish the WebSocket handshake: {cause}"),
+            Self::Silent(after) => {
+                write!(
+                    out,
+                    "{target} accepted the connection but said nothing of WebSockets within {after:?}"
+                )
+            }
+            Self::Other(cause) => write!(out, "no WebSocket with {target}: {}", cause.escape_debug()),
         }
     }
 }

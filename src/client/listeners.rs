@@ -8,13 +8,14 @@ use tokio::sync::{mpsc, oneshot};
 use super::error::Error;
 use super::subscription::Heard;
 use crate::clock::Reading;
+use crate::protocol::message::Qos;
 use crate::protocol::{Message, topic};
 
 /// Where messages go. An error is the last.
 pub(super) type Listener = mpsc::Sender<Result<Heard, Error>>;
 
-/// Who waits for a subscription to be in force.
-pub(super) type Begun = oneshot::Sender<Result<(), Error>>;
+/// Who waits for a subscription to be in force, with the lowest QoS that was granted.
+pub(super) type Begun = oneshot::Sender<Result<Qos, Error>>;
 
 /// Whose filter a SUBACK is about, and which one.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ struct Active {
     heard: Listener,
     /// Who waits, until it was in force once.
     begun: Option<Begun>,
+    /// The lowest QoS that was granted.
+    granted: Qos,
     /// Heard and not yet handed over: no more than one read brings.
     waiting: VecDeque<Heard>,
     /// Filters, by their number, to be asked for in this connection.
@@ -79,6 +82,7 @@ impl Listeners {
             filters,
             heard,
             begun: Some(begun),
+            granted: Qos::AtLeastOnce,
             waiting: VecDeque::new(),
             unasked: VecDeque::new(),
             unanswered: 0,
@@ -133,21 +137,24 @@ impl Listeners {
     pub(super) fn handle_subscribed(
         &mut self,
         ticket: &ListenTicket,
-        result: Result<(), Error>,
+        result: Result<Qos, Error>,
         now: Reading,
     ) {
         let Some(active) = self.active.get_mut(&ticket.listener) else { return };
         active.unanswered = active.unanswered.saturating_sub(1);
+        if let Ok(granted) = result {
+            active.granted = active.granted.min(granted);
+        }
         match result {
-            Ok(()) if active.unasked.is_empty() && active.unanswered == 0 => {
+            Ok(_) if active.unasked.is_empty() && active.unanswered == 0 => {
                 if let Some(begun) = active.begun.take() {
-                    let _ = begun.send(Ok(()));
+                    let _ = begun.send(Ok(active.granted));
                 }
                 if let Some(since_ms) = active.lost_since_ms.take() {
                     active.waiting.push_back(Heard::Gap { since_ms, until_ms: now.wall_ms });
                 }
             }
-            Ok(()) => {}
+            Ok(_) => {}
             // It has been in force before: a broker that is slow to come back is asked again.
             Err(Error::Timeout { .. }) if active.begun.is_none() => active.unasked.push_back(ticket.filter),
             Err(error) => {

@@ -2,9 +2,11 @@
 
 pub mod ask;
 pub mod authentication;
+pub mod certificate;
 mod dial;
 mod driver;
 pub mod error;
+pub mod examination;
 mod link;
 mod listeners;
 pub mod lock;
@@ -14,9 +16,11 @@ pub mod session;
 pub mod settings;
 pub mod subscription;
 pub(crate) mod tls;
+pub mod trace;
 mod transport;
 pub mod watch;
 mod watchers;
+pub mod websocket;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -27,13 +31,16 @@ use tokio::sync::{mpsc, oneshot, watch as observe};
 
 pub use ask::{Access, Ask, Response, Stamps};
 pub use authentication::{Authentication, PasswordSource};
-pub use error::{CredentialError, Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble};
+pub use certificate::Certificate;
+pub use error::{CredentialError, Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble, WebSocketTrouble};
+pub use examination::{Examiner, Finding};
 pub use link::LinkState;
 
 pub use secret::Secret;
 pub use settings::{Reconnect, Settings, Target};
 pub use subscription::{Heard, Subscription};
 pub use tls::{IdentityFiles, Tls, TlsOptions};
+pub use trace::Tracer;
 pub use watch::{Watch, WatchEvent};
 
 use crate::clock;
@@ -165,7 +172,7 @@ impl Client {
     pub async fn set(&self, key: &Key, value: &Value, options: SetOptions) -> Result<SetOutcome, Error> {
         let SetOptions { condition, ttl_ms, fence, persist } = options;
         let request = Request::Set { key: key.clone(), value: value.clone(), condition, ttl_ms };
-        let (reply, version) = self.request(&request, Stamps { fence, persist }).await?;
+        let (reply, version) = self.request(&request, Stamps { fence, persist, ..Stamps::default() }).await?;
         match reply {
             Reply::Done => Ok(SetOutcome { applied: true, version }),
             // Three spellings of the same no (protocol §0 row 1); a no without a condition would be a lie.
@@ -220,7 +227,7 @@ impl Client {
     }
 
     async fn delete(&self, request: &Request, fence: Option<Timestamp>) -> Result<DeleteOutcome, Error> {
-        let (reply, version) = self.request(request, Stamps { fence, persist: false }).await?;
+        let (reply, version) = self.request(request, Stamps { fence, ..Stamps::default() }).await?;
         match (reply, request) {
             (Reply::Count(0), _) => Ok(DeleteOutcome::Missing),
             (Reply::Count(1), _) => Ok(DeleteOutcome::Deleted { version }),
@@ -233,6 +240,19 @@ impl Client {
     async fn request(&self, request: &Request, stamps: Stamps) -> Result<(Reply, Option<Timestamp>), Error> {
         let ask = Ask { payload: request.encode(), access: Access::of(request.verb().as_bytes()), stamps };
         interpret(request, self.ask(ask).await?)
+    }
+
+    /// Makes a request with a timestamp of its own, and returns the reply with its version as sent, however far that is
+    /// ahead: between clocks that differ too much for anything else, this still tells by how much.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request but [`Error::ClockSkew`].
+    pub async fn request_at(
+        &self,
+        request: &Request,
+        timestamp: Timestamp,
+    ) -> Result<(Reply, Option<Timestamp>), Error> {
+        self.request(request, Stamps { timestamp: Some(timestamp), ..Stamps::default() }).await
     }
 
     /// Watches keys, until [`Watcher::stop`] or the session's end.
@@ -318,7 +338,10 @@ impl Watcher {
 }
 
 /// What a response says; a refusal is an error.
-fn interpret(request: &Request, response: Response) -> Result<(Reply, Option<Timestamp>), Error> {
+///
+/// # Errors
+/// [`Error::Refused`], [`Error::MalformedReply`].
+pub fn interpret(request: &Request, response: Response) -> Result<(Reply, Option<Timestamp>), Error> {
     match Reply::decode(&response.payload) {
         Ok(Reply::Refused(refusal)) => Err(Error::Refused(refusal)),
         Ok(reply) => Ok((reply, response.version)),
@@ -330,7 +353,8 @@ fn interpret(request: &Request, response: Response) -> Result<(Reply, Option<Tim
 }
 
 /// A reply that is none to this request.
-fn unexpected(request: &Request, reply: &Reply) -> Error {
+#[must_use]
+pub fn unexpected(request: &Request, reply: &Reply) -> Error {
     let what = match reply {
         Reply::Done => "+OK",
         Reply::Value(_) => "a value",

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::error::ReasonCode;
+use super::secret::Secret;
 use crate::protocol::Message;
 
 /// What the session sends to the broker.
@@ -29,6 +30,11 @@ pub enum Outgoing {
     },
     /// A question whether the broker is still there.
     Ping,
+    /// A newer token, AUTH 0x19 (protocol §8).
+    Authenticate {
+        /// The token.
+        token: Secret,
+    },
 }
 
 /// What the session hears from the broker.
@@ -57,6 +63,8 @@ pub enum Incoming {
     },
     /// The broker is still there.
     Pong,
+    /// The broker has taken a newer token, AUTH 0x00.
+    Authenticated,
 }
 
 /// What a broker grants in its CONNACK.

@@ -8,9 +8,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::ask::{Access, Ask, Response};
 use super::error::{Error, Outcome, ReasonCode};
 use super::packet::{Granted, Incoming, Outgoing};
+use super::secret::Secret;
 use crate::clock::Reading;
 use crate::protocol::message::{self, Message, Qos};
 use crate::protocol::{Timestamp, topic};
+use reauthentication::Reauthentication;
+
+mod reauthentication;
+mod response;
 
 /// How long a read waits for an answer that may have been lost to a subscription not yet in force.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -39,11 +44,16 @@ pub enum Event<T> {
     Subscribed {
         /// What came with the subscription.
         ticket: T,
-        /// Why it is not.
-        result: Result<(), Error>,
+        /// What was granted, or why it is not.
+        result: Result<Qos, Error>,
     },
     /// A message came that is no response.
     Message(Message),
+    /// The broker has taken a newer token, or has not said so in time.
+    Authenticated {
+        /// Whether it has.
+        is_confirmed: bool,
+    },
 }
 
 /// The broker has been silent for one and a half keep-alives.
@@ -93,6 +103,7 @@ pub struct Session<T> {
     /// Unacknowledged publishes by packet id.
     unacknowledged: HashMap<u16, u64>,
     timers: BTreeSet<(Instant, u64, Timer)>,
+    reauthentication: Reauthentication,
     outgoing: VecDeque<Outgoing>,
     events: VecDeque<Event<T>>,
 }
@@ -120,6 +131,8 @@ enum Timer {
     Deadline,
     /// Of a subscription; its number is a packet id.
     Subscription,
+    /// Of a newer token.
+    Authentication,
 }
 
 #[derive(Debug)]
@@ -151,6 +164,7 @@ impl<T> Session<T> {
             subscribing: HashMap::new(),
             unacknowledged: HashMap::new(),
             timers: BTreeSet::new(),
+            reauthentication: Reauthentication::default(),
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -171,8 +185,36 @@ impl<T> Session<T> {
     pub fn subscribe(&mut self, filter: String, ticket: T, now: Reading) {
         let packet_id = self.next_packet_id();
         self.outgoing.push_back(Outgoing::Subscribe { packet_id, filter: filter.clone() });
+        if filter == self.response_topic && self.subscription == Subscription::None {
+            self.subscription = Subscription::Sent(packet_id);
+        }
         self.subscribing.insert(packet_id, (filter, ticket));
         self.start_timer(packet_id.into(), Timer::Subscription, self.config.request_timeout, now);
+    }
+
+    /// Shows the broker a newer token. Without a connection there is nothing to do: the next one begins with it.
+    pub fn authenticate(&mut self, token: Secret, now: Reading) {
+        if self.link.is_some() {
+            let token = self.reauthentication.handle_token(token);
+            self.send_token(token, now);
+        }
+    }
+
+    fn send_token(&mut self, token: Option<Secret>, now: Reading) {
+        if let Some(token) = token {
+            self.outgoing.push_back(Outgoing::Authenticate { token });
+            self.start_timer(0, Timer::Authentication, self.config.request_timeout, now);
+        }
+    }
+
+    /// The broker has judged a token, or lets us wait for too long; a newer one may have come meanwhile.
+    fn end_authentication(&mut self, is_confirmed: bool, now: Reading) {
+        if self.reauthentication.is_under_way() {
+            self.timers.retain(|(_, _, timer)| *timer != Timer::Authentication);
+            self.events.push_back(Event::Authenticated { is_confirmed });
+            let next = self.reauthentication.handle_end();
+            self.send_token(next, now);
+        }
     }
 
     /// Whether another request would not only wait: the owner's back-pressure.
@@ -193,6 +235,7 @@ impl<T> Session<T> {
         self.subscription = Subscription::None;
         self.subscribing.clear();
         self.unacknowledged.clear();
+        self.reauthentication = Reauthentication::default();
         self.outgoing.clear();
         // What the broker of that connection has said, or not said, means nothing for the next one.
         self.timers.retain(|(_, _, timer)| *timer == Timer::Deadline);
@@ -264,6 +307,7 @@ impl<T> Session<T> {
             Incoming::PubAck { packet_id, reason } => self.handle_puback(packet_id, reason, now),
             Incoming::SubAck { packet_id, reason } => self.handle_suback(packet_id, reason, now),
             Incoming::Pong => {}
+            Incoming::Authenticated => self.end_authentication(true, now),
         }
     }
 
@@ -271,41 +315,17 @@ impl<T> Session<T> {
         let Some(id) = message.correlation.as_deref().and_then(|data| self.request_id(data)) else {
             return; // an answer that came too late, or to somebody else's question
         };
-        match self.read_properties(&message, now) {
+        let takes_any = self.requests.get(&id).is_some_and(|it| it.ask.stamps.timestamp.is_some());
+        match response::version(&message, now.wall_ms, takes_any) {
             Ok(version) => {
-                if let Some(version) = &version {
+                if let Some(version) = version.as_ref().filter(|it| !it.is_too_far_ahead(now.wall_ms)) {
                     self.clock = self.clock.merge(version, now.wall_ms);
                 }
-                self.answer(id, |_, _| Ok(Response { payload: message.payload, version }));
+                let has_status = message.user_property(message::STATUS).is_some();
+                self.answer(id, |_, _| Ok(Response { payload: message.payload, version, has_status }));
             }
             Err(trouble) => self.fail(id, |_, outcome| trouble.into_error(outcome)),
         }
-    }
-
-    /// Checks what a response carries beside its payload (protocol §2).
-    fn read_properties(&self, message: &Message, now: Reading) -> Result<Option<Timestamp>, Trouble> {
-        let malformed = |cause: String| Err(Trouble::Malformed(cause));
-        match message.user_property(message::STATUS) {
-            None | Some(message::STATUS_OK) => {}
-            Some(status) => return malformed(format!("its status is {}", status.escape_debug())),
-        }
-        match message.user_property(message::PROTOCOL_VERSION) {
-            Some(version) if version != "1" && !version.starts_with("1.") => {
-                return malformed(format!("its protocol version is {}", version.escape_debug()));
-            }
-            _ => {}
-        }
-        let Some(text) = message.user_property(message::TIMESTAMP) else {
-            return Ok(None);
-        };
-        let version: Timestamp = match text.parse() {
-            Ok(version) => version,
-            Err(error) => return malformed(format!("its version is {}: {error}", text.escape_debug())),
-        };
-        if version.is_too_far_ahead(now.wall_ms) {
-            return Err(Trouble::Ahead(version.ms.saturating_sub(now.wall_ms)));
-        }
-        Ok(Some(version))
     }
 
     fn handle_puback(&mut self, packet_id: u16, reason: ReasonCode, now: Reading) {
@@ -328,9 +348,10 @@ impl<T> Session<T> {
     fn handle_suback(&mut self, packet_id: u16, reason: ReasonCode, now: Reading) {
         if let Some((filter, ticket)) = self.subscribing.remove(&packet_id) {
             let refused = reason.code >= FAILURE_MIN;
-            let result = if refused { Err(Error::SubscribeRefused { filter, reason }) } else { Ok(()) };
+            let granted = if reason.code == 0 { Qos::AtMostOnce } else { Qos::AtLeastOnce };
+            let reason = reason.clone();
+            let result = if refused { Err(Error::SubscribeRefused { filter, reason }) } else { Ok(granted) };
             self.events.push_back(Event::Subscribed { ticket, result });
-            return;
         }
         if self.subscription != Subscription::Sent(packet_id) {
             return;
@@ -368,6 +389,7 @@ impl<T> Session<T> {
                 }
                 Timer::NoStore => self.fail(id, |_, outcome| Error::NoStore { target, outcome }),
                 Timer::AskAgain => self.send_again(id),
+                Timer::Authentication => self.end_authentication(false, now),
                 Timer::Subscription => {
                     let late = u16::try_from(id).ok().and_then(|id| self.subscribing.remove(&id));
                     let (after, outcome) = (self.config.request_timeout, Outcome::Unchanged);
@@ -475,7 +497,7 @@ impl<T> Session<T> {
         let client_id = &self.config.client_id;
         let mut user_properties = vec![
             (message::SOURCE.to_owned(), client_id.clone()),
-            (message::TIMESTAMP.to_owned(), self.clock.to_string()),
+            (message::TIMESTAMP.to_owned(), ask.stamps.timestamp.as_ref().unwrap_or(&self.clock).to_string()),
             (message::PROTOCOL_VERSION.to_owned(), message::PROTOCOL_VERSION_1.to_owned()),
             (message::PARTITION.to_owned(), client_id.clone()),
             (message::HIGH_PRIORITY.to_owned(), String::new()),
@@ -560,21 +582,6 @@ impl<T> Session<T> {
 
 fn one_and_a_half(keep_alive: Duration) -> Duration {
     keep_alive.saturating_mul(3).checked_div(2).unwrap_or(keep_alive)
-}
-
-/// What is wrong with a response's properties.
-enum Trouble {
-    Malformed(String),
-    Ahead(u64),
-}
-
-impl Trouble {
-    fn into_error(self, outcome: Outcome) -> Error {
-        match self {
-            Self::Malformed(cause) => Error::MalformedReply { cause, outcome },
-            Self::Ahead(ahead_ms) => Error::ClockSkew { ahead_ms, outcome },
-        }
-    }
 }
 
 #[cfg(test)]

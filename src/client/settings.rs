@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::io::DuplexStream;
 
 use super::authentication::Authentication;
+use super::examination::Examiner;
 use super::tls::Tls;
+use super::trace::Tracer;
 
 /// Where the broker is and how to talk to it.
 #[derive(Clone, Debug)]
@@ -16,6 +18,8 @@ pub struct Settings {
     pub target: Target,
     /// TLS, for a target on the network; none: plain.
     pub tls: Option<Tls>,
+    /// The path of the WebSocket in which MQTT is spoken, for a target on the network; none: without one.
+    pub web_socket: Option<String>,
     /// Who the client says it is, beside its certificate.
     pub authentication: Authentication,
     /// The MQTT client id: one of its own for every run, or two runs take over each other's session.
@@ -34,6 +38,12 @@ pub struct Settings {
     pub packet_bytes_max: u32,
     /// What to do when an established connection is lost.
     pub reconnect: Reconnect,
+    /// Who looks on while connecting.
+    pub examiner: Examiner,
+    /// How often a session that reconnects looks whether its token has changed.
+    pub token_look_every: Duration,
+    /// Who is told of every packet, if anybody.
+    pub tracer: Option<Tracer>,
 }
 
 /// Where a broker is.
@@ -73,6 +83,7 @@ impl Settings {
         Self {
             target,
             tls: None,
+            web_socket: None,
             authentication: Authentication::None,
             client_id,
             connect_timeout: Duration::from_secs(5),
@@ -82,6 +93,9 @@ impl Settings {
             inflight_max: 64,
             packet_bytes_max: 256 * 1024 * 1024,
             reconnect: Reconnect::Never,
+            examiner: Examiner::default(),
+            token_look_every: Duration::from_secs(1),
+            tracer: None,
         }
     }
 }

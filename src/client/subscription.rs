@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::driver::Command;
 use super::{Client, Error};
 use crate::protocol::Message;
+use crate::protocol::message::Qos;
 
 /// How many messages may wait for who listens; behind that the connection is no longer read.
 const HEARD_MAX: usize = 1024;
@@ -44,6 +45,7 @@ pub enum Heard {
 #[derive(Debug)]
 pub struct Subscription {
     heard: mpsc::Receiver<Result<Heard, Error>>,
+    granted: Qos,
 }
 
 impl Client {
@@ -57,12 +59,18 @@ impl Client {
         let (begun, beginning) = oneshot::channel();
         let command = Command::Subscribe { filters, heard: sender, begun };
         self.commands.send(command).await.map_err(|_| Error::Closed)?;
-        beginning.await.map_err(|_| Error::Closed)??;
-        Ok(Subscription { heard })
+        let granted = beginning.await.map_err(|_| Error::Closed)??;
+        Ok(Subscription { heard, granted })
     }
 }
 
 impl Subscription {
+    /// The lowest QoS that the broker has granted when it came into force; QoS 1 is what was asked for.
+    #[must_use]
+    pub fn granted(&self) -> Qos {
+        self.granted
+    }
+
     /// What comes next, or why there is no more. May be dropped at any time.
     ///
     /// # Errors

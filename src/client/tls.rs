@@ -1,6 +1,7 @@
 //! TLS on the client's side: whom it trusts, what it shows of itself, and what a failed handshake means.
 
 pub(crate) mod files;
+mod witness;
 
 use std::fmt;
 use std::io;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -18,7 +20,9 @@ use tokio_rustls::rustls::{
     RootCertStore, SignatureScheme,
 };
 
+use super::certificate::Certificate;
 use super::error::{TlsSetupError, TlsTrouble};
+use super::examination::{Roots, TlsSight};
 use files::{Identity, nonsense};
 
 /// What is asked for of TLS, before anything has been read.
@@ -49,8 +53,12 @@ pub struct IdentityFiles {
 #[derive(Clone)]
 pub struct Tls {
     config: Arc<ClientConfig>,
+    /// Decides whom to trust, as in `config`, where it cannot be had back.
+    judge: Arc<dyn ServerCertVerifier>,
+    roots: Roots,
     server_name: Option<ServerName<'static>>,
-    has_identity: bool,
+    /// The client's own certificate.
+    identity: Option<CertificateDer<'static>>,
 }
 
 impl Tls {
@@ -63,32 +71,60 @@ impl Tls {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| TlsSetupError::Other(error.to_string()))?;
-        let builder = if options.insecure {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider)))
-        } else {
-            builder.with_root_certificates(roots(options.cafile.as_deref())?)
-        };
+        let (judge, roots) = judge(options, provider)?;
+        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::clone(&judge));
+        let mut identity = None;
         let config = match &options.identity {
             None => builder.with_no_client_auth(),
             Some(IdentityFiles { certfile, keyfile, keypasswordfile }) => {
                 let Identity { chain, key } = Identity::load(certfile, keyfile, keypasswordfile.as_deref())?;
+                identity = chain.first().cloned();
                 builder
                     .with_client_auth_cert(chain, key)
                     .map_err(|error| misfit(&error, certfile, keyfile))?
             }
         };
         let server_name = options.server_name.as_deref().map(name_of).transpose()?;
-        Ok(Self { config: Arc::new(config), server_name, has_identity: options.identity.is_some() })
+        Ok(Self { config: Arc::new(config), judge, roots, server_name, identity })
     }
 
     /// Shakes hands.
     pub(super) async fn connect(&self, host: &str, stream: TcpStream) -> Result<Stream, Failure> {
+        self.connect_with(Arc::clone(&self.config), host, stream).await
+    }
+
+    /// Shakes hands, and tells what was seen, however it ends; nothing is told of a handshake that is dropped.
+    pub(super) async fn connect_examined(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> (Result<Stream, Failure>, TlsSight) {
+        let (config, witness) = witness::witnessed(&self.config, &self.judge);
+        let result = self.connect_with(Arc::new(config), host, stream).await;
+        let connection = result.as_ref().ok().map(|stream| stream.get_ref().1);
+        let suite = connection.and_then(|connection| connection.negotiated_cipher_suite());
+        let sight = TlsSight {
+            version: result.as_ref().ok().map(version),
+            cipher: suite.and_then(|suite| suite.suite().as_str()).map(str::to_owned),
+            roots: self.roots.clone(),
+            chain: witness.chain().iter().map(|der| Certificate::parse(der)).collect(),
+            asks_for_client: witness.is_asked(),
+            client: self.identity.as_ref().map(|der| Certificate::parse(der)),
+        };
+        (result, sight)
+    }
+
+    async fn connect_with(
+        &self,
+        config: Arc<ClientConfig>,
+        host: &str,
+        stream: TcpStream,
+    ) -> Result<Stream, Failure> {
         let name = match &self.server_name {
             Some(name) => name.clone(),
             None => name_of(host).map_err(|error| Failure::Tls(TlsTrouble::Other(error.to_string())))?,
         };
-        let connector = TlsConnector::from(Arc::clone(&self.config));
-        connector.connect(name, stream).await.map_err(|error| match self.trouble(&error) {
+        TlsConnector::from(config).connect(name, stream).await.map_err(|error| match self.trouble(&error) {
             Some(trouble) => Failure::Tls(trouble),
             None => Failure::Io(error),
         })
@@ -120,7 +156,7 @@ impl Tls {
         match alert {
             Alert::CertificateRequired => TlsTrouble::ClientCertificateRequired,
             // Before TLS 1.3 there was no word for it.
-            Alert::BadCertificate if !self.has_identity => TlsTrouble::ClientCertificateRequired,
+            Alert::BadCertificate if self.identity.is_none() => TlsTrouble::ClientCertificateRequired,
             _ if about_certificate => TlsTrouble::ClientCertificateRefused(alert_text(alert)),
             _ => TlsTrouble::HandshakeRefused(alert_text(alert)),
         }
@@ -154,14 +190,25 @@ fn name_of(host: &str) -> Result<ServerName<'static>, TlsSetupError> {
     ServerName::try_from(host.to_owned()).map_err(|_| TlsSetupError::Name(host.to_owned()))
 }
 
-fn roots(cafile: Option<&Path>) -> Result<RootCertStore, TlsSetupError> {
-    if let Some(path) = cafile {
-        return files::roots(path);
-    }
-    let mut roots = RootCertStore::empty();
-    // One that cannot be read is one that is not trusted.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() { Err(TlsSetupError::NoRoots) } else { Ok(roots) }
+/// Who decides whom to trust, and what that is called.
+fn judge(
+    options: &TlsOptions,
+    provider: Arc<CryptoProvider>,
+) -> Result<(Arc<dyn ServerCertVerifier>, Roots), TlsSetupError> {
+    let (store, roots) = match &options.cafile {
+        _ if options.insecure => return Ok((Arc::new(Anybody(provider)), Roots::Anybody)),
+        Some(path) => (files::roots(path)?, Roots::File(path.clone())),
+        None => {
+            let mut store = RootCertStore::empty();
+            // One that cannot be read is one that is not trusted.
+            store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            let count = store.len();
+            (store, Roots::Platform { count })
+        }
+    };
+    // An empty store is the only thing that it does not take.
+    let judge = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider).build();
+    Ok((judge.map_err(|_| TlsSetupError::NoRoots)?, roots))
 }
 
 /// What is wrong with a certificate and a key that were read well.

@@ -1,4 +1,7 @@
-//! The only file that names the MQTT crate on this side: bytes of a connection to and from the session's packets.
+//! Bytes of a connection to and from the session's packets; with what is below, all that names the MQTT crate on this
+//! side.
+
+mod seen;
 
 use std::io;
 use std::time::Duration;
@@ -8,12 +11,15 @@ use rumqttc::mqttbytes::{self, QoS, v5};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::authentication::{self, Credentials};
+use super::authentication::{self, Credentials, FileRead, SecretFiles};
 use super::dial::{self, explain};
 use super::error::{Error, ReasonCode, TlsTrouble};
+use super::examination::{Finding, Terms};
 use super::packet::{Granted, Incoming, Outgoing};
 use super::settings::Settings;
+use super::trace::{self, Packet, Traced, Tracer};
 use crate::protocol::message::{Message, Qos};
+use seen::{auth_seen, connack_code, connack_seen, connect_seen, suback_code};
 
 /// How much the input may grow ahead of the bytes that have come: an announced length is not yet a reason to allocate.
 const INPUT_STEP: usize = 256 * 1024;
@@ -32,8 +38,12 @@ pub(super) struct Connection {
     /// The largest packet that the broker takes, in bytes.
     outgoing_max: Option<u32>,
     tls: Option<&'static str>,
-    /// TLS holds back what the socket does not take at once.
+    /// Whether the stream keeps what the socket does not take at once.
+    holds_back: bool,
     is_held_back: bool,
+    /// The token that the broker was shown.
+    token: Option<Box<FileRead>>,
+    tracer: Option<Tracer>,
 }
 
 /// A request larger than the broker takes.
@@ -45,10 +55,17 @@ pub(super) struct TooLarge {
 
 impl Connection {
     /// Connects and waits for the broker's word.
-    pub(super) async fn open(settings: &Settings) -> Result<(Self, Granted), Error> {
+    pub(super) async fn open(settings: &Settings, files: &SecretFiles) -> Result<(Self, Granted), Error> {
         let after = settings.connect_timeout;
-        let credentials = settings.authentication.read(after).await?;
+        let target = settings.target.to_string();
+        let tracer = settings.tracer.clone();
+        trace::tell(tracer.as_ref(), || Traced::Connecting { target: target.clone() });
+        let mut credentials = settings.authentication.read(files, after).await?;
         let line = dial::dial(settings).await?;
+        trace::tell(tracer.as_ref(), || Traced::Connected {
+            address: line.address.map(|address| address.to_string()),
+            tls: line.tls,
+        });
         let mut connection = Self {
             reader: line.reader,
             writer: line.writer,
@@ -57,13 +74,27 @@ impl Connection {
             incoming_max: settings.packet_bytes_max,
             outgoing_max: None,
             tls: line.tls,
+            holds_back: line.holds_back,
             is_held_back: false,
+            token: None,
+            tracer,
         };
-        let target = settings.target.to_string();
         let late = |_| Error::NoConnack { target: target.clone(), after };
         let introduction = connection.introduce(settings, &credentials, &target);
         let granted = timeout(after, introduction).await.map_err(late)??;
+        if let Credentials::Token(token) = std::mem::replace(&mut credentials, Credentials::None) {
+            connection.token = Some(Box::new(token));
+        }
         Ok((connection, granted))
+    }
+
+    /// The token that the broker was shown, if any.
+    pub(super) fn take_token(&mut self) -> Option<FileRead> {
+        self.token.take().map(|token| *token)
+    }
+
+    fn tell(&self, traced: impl FnOnce() -> Traced) {
+        trace::tell(self.tracer.as_ref(), traced);
     }
 
     /// The version of TLS on this connection, if any.
@@ -90,12 +121,13 @@ impl Connection {
                 session_expiry_interval: Some(0),
                 max_packet_size: Some(settings.packet_bytes_max),
                 authentication_method: method,
-                authentication_data: token.map(|token| Bytes::copy_from_slice(token.bytes())),
+                authentication_data: token.map(|token| Bytes::copy_from_slice(token.secret.bytes())),
                 ..v5::ConnectProperties::default()
             }),
         };
         let not_mqtt = |cause: String| Error::NotMqtt { target: target.to_owned(), cause };
         let keep_alive = connect.keep_alive;
+        self.tell(|| Traced::Sent(Packet::Connect(connect_seen(&connect, credentials))));
         v5::Packet::Connect(connect, None, login(credentials))
             .write(&mut self.output, None)
             .map_err(|error| not_mqtt(error.to_string()))?;
@@ -109,7 +141,7 @@ impl Connection {
             }
             if let Some(packet) = self.decode().map_err(|error| not_mqtt(error.to_string()))? {
                 return match packet {
-                    v5::Packet::ConnAck(connack) => self.accept(connack, keep_alive, target),
+                    v5::Packet::ConnAck(connack) => self.accept(connack, keep_alive, settings),
                     other => Err(not_mqtt(format!("it answered CONNECT with {:?}", other.packet_type()))),
                 };
             }
@@ -145,17 +177,25 @@ impl Connection {
         Error::Connect { target, cause: explain(&error) }
     }
 
-    fn accept(&mut self, connack: v5::ConnAck, keep_alive: u16, target: &str) -> Result<Granted, Error> {
+    fn accept(
+        &mut self,
+        connack: v5::ConnAck,
+        keep_alive: u16,
+        settings: &Settings,
+    ) -> Result<Granted, Error> {
+        self.tell(|| Traced::Received(connack_seen(&connack)));
         let properties = connack.properties.as_ref();
         if connack.code != v5::ConnectReturnCode::Success {
             let text = properties.and_then(|properties| properties.reason_string.clone());
             let reason = ReasonCode { code: connack_code(connack.code), text };
-            return Err(Error::Rejected { target: target.to_owned(), reason });
+            return Err(Error::Rejected { target: settings.target.to_string(), reason });
         }
         self.outgoing_max = properties.and_then(|properties| properties.max_packet_size);
         let keep_alive = properties.and_then(|properties| properties.server_keep_alive).unwrap_or(keep_alive);
         let receive_max = properties.and_then(|properties| properties.receive_max).unwrap_or(u16::MAX);
-        Ok(Granted { receive_max, keep_alive: Duration::from_secs(keep_alive.into()) })
+        let granted = Granted { receive_max, keep_alive: Duration::from_secs(keep_alive.into()) };
+        settings.examiner.tell(|| Finding::Accepted(Box::new(terms(properties, granted))));
+        Ok(granted)
     }
 
     /// Writes or, if asked to, reads some bytes, whichever comes first. May be dropped at any time.
@@ -165,7 +205,7 @@ impl Connection {
     pub(super) async fn turn(&mut self, read: bool) -> io::Result<()> {
         self.input.reserve(READ_BYTES_MIN);
         let writes = self.output.has_remaining() || self.is_held_back;
-        let held_back = self.tls.is_some().then_some(&mut self.is_held_back);
+        let held_back = self.holds_back.then_some(&mut self.is_held_back);
         tokio::select! {
             written = write(&mut self.writer, &mut self.output, held_back), if writes => written,
             read = self.reader.read_buf(&mut self.input), if read => {
@@ -182,6 +222,7 @@ impl Connection {
 
     /// Puts a packet behind those that wait to be written.
     pub(super) fn queue(&mut self, outgoing: Outgoing) -> Result<(), TooLarge> {
+        self.tell(|| Traced::Sent(Packet::from(&outgoing)));
         let (packet_id, packet) = match outgoing {
             Outgoing::Publish { packet_id, message } => (packet_id, publish(packet_id, message)),
             Outgoing::Subscribe { packet_id, filter } => {
@@ -193,16 +234,28 @@ impl Connection {
                 (packet_id, v5::Packet::PubAck(v5::PubAck::new(packet_id, None)))
             }
             Outgoing::Ping => (0, v5::Packet::PingReq),
+            Outgoing::Authenticate { token } => {
+                let properties = v5::AuthProperties {
+                    method: Some(authentication::K8S_SAT.to_owned()),
+                    data: Some(Bytes::copy_from_slice(token.bytes())),
+                    ..v5::AuthProperties::default()
+                };
+                (0, v5::Packet::Auth(v5::Auth::new(v5::AuthReasonCode::ReAuthenticate, Some(properties))))
+            }
         };
         let written = packet.write(&mut self.output, self.outgoing_max);
-        written.map(|_| ()).map_err(|error| match error {
+        let too_large = written.map(|_| ()).map_err(|error| match error {
             mqttbytes::Error::OutgoingPacketTooLarge { pkt_size, max } => {
                 let (size, max) = (usize::try_from(pkt_size), usize::try_from(max));
                 TooLarge { packet_id, size: size.unwrap_or(usize::MAX), max: max.unwrap_or(usize::MAX) }
             }
             // What is left is more than MQTT itself can carry.
             _ => TooLarge { packet_id, size: packet.size(), max: MQTT_PACKET_BYTES_MAX },
-        })
+        });
+        if let Err(TooLarge { size, max, .. }) = too_large {
+            self.tell(|| Traced::TooLarge { size, max });
+        }
+        too_large
     }
 
     /// The next packet that has come whole, if any.
@@ -210,6 +263,12 @@ impl Connection {
     /// # Errors
     /// What is wrong with the broker's bytes, or why it ended the connection.
     pub(super) fn next_packet(&mut self) -> Result<Option<Incoming>, String> {
+        // The crate does not know all the reasons that a broker may have.
+        if let [DISCONNECT, 1..=0x7F, code, ..] = *self.input
+            && v5::DisconnectReasonCode::try_from(code).is_err()
+        {
+            return Err(self.ended(ReasonCode { code, text: None }));
+        }
         let Some(packet) = self.decode().map_err(|error| format!("malformed packet: {error}"))? else {
             return Ok(None);
         };
@@ -225,14 +284,33 @@ impl Connection {
                 Incoming::SubAck { packet_id: ack.pkid, reason: ReasonCode { code, text } }
             }
             v5::Packet::PingResp => Incoming::Pong,
+            v5::Packet::Auth(auth) => {
+                self.tell(|| Traced::Received(auth_seen(&auth)));
+                return match auth.code {
+                    v5::AuthReasonCode::Success => Ok(Some(Incoming::Authenticated)),
+                    // A token is all that there is to say.
+                    _ => Err("the broker wants more than a token".to_owned()),
+                };
+            }
             v5::Packet::Disconnect(disconnect) => {
                 let text = disconnect.properties.and_then(|properties| properties.reason_string);
-                let reason = ReasonCode { code: disconnect.reason_code as u8, text };
-                return Err(format!("the broker ended the connection: {reason}"));
+                return Err(self.ended(ReasonCode { code: disconnect.reason_code as u8, text }));
             }
-            other => return Err(format!("unexpected packet: {:?}", other.packet_type())),
+            other => {
+                let name = format!("{:?}", other.packet_type());
+                self.tell(|| Traced::Received(Packet::Other(name.to_uppercase())));
+                return Err(format!("unexpected packet: {name}"));
+            }
         };
+        self.tell(|| Traced::Received(Packet::from(&incoming)));
         Ok(Some(incoming))
+    }
+
+    /// What a DISCONNECT means.
+    fn ended(&self, reason: ReasonCode) -> String {
+        let words = format!("the broker ended the connection: {reason}");
+        self.tell(|| Traced::Received(Packet::Disconnect { reason }));
+        words
     }
 
     fn decode(&mut self) -> Result<Option<v5::Packet>, mqttbytes::Error> {
@@ -241,6 +319,11 @@ impl Connection {
             self.input.advance(3);
             let reason = v5::DisconnectReasonCode::try_from(reason)?;
             return Ok(Some(v5::Packet::Disconnect(v5::Disconnect::new(reason))));
+        }
+        // Nor does it let success be said by saying nothing (3.15.2.1).
+        if let [AUTH, 0x00, ..] = *self.input {
+            self.input.advance(2);
+            return Ok(Some(v5::Packet::Auth(v5::Auth::new(v5::AuthReasonCode::Success, None))));
         }
         match mqttbytes::check(self.input.iter(), Some(self.incoming_max)) {
             Ok(_) => {}
@@ -261,13 +344,15 @@ impl Connection {
     pub(super) async fn close(mut self) {
         let disconnect = v5::Disconnect::new(v5::DisconnectReasonCode::NormalDisconnection);
         if v5::Packet::Disconnect(disconnect).write(&mut self.output, None).is_ok() {
+            let reason = ReasonCode { code: 0, text: None };
+            self.tell(|| Traced::Sent(Packet::Disconnect { reason }));
             let _ = self.writer.write_all_buf(&mut self.output).await;
             let _ = self.writer.shutdown().await;
         }
     }
 }
 
-/// Writes some bytes; with TLS, what it holds back goes out, too. May be dropped at any time.
+/// Writes some bytes; what the stream holds back goes out, too. May be dropped at any time.
 async fn write<W: AsyncWrite + Unpin>(
     writer: &mut W,
     output: &mut BytesMut,
@@ -378,48 +463,33 @@ fn incoming_publish(publish: v5::Publish) -> Result<Incoming, String> {
     Ok(Incoming::Publish { packet_id: (publish.pkid != 0).then_some(publish.pkid), message })
 }
 
-/// The code of a CONNACK's reason: the crate's enum has none.
-fn connack_code(code: v5::ConnectReturnCode) -> u8 {
-    use v5::ConnectReturnCode as Code;
-    match code {
-        Code::Success => 0x00,
-        Code::UnspecifiedError => 0x80,
-        Code::MalformedPacket => 0x81,
-        Code::ProtocolError => 0x82,
-        Code::ImplementationSpecificError => 0x83,
-        Code::RefusedProtocolVersion | Code::UnsupportedProtocolVersion => 0x84,
-        Code::BadClientId | Code::ClientIdentifierNotValid => 0x85,
-        Code::BadUserNamePassword => 0x86,
-        Code::NotAuthorized => 0x87,
-        Code::ServiceUnavailable | Code::ServerUnavailable => 0x88,
-        Code::ServerBusy => 0x89,
-        Code::Banned => 0x8A,
-        Code::BadAuthenticationMethod => 0x8C,
-        Code::TopicNameInvalid => 0x90,
-        Code::PacketTooLarge => 0x95,
-        Code::QuotaExceeded => 0x97,
-        Code::PayloadFormatInvalid => 0x99,
-        Code::RetainNotSupported => 0x9A,
-        Code::QoSNotSupported => 0x9B,
-        Code::UseAnotherServer => 0x9C,
-        Code::ServerMoved => 0x9D,
-        Code::ConnectionRateExceeded => 0x9F,
-    }
-}
-
-/// The code of a SUBACK's reason, alike.
-fn suback_code(code: v5::SubscribeReasonCode) -> u8 {
-    use v5::SubscribeReasonCode as Code;
-    match code {
-        Code::Success(qos) => qos as u8,
-        Code::Failure | Code::Unspecified => 0x80,
-        Code::ImplementationSpecific => 0x83,
-        Code::NotAuthorized => 0x87,
-        Code::TopicFilterInvalid => 0x8F,
-        Code::PkidInUse => 0x91,
-        Code::QuotaExceeded => 0x97,
-        Code::SharedSubscriptionsNotSupported => 0x9E,
-        Code::SubscriptionIdNotSupported => 0xA1,
-        Code::WildcardSubscriptionsNotSupported => 0xA2,
+/// What a CONNACK grants.
+fn terms(properties: Option<&v5::ConnAckProperties>, granted: Granted) -> Terms {
+    let unsaid = Terms {
+        qos_max: 2,
+        retain: true,
+        packet_bytes_max: None,
+        receive_max: granted.receive_max,
+        session_expiry_s: 0,
+        keep_alive: granted.keep_alive,
+        assigned_id: None,
+        topic_aliases_max: 0,
+        wildcards: true,
+        subscription_ids: true,
+        shared_subscriptions: true,
+    };
+    let Some(properties) = properties else { return unsaid };
+    let is_available = |property: Option<u8>| property != Some(0);
+    Terms {
+        qos_max: properties.max_qos.unwrap_or(unsaid.qos_max),
+        retain: is_available(properties.retain_available),
+        packet_bytes_max: properties.max_packet_size,
+        session_expiry_s: properties.session_expiry_interval.unwrap_or(unsaid.session_expiry_s),
+        assigned_id: properties.assigned_client_identifier.clone(),
+        topic_aliases_max: properties.topic_alias_max.unwrap_or(unsaid.topic_aliases_max),
+        wildcards: is_available(properties.wildcard_subscription_available),
+        subscription_ids: is_available(properties.subscription_identifiers_available),
+        shared_subscriptions: is_available(properties.shared_subscription_available),
+        ..unsaid
     }
 }

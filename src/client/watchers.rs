@@ -10,7 +10,7 @@ use super::error::Error;
 use super::watch::{Step, Watch, WatchEvent, recipient};
 use super::{Found, interpret};
 use crate::clock::Reading;
-use crate::protocol::message::Message;
+use crate::protocol::message::{Message, Qos};
 use crate::protocol::{Key, Reply, Request};
 
 /// What tells one watch of a session from another.
@@ -117,10 +117,10 @@ impl Watchers {
         }
     }
 
-    pub(super) fn handle_subscribed(&mut self, ticket: StepTicket, result: Result<(), Error>) {
+    pub(super) fn handle_subscribed(&mut self, ticket: StepTicket, result: Result<Qos, Error>) {
         let Some(active) = self.active.get_mut(&ticket.watch) else { return };
         match result {
-            Ok(()) => active.watch.handle_subscribed(),
+            Ok(_) => active.watch.handle_subscribed(),
             Err(error) => self.handle_failed(ticket, error),
         }
     }

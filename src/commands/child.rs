@@ -1,5 +1,4 @@
-//! A command in a process group of its own: started, told signals, waited for, ended whole; the only user of the
-//! `nix` crate.
+//! A command in a process group of its own: started, told signals, waited for, ended whole.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

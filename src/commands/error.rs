@@ -3,7 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use crate::client::{CredentialError, Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble};
+use crate::client::{
+    CredentialError, Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble, WebSocketTrouble,
+};
 use crate::protocol::Refusal;
 
 /// What kind of failure it is; each has one exit code, and they stand in the order of the codes.
@@ -147,7 +149,7 @@ impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
         Self {
             outcome: Some(outcome(&error)),
-            hints: hint(&error).into_iter().collect(),
+            hints: hints(&error),
             ..Self::new(kind(&error), error.to_string())
         }
     }
@@ -176,7 +178,9 @@ fn kind(error: &Error) -> Kind {
         Error::Credentials { cause: CredentialError::Unreadable(_), .. } => Kind::File,
         Error::Credentials { .. } => Kind::Configuration,
         Error::Tls { trouble: TlsTrouble::Silent(_), .. } => Kind::Timeout,
-        Error::Tls { .. } => Kind::Unavailable,
+        Error::WebSocket { trouble: WebSocketTrouble::Silent(_), .. } => Kind::Timeout,
+        Error::WebSocket { trouble: WebSocketTrouble::Status(401 | 403), .. } => Kind::Authorization,
+        Error::Tls { .. } | Error::WebSocket { .. } => Kind::Unavailable,
         Error::Resolve { .. }
         | Error::Connect { .. }
         | Error::Lost { .. }
@@ -216,6 +220,15 @@ fn outcome(error: &Error) -> Outcome {
     }
 }
 
+/// What looks at the whole way.
+pub(super) const DOCTOR: &str = "mqkv doctor";
+
+/// The next things to try.
+fn hints(error: &Error) -> Vec<String> {
+    let looks = matches!(error, Error::Timeout { .. }).then(|| DOCTOR.to_owned());
+    looks.into_iter().chain(hint(error)).collect()
+}
+
 /// The next thing to try, where there is one.
 fn hint(error: &Error) -> Option<String> {
     let hint = match error {
@@ -225,10 +238,11 @@ fn hint(error: &Error) -> Option<String> {
         }
         Error::Connect { .. } => "check host and port, and that no firewall is between",
         Error::Tls { trouble, .. } => return hint_of_tls(trouble).map(str::to_owned),
+        Error::WebSocket { trouble, .. } => return hint_of_web_socket(trouble).map(str::to_owned),
         Error::NoConnack { .. } => "a port that speaks TLS says nothing to plain MQTT: check the port",
         Error::NotMqtt { .. } => "check the port: 1883 is the usual one for MQTT without TLS",
         Error::NoStore { .. } => "is this the broker of Azure IoT Operations, or one of `mqkv serve`?",
-        Error::Timeout { .. } => "`mqkv ping` to see whether the store answers at all, or a longer --timeout",
+        Error::Timeout { .. } => "a longer --timeout",
         Error::Credentials { .. } => "a file with the secret in it: --password-file or --sat-file",
         Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_LOGIN => {
             "check the name (-u) and the password (--password-file or --ask-password)"
@@ -236,6 +250,10 @@ fn hint(error: &Error) -> Option<String> {
         Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_METHOD => {
             "another way to log in, for this broker does not know that one: -u with --password-file, or -C and -K"
         }
+        Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_CLIENT_ID => {
+            "another client id: -i ID"
+        }
+        Error::Rejected { reason, .. } if reason.is_passing() => "again later; --retries N does so by itself",
         Error::Rejected { reason, .. } if reason.is_authorization() => {
             "-u NAME with --password-file FILE, --sat-file FILE, or -C and -K, whatever the broker knows you by"
         }
@@ -273,11 +291,27 @@ fn hint_of_tls(trouble: &TlsTrouble) -> Option<&'static str> {
         TlsTrouble::NotTls | TlsTrouble::Cut(_) | TlsTrouble::Silent(_) => {
             Some("check the port; for one without TLS, -b mqtt://HOST:PORT or --notls")
         }
-        TlsTrouble::Certificate(_) | TlsTrouble::Other(_) => None,
+        TlsTrouble::Certificate(_) => {
+            Some("a certificate for the broker that is a server's, in X.509 version 3, from a CA")
+        }
+        TlsTrouble::Other(_) => None,
     }
 }
 
-const SYNCHRONISE: &str = "synchronise this machine's clock and the broker's with NTP";
+fn hint_of_web_socket(trouble: &WebSocketTrouble) -> Option<&'static str> {
+    match trouble {
+        WebSocketTrouble::Status(_) => {
+            Some("check the path: -b ws://HOST:PORT/PATH; without one it is /mqtt")
+        }
+        WebSocketTrouble::NoSubprotocol => Some("check the port and the path: -b ws://HOST:PORT/PATH"),
+        WebSocketTrouble::NotHttp | WebSocketTrouble::Cut(_) | WebSocketTrouble::Silent(_) => {
+            Some("check the port: wss:// for one with TLS, mqtt:// for one without WebSockets")
+        }
+        WebSocketTrouble::Other(_) => None,
+    }
+}
+
+pub(super) const SYNCHRONISE: &str = "synchronise this machine's clock and the broker's with NTP";
 
 fn hint_of_refusal(refusal: &Refusal) -> Option<&'static str> {
     match refusal {

@@ -3,8 +3,10 @@
 
 mod batch;
 mod child;
+pub mod configured;
 mod decode;
 mod del;
+pub mod doctor;
 pub mod duration;
 pub mod encoding;
 pub mod error;
@@ -31,6 +33,7 @@ mod scan;
 pub mod session;
 mod set;
 pub mod signal;
+pub mod trace;
 mod troubles;
 mod unlock;
 pub mod usage;
@@ -64,6 +67,8 @@ pub enum Verdict {
     No,
     /// The same, with a code that the caller has chosen for it.
     NoAs(u8),
+    /// It has failed in this way, and its records have said so.
+    Failed(Kind),
     /// SIGINT ended it.
     Interrupted,
     /// SIGTERM ended it.
@@ -99,6 +104,7 @@ pub enum Command {
     Import(import::ImportArgs),
     Batch(batch::BatchArgs),
     Ping(ping::PingArgs),
+    Doctor(doctor::DoctorArgs),
     Raw(raw::RawArgs),
     Monitor(monitor::MonitorArgs),
     Decode(decode::DecodeArgs),
@@ -111,6 +117,9 @@ impl Command {
     /// Why it could not do what it was asked for; its records so far have been put out.
     pub async fn run(self, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
         let access = self.access();
+        if self.writes() {
+            session.check_write()?;
+        }
         let mut untold = false;
         let emit: Emit<'_> = &mut |output| emit(output).inspect_err(|_| untold = true);
         let result = match self {
@@ -127,6 +136,7 @@ impl Command {
             Self::Import(args) => import::run(args, session, emit).await,
             Self::Batch(args) => batch::run(args, session, emit).await,
             Self::Ping(args) => ping::run(args, session, emit).await,
+            Self::Doctor(args) => doctor::run(args, session, emit).await,
             Self::Raw(args) => raw::run(args, session, emit).await,
             Self::Monitor(args) => monitor::run(args, session, emit).await,
             Self::Decode(args) => decode::run(args, session, emit),
@@ -176,6 +186,7 @@ impl Command {
             Self::Del(args) if args.count() == 1 => Room::Shared,
             Self::Set(_) | Self::Del(_) | Self::Keys(_) => Room::Alone,
             Self::Unlock(_) | Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => Room::Alone,
+            Self::Doctor(_) => Room::None,
             Self::Watch(_) | Self::Monitor(_) | Self::Lock(_) => Room::None,
             Self::Export(_) | Self::Import(_) | Self::Batch(_) => Room::None,
         }
@@ -193,6 +204,12 @@ impl Command {
         matches!(self, Self::Watch(_) | Self::Lock(_) | Self::Monitor(_))
     }
 
+    /// Whether the verb itself writes; a batch does not, but lines of it may.
+    #[must_use]
+    fn writes(&self) -> bool {
+        self.access() == Access::Write && !self.is_offline() && !matches!(self, Self::Batch(_))
+    }
+
     /// Whether the verb may change something.
     #[must_use]
     pub fn access(&self) -> Access {
@@ -200,7 +217,8 @@ impl Command {
             Self::Get(_) | Self::Watch(_) | Self::Monitor(_) | Self::Keys(_) | Self::Export(_) => {
                 Access::Read
             }
-            Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => Access::Read,
+            // What the doctor writes it takes away again.
+            Self::Holder(_) | Self::Ping(_) | Self::Doctor(_) | Self::Decode(_) => Access::Read,
             Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Lock(_) | Self::Unlock(_) => Access::Write,
             Self::Import(_) | Self::Batch(_) => Access::Write,
             Self::Raw(args) => args.access(),

@@ -5,9 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::configured::Configured;
+pub use super::doctor::check::{Advice, Check, Checked, Seen, Status, days_left};
 use super::error::CommandError;
 use super::monitor::sighting::Sighting;
 use super::records::Id;
+pub use crate::client::certificate::Certificate;
+pub use crate::client::examination::{AddressSource, Roots, Terms, TlsSight};
 pub use crate::client::lock::Loss;
 pub use crate::client::{DeleteOutcome, Found, Outcome, SetOutcome, WatchEvent};
 use crate::protocol::frame::Frame;
@@ -113,6 +117,10 @@ pub enum Output {
         /// From asking to the answer.
         round_trip: Duration,
     },
+    /// What came of a check of `doctor`.
+    Checked(Box<Checked>),
+    /// What came of all of them, at the end.
+    Examined(Vec<Checked>),
     /// What `monitor` saw.
     Sighted {
         /// What it was.
@@ -180,6 +188,8 @@ pub enum Output {
     },
     /// A hybrid logical clock, of `decode hlc`.
     Clock(Timestamp),
+    /// What `config` or `context` tells.
+    Configured(Box<Configured>),
 }
 
 /// What came of reading a key.

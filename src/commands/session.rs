@@ -61,10 +61,14 @@ pub struct Surroundings {
 pub struct Session {
     settings: Rc<dyn Fn() -> Connecting>,
     client: Rc<OnceCell<Client>>,
+    /// With which the client is connected.
+    connected_with: Rc<OnceCell<Settings>>,
     surroundings: Surroundings,
     input_taken: Rc<Cell<bool>>,
     offered_fence: Rc<RefCell<Option<Offer>>>,
     is_deaf: bool,
+    /// What a verb is told that would write.
+    guard: Option<Rc<CommandError>>,
 }
 
 /// A fencing token in place of the environment's, or why there is none.
@@ -77,11 +81,33 @@ impl Session {
         Self {
             settings: Rc::new(settings),
             client: Rc::default(),
+            connected_with: Rc::default(),
             surroundings,
             input_taken: Rc::default(),
             offered_fence: Rc::default(),
             is_deaf: false,
+            guard: None,
         }
+    }
+
+    /// The same session for whoever must not write: what would write ends with this error before anything is sent.
+    #[must_use]
+    pub fn guarded(&self, guard: CommandError) -> Self {
+        Self { guard: Some(Rc::new(guard)), ..self.clone() }
+    }
+
+    /// The same session for whoever writes all the same.
+    #[must_use]
+    pub fn unguarded(&self) -> Self {
+        Self { guard: None, ..self.clone() }
+    }
+
+    /// Lets those pass that write, if they may.
+    ///
+    /// # Errors
+    /// Why nothing is to be written.
+    pub fn check_write(&self) -> Result<(), CommandError> {
+        self.guard.as_deref().map_or(Ok(()), |guard| Err(guard.clone()))
     }
 
     /// The same session for a verb that runs in the background: no signal is for it.
@@ -123,9 +149,26 @@ impl Session {
         let connect = async || {
             let mut settings = (self.settings)().await?;
             adjust(&mut settings);
-            Ok(Client::connect(settings).await?)
+            let client = Client::connect(settings.clone()).await?;
+            // Nobody else connects meanwhile.
+            let _ = self.connected_with.set(settings);
+            Ok(client)
         };
         self.client.get_or_try_init(connect).await
+    }
+
+    /// Settings for a connection beside the session's, with a client id that does not take it over.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub async fn settings_aside(&self) -> Result<Settings, CommandError> {
+        match self.connected_with.get() {
+            None => (self.settings)().await,
+            Some(settings) => {
+                let client_id = format!("{}-{:08x}", settings.client_id, self.chance() >> 32);
+                Ok(Settings { client_id, ..settings.clone() })
+            }
+        }
     }
 
     /// Everything on standard input, as a value.

@@ -18,7 +18,12 @@ use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Condition, Key, Notification, Reply, Request, Timestamp};
 
+mod configured;
+mod doctor;
+mod trace;
 mod traffic;
+
+pub(super) use trace::trace;
 
 /// The version of the records.
 const SCHEMA: u32 = 1;
@@ -79,6 +84,9 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
             put(&mut object, "node", clock.node());
             object
         }
+        Output::Checked(_) => return Rendered::default(),
+        Output::Examined(checked) => return doctor::array(checked, quiet),
+        Output::Configured(record) => return Rendered::data(configured::lines(record)),
         Output::Answered(answered) => return answered_line(answered, quiet),
         Output::Progress(_) => return Rendered::default(),
         Output::Listed { key, .. } => {
@@ -485,8 +493,8 @@ fn ms(duration: Duration) -> f64 {
 }
 
 /// JSON lets through what drives a terminal above ASCII; it stands in texts only, where it may as well be escaped.
-fn line(object: Object) -> String {
-    let mut line = Value::from(object).to_string();
+fn line(value: impl Into<Value>) -> String {
+    let mut line = value.into().to_string();
     if line.contains(|c| !is_harmless(c)) {
         let escaped =
             |c: char| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();

@@ -1,7 +1,9 @@
 //! Output and errors to bytes: pure, told everything about the terminal.
 
 mod bulk;
+mod configured;
 mod cut;
+mod doctor;
 pub mod error;
 pub mod escape;
 mod frame;
@@ -11,6 +13,7 @@ mod monitor;
 mod raw;
 pub mod style;
 mod text;
+pub mod trace;
 mod watch;
 
 use bytes::Bytes;

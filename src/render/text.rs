@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::doctor;
 use super::escape::escape;
 use super::frame;
 use super::lock;
 use super::style::{Paint, paint};
-use super::{Rendered, Style, monitor, watch};
+use super::{Rendered, Style, configured, monitor, watch};
 use crate::commands::duration;
 use crate::commands::output::{DeleteOutcome, SetOutcome};
 use crate::commands::output::{Got, Meaning, Output};
@@ -51,12 +52,14 @@ pub fn lines(output: &Output, style: &Style) -> Rendered {
     match output {
         Output::Got { .. } | Output::Set { .. } | Output::Deleted { .. } => Rendered::default(),
         Output::Sighted { sighting, at_ms, .. } => monitor::columns(sighting, *at_ms, style),
+        Output::Checked(checked) => doctor::checked(checked, style),
         // What belongs to many records is in `bulk`.
         Output::Listed { .. }
         | Output::Entry { .. }
         | Output::Exported(_)
         | Output::Imported(_)
         | Output::Answered(_)
+        | Output::Examined(_)
         | Output::Progress(_) => Rendered::default(),
         Output::Watched { event, received_ms, sequence } => {
             watch::columns(event, *received_ms, sequence.is_some(), style)
@@ -88,6 +91,7 @@ pub fn lines(output: &Output, style: &Style) -> Rendered {
             line(&format!("{head}\n{}", frame::text(frame)), None, style)
         }
         Output::Clock(clock) => line(&clock_text(clock), None, style),
+        Output::Configured(record) => configured::output(record, style),
     }
 }
 

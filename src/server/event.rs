@@ -12,8 +12,29 @@ pub enum Event {
         client_id: Arc<str>,
         /// Where from.
         remote: String,
+        /// Who it has shown to be, in words; none if it has not.
+        principal: Option<String>,
         /// Whether an earlier session goes on.
         session_present: bool,
+    },
+    /// A client has shown a new token within its session.
+    Reauthenticated {
+        /// Who.
+        client_id: Arc<str>,
+    },
+    /// A client was not let in, or not let stay, for what it said of who it is.
+    Denied {
+        /// Who it said it is.
+        client_id: Arc<str>,
+        /// Where from.
+        remote: String,
+        /// Why; no secret.
+        reason: String,
+    },
+    /// A file with users or tokens that was read again is no longer good; what was read before counts.
+    IdentityFile {
+        /// What is wrong with it, with its name.
+        reason: String,
     },
     /// A connection that had been accepted is over.
     Gone {
@@ -66,16 +87,29 @@ impl Event {
     /// Whether something went wrong; what is left is everyday life.
     #[must_use]
     pub fn is_trouble(&self) -> bool {
-        !matches!(self, Self::Connected { .. } | Self::Gone { .. })
+        !matches!(self, Self::Connected { .. } | Self::Gone { .. } | Self::Reauthenticated { .. })
     }
 }
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Connected { client_id, remote, session_present } => {
-                let session = if *session_present { "its session goes on" } else { "new session" };
-                write!(f, "{} connected from {remote}, {session}", client_id.escape_debug())
+            Self::Connected { client_id, remote, principal, session_present } => {
+                write!(f, "{} connected from {remote}", client_id.escape_debug())?;
+                if let Some(principal) = principal {
+                    write!(f, " as {}", principal.escape_debug())?;
+                }
+                f.write_str(if *session_present { ", its session goes on" } else { ", new session" })
+            }
+            Self::Reauthenticated { client_id } => {
+                write!(f, "{} has shown a new token", client_id.escape_debug())
+            }
+            Self::Denied { client_id, remote, reason } => {
+                let (client_id, reason) = (client_id.escape_debug(), reason.escape_debug());
+                write!(f, "{client_id} from {remote} is not let in: {reason}")
+            }
+            Self::IdentityFile { reason } => {
+                write!(f, "{}; what it said before still counts", reason.escape_debug())
             }
             Self::Gone { client_id, reason } => {
                 write!(f, "{} is gone: {}", client_id.escape_debug(), reason.escape_debug())

@@ -7,6 +7,7 @@ pub mod engine;
 pub mod error;
 pub mod event;
 mod hosting;
+pub mod identity;
 pub mod journal;
 mod repeats;
 pub mod service;
@@ -23,15 +24,17 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
+use self::broker::admission::Entrance;
 use self::broker::listener::Door;
 use self::broker::{Application, Broker, sweeper};
 pub use self::error::Error;
 pub use self::event::Event;
 pub use self::hosting::StoreServer;
+pub use self::identity::{Identities, IdentityError, IdentityFiles, Principal, UsersFile};
 pub use self::journal::{JournalError, JournalErrorKind};
 pub use self::service::{Persistence, StoreSettings};
-pub use self::settings::Settings;
-pub use self::tls::{Tls, TlsFiles};
+pub use self::settings::{ListenerSettings, Settings, WebSocketSettings};
+pub use self::tls::{ClientCertificate, Tls, TlsFiles};
 pub use crate::store::Limits;
 
 /// How much an in-memory connection holds in each direction, in bytes.
@@ -52,7 +55,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts to serve `application` on the addresses of the settings.
+    /// Starts to serve `application` at the doors of the settings.
     ///
     /// # Errors
     ///
@@ -61,11 +64,12 @@ impl Server {
         settings.check().map_err(Error::Settings)?;
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
-        for address in settings.addresses.iter().copied() {
+        for listener in &settings.listeners {
+            let address = listener.address;
             let bind = |cause| Error::Bind { address, cause };
-            let listener = TcpListener::bind(address).await.map_err(bind)?;
-            addresses.push(listener.local_addr().map_err(bind)?);
-            listeners.push(listener);
+            let socket = TcpListener::bind(address).await.map_err(bind)?;
+            addresses.push(socket.local_addr().map_err(bind)?);
+            listeners.push((socket, Arc::new(listener.clone())));
         }
         let (closing, is_closing) = watch::channel(false);
         let connections_max = settings.connections_max;
@@ -74,7 +78,10 @@ impl Server {
         let broker = Broker::new(settings, application);
         let door = Door::new(broker.clone(), is_closing.clone(), Arc::clone(&room), Handle::current());
         let mut tasks = vec![tokio::spawn(sweeper::sweep(broker.clone(), is_closing))];
-        tasks.extend(listeners.into_iter().map(|listener| tokio::spawn(door.clone().listen(listener))));
+        tasks.extend(listeners.into_iter().map(|(socket, listener)| {
+            let door = door.clone();
+            tokio::spawn(async move { door.listen(socket, listener).await })
+        }));
         Ok(Self { broker, door, addresses, closing, room, connections_max, tasks })
     }
 
@@ -88,7 +95,7 @@ impl Server {
     #[must_use]
     pub fn pipe(&self) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
-        self.door.admit(ours, "memory".to_owned());
+        self.door.admit(ours, Entrance::anonymous("memory"));
         theirs
     }
 

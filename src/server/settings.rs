@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::event::Event;
+use super::identity::Identities;
 use super::tls::Tls;
 
 /// Takes everything an operator should hear of. Called from any thread; must be quick.
@@ -14,10 +15,10 @@ pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 /// The settings of one server. The defaults suit a small machine.
 #[derive(Clone)]
 pub struct Settings {
-    /// The addresses to listen on; none is fine (see `Server::pipe`), port 0 takes any free port.
-    pub addresses: Vec<SocketAddr>,
-    /// TLS on all of them; none: plain. Connections in memory are always plain.
-    pub tls: Option<Tls>,
+    /// The doors; none is fine (see `Server::pipe`).
+    pub listeners: Vec<ListenerSettings>,
+    /// Who may come in, where a door is not open to everybody. What a client says of itself is checked at all doors.
+    pub identities: Arc<Identities>,
     /// The largest packet taken from a client, in bytes with its header; announced in CONNACK.
     pub packet_bytes_max: u32,
     /// The most connections at one time, those that have not sent a CONNECT yet included.
@@ -30,7 +31,8 @@ pub struct Settings {
     /// The most bytes that wait for one session, sent and not acknowledged ones included; must exceed
     /// [`Settings::packet_bytes_max`]. With a quarter of it waiting, the client's own messages wait as well.
     pub session_queue_bytes_max: usize,
-    /// How long a new connection may take to send its CONNECT, and before that for the TLS handshake.
+    /// How long a new connection may take for each of: the TLS handshake, that of the WebSocket, and its CONNECT; and
+    /// how long it waits for what it says of itself to be checked.
     pub connect_timeout: Duration,
     /// How many PUBLISH packets of QoS 1 and 2 a client may have unacknowledged; announced in CONNACK.
     pub receive_maximum: u16,
@@ -50,11 +52,40 @@ pub struct Settings {
     pub events: EventSink,
 }
 
+/// One door: where it is, what is spoken there, and to whom it is open. Connections in memory are as through a door
+/// of the default settings.
+#[derive(Clone, Debug)]
+pub struct ListenerSettings {
+    /// The address to listen on; port 0 takes any free port.
+    pub address: SocketAddr,
+    /// TLS; none: plain.
+    pub tls: Option<Tls>,
+    /// WebSockets instead of MQTT on the stream itself.
+    pub web_socket: Option<WebSocketSettings>,
+    /// Whether those may come in who say nothing of who they are, and have no certificate.
+    pub is_anonymous: bool,
+}
+
+/// What is served in WebSockets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WebSocketSettings {
+    /// The only path at which they are served; none: at all of them.
+    pub path: Option<String>,
+}
+
+impl ListenerSettings {
+    /// A door for everybody, and MQTT without TLS.
+    #[must_use]
+    pub fn plain(address: SocketAddr) -> Self {
+        Self { address, tls: None, web_socket: None, is_anonymous: true }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            addresses: Vec::new(),
-            tls: None,
+            listeners: Vec::new(),
+            identities: Arc::default(),
             packet_bytes_max: 64 * 1024 * 1024,
             connections_max: 10_000,
             sessions_max: 20_000,
@@ -96,7 +127,7 @@ impl Settings {
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
-            .field("addresses", &self.addresses)
+            .field("listeners", &self.listeners)
             .field("packet_bytes_max", &self.packet_bytes_max)
             .field("connections_max", &self.connections_max)
             .finish_non_exhaustive()

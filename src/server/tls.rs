@@ -12,6 +12,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
+use crate::client::certificate::{Certificate, NoCertificate};
 use crate::client::tls::files::{self, IS_ENCRYPTED, Identity, nonsense};
 use crate::client::tls::{alert_text, certificate_trouble, misfit};
 use crate::client::{TlsSetupError, TlsTrouble};
@@ -23,8 +24,18 @@ pub struct TlsFiles {
     pub certfile: PathBuf,
     /// Its key.
     pub keyfile: PathBuf,
-    /// The CAs one of which must have signed a client's certificate; none: clients need no certificate.
-    pub client_ca: Option<PathBuf>,
+    /// The CAs one of which must have signed a client's certificate, and whether it must have one; none: clients are not
+    /// asked for one.
+    pub client_ca: Option<(PathBuf, ClientCertificate)>,
+}
+
+/// Whether a client comes in without a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCertificate {
+    /// It does not.
+    Required,
+    /// It does, but one that it has must be good.
+    Optional,
 }
 
 /// TLS ready to be used; it says nothing of its secrets.
@@ -46,10 +57,14 @@ impl Tls {
             .map_err(|error| other(&error))?;
         let builder = match &files.client_ca {
             None => builder.with_no_client_auth(),
-            Some(path) => {
+            Some((path, wanted)) => {
                 let roots = Arc::new(files::roots(path)?);
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
-                builder.with_client_cert_verifier(verifier.map_err(|error| other(&error))?)
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                let verifier = match wanted {
+                    ClientCertificate::Required => verifier,
+                    ClientCertificate::Optional => verifier.allow_unauthenticated(),
+                };
+                builder.with_client_cert_verifier(verifier.build().map_err(|error| other(&error))?)
             }
         };
         let identity = Identity::load(&files.certfile, &files.keyfile, None);
@@ -68,6 +83,15 @@ impl Tls {
         let accepted = self.acceptor.accept(stream).into_fallible().await;
         accepted.map_err(|(error, stream)| (explain(&error), stream))
     }
+}
+
+/// The certificate that a client has shown, if it has: verified, so that it has the key, and a CA stands for it.
+///
+/// # Errors
+/// Nobody can say whose it is.
+pub(super) fn certificate(stream: &TlsStream<TcpStream>) -> Result<Option<Certificate>, NoCertificate> {
+    let chain = stream.get_ref().1.peer_certificates();
+    chain.and_then(|chain| chain.first()).map(|first| Certificate::parse(first)).transpose()
 }
 
 impl fmt::Debug for Tls {
@@ -124,7 +148,7 @@ mod tests {
 
     use super::*;
     use crate::client::{Client, Error, Settings as ClientSettings, Target, Tls as ClientTls, TlsOptions};
-    use crate::server::{Settings, StoreServer, StoreSettings};
+    use crate::server::{ListenerSettings, Settings, StoreServer, StoreSettings};
 
     /// A server with a certificate of its own, which is in this folder as `c`.
     async fn start(home: &TempDir, settings: Settings) -> StoreServer {
@@ -134,8 +158,9 @@ mod tests {
         fs::write(&certfile, cert.pem()).unwrap();
         fs::write(&keyfile, signing_key.serialize_pem()).unwrap();
         let tls = Some(Tls::load(&TlsFiles { certfile, keyfile, client_ca: None }).unwrap());
-        let addresses = vec!["127.0.0.1:0".parse().unwrap()];
-        StoreServer::start(Settings { addresses, tls, ..settings }, StoreSettings::default()).await.unwrap()
+        let address = "127.0.0.1:0".parse().unwrap();
+        let listeners = vec![ListenerSettings { tls, ..ListenerSettings::plain(address) }];
+        StoreServer::start(Settings { listeners, ..settings }, StoreSettings::default()).await.unwrap()
     }
 
     async fn connect(server: &StoreServer, home: &TempDir) -> Result<Client, Error> {

@@ -14,6 +14,8 @@ pub struct Known<'a> {
     pub locks: Vec<Vec<u8>>,
     /// The numbers of the watches.
     pub watches: Vec<String>,
+    /// The contexts that there are.
+    pub contexts: Vec<String>,
     /// The brokers that were named.
     pub brokers: Vec<String>,
     /// The files whose paths begin so; folders end with a slash.
@@ -41,6 +43,9 @@ pub struct Candidate {
 /// What can follow on this text.
 #[must_use]
 pub fn complete(text: &str, known: &Known<'_>) -> Completion {
+    if let Some((start, prefix)) = context_after_its_option(text) {
+        return Completion { start, candidates: texts(known.contexts.clone(), prefix.as_bytes()) };
+    }
     if let Some((start, prefix, domain)) = meta::expectation(text) {
         let candidates = of_meta(&domain, &prefix, known);
         return Completion { start, candidates };
@@ -63,6 +68,14 @@ pub fn complete(text: &str, known: &Known<'_>) -> Completion {
     Completion { start: open.start, candidates }
 }
 
+/// The name behind `-x`, wherever that stands: also in a command of the system.
+fn context_after_its_option(text: &str) -> Option<(usize, &str)> {
+    let start = text.rfind(char::is_whitespace)?.saturating_add(1);
+    let (before, prefix) = text.split_at_checked(start)?;
+    let option = before.split_whitespace().next_back()?;
+    (option == "-x" || option == "--context").then_some((start, prefix))
+}
+
 fn of_meta(domain: &meta::Domain, prefix: &str, known: &Known<'_>) -> Vec<Candidate> {
     let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let words = match domain {
@@ -70,7 +83,7 @@ fn of_meta(domain: &meta::Domain, prefix: &str, known: &Known<'_>) -> Vec<Candid
         meta::Domain::OneOf(values) => owned(values),
         meta::Domain::Files => return files("", prefix.as_bytes(), known),
         meta::Domain::Watches => known.watches.clone(),
-        meta::Domain::Brokers => known.brokers.clone(),
+        meta::Domain::Brokers => known.contexts.iter().chain(&known.brokers).cloned().collect(),
         meta::Domain::Nothing => Vec::new(),
     };
     texts(words, prefix.as_bytes())
@@ -172,6 +185,7 @@ mod tests {
             keys: ["a b", "line1/rpm", "line1/temp"].map(Vec::from).to_vec(),
             locks: vec![b"deploy".to_vec()],
             watches: vec!["1".into(), "2".into()],
+            contexts: vec!["lab".into(), "prod".into()],
             brokers: vec!["mqtt://h:1".into()],
             files: &files,
         })
@@ -226,6 +240,9 @@ mod tests {
         assert_eq!(typed("\\ti"), ["\\timing "]);
         assert_eq!(typed("\\unwatch "), ["1 ", "2 "]);
         assert_eq!(typed("\\c m"), ["mqtt://h:1 "]);
+        assert_eq!(typed("\\c "), ["lab ", "prod ", "mqtt://h:1 "]);
+        assert_eq!(typed("\\! mqkv get k -x p"), ["prod "]);
+        assert_eq!(typed("get k --context l"), ["lab "]);
         assert_eq!(typed("\\o ba"), ["base64 "]);
     }
 

@@ -198,8 +198,7 @@ impl Highlighter for Aid {
         if !is_own {
             return Cow::Borrowed(prompt);
         }
-        let (text, is_bad) = self.live.current_prompt();
-        Cow::Owned(if is_bad { paint(&text, Paint::Wrong, self.color) } else { text })
+        Cow::Owned(self.live.current_prompt(self.color))
     }
 
     fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {

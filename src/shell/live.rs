@@ -1,6 +1,7 @@
 //! What the editor's thread and the loop both look at: the state of the prompt, and what completion goes by.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -9,14 +10,16 @@ use super::complete::{Completion, Known, complete};
 use super::definition::Definition;
 use super::files;
 use super::prompt::{State, width};
+use super::{Names, Opened};
+use crate::render::style::{Paint, Shade, paint, shade};
 
 /// How many keys are remembered for completion; beyond that, those that come first are forgotten.
 const KEYS_MAX: usize = 10_000;
 
 /// What is known at the moment.
-#[derive(Debug)]
 pub struct Live {
     definition: Definition,
+    contexts: Names,
     now: fn() -> Instant,
     is_editing: AtomicBool,
     inner: Mutex<Inner>,
@@ -25,6 +28,7 @@ pub struct Live {
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
+    shade: Option<Shade>,
     offline_since: Option<Instant>,
     keys: BTreeSet<Vec<u8>>,
     locks: BTreeSet<Vec<u8>>,
@@ -34,11 +38,17 @@ struct Inner {
     prompt_columns: usize,
 }
 
+impl fmt::Debug for Live {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Live").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
 impl Live {
     /// Nothing but the definition is known.
     #[must_use]
-    pub fn new(definition: Definition, now: fn() -> Instant) -> Self {
-        Self { definition, now, is_editing: AtomicBool::new(false), inner: Mutex::default() }
+    pub fn new(definition: Definition, contexts: Names, now: fn() -> Instant) -> Self {
+        Self { definition, contexts, now, is_editing: AtomicBool::new(false), inner: Mutex::default() }
     }
 
     /// What can be typed.
@@ -59,11 +69,13 @@ impl Live {
     }
 
     /// Says where the broker is, after a connection was made.
-    pub fn set_broker(&self, name: &str, url: Option<String>) {
+    pub fn set_broker(&self, opened: &Opened) {
         let mut inner = self.inner();
-        name.clone_into(&mut inner.state.broker);
+        inner.state.broker.clone_from(&opened.broker);
+        inner.state.context = opened.context.as_ref().map(|context| context.name.clone());
+        inner.shade = opened.context.as_ref().and_then(|context| context.shade);
         inner.offline_since = None;
-        inner.brokers.extend(url);
+        inner.brokers.extend(opened.url.clone());
     }
 
     /// Says since when there is no connection, or that there is one.
@@ -110,12 +122,23 @@ impl Live {
         text
     }
 
-    /// What the prompt on the screen should say by now, and whether that is bad news.
+    /// What the prompt on the screen should say by now, painted where that is wanted.
     #[must_use]
-    pub fn current_prompt(&self) -> (String, bool) {
+    pub fn current_prompt(&self, color: bool) -> String {
         let inner = self.inner();
         let state = self.state(&inner);
-        (state.within(inner.prompt_columns), state.offline.is_some())
+        let text = state.within(inner.prompt_columns);
+        if state.offline.is_some() {
+            return paint(&text, Paint::Wrong, color);
+        }
+        let Some(((context, chosen), rest)) =
+            state.context().zip(inner.shade).and_then(|(context, chosen)| {
+                text.strip_prefix(&context).map(|rest| ((context.clone(), chosen), rest))
+            })
+        else {
+            return text;
+        };
+        format!("{}{rest}", shade(&context, chosen, color))
     }
 
     /// How many columns the terminal had at the last prompt.
@@ -138,6 +161,7 @@ impl Live {
     /// What can follow on this text.
     #[must_use]
     pub fn complete(&self, text: &str) -> Completion {
+        let contexts = (self.contexts)();
         let known = {
             let inner = self.inner();
             Known {
@@ -145,6 +169,7 @@ impl Live {
                 keys: inner.keys.iter().cloned().collect(),
                 locks: inner.locks.iter().cloned().collect(),
                 watches: inner.watches.iter().map(u32::to_string).collect(),
+                contexts,
                 brokers: inner.brokers.iter().cloned().collect(),
                 files: &files::beginning_with,
             }

@@ -9,12 +9,14 @@ pub enum Meta {
     Help,
     /// `\q`
     Quit,
-    /// `\c [URL]`: another broker, or the same anew.
-    Connect(Option<String>),
+    /// `\c [CONTEXT|URL]`: another broker, or the same anew; with `!` whatever is lost by it.
+    Connect(Option<String>, bool),
     /// `\conninfo`
     ConnInfo,
     /// `\timing [on|off]`
     Timing(Option<bool>),
+    /// `\trace [on|off]`
+    Trace(Option<bool>),
     /// `\o [FORMAT]`
     Format(Option<String>),
     /// `\watches`
@@ -49,7 +51,7 @@ pub enum Domain {
     Files,
     /// The number of a watch.
     Watches,
-    /// A broker.
+    /// A context or a broker.
     Brokers,
     /// Nothing that could be completed.
     Nothing,
@@ -62,12 +64,13 @@ pub const FORMATS: &[&str] = &["auto", "text", "raw", "hex", "base64", "json", "
 pub const NAMES: &[(&str, &str, &str)] = &[
     ("\\?", "", "this help"),
     ("\\q", "", "leave (Ctrl-D does, too)"),
-    ("\\c", "[URL]", "connect to another broker, or anew"),
+    ("\\c", "[CONTEXT|URL]", "connect to another broker, or anew"),
     ("\\conninfo", "", "where we are, and since when"),
     ("\\watches", "", "what is watched in the background"),
     ("\\unwatch", "[N|all]", "end a watch"),
     ("\\locks", "", "the locks that are held, and their tokens"),
     ("\\timing", "[on|off]", "tell how long each line took"),
+    ("\\trace", "[on|off]", "show every MQTT packet, above the line"),
     ("\\o", "[FORMAT]", "the shape of the output: auto, text, raw, hex, base64, json"),
     ("\\i", "FILE", "run the lines of a file"),
     ("\\!", "[COMMAND]", "run a command of the system, or a shell"),
@@ -87,9 +90,11 @@ pub fn parse(line: &str) -> Result<Meta, CommandError> {
     let meta = match name {
         "\\?" | "\\h" | "\\help" => Meta::Help,
         "\\q" | "\\quit" => Meta::Quit,
-        "\\c" | "\\connect" => Meta::Connect(word.clone()),
+        "\\c" | "\\connect" => Meta::Connect(word.clone(), false),
+        "\\c!" | "\\connect!" => Meta::Connect(word.clone(), true),
         "\\conninfo" => Meta::ConnInfo,
-        "\\timing" => Meta::Timing(word.as_deref().map(on_or_off).transpose()?),
+        "\\timing" => Meta::Timing(on_or_off(name, word.as_deref())?),
+        "\\trace" => Meta::Trace(on_or_off(name, word.as_deref())?),
         "\\o" => Meta::Format(word.as_deref().map(format).transpose()?),
         "\\watches" => Meta::Watches,
         "\\unwatch" => Meta::Unwatch(word.as_deref().map(which).transpose()?),
@@ -129,10 +134,10 @@ pub fn expectation(text: &str) -> Option<(usize, String, Domain)> {
     let prefix = rest.trim_start();
     let domain = match name {
         "\\o" => Domain::OneOf(FORMATS),
-        "\\timing" => Domain::OneOf(&["on", "off"]),
+        "\\timing" | "\\trace" => Domain::OneOf(&["on", "off"]),
         "\\i" => Domain::Files,
         "\\unwatch" => Domain::Watches,
-        "\\c" | "\\connect" => Domain::Brokers,
+        "\\c" | "\\connect" | "\\c!" | "\\connect!" => Domain::Brokers,
         _ => Domain::Nothing,
     };
     Some((text.len().saturating_sub(prefix.len()), prefix.to_owned(), domain))
@@ -143,11 +148,12 @@ fn unquoted(text: &str) -> String {
     within('\'').or_else(|| within('"')).unwrap_or(text).to_owned()
 }
 
-fn on_or_off(word: &str) -> Result<bool, CommandError> {
+fn on_or_off(name: &str, word: Option<&str>) -> Result<Option<bool>, CommandError> {
     match word {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err(CommandError::usage("\\timing takes on or off")),
+        None => Ok(None),
+        Some("on") => Ok(Some(true)),
+        Some("off") => Ok(Some(false)),
+        Some(_) => Err(CommandError::usage(format!("{name} takes on or off"))),
     }
 }
 
@@ -183,10 +189,12 @@ mod tests {
     #[test]
     fn a_backslash_command_is_a_name_and_a_word() {
         assert_eq!(parse(" \\q ").unwrap(), Meta::Quit);
-        assert_eq!(parse("\\c").unwrap(), Meta::Connect(None));
-        assert_eq!(parse("\\c mqtt://h:1884").unwrap(), Meta::Connect(Some("mqtt://h:1884".into())));
+        assert_eq!(parse("\\c").unwrap(), Meta::Connect(None, false));
+        assert_eq!(parse("\\c prod").unwrap(), Meta::Connect(Some("prod".into()), false));
+        assert_eq!(parse("\\c! mqtt://h:1884").unwrap(), Meta::Connect(Some("mqtt://h:1884".into()), true));
         assert_eq!(parse("\\timing").unwrap(), Meta::Timing(None));
         assert_eq!(parse("\\timing off").unwrap(), Meta::Timing(Some(false)));
+        assert_eq!(parse("\\trace on").unwrap(), Meta::Trace(Some(true)));
         assert_eq!(parse("\\unwatch 2").unwrap(), Meta::Unwatch(Some(Which::Number(2))));
         assert_eq!(parse("\\unwatch all").unwrap(), Meta::Unwatch(Some(Which::All)));
         assert_eq!(parse("\\i 'a file'").unwrap(), Meta::Include("a file".into()));
@@ -204,7 +212,7 @@ mod tests {
     fn what_there_is_not_is_refused_with_what_there_is() {
         assert_eq!(parse("\\tim").unwrap_err().hints, ["\\timing"]);
         assert_eq!(parse("\\x").unwrap_err().hints, ["\\? lists what there is"]);
-        for line in ["\\q now", "\\timing maybe", "\\o yaml", "\\unwatch x", "\\i"] {
+        for line in ["\\q now", "\\timing maybe", "\\trace k", "\\o yaml", "\\unwatch x", "\\i"] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

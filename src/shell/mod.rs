@@ -18,6 +18,7 @@ mod redact;
 mod run;
 mod screen;
 mod text;
+mod trace;
 mod voice;
 mod watches;
 
@@ -30,10 +31,12 @@ use std::sync::Arc;
 
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
-use crate::client::Reconnect;
+use crate::client::{Reconnect, Tracer};
 use crate::commands::line::Word;
 use crate::commands::signal::{Signal, Signals};
 use crate::commands::{Command, CommandError, Kind, Session, Verdict, interrupt_this_process};
+use crate::render::escape::escape;
+use crate::render::style::Shade;
 use crate::render::{Format, Style};
 use definition::Definition;
 use editor::{Lines, Typed};
@@ -41,6 +44,7 @@ use history::History;
 use live::Live;
 use locks::Locks;
 use screen::Screen;
+pub use trace::Above;
 pub use voice::Streams;
 use voice::Voice;
 use watches::Watches;
@@ -53,6 +57,8 @@ pub struct House {
     pub parse: Box<dyn Fn(Vec<Word>, Style) -> Result<Meaning, CommandError>>,
     /// Begins a session: with the broker of the command line, or with another one.
     pub open: Box<Opening>,
+    /// Names the contexts that there are.
+    pub contexts: Names,
     /// Where the shell puts what it says.
     pub streams: Streams,
     /// How output is shown.
@@ -63,10 +69,17 @@ pub struct House {
     pub history: Option<PathBuf>,
     /// What a lone `\!` starts.
     pub login_shell: OsString,
+    /// What `\trace` turns on and off.
+    pub tracer: Tracer,
+    /// Where the trace is shown, if it is.
+    pub above: Above,
 }
 
-/// Begins a session: with the broker of the command line, or with this one.
+/// Begins a session: with the broker of the command line, or with that of this context or URL.
 pub type Opening = dyn Fn(Option<&str>) -> Result<Opened, CommandError>;
+
+/// Names what there is; asked from the editor's thread.
+pub type Names = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// What the words of a line mean.
 #[derive(Debug)]
@@ -79,6 +92,8 @@ pub enum Meaning {
         style: Style,
         /// Whether a format was asked for.
         is_formatted: bool,
+        /// Whether it may write where nothing is to be written.
+        is_forced: bool,
     },
     /// A text is to be shown.
     Show(String),
@@ -92,12 +107,27 @@ pub struct Opened {
     pub session: Session,
     /// The broker, short, for the prompt.
     pub broker: String,
+    /// The context in use.
+    pub context: Option<InUse>,
     /// What there is to know about its place, once it is connected.
     pub about: String,
     /// What was typed to get there, if that can be typed again.
     pub url: Option<String>,
+    /// Whether all that is in the store is gone with the session.
+    pub is_transient: bool,
     /// Ends what was begun for the session, after it was closed.
     pub close: Box<dyn FnOnce() -> Closing>,
+}
+
+/// A context in use.
+#[derive(Clone, Debug)]
+pub struct InUse {
+    /// Its name.
+    pub name: String,
+    /// The colour of its name.
+    pub shade: Option<Shade>,
+    /// Whether nothing is to be written.
+    pub is_read_only: bool,
 }
 
 /// Resolves when everything has ended.
@@ -113,7 +143,10 @@ const INFLIGHT_MAX: usize = 256;
 pub async fn run(house: House) -> Result<Verdict, CommandError> {
     LocalSet::new()
         .run_until(async {
-            let mut shell = Shell::open(house).await?;
+            let mut shell = match Shell::open(house).await? {
+                Ok(shell) => shell,
+                Err(signal) => return Ok(signal.verdict()),
+            };
             let verdict = shell.serve().await;
             shell.leave().await;
             Ok(verdict)
@@ -124,6 +157,8 @@ pub async fn run(house: House) -> Result<Verdict, CommandError> {
 struct Shell {
     house: House,
     opened: Opened,
+    /// What was typed to get there; none: the command line.
+    destination: Option<String>,
     connected: Connected,
     lines: Lines,
     history: History,
@@ -148,32 +183,44 @@ struct Connected {
 }
 
 impl Shell {
-    async fn open(house: House) -> Result<Self, CommandError> {
+    /// A prompt that is connected; or the signal that came before it was.
+    async fn open(house: House) -> Result<Result<Self, Signal>, CommandError> {
         // Before the editor puts its own handlers in front of ours, and takes them away again.
-        let signals = Signals::new()
+        let mut signals = Signals::new()
             .map_err(|error| CommandError::new(Kind::Bug, format!("cannot listen to signals: {error}")))?;
         let opened = (house.open)(None)?;
-        let connected = match connect(&opened).await {
-            Ok(connected) => connected,
+        let result = tokio::select! {
+            connected = connect(&opened) => connected.map(Ok),
+            signal = signals.next() => Ok(Err(signal)),
+        };
+        let connected = match result {
+            Ok(Ok(connected)) => connected,
+            Ok(Err(signal)) => {
+                close(opened).await;
+                return Ok(Err(signal));
+            }
             Err(error) => {
                 close(opened).await;
                 return Err(error);
             }
         };
-        let live = Arc::new(Live::new(house.definition.clone(), house.streams.now));
-        live.set_broker(&opened.broker, opened.url.clone());
+        let live = Live::new(house.definition.clone(), Arc::clone(&house.contexts), house.streams.now);
+        let live = Arc::new(live);
+        live.set_broker(&opened);
         let (history, earlier) = History::open(house.history.clone());
         let color = house.style.color_data;
         let no_terminal = |error| CommandError::new(Kind::File, format!("cannot use the terminal: {error}"));
         let (lines, above) = Lines::start(Arc::clone(&live), earlier, color).map_err(no_terminal)?;
         let screen = Screen::start(above, house.streams.above, Arc::clone(&live)).map_err(no_terminal)?;
+        house.above.begin(screen.clone());
         let voice = Voice::new(house.streams, live, screen, color);
         let watches = Watches::default();
         let link = observe(&opened.session, &watches, &voice).await?;
         let (style, is_auto) = (house.style, house.is_auto);
-        Ok(Self {
+        Ok(Ok(Self {
             house,
             opened,
+            destination: None,
             connected,
             lines,
             history,
@@ -186,7 +233,7 @@ impl Shell {
             times: false,
             link,
             is_leaving: None,
-        })
+        }))
     }
 
     async fn serve(&mut self) -> Verdict {
@@ -239,9 +286,13 @@ impl Shell {
     /// Where we are, as the first screen says it.
     fn place(&self) -> String {
         let Connected { client_id, elapsed_ms, .. } = &self.connected;
+        let context = self.opened.context.as_ref().map_or_else(String::new, |context| {
+            let note = if context.is_read_only { ", read-only" } else { "" };
+            format!("\ncontext {}{note}", escape(context.name.as_bytes()))
+        });
         match self.opened.url {
-            Some(_) => format!("{} in {elapsed_ms:.1} ms, as {client_id}", self.opened.about),
-            None => self.opened.about.clone(),
+            Some(_) => format!("{} in {elapsed_ms:.1} ms, as {client_id}{context}", self.opened.about),
+            None => format!("{}{context}", self.opened.about),
         }
     }
 
@@ -263,9 +314,17 @@ impl Shell {
         }
     }
 
-    /// Changes to another broker; without one the session is made anew. Nothing changes if there is no connection.
-    async fn connect(&mut self, url: Option<&str>) -> Result<(), CommandError> {
-        let opened = (self.house.open)(url.or(self.opened.url.as_deref()))?;
+    /// Changes to the broker of a context or URL; without one the session is made anew. Nothing changes if there is no
+    /// connection.
+    async fn connect(&mut self, destination: Option<&str>, is_forced: bool) -> Result<(), CommandError> {
+        if self.opened.is_transient && !is_forced {
+            let typed = destination.map_or_else(String::new, |typed| format!(" {typed}"));
+            return Err(CommandError::usage("this store is in memory: what is in it would be gone")
+                .hint(format!("\\c!{typed}"))
+                .hint("export > FILE, to keep it"));
+        }
+        let destination = destination.map(str::to_owned).or_else(|| self.destination.clone());
+        let opened = (self.house.open)(destination.as_deref())?;
         let connected = match connect(&opened).await {
             Ok(connected) => connected,
             Err(error) => {
@@ -282,7 +341,8 @@ impl Shell {
         }
         close(std::mem::replace(&mut self.opened, opened)).await;
         self.connected = connected;
-        self.voice.live.set_broker(&self.opened.broker, self.opened.url.clone());
+        self.destination = destination;
+        self.voice.live.set_broker(&self.opened);
         self.link = observe(&self.opened.session, &self.watches, &self.voice).await?;
         self.voice.say(&self.place());
         Ok(())

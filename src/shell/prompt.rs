@@ -5,6 +5,8 @@ use std::time::Duration;
 /// What the prompt is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
+    /// The context in use.
+    pub context: Option<String>,
     /// The broker.
     pub broker: String,
     /// How many watches run.
@@ -40,6 +42,12 @@ impl State {
         form + &blanks
     }
 
+    /// The context as it stands at the beginning.
+    #[must_use]
+    pub fn context(&self) -> Option<String> {
+        self.context.as_ref().map(|context| shortened(context, 20))
+    }
+
     /// All the ways to say it, the longest first.
     fn forms(&self) -> Vec<String> {
         let words = |count: usize, one: &str, many: &str| match count {
@@ -57,11 +65,21 @@ impl State {
         };
         let [watches, locks] = short.clone();
         let long = joined(&long, ", ").map(|counts| format!("[{counts}]"));
+        let context = || self.context();
         let broker = || Some(shortened(&self.broker, 30));
         let mut forms = vec![
-            joined(&[broker(), long, away.clone()], " "),
-            joined(&[broker(), watches.clone(), locks.clone(), away.clone()], " "),
-            joined(&[Some(shortened(&self.broker, 16)), watches.clone(), locks.clone(), away.clone()], " "),
+            joined(&[context(), broker(), long, away.clone()], " "),
+            joined(&[context(), broker(), watches.clone(), locks.clone(), away.clone()], " "),
+            // The name that somebody has chosen says more than that of a host.
+            joined(
+                &[
+                    context().or(Some(shortened(&self.broker, 16))),
+                    watches.clone(),
+                    locks.clone(),
+                    away.clone(),
+                ],
+                " ",
+            ),
         ];
         match &away {
             None => forms.extend([joined(&short, " "), Some("mqkv".to_owned())]),
@@ -114,7 +132,15 @@ mod tests {
 
     fn state(watches: usize, locks: usize, offline: Option<u64>) -> State {
         let offline = offline.map(Duration::from_secs);
-        State { broker: "localhost:1883".to_owned(), watches, locks, offline }
+        State { context: None, broker: "localhost:1883".to_owned(), watches, locks, offline }
+    }
+
+    #[test]
+    fn the_context_stands_first_and_stays_where_there_is_no_room_for_the_broker() {
+        let state = State { context: Some("prod".to_owned()), ..state(1, 1, None) };
+        assert_eq!(state.text(80), "prod localhost:1883 [1 watch, 1 lock]> ");
+        assert_eq!(state.text(40), "prod 1w 1l> ");
+        assert_eq!(State { watches: 0, locks: 0, ..state }.text(50), "prod localhost:1883> ");
     }
 
     #[test]
@@ -144,11 +170,11 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_changes_the_width_stays(
-            broker in ".{0,50}", watches in 0..20_usize, locks in 0..20_usize, offline in any::<Option<u32>>(),
+            context in proptest::option::of(".{0,30}"), broker in ".{0,50}", watches in 0..20_usize, locks in 0..20_usize, offline in any::<Option<u32>>(),
             columns in 2..120_usize,
         ) {
             let offline = offline.map(|seconds| Duration::from_secs(seconds.into()));
-            let state = State { broker, watches, locks, offline };
+            let state = State { context, broker, watches, locks, offline };
             prop_assert_eq!(width(&state.within(columns)), columns);
             prop_assert!(width(&state.text(80)) <= 80);
         }

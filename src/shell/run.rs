@@ -9,7 +9,7 @@ use super::outlet::{self, Outlet};
 use super::{Meaning, Shell, text};
 use crate::client::Access;
 use crate::commands::signal::Signal;
-use crate::commands::{Command, CommandError, Kind, Taking, Verdict, file, take};
+use crate::commands::{Command, CommandError, Kind, Session, Taking, Verdict, file, take};
 use crate::render::escape::escape;
 use crate::render::{Format, Style};
 
@@ -81,14 +81,20 @@ impl Shell {
         if words.is_empty() {
             return Ok(Ended::Done);
         }
-        let (command, style, is_formatted) = match (self.house.parse)(words, self.style)? {
-            Meaning::Run { command, style, is_formatted } => (*command, style, is_formatted),
+        let (command, style, is_formatted, is_forced) = match (self.house.parse)(words, self.style)? {
+            Meaning::Run { command, style, is_formatted, is_forced } => {
+                (*command, style, is_formatted, is_forced)
+            }
             Meaning::Help => return self.show(&text::help(&self.house.definition), target).await,
             Meaning::Show(text) => return self.show(&text, target).await,
         };
         let is_auto = self.is_auto && !is_formatted;
+        let session = &self.opened.session;
+        let session = if is_forced { session.unguarded() } else { session.clone() };
         match (command, target) {
-            (Command::Lock(args), Target::Screen) if args.holds() => self.take_lock(args, &style).await,
+            (Command::Lock(args), Target::Screen) if args.holds() => {
+                self.take_lock(args, &session, &style).await
+            }
             (Command::Lock(args), _) if args.holds() => {
                 let message = "a lock without a command is held in the background, and says nothing";
                 Err(CommandError::usage(message).hint("lock KEY").hint("lock KEY -- CMD"))
@@ -97,8 +103,7 @@ impl Shell {
                 if args.key_of_anybody().is_some_and(|key| self.locks.has(&key)) =>
             {
                 let Some(key) = args.key_of_anybody() else { return Ok(Ended::Done) };
-                let session = &self.opened.session;
-                self.locks.release(key.as_bytes(), false, session, &self.voice).await?;
+                self.locks.release(key.as_bytes(), false, &session, &self.voice).await?;
                 Ok(Ended::Done)
             }
             (command, Target::Screen) if command.is_watch_of_records() => {
@@ -106,18 +111,23 @@ impl Shell {
                 self.watches.begin(command, &line, &self.opened.session, style, &self.voice);
                 Ok(Ended::Done)
             }
-            (command, Target::Screen) => self.run_to_screen(command, &style).await,
+            (command, Target::Screen) => self.run_to_screen(command, &session, &style).await,
             (command, target) => {
                 let style = Self::style_of_outlet(style, is_auto);
-                self.run_to_outlet(command, style, outlet_of(target)?).await
+                self.run_to_outlet(command, &session, style, outlet_of(target)?).await
             }
         }
     }
 
-    async fn run_to_screen(&mut self, command: Command, style: &Style) -> Result<Ended, CommandError> {
+    async fn run_to_screen(
+        &mut self,
+        command: Command,
+        session: &Session,
+        style: &Style,
+    ) -> Result<Ended, CommandError> {
         let voice = self.voice.clone();
         let mut emit = |output| voice.put(&output, style);
-        let ended = self.run_command(command, &mut emit).await;
+        let ended = self.run_command(command, session, &mut emit).await;
         if style.format == Format::Raw {
             self.voice.begin_line();
         }
@@ -127,6 +137,7 @@ impl Shell {
     async fn run_to_outlet(
         &mut self,
         command: Command,
+        session: &Session,
         style: Style,
         mut outlet: Outlet,
     ) -> Result<Ended, CommandError> {
@@ -138,7 +149,7 @@ impl Shell {
             is_closed |= put.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
             put
         };
-        let result = self.run_command(command, &mut emit).await;
+        let result = self.run_command(command, session, &mut emit).await;
         let is_well = matches!(result, Ok((Ended::Done, Verdict::Yes)));
         let may_have_printed = matches!(outlet, Outlet::Command { .. });
         let finished = outlet.finish(is_well).await;
@@ -162,13 +173,13 @@ impl Shell {
     async fn run_command(
         &mut self,
         command: Command,
+        session: &Session,
         emit: &mut dyn FnMut(crate::commands::Output) -> io::Result<()>,
     ) -> Result<(Ended, Verdict), CommandError> {
         let access = command.access();
         // These listen to signals themselves, and have something to put in order.
         let mut ends_itself = command.minds_signals();
-        let session = self.opened.session.clone();
-        let run = command.run(&session, emit);
+        let run = command.run(session, emit);
         tokio::pin!(run);
         loop {
             tokio::select! {
@@ -203,6 +214,7 @@ impl Shell {
     async fn take_lock(
         &mut self,
         args: crate::commands::LockArgs,
+        session: &Session,
         style: &Style,
     ) -> Result<Ended, CommandError> {
         if let Some(key) = args.key_word().filter(|key| self.locks.has(key)) {
@@ -211,7 +223,7 @@ impl Shell {
                 CommandError::usage(format!("{name} is held by this session already")).hint("\\locks")
             );
         }
-        let (session, voice) = (self.opened.session.deaf(), self.voice.clone());
+        let (session, voice) = (session.deaf(), self.voice.clone());
         let mut emit = |output| voice.put(&output, style);
         let taking = tokio::select! {
             taking = take(args, &session, &mut emit) => taking?,
@@ -246,11 +258,18 @@ impl Shell {
         match meta::parse(line)? {
             Meta::Help => self.voice.print(&text::help(&self.house.definition)),
             Meta::Quit => self.is_leaving = Some(Verdict::Yes),
-            Meta::Connect(url) => return self.connect_until_stopped(url.as_deref()).await,
+            Meta::Connect(destination, is_forced) => {
+                return self.connect_until_stopped(destination.as_deref(), is_forced).await;
+            }
             Meta::ConnInfo => self.tell_connection(),
             Meta::Timing(wanted) => {
                 self.times = wanted.unwrap_or(!self.times);
                 self.voice.say(if self.times { "timing is on" } else { "timing is off" });
+            }
+            Meta::Trace(wanted) => {
+                let is_on = wanted.unwrap_or(!self.house.tracer.is_on());
+                self.house.tracer.turn(is_on);
+                self.voice.say(if is_on { "trace is on" } else { "trace is off" });
             }
             Meta::Format(None) => self.voice.say(&format!("the format is {}", self.format_name())),
             Meta::Format(Some(format)) => self.set_format(&format),
@@ -273,10 +292,14 @@ impl Shell {
         Ok(Ended::Done)
     }
 
-    async fn connect_until_stopped(&mut self, url: Option<&str>) -> Result<Ended, CommandError> {
+    async fn connect_until_stopped(
+        &mut self,
+        destination: Option<&str>,
+        is_forced: bool,
+    ) -> Result<Ended, CommandError> {
         let mut signals = std::mem::replace(&mut self.signals, crate::commands::signal::Signals::none());
         let result = tokio::select! {
-            result = self.connect(url) => Some(result),
+            result = self.connect(destination, is_forced) => Some(result),
             signal = signals.next() => {
                 if signal != Signal::Interrupt {
                     self.is_leaving = Some(signal.verdict());

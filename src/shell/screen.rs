@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -16,10 +17,17 @@ const NOTHING: &str = "\x1b[A\n";
 #[derive(Clone)]
 pub struct Screen {
     said: Sender<Said>,
+    /// How many lines wait that there may be too many of.
+    waiting: Arc<AtomicUsize>,
 }
+
+/// How many such lines may wait; what comes on top is lost.
+const WAITING_MAX: usize = 1024;
 
 enum Said {
     Text(String),
+    /// One of the lines that are counted.
+    Counted(String),
     Repaint,
 }
 
@@ -30,8 +38,20 @@ impl Screen {
     /// There is no thread.
     pub fn start(above: Option<Above>, plain: fn(&str), live: Arc<Live>) -> io::Result<Self> {
         let (said, heard) = channel();
-        thread::Builder::new().name("screen".to_owned()).spawn(move || run(&heard, above, plain, &live))?;
-        Ok(Self { said })
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&waiting);
+        let run = move || run(&heard, &counted, above, plain, &live);
+        thread::Builder::new().name("screen".to_owned()).spawn(run)?;
+        Ok(Self { said, waiting })
+    }
+
+    /// Prints lines, unless too many of this kind wait already.
+    pub fn tell_if_room(&self, text: String) {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING_MAX {
+            let _ = self.said.send(Said::Counted(text));
+        } else {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Prints lines; each ends with its line feed.
@@ -48,10 +68,20 @@ impl Screen {
     }
 }
 
-fn run(heard: &Receiver<Said>, mut above: Option<Above>, plain: fn(&str), live: &Live) {
+fn run(
+    heard: &Receiver<Said>,
+    waiting: &AtomicUsize,
+    mut above: Option<Above>,
+    plain: fn(&str),
+    live: &Live,
+) {
     while let Ok(said) = heard.recv() {
         let text = match said {
             Said::Text(text) => text,
+            Said::Counted(text) => {
+                waiting.fetch_sub(1, Ordering::Relaxed);
+                text
+            }
             Said::Repaint if live.is_editing() => NOTHING.to_owned(),
             Said::Repaint => continue,
         };

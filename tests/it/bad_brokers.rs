@@ -31,7 +31,7 @@ fn hint(hint: &str) -> String {
     format!("  try: {hint}\n")
 }
 
-const ANSWERS: &str = "`mqkv ping` to see whether the store answers at all, or a longer --timeout";
+const ANSWERS: [&str; 2] = ["mqkv doctor", "a longer --timeout"];
 const LOGIN: &str = "check the name (-u) and the password (--password-file or --ask-password)";
 const IDENTITY: &str =
     "-u NAME with --password-file FILE, --sat-file FILE, or -C and -K, whatever the broker knows you by";
@@ -57,11 +57,16 @@ fn a_client_that_may_not_come_in_is_77_and_a_busy_broker_is_69() {
         reject("get k", 0x86),
         error("BROKER refused the connection: bad user name or password (0x86)", &hint(LOGIN), 77)
     );
-    assert_eq!(reject("get k", 0x89), error("BROKER refused the connection: server busy (0x89)", "", 69));
+    let later = "again later; --retries N does so by itself";
+    assert_eq!(
+        reject("get k", 0x89),
+        error("BROKER refused the connection: server busy (0x89)", &hint(later), 69)
+    );
     assert_eq!(
         reject("set k v -j", 0x89),
         "--- stderr\n{\"v\":1,\"error\":{\"kind\":\"unavailable\",\"code\":69,\"message\":\
-         \"BROKER refused the connection: server busy (0x89)\",\"outcome\":\"unchanged\",\"retryable\":true}}\n\
+         \"BROKER refused the connection: server busy (0x89)\",\
+         \"hints\":[\"again later; --retries N does so by itself\"],\"outcome\":\"unchanged\",\"retryable\":true}}\n\
          --- exit 69\n"
     );
 }
@@ -76,7 +81,7 @@ fn the_brokers_own_words_are_passed_on_and_do_not_drive_the_terminal() {
         line.send(&wire::connack(0x89, &properties));
     });
     let message = "BROKER refused the connection: server busy (0x89): come back\\u{1b}[2J";
-    assert_eq!(shown, error(message, "", 69));
+    assert_eq!(shown, error(message, &hint("again later; --retries N does so by itself"), 69));
 }
 
 #[test]
@@ -220,16 +225,20 @@ fn no_answer_is_124_and_a_write_without_one_is_unknown() {
         })
     };
     let message = "no answer from BROKER within 1s";
-    assert_eq!(silent("get k --timeout 1s"), error(message, &hint(ANSWERS), 124));
+    assert_eq!(silent("get k --timeout 1s"), error(message, &ANSWERS.map(hint).concat(), 124));
     for write in ["set k v", "vdel k v", "raw NONSENSE"] {
         let shown = silent(&format!("{write} --timeout 1s"));
-        assert_eq!(shown, error(message, &format!("{UNKNOWN}{}", hint(ANSWERS)), 124), "{write}");
+        assert_eq!(
+            shown,
+            error(message, &format!("{UNKNOWN}{}", ANSWERS.map(hint).concat()), 124),
+            "{write}"
+        );
     }
     assert_eq!(
         silent("set k v --timeout 1s -j"),
         format!(
             "--- stderr\n{{\"v\":1,\"error\":{{\"kind\":\"timeout\",\"code\":124,\"message\":\"{message}\",\
-             \"hints\":[\"{ANSWERS}\"],\"outcome\":\"unknown\",\"retryable\":true}}}}\n--- exit 124\n"
+             \"hints\":[\"mqkv doctor\",\"a longer --timeout\"],\"outcome\":\"unknown\",\"retryable\":true}}}}\n--- exit 124\n"
         )
     );
 }
@@ -238,7 +247,7 @@ fn no_answer_is_124_and_a_write_without_one_is_unknown() {
 fn a_write_that_waits_for_its_subscription_was_not_sent() {
     let shown = run("set k v --timeout 200ms", Line::accept);
     let message = "no answer from BROKER within 200ms";
-    assert_eq!(shown, error(message, &format!("{UNCHANGED}{}", hint(ANSWERS)), 124));
+    assert_eq!(shown, error(message, &format!("{UNCHANGED}{}", ANSWERS.map(hint).concat()), 124));
 }
 
 #[test]

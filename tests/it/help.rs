@@ -17,6 +17,7 @@ fn help_is_data_and_success() {
         &["help", "exit-codes"],
         &["help", "formats"],
         &["help", "environment"],
+        &["help", "config"],
     ] {
         let shown = place.run(words);
         assert!(shown.starts_with("--- stdout\n"), "{words:?}: {shown}");

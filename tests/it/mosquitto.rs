@@ -32,7 +32,7 @@ fn succeed(mut command: Command) -> Output {
 }
 
 /// A process of the tests, ended with them.
-struct Ended(Child);
+pub(super) struct Ended(Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -48,17 +48,28 @@ fn mosquitto(place: &Place) -> (Ended, String) {
 
 /// The same, with these lines about its listener.
 fn mosquitto_with(place: &Place, listener: &str) -> (Ended, String) {
+    let (broker, [port]) =
+        mosquitto_at(place, |[port]| format!("listener {port} 127.0.0.1\nallow_anonymous true\n{listener}"));
+    (broker, format!("mqtt://127.0.0.1:{port}"))
+}
+
+/// The same, with so many ports, which its configuration is made of; it listens at the last one last.
+pub(super) fn mosquitto_at<const N: usize>(
+    place: &Place,
+    config: impl Fn([u16; N]) -> String,
+) -> (Ended, [u16; N]) {
     for _ in 0..20 {
-        // It cannot choose a port for itself: somebody else may take this one meanwhile.
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let config = format!("listener {} 127.0.0.1\nallow_anonymous true\n{listener}", free.port());
-        place.write("mosquitto.conf", config);
+        // It cannot choose a port for itself: somebody else may take these meanwhile.
+        let free = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let free = free.map(|listener| listener.local_addr().unwrap().port());
+        // As root it would look at our files as somebody else.
+        place.write("mosquitto.conf", format!("user root\n{}", config(free)));
         let mut command = Command::new("/usr/sbin/mosquitto");
         command.arg("-c").arg(place.path("mosquitto.conf")).stdout(Stdio::null()).stderr(Stdio::null());
         let mut broker = Ended(command.spawn().unwrap_or_else(missing));
         for _ in 0..1000 {
-            if TcpStream::connect(free).is_ok() {
-                return (broker, format!("mqtt://{free}"));
+            if free.iter().all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok()) {
+                return (broker, free);
             }
             if broker.0.try_wait().unwrap().is_some() {
                 break;
@@ -169,6 +180,21 @@ fn mosquitto_itself_has_no_store_and_it_is_said() {
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
+fn the_doctor_gets_as_far_as_the_missing_store() {
+    let place = Place::new();
+    let (_broker, url) = mosquitto(&place);
+    let shown = place.run_at(&url, &["doctor", "-t", "1h"]);
+    for line in
+        ["ok\tconnack\t", "ok\tsubscribe\t", "FAIL\trequest\t", "skipped\tclock\t-\trequest has failed"]
+    {
+        assert!(shown.contains(&format!("\n{line}")), "{line}: {shown}");
+    }
+    assert!(shown.contains("\tno state store at BROKER: nobody there takes its requests\n"), "{shown}");
+    assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
 fn mosquitto_with_tls_is_reached_and_its_refusals_are_understood() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
@@ -220,4 +246,48 @@ fn mosquittos_tools_reach_our_store_over_tls() {
         }
         succeed(publish);
     }
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn mosquitto_is_reached_over_web_sockets_with_and_without_tls() {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue(&place, "server", &["127.0.0.1"]);
+    // Debian's ends at once where all of its listeners are WebSockets.
+    let web_sockets = |lines: &str| {
+        let other = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        mosquitto_with(&place, &format!("protocol websockets\n{lines}listener {other} 127.0.0.1\n"))
+    };
+    let (_broker, plain) = web_sockets("");
+    let url = plain.replace("mqtt://", "ws://");
+    let no_store = |shown: String| {
+        assert!(shown.starts_with("--- stderr\nerror: no state store at BROKER"), "{shown}");
+        assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+    };
+    no_store(place.run_at(&url, &["get", "k", "-t", "1h"]));
+    place.write("big", vec![b'x'; 1_000_000]);
+    no_store(place.run_at(&url, &["set", "k", "-f", "big", "-t", "1h"]));
+    let file = |name: &str| place.path(name).display().to_string();
+    let files = format!("certfile {}\nkeyfile {}\n", file("server.pem"), file("server.key"));
+    let (_broker, plain) = web_sockets(&files);
+    let url = plain.replace("mqtt://", "wss://");
+    no_store(place.run_at(&url, &["get", "k", "-t", "1h", "-T", "ca.pem"]));
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn mosquittos_tools_log_in_to_our_store() {
+    let place = Place::new();
+    let add = ["serve", "user", "add", "users", "ann", "-q"];
+    assert_eq!(place.run_with_input(&add, b"right"), "--- exit 0\n");
+    let server = Server::start(&place, &["-q", "--users", "users"]);
+    let publish = |login: &[&str]| {
+        let mut command = tool("mosquitto_pub", &server.url(), &["-t", "a", "-m", "b", "-q", "1"]);
+        command.args(login).output().unwrap_or_else(missing)
+    };
+    assert!(publish(&["-u", "ann", "-P", "right"]).status.success());
+    let words = |output: Output| String::from_utf8(output.stderr).unwrap();
+    assert!(words(publish(&["-u", "ann", "-P", "wrong"])).contains("Bad User Name or Password"));
+    assert!(words(publish(&[])).contains("Not authorized"));
 }

@@ -8,7 +8,7 @@ use crate::client::{Outcome, ReasonCode};
 struct Bench {
     listeners: Listeners,
     heard: mpsc::Receiver<Result<Heard, Error>>,
-    begun: oneshot::Receiver<Result<(), Error>>,
+    begun: oneshot::Receiver<Result<Qos, Error>>,
     start: Instant,
 }
 
@@ -24,7 +24,7 @@ impl Bench {
     fn in_force(capacity: usize) -> Self {
         let mut bench = Self::new(capacity);
         bench.subscribe_all(0);
-        assert_eq!(bench.begun.try_recv(), Ok(Ok(())));
+        assert_eq!(bench.begun.try_recv(), Ok(Ok(Qos::AtLeastOnce)));
         bench
     }
 
@@ -39,7 +39,7 @@ impl Bench {
     fn subscribe_all(&mut self, ms: u64) {
         let now = self.at(ms);
         for (_, ticket) in self.asked() {
-            self.listeners.handle_subscribed(&ticket, Ok(()), now);
+            self.listeners.handle_subscribed(&ticket, Ok(Qos::AtLeastOnce), now);
         }
     }
 
@@ -72,11 +72,11 @@ fn it_begins_when_all_filters_are_in_force_and_not_before() {
     let asked = bench.asked();
     assert_eq!(asked.iter().map(|(filter, _)| filter.as_str()).collect::<Vec<_>>(), ["a/#", "b"]);
     let now = bench.at(0);
-    bench.listeners.handle_subscribed(&asked[0].1, Ok(()), now);
+    bench.listeners.handle_subscribed(&asked[0].1, Ok(Qos::AtLeastOnce), now);
     assert!(bench.begun.try_recv().is_err());
     assert!(bench.message("a/1", 1));
-    bench.listeners.handle_subscribed(&asked[1].1, Ok(()), now);
-    assert_eq!(bench.begun.try_recv(), Ok(Ok(())));
+    bench.listeners.handle_subscribed(&asked[1].1, Ok(Qos::AtLeastOnce), now);
+    assert_eq!(bench.begun.try_recv(), Ok(Ok(Qos::AtLeastOnce)));
     assert!(bench.message("a/2", 2) && bench.message("b", 3) && !bench.message("c", 4));
     assert_eq!(bench.told(), ["a/2", "b"]);
 }
@@ -89,7 +89,7 @@ fn one_refused_filter_refuses_all() {
     let error = Error::SubscribeRefused { filter: "a/#".to_owned(), reason };
     let now = bench.at(0);
     bench.listeners.handle_subscribed(&asked[0].1, Err(error.clone()), now);
-    bench.listeners.handle_subscribed(&asked[1].1, Ok(()), now);
+    bench.listeners.handle_subscribed(&asked[1].1, Ok(Qos::AtLeastOnce), now);
     assert_eq!(bench.begun.try_recv(), Ok(Err(error)));
     assert!(!bench.message("b", 1));
 }
@@ -104,7 +104,7 @@ fn a_loss_is_told_at_once_and_the_gap_when_all_is_in_force_again() {
     bench.listeners.handle_connected();
     let asked = bench.asked();
     let now = bench.at(10);
-    bench.listeners.handle_subscribed(&asked[0].1, Ok(()), now);
+    bench.listeners.handle_subscribed(&asked[0].1, Ok(Qos::AtLeastOnce), now);
     assert!(bench.message("a/early", 11));
     bench.listeners.handle_subscribed(&asked[1].1, Err(timeout()), now);
     assert_eq!(bench.told(), [""; 0]);

@@ -104,6 +104,7 @@ fn shapes(sent: &[Outgoing]) -> String {
         Outgoing::Subscribe { .. } => "SUBSCRIBE",
         Outgoing::PubAck { .. } => "PUBACK",
         Outgoing::Ping => "PINGREQ",
+        Outgoing::Authenticate { .. } => "AUTH",
     };
     sent.iter().map(shape).collect::<Vec<_>>().join(" ")
 }
@@ -137,7 +138,7 @@ fn a_read_behind_a_write_does_not_overtake_it() {
 fn a_request_carries_what_the_protocol_asks_for() {
     let mut bench = Bench::new();
     let fence: Timestamp = "1:2:StateStore".parse().unwrap();
-    let stamps = Stamps { fence: Some(fence), persist: true };
+    let stamps = Stamps { fence: Some(fence), persist: true, ..Stamps::default() };
     let ask = Ask { payload: Bytes::from_static(b"x"), access: Access::Read, stamps };
     let now = bench.now();
     bench.session.ask(ask, "r", now);
@@ -351,6 +352,38 @@ fn a_version_over_sixty_seconds_ahead_is_refused_and_one_at_sixty_is_not() {
 }
 
 #[test]
+fn a_request_with_a_time_of_its_own_takes_any_version_and_moves_no_clock() {
+    let mut bench = Bench::new();
+    let own = Timestamp::zero("own".to_owned()).unwrap().tick(5);
+    let stamps = Stamps { timestamp: Some(own), ..Stamps::default() };
+    let now = bench.now();
+    bench.session.ask(Ask { payload: Bytes::from_static(b"x"), access: Access::Read, stamps }, "own", now);
+    let sent = bench.sent_and_subscribed();
+    let Outgoing::Publish { message, .. } = &sent[1] else { panic!() };
+    assert_eq!(message.user_property(TIMESTAMP), Some("000000000000005:00000:own"));
+    bench.answer(&sent[1], &[(TIMESTAMP, "1700000090000:0:StateStore")]);
+    let (_, result) = bench.answers().remove(0);
+    let response = result.unwrap();
+    assert_eq!((response.version.unwrap().ms, response.has_status), (1_700_000_090_000, false));
+    bench.ask(Access::Read, "b");
+    let sent = bench.sent();
+    let Some(Outgoing::Publish { message, .. }) = sent.last() else { panic!() };
+    assert!(message.user_property(TIMESTAMP).unwrap().starts_with("001700000000000:"), "{message:?}");
+}
+
+#[test]
+fn a_subscription_to_the_responses_serves_the_session_too() {
+    let mut bench = Bench::new();
+    let now = bench.now();
+    bench.session.subscribe(topic::response("me"), "own", now);
+    assert_eq!(shapes(&bench.sent_and_subscribed()), "SUBSCRIBE");
+    let event = bench.session.poll_event();
+    assert!(matches!(event, Some(Event::Subscribed { ticket: "own", result: Ok(_) })), "{event:?}");
+    bench.ask(Access::Write, "w");
+    assert_eq!(shapes(&bench.sent()), "PUBLISH");
+}
+
+#[test]
 fn the_clock_of_the_session_follows_the_store_and_never_goes_back() {
     let mut bench = Bench::new();
     bench.ask(Access::Read, "a");
@@ -447,7 +480,7 @@ fn a_subscription_of_the_owner_s_is_answered_once() {
         })
         .collect();
     assert_eq!(results.len(), 3);
-    assert_eq!(results[0], ("ok", Ok(())));
+    assert_eq!(results[0], ("ok", Ok(Qos::AtMostOnce)));
     assert!(results[1].1.as_ref().is_err_and(|error| error.contains("b/#")), "{results:?}");
     assert!(results[2].1.is_err(), "{results:?}");
 }
@@ -524,4 +557,87 @@ fn a_broker_s_word_that_there_is_no_store_is_forgotten_with_its_connection() {
     bench.connect(16);
     bench.pass(2_000).unwrap();
     assert!(bench.answers().is_empty());
+}
+
+fn tokens(sent: &[Outgoing]) -> Vec<&[u8]> {
+    fn token(packet: &Outgoing) -> &[u8] {
+        match packet {
+            Outgoing::Authenticate { token } => token.bytes(),
+            other => panic!("no token: {other:?}"),
+        }
+    }
+    sent.iter().map(token).collect()
+}
+
+impl Bench {
+    fn authenticate(&mut self, token: &str) {
+        let now = self.now();
+        self.session.authenticate(Secret::new(token.into()), now);
+    }
+
+    fn judged(&mut self) -> Option<bool> {
+        match self.session.poll_event() {
+            Some(Event::Authenticated { is_confirmed }) => Some(is_confirmed),
+            None => None,
+            Some(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_newer_token_goes_out_at_once_and_the_broker_takes_it() {
+    let mut bench = Bench::new();
+    bench.authenticate("two\n");
+    assert_eq!(tokens(&bench.sent()), [b"two\n"]);
+    bench.hear(Incoming::Authenticated);
+    assert_eq!(bench.judged(), Some(true));
+    bench.pass(u64::try_from(TIMEOUT.as_millis()).unwrap()).unwrap();
+    assert_eq!(bench.judged(), None, "its deadline is gone");
+}
+
+#[test]
+fn one_token_is_out_at_a_time_and_of_those_that_come_meanwhile_the_newest_follows() {
+    let mut bench = Bench::new();
+    for token in ["one", "two", "three"] {
+        bench.authenticate(token);
+    }
+    assert_eq!(tokens(&bench.sent()), [b"one"]);
+    bench.hear(Incoming::Authenticated);
+    assert_eq!(tokens(&bench.sent()), [b"three"]);
+    bench.hear(Incoming::Authenticated);
+    assert_eq!((bench.judged(), bench.judged(), bench.judged()), (Some(true), Some(true), None));
+    assert!(bench.sent().is_empty());
+}
+
+#[test]
+fn a_broker_that_says_nothing_to_a_token_is_noted_and_the_session_goes_on() {
+    let mut bench = Bench::new();
+    bench.authenticate("one");
+    bench.authenticate("two");
+    bench.sent();
+    let timeout_ms = u64::try_from(TIMEOUT.as_millis()).unwrap();
+    bench.pass(timeout_ms - 1).unwrap();
+    assert_eq!(bench.judged(), None);
+    bench.pass(1).unwrap();
+    assert_eq!(bench.judged(), Some(false));
+    assert_eq!(tokens(&bench.sent()), [b"two"]);
+    bench.ask(Access::Read, "r");
+    assert_eq!(shapes(&bench.sent()), "SUBSCRIBE PUBLISH");
+}
+
+#[test]
+fn a_token_means_nothing_beyond_its_connection() {
+    let mut bench = Bench::new();
+    bench.authenticate("one");
+    bench.authenticate("two");
+    bench.session.handle_lost("reset");
+    bench.authenticate("three");
+    bench.connect(16);
+    assert!(bench.sent().is_empty(), "the next connection has read the file");
+    bench.hear(Incoming::Authenticated);
+    assert_eq!(bench.judged(), None, "nobody asked");
+    bench.pass(u64::try_from(TIMEOUT.as_millis()).unwrap()).unwrap();
+    assert_eq!(bench.judged(), None);
+    bench.authenticate("four");
+    assert_eq!(tokens(&bench.sent()), [b"four"]);
 }

@@ -134,6 +134,7 @@ pub async fn run(args: LockArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
 /// # Errors
 /// Why it cannot be had; also where it is wanted for something else.
 pub async fn take(args: LockArgs, session: &Session, emit: Emit<'_>) -> Result<Taking, CommandError> {
+    session.check_write()?;
     let wanted = settle(args, session)?;
     if !matches!(wanted.use_for, Use::Hold) {
         return Err(CommandError::new(Kind::Bug, "the lock is not to be held"));

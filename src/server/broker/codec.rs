@@ -2,10 +2,10 @@
 
 use bytes::{Bytes, BytesMut};
 use rumqttc::mqttbytes::v5::{
-    ConnAck, ConnAckProperties, ConnectReturnCode, Disconnect, DisconnectProperties, DisconnectReasonCode,
-    Packet, PingResp, PubAck, PubAckReason, PubComp, PubCompReason, PubRec, PubRecReason, PubRel,
-    PubRelReason, PublishProperties, RetainForwardRule, SubAck, SubscribeReasonCode, UnsubAck,
-    UnsubAckReason,
+    Auth, AuthProperties, AuthReasonCode, ConnAck, ConnAckProperties, ConnectAuth, ConnectReturnCode,
+    Disconnect, DisconnectProperties, DisconnectReasonCode, Packet, PingResp, PubAck, PubAckReason, PubComp,
+    PubCompReason, PubRec, PubRecReason, PubRel, PubRelReason, PublishProperties, RetainForwardRule, SubAck,
+    SubscribeReasonCode, UnsubAck, UnsubAckReason,
 };
 use rumqttc::mqttbytes::{self, QoS, v5};
 
@@ -14,6 +14,7 @@ use super::packet::{Connect, Fault, Incoming, Publish, RetainHandling, Subscript
 use super::publication::Delivery;
 use super::reason::Reason;
 use super::subscriptions::Options;
+use crate::client::Secret;
 use crate::protocol::message::{Message, Qos};
 
 /// Payloads up to this size are copied out of the read buffer: then it can be used again at once,
@@ -88,7 +89,7 @@ fn fault(error: &mqttbytes::Error) -> Fault {
 
 fn incoming(packet: Packet) -> Result<Incoming, Fault> {
     Ok(match packet {
-        Packet::Connect(packet, will, _) => Incoming::Connect(Box::new(connect(packet, will)?)),
+        Packet::Connect(packet, will, login) => Incoming::Connect(Box::new(connect(packet, will, login)?)),
         Packet::Publish(packet) => Incoming::Publish(publish(packet)?),
         Packet::PubAck(packet) => Incoming::PubAck(packet.pkid),
         Packet::PubRec(packet) => {
@@ -110,7 +111,14 @@ fn incoming(packet: Packet) -> Result<Incoming, Fault> {
             is_normal: packet.reason_code == DisconnectReasonCode::NormalDisconnection,
             session_expiry_s: packet.properties.and_then(|properties| properties.session_expiry_interval),
         },
-        Packet::Auth(_) => Incoming::Unexpected("AUTH"),
+        Packet::Auth(packet) => {
+            let properties = packet.properties.unwrap_or_default();
+            Incoming::Auth {
+                is_new: packet.code == AuthReasonCode::ReAuthenticate,
+                method: properties.method,
+                data: properties.data.map(secret),
+            }
+        }
         Packet::ConnAck(_) => Incoming::Unexpected("CONNACK"),
         Packet::SubAck(_) => Incoming::Unexpected("SUBACK"),
         Packet::UnsubAck(_) => Incoming::Unexpected("UNSUBACK"),
@@ -118,11 +126,17 @@ fn incoming(packet: Packet) -> Result<Incoming, Fault> {
     })
 }
 
-fn connect(packet: v5::Connect, will: Option<v5::LastWill>) -> Result<Connect, Fault> {
+fn connect(packet: v5::Connect, will: Option<v5::LastWill>, login: ConnectAuth) -> Result<Connect, Fault> {
     let properties = packet.properties.unwrap_or_default();
     if properties.max_packet_size == Some(0) {
         return Err(Fault::new(Reason::ProtocolError, "a Maximum Packet Size of 0"));
     }
+    let (username, password) = match login {
+        ConnectAuth::None => (None, None),
+        ConnectAuth::Username { username } => (Some(username), None),
+        ConnectAuth::Password { password } => (None, Some(secret(password))),
+        ConnectAuth::UsernamePassword { username, password } => (Some(username), Some(secret(password))),
+    };
     Ok(Connect {
         client_id: packet.client_id,
         clean_start: packet.clean_start,
@@ -131,6 +145,9 @@ fn connect(packet: v5::Connect, will: Option<v5::LastWill>) -> Result<Connect, F
         receive_maximum: properties.receive_maximum.unwrap_or(u16::MAX),
         packet_bytes_max: properties.max_packet_size,
         authentication_method: properties.authentication_method,
+        authentication_data: properties.authentication_data.map(secret),
+        username,
+        password,
         will: will.map(last_will).transpose()?,
     })
 }
@@ -219,6 +236,10 @@ fn subscribe(packet: v5::Subscribe) -> Incoming {
     Incoming::Subscribe { packet_id: packet.pkid, requests: requests.collect() }
 }
 
+fn secret(bytes: Bytes) -> Secret {
+    Secret::new(bytes.to_vec())
+}
+
 fn text(bytes: &[u8]) -> Result<String, Fault> {
     std::str::from_utf8(bytes)
         .map(str::to_owned)
@@ -262,6 +283,8 @@ pub struct Accepted {
     pub packet_bytes_max: u32,
     /// The greatest topic alias that the server takes.
     pub topic_alias_max: u16,
+    /// The method of enhanced authentication that the client came in by.
+    pub authentication_method: Option<String>,
 }
 
 /// Writes the CONNACK of success.
@@ -274,6 +297,7 @@ pub fn encode_connack(accepted: Accepted, output: &mut BytesMut) {
         topic_alias_max: Some(accepted.topic_alias_max),
         shared_subscription_available: Some(0),
         server_keep_alive: accepted.keep_alive_s,
+        authentication_method: accepted.authentication_method,
         ..no_properties()
     };
     let (session_present, code) = (accepted.session_present, ConnectReturnCode::Success);
@@ -414,6 +438,12 @@ pub fn encode_unsuback(packet_id: u16, results: &[Reason], output: &mut BytesMut
     };
     let reasons = results.iter().map(reason).collect();
     put_control(&Packet::UnsubAck(UnsubAck { pkid: packet_id, reasons, properties: None }), output);
+}
+
+/// Writes an AUTH of success.
+pub fn encode_auth(method: &str, output: &mut BytesMut) {
+    let properties = AuthProperties { method: Some(method.to_owned()), ..AuthProperties::default() };
+    put_control(&Packet::Auth(Auth::new(AuthReasonCode::Success, Some(properties))), output);
 }
 
 /// Writes a PINGRESP.

@@ -1,7 +1,7 @@
 //! One connection's task: bytes between a stream and a conversation, keep-alive, and the farewell.
 
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,13 +10,16 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::admission::{self, Entrance};
 use super::codec::{self, CONNACK_OF_MQTT_3, Decoded};
 use super::conversation::Conversation;
 use super::packet::{Connect, Fault, Incoming};
 use super::reason::Reason;
 use super::{Broker, Ending};
+use crate::client::Secret;
 use crate::clock;
 use crate::server::event::Event;
+use crate::server::identity::Denial;
 
 /// The least room to read into.
 const READ_BYTES_MIN: usize = 8 * 1024;
@@ -30,45 +33,19 @@ const CONNECT: u8 = 0x10;
 const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Serves one connection until it is over. `closing` turns true when the server stops.
-pub async fn serve<S>(broker: Broker, stream: S, remote: String, closing: watch::Receiver<bool>)
+pub async fn serve<S>(broker: Broker, stream: S, entrance: Entrance, mut closing: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    serve_wire(broker, Wire::new(stream, false), remote, closing).await;
-}
-
-/// The same, for one with TLS on it, which holds back what the socket does not take at once.
-pub async fn serve_tls<S>(broker: Broker, stream: S, remote: String, closing: watch::Receiver<bool>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send,
-{
-    serve_wire(broker, Wire::new(stream, true), remote, closing).await;
-}
-
-/// Ends a connection so that what was said last on it is heard.
-pub async fn dismiss<S>(stream: S, closing: watch::Receiver<bool>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send,
-{
-    Wire::new(stream, false).say_farewell(BytesMut::new(), closing).await;
-}
-
-async fn serve_wire<S>(broker: Broker, mut wire: Wire<S>, remote: String, mut closing: watch::Receiver<bool>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send,
-{
-    let connect = tokio::select! {
+    let mut wire = Wire::new(stream, entrance.holds_back);
+    let begun = tokio::select! {
         biased;
         _ = closing.wait_for(|is_closing| *is_closing) => Err(Refusal::Silent("the server stops".to_owned())),
-        connect = timeout(broker.settings().connect_timeout, wire.read_connect(&broker)) => {
-            connect.unwrap_or_else(|_| Err(Refusal::Silent("no CONNECT in time".to_owned())))
-        }
+        begun = wire.begin(&broker, &entrance) => begun,
     };
-    let conversation =
-        connect.and_then(|connect| Conversation::begin(&broker, connect, &remote).map_err(Refusal::Answered));
-    match conversation {
+    match begun {
         Ok(mut conversation) => {
-            let ending = wire.converse(&mut conversation).await;
+            let ending = wire.converse(&broker, &entrance.remote, &mut conversation).await;
             let is_lost = matches!(ending, Ending::Lost(_));
             // The seat is free and the application knows before the farewell, which may take its time.
             let output = conversation.end(ending);
@@ -77,11 +54,19 @@ where
             }
         }
         Err(refusal) => {
-            let (reason, output) = refusal.settle();
-            broker.tell([Event::Refused { remote, reason }]);
+            let (event, output) = refusal.settle(entrance.remote);
+            broker.tell([event]);
             wire.say_farewell(output, closing).await;
         }
     }
+}
+
+/// Ends a connection so that what was said last on it is heard.
+pub async fn dismiss<S>(stream: S, closing: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    Wire::new(stream, false).say_farewell(BytesMut::new(), closing).await;
 }
 
 /// Writes some bytes or, if there are none, what is held back. May be dropped at any time.
@@ -95,22 +80,65 @@ enum Refusal {
     Silent(String),
     /// With a CONNACK.
     Answered(Fault),
+    /// With a CONNACK, for what the client has said of who it is.
+    Denied { client_id: String, denial: Denial },
 }
 
 impl Refusal {
-    fn settle(self) -> (String, BytesMut) {
+    fn settle(self, remote: String) -> (Event, BytesMut) {
         let mut output = BytesMut::new();
-        match self {
-            Self::Silent(text) => (text, output),
+        let reason = match self {
+            Self::Silent(text) => text,
             Self::Answered(Fault { text, is_mqtt_3: true, .. }) => {
                 output.extend_from_slice(&CONNACK_OF_MQTT_3);
-                (text, output)
+                text
             }
             Self::Answered(Fault { reason, text, .. }) => {
                 codec::encode_refusal(reason, &text, &mut output);
-                (text, output)
+                text
             }
-        }
+            Self::Denied { client_id, denial } => {
+                codec::encode_refusal(denial.reason, denial.told, &mut output);
+                return (denied(client_id.into(), &remote, denial), output);
+            }
+        };
+        (Event::Refused { remote, reason }, output)
+    }
+}
+
+fn denied(client_id: Arc<str>, remote: &str, denial: Denial) -> Event {
+    Event::Denied {
+        client_id,
+        remote: remote.to_owned(),
+        reason: format!("{}: {}", denial.reason, denial.logged),
+    }
+}
+
+/// A token being checked: who bears it.
+type Checking = Pin<Box<dyn Future<Output = Result<Arc<str>, Denial>> + Send>>;
+
+/// Resolves when a token has been checked, if one is.
+async fn checked(checking: Option<&mut Checking>) -> Result<Arc<str>, Denial> {
+    match checking {
+        Some(checking) => checking.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Begins to check a token, for as long as a client may take to come in.
+fn check(broker: &Broker, token: Option<Secret>) -> Checking {
+    let settings = broker.settings();
+    let after = settings.connect_timeout;
+    let check = admission::check_token(Arc::clone(&settings.identities), token, Arc::clone(&settings.events));
+    Box::pin(async move { timeout(after, check).await.unwrap_or_else(|_| Err(too_slow())) })
+}
+
+/// There is no room to check what a client says of itself, or a file cannot be read.
+fn too_slow() -> Denial {
+    Denial {
+        reason: Reason::ServerBusy,
+        told: "too many want to come in at once",
+        logged: "what it says of itself could not be checked in time".to_owned(),
     }
 }
 
@@ -126,6 +154,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
     fn new(stream: S, holds_back: bool) -> Self {
         let (reader, writer) = tokio::io::split(stream);
         Self { reader, writer, input: BytesMut::new(), holds_back, is_held_back: false }
+    }
+
+    /// Waits for a CONNECT and lets the client in, if it may.
+    async fn begin(&mut self, broker: &Broker, entrance: &Entrance) -> Result<Conversation, Refusal> {
+        let after = broker.settings().connect_timeout;
+        let connect = timeout(after, self.read_connect(broker)).await;
+        let mut connect =
+            connect.unwrap_or_else(|_| Err(Refusal::Silent("no CONNECT in time".to_owned())))?;
+        let admitted = timeout(after, admission::admit(broker, &mut connect, entrance)).await;
+        let principal = admitted
+            .unwrap_or_else(|_| Err(too_slow()))
+            .map_err(|denial| Refusal::Denied { client_id: connect.client_id.clone(), denial })?;
+        Conversation::begin(broker, connect, principal, &entrance.remote).map_err(Refusal::Answered)
     }
 
     async fn read_connect(&mut self, broker: &Broker) -> Result<Connect, Refusal> {
@@ -154,7 +195,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
         }
     }
 
-    async fn converse(&mut self, conversation: &mut Conversation) -> Ending {
+    async fn converse(&mut self, broker: &Broker, remote: &str, conversation: &mut Conversation) -> Ending {
+        let mut checking: Option<Checking> = None;
         let keep_alive = conversation.keep_alive();
         let mut silence = pin!(sleep(keep_alive.unwrap_or_default()));
         loop {
@@ -165,6 +207,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
             let link = Arc::clone(conversation.link());
             if let Some(ending) = link.ending() {
                 return ending.clone();
+            }
+            if let Some(token) = conversation.poll_token() {
+                checking = Some(check(broker, token));
             }
             let reads = conversation.wants_input(&self.input);
             let output = conversation.output();
@@ -185,8 +230,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                 read = self.reader.read_buf(&mut self.input), if reads => match read {
                     Ok(0) => return Ending::Lost("it closed without a DISCONNECT".to_owned()),
                     Ok(_) => true,
+                    // A stream that is closed in its own way, once it is said why.
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                        return Ending::Cut { reason: Reason::MalformedPacket, text: error.to_string() };
+                    }
                     Err(error) => return Ending::Lost(error.to_string()),
                 },
+                checked = checked(checking.as_mut()), if checking.is_some() => {
+                    checking = None;
+                    if let Err(denial) = conversation.handle_checked(checked) {
+                        let (reason, text) = (denial.reason, denial.told.to_owned());
+                        broker.tell([denied(Arc::clone(&conversation.peer().client_id), remote, denial)]);
+                        return Ending::Cut { reason, text };
+                    }
+                    false
+                }
                 () = &mut silence, if keep_alive.is_some() => {
                     let text = "nothing was heard for 1.5 times the keep-alive".to_owned();
                     return Ending::Cut { reason: Reason::KeepAliveTimeout, text };

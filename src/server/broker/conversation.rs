@@ -15,15 +15,41 @@ use super::seat::{Link, Seat};
 use super::session::{Limits, Outgoing};
 use super::{Broker, ConnectionId, Ending, Peer, Verdict};
 use crate::chance;
+use crate::client::Secret;
 use crate::clock;
 use crate::protocol::message::{Message, Qos};
 use crate::server::event::Event;
+use crate::server::identity::{Denial, Principal};
 
 /// With so many bytes to write, no other packet is handled and no other message taken from the queue.
 const OUTPUT_BYTES_ENOUGH: usize = 64 * 1024;
 
 /// While packets have to wait for the output, so much is read beside the first whole packet, and no more.
 const READ_AHEAD_BYTES: usize = 64 * 1024;
+
+/// Enhanced authentication in a session (MQTT 5, 4.12.1).
+#[derive(Debug)]
+struct Authentication {
+    /// That of the CONNECT; there is no other one from then on.
+    method: String,
+    again: Again,
+}
+
+#[derive(Debug)]
+enum Again {
+    /// Nothing is asked.
+    No,
+    /// A token has come; none if it was left out.
+    Asked(Option<Secret>),
+    /// A token is being checked.
+    Checking,
+}
+
+impl Authentication {
+    fn new(method: String) -> Self {
+        Self { method, again: Again::No }
+    }
+}
 
 /// One accepted connection. Dropping it gives its seat back and tells the application.
 #[derive(Debug)]
@@ -34,6 +60,8 @@ pub struct Conversation {
     link: Arc<Link>,
     /// The client's Maximum Packet Size, in bytes.
     packet_bytes_max: Option<u32>,
+    /// How the client came in, if by a method of enhanced authentication: then it may do so again.
+    authentication: Option<Authentication>,
     /// What the client said at first, in seconds.
     session_expiry_s: u32,
     keep_alive: Option<Duration>,
@@ -51,14 +79,13 @@ impl Conversation {
     /// # Errors
     ///
     /// Why the connection is refused.
-    pub fn begin(broker: &Broker, connect: Connect, remote: &str) -> Result<Self, Fault> {
+    pub fn begin(
+        broker: &Broker,
+        connect: Connect,
+        principal: Principal,
+        remote: &str,
+    ) -> Result<Self, Fault> {
         let settings = broker.settings();
-        if connect.authentication_method.is_some() {
-            return Err(Fault::new(
-                Reason::BadAuthenticationMethod,
-                "no authentication method is known here",
-            ));
-        }
         if let Some(will) = &connect.will {
             let refuse = |text| Fault::new(Reason::TopicNameInvalid, text);
             broker.check_will(&will.message).map_err(refuse)?;
@@ -71,7 +98,7 @@ impl Conversation {
             (0, max) => max,
             (wanted, max) => wanted.min(max),
         };
-        let peer = Peer { connection: ConnectionId::next(), client_id };
+        let peer = Peer { connection: ConnectionId::next(), client_id, principal };
         let arrival = Arrival {
             connection: peer.connection,
             client_id: Arc::clone(&peer.client_id),
@@ -90,12 +117,14 @@ impl Conversation {
             receive_maximum: settings.receive_maximum,
             packet_bytes_max: settings.packet_bytes_max,
             topic_alias_max: settings.topic_alias_max,
+            authentication_method: connect.authentication_method.clone(),
         };
         let mut output = BytesMut::new();
         codec::encode_connack(accepted, &mut output);
         broker.tell([Event::Connected {
             client_id: Arc::clone(&peer.client_id),
             remote: remote.to_owned(),
+            principal: peer.principal.words(),
             session_present,
         }]);
         Ok(Self {
@@ -104,6 +133,7 @@ impl Conversation {
             seat,
             link,
             packet_bytes_max: connect.packet_bytes_max,
+            authentication: connect.authentication_method.map(Authentication::new),
             session_expiry_s,
             keep_alive: (keep_alive_s > 0)
                 .then(|| Duration::from_millis(u64::from(keep_alive_s).saturating_mul(1_500))),
@@ -130,6 +160,48 @@ impl Conversation {
     /// What is to be written to the socket.
     pub fn output(&mut self) -> &mut BytesMut {
         &mut self.output
+    }
+
+    /// The token to be checked, if the client has sent one since it came in; what comes of it is to be told to
+    /// [`Conversation::handle_checked`]. The client may go on meanwhile.
+    pub fn poll_token(&mut self) -> Option<Option<Secret>> {
+        let again = &mut self.authentication.as_mut()?.again;
+        if !matches!(again, Again::Asked(_)) {
+            return None;
+        }
+        match std::mem::replace(again, Again::Checking) {
+            Again::Asked(token) => Some(token),
+            Again::No | Again::Checking => None,
+        }
+    }
+
+    /// A token has been checked: this is who bears it.
+    ///
+    /// # Errors
+    ///
+    /// Why the client may not stay.
+    pub fn handle_checked(&mut self, checked: Result<Arc<str>, Denial>) -> Result<(), Denial> {
+        let bearer = checked?;
+        // The session has the rights of whoever began it.
+        if self.peer.principal.user.as_deref() != Some(&*bearer) {
+            return Err(Denial {
+                reason: Reason::NotAuthorized,
+                told: "this token is somebody else's",
+                logged: format!("its new token is that of {bearer}"),
+            });
+        }
+        if let Some(authentication) = &mut self.authentication {
+            authentication.again = Again::No;
+            codec::encode_auth(&authentication.method, &mut self.output);
+        }
+        self.broker.tell([Event::Reauthenticated { client_id: Arc::clone(&self.peer.client_id) }]);
+        Ok(())
+    }
+
+    /// Who is at the other end.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.peer
     }
 
     /// Whether there is so much to write that packets have to wait.
@@ -289,6 +361,7 @@ impl Conversation {
                 }
                 return Err(Ending::Left { keeps_will: !is_normal, session_expiry_s });
             }
+            Incoming::Auth { is_new, method, data } => self.handle_auth(is_new, method.as_deref(), data)?,
             Incoming::Connect(_) => return Err(protocol_error("a second CONNECT")),
             Incoming::Unexpected(name) => return Err(protocol_error(&format!("an unexpected {name}"))),
         }
@@ -319,6 +392,28 @@ impl Conversation {
                 codec::encode_pubrec(packet_id, reason, &mut self.output);
             }
         }
+        Ok(())
+    }
+
+    fn handle_auth(
+        &mut self,
+        is_new: bool,
+        method: Option<&str>,
+        data: Option<Secret>,
+    ) -> Result<(), Ending> {
+        let Some(authentication) = &mut self.authentication else {
+            return Err(protocol_error("an AUTH, where CONNECT had no authentication method"));
+        };
+        if method != Some(&authentication.method) {
+            return Err(protocol_error("an AUTH with another method than that of CONNECT"));
+        }
+        if !is_new {
+            return Err(protocol_error("an AUTH that goes on with what was not begun"));
+        }
+        if !matches!(authentication.again, Again::No) {
+            return Err(protocol_error("an AUTH before the last one was answered"));
+        }
+        authentication.again = Again::Asked(data);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! An MQTT 5 broker that serves one application behind it; nothing here knows the state store.
 
+pub mod admission;
 pub mod codec;
 pub mod connection;
 pub mod conversation;
@@ -33,6 +34,7 @@ use self::publication::Publication;
 use self::reason::Reason;
 use self::registry::{Arrival, Attached, Registry};
 use super::event::Event;
+use super::identity::Principal;
 use super::settings::Settings;
 use crate::clock;
 use crate::protocol::message::{Message, Qos};
@@ -55,6 +57,8 @@ pub struct Peer {
     pub connection: ConnectionId,
     /// The client.
     pub client_id: Arc<str>,
+    /// Who it has shown to be.
+    pub principal: Principal,
 }
 
 /// What becomes of a message that a client has published.

@@ -2,6 +2,7 @@
 
 use super::reason::Reason;
 use super::subscriptions::Options;
+use crate::client::Secret;
 use crate::protocol::message::Message;
 
 /// A packet from a client.
@@ -47,7 +48,16 @@ pub enum Incoming {
         /// A new session expiry interval, in seconds.
         session_expiry_s: Option<u32>,
     },
-    /// A packet that only a server sends, or AUTH: its name.
+    /// AUTH (MQTT 5, 3.15).
+    Auth {
+        /// Whether it begins to authenticate again: reason code 0x19.
+        is_new: bool,
+        /// The method.
+        method: Option<String>,
+        /// The data.
+        data: Option<Secret>,
+    },
+    /// A packet that only a server sends: its name.
     Unexpected(&'static str),
 }
 
@@ -68,6 +78,12 @@ pub struct Connect {
     pub packet_bytes_max: Option<u32>,
     /// The method of enhanced authentication, if the client wants any.
     pub authentication_method: Option<String>,
+    /// The data of enhanced authentication.
+    pub authentication_data: Option<Secret>,
+    /// The user's name.
+    pub username: Option<String>,
+    /// The password; it may come without a name.
+    pub password: Option<Secret>,
     /// What to publish when the client goes without a word.
     pub will: Option<Will>,
 }

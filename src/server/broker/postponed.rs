@@ -50,6 +50,7 @@ impl Postponed {
             | Incoming::Subscribe { .. }
             | Incoming::Unsubscribe { .. }
             | Incoming::Disconnect { .. }
+            | Incoming::Auth { .. }
             | Incoming::Unexpected(_) => !self.is_empty(),
         }
     }

@@ -15,7 +15,7 @@ use super::reason::Reason;
 use super::test_client::{Client, Hello, filter, qos_0, qos_1, retained, with_properties};
 use super::{Application, Broker, ConnectionId, Peer, Verdict};
 use crate::protocol::message::{Message, Qos};
-use crate::server::{Event, Server, Settings};
+use crate::server::{Event, ListenerSettings, Server, Settings};
 
 async fn start() -> Server {
     start_with(Settings::default()).await
@@ -758,7 +758,9 @@ async fn too_many_connections_are_turned_away_and_room_comes_back() {
 
 #[tokio::test]
 async fn tcp_is_served_on_a_free_port_by_several_servers() {
-    let settings = || Settings { addresses: vec!["127.0.0.1:0".parse().unwrap()], ..Settings::default() };
+    let listening =
+        |address| Settings { listeners: vec![ListenerSettings::plain(address)], ..Settings::default() };
+    let settings = || listening("127.0.0.1:0".parse().unwrap());
     let (one, two) = (start_with(settings()).await, start_with(settings()).await);
     assert_ne!(one.addresses(), two.addresses());
     let stream = std::net::TcpStream::connect(one.addresses()[0]).unwrap();
@@ -768,7 +770,7 @@ async fn tcp_is_served_on_a_free_port_by_several_servers() {
     let mut first = [0; 1];
     tokio::io::AsyncReadExt::read_exact(&mut stream, &mut first).await.unwrap();
     assert_eq!(first, [0x20]);
-    let taken = Settings { addresses: one.addresses().to_vec(), ..Settings::default() };
+    let taken = listening(one.addresses()[0]);
     let error = Server::start(taken, Arc::new(())).await.unwrap_err();
     assert!(error.to_string().starts_with("cannot listen on 127.0.0.1:"), "{error}");
     one.shutdown().await;

@@ -99,7 +99,11 @@ impl Bench {
 }
 
 fn peer(connection: u64) -> Peer {
-    Peer { connection: broker::ConnectionId(connection), client_id: "client".into() }
+    Peer {
+        connection: broker::ConnectionId(connection),
+        client_id: "client".into(),
+        principal: crate::server::Principal::default(),
+    }
 }
 
 /// A request as an SDK sends it, with correlation data of its own.

@@ -3,10 +3,12 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::wire::{self, Packet, Publish};
+use super::wire::{self, Connect, Packet, Publish};
 
 /// Longer than any test takes: a script must end, whatever its client does.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,6 +39,40 @@ impl<T: Send + 'static> Fake<T> {
     /// Waits for the script's end.
     pub fn end(self) -> T {
         self.script.join().unwrap()
+    }
+}
+
+/// A broker for as many connections as come, which are counted.
+pub struct Fakes {
+    address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Fakes {
+    /// Runs the script with each connection, and its number from 1 on. It lives as long as the test's process.
+    pub fn start(script: impl Fn(usize, &mut Line) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (counted, script) = (Arc::clone(&connections), Arc::new(script));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
+                let script = Arc::clone(&script);
+                thread::spawn(move || script(number, &mut Line::new(stream.unwrap())));
+            }
+        });
+        Self { address, connections }
+    }
+
+    /// The URL to connect to.
+    pub fn url(&self) -> String {
+        format!("mqtt://{}", self.address)
+    }
+
+    /// How many connections there have been.
+    pub fn count(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
     }
 }
 
@@ -89,6 +125,13 @@ impl Line {
     pub fn accept(&mut self) {
         self.expect("CONNECT");
         self.send(&wire::connack(0, &[]));
+    }
+
+    /// Lets the client in, and returns what it says of itself.
+    pub fn accept_and_hear(&mut self) -> Connect {
+        let connect = Connect::decode(&self.expect("CONNECT"));
+        self.send(&wire::connack(0, &[]));
+        connect
     }
 
     /// Takes the next subscription, or refuses it.

@@ -1,14 +1,17 @@
 //! A hermetic environment for the real binary: no variables, a home and a folder of its own.
 
 pub mod bounded;
+mod doors;
 pub mod fake;
 mod gatekeeper;
 pub mod pki;
 mod process;
 pub mod proxy;
+mod raw;
 mod relay;
 mod running;
 mod server;
+pub mod store;
 mod tap;
 mod terminal;
 pub mod tls12;
@@ -16,13 +19,16 @@ pub mod wire;
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
+pub use doors::Doors;
 pub use gatekeeper::{Visit, gatekeeper, publish};
 pub use process::{Left, Process, is_running, line_in, until};
+pub use raw::Raw;
 pub use relay::Relay;
 pub use running::{Running, wait_until};
 pub use server::Server;
@@ -53,9 +59,10 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    /// Writes a file.
+    /// Writes a file, for nobody else to read: it may be one with a secret.
     pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
         fs::write(self.path(name), bytes).unwrap();
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o600)).unwrap();
     }
 
     /// The command, ready to be run here with an empty standard input.

@@ -1,5 +1,7 @@
 //! A CA of the tests, and the certificates that it gives out, as files.
 
+use std::time::Duration;
+
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
     date_time_ymd,
@@ -32,6 +34,18 @@ impl Ca {
         let key = KeyPair::generate().unwrap();
         place.write(&format!("{name}.key"), key.serialize_pem());
         place.write(&format!("{name}.pem"), self.sign(names, years, &key));
+    }
+
+    /// The same, until so many days and an hour from now.
+    pub fn issue_for_days(&self, place: &Place, name: &str, names: &[&str], days: u64) {
+        let key = KeyPair::generate().unwrap();
+        place.write(&format!("{name}.key"), key.serialize_pem());
+        let now = Duration::from_millis(mqkv::clock::wall_ms());
+        let end = date_time_ymd(1970, 1, 1) + now + Duration::from_secs(days * 86_400 + 3600);
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        (params.not_before, params.not_after) = (date_time_ymd(1975, 1, 1), end);
+        place.write(&format!("{name}.pem"), params.signed_by(&key, &self.0).unwrap().pem());
     }
 
     /// Writes NAME.pem alone: a certificate for a key that is there already.

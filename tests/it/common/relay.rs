@@ -81,6 +81,11 @@ impl Relay {
         self.line.changed.notify_all();
     }
 
+    /// How many connections there have been.
+    pub fn connections(&self) -> usize {
+        self.line.state().sent.len()
+    }
+
     /// How many requests have been sent on the first connection.
     pub fn requests(&self) -> usize {
         let state = self.line.state();

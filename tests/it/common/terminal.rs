@@ -67,6 +67,15 @@ impl Terminal {
         self.keys(&format!("{line}{ENTER}"));
     }
 
+    /// Types a secret, once the program has turned off what shows it, and Enter.
+    pub fn secret(&self, secret: &str) {
+        until("what is typed is not shown", || {
+            let modes = tcgetattr(&self.pty).unwrap().local_flags;
+            (!modes.contains(LocalFlags::ECHO)).then_some(())
+        });
+        self.line(secret);
+    }
+
     /// Pastes a text as a terminal does that brackets it.
     pub fn paste(&self, text: &str) {
         self.keys(&format!("\x1b[200~{text}\x1b[201~"));
@@ -85,6 +94,13 @@ impl Terminal {
         let rows: Vec<_> =
             screen.screen().rows(0, self.columns).map(|row| row.trim_end().to_owned()).collect();
         rows.join("\n").trim_end().to_owned()
+    }
+
+    /// The colour of the last row's first character.
+    pub fn color_of_last_row(&self) -> vt100::Color {
+        let screen = self.screen.lock().unwrap();
+        let (row, _) = screen.screen().cursor_position();
+        screen.screen().cell(row, 0).unwrap().fgcolor()
     }
 
     /// The column of the cursor.
@@ -134,6 +150,12 @@ impl Terminal {
         self.wait_for("the last key", |screen| screen.lines().last().is_some_and(|row| row.contains('~')));
         self.keys(CTRL_C);
         self.ends_with(prompt);
+    }
+
+    /// Whether what is typed is shown, a line at a time, and Ctrl-C is a signal: as a terminal should be left.
+    pub fn is_bright(&self) -> bool {
+        let modes = tcgetattr(&*self.pty).unwrap().local_flags;
+        modes.contains(LocalFlags::ECHO | LocalFlags::ICANON | LocalFlags::ISIG)
     }
 
     /// Sends the program a signal.

@@ -19,6 +19,16 @@ pub struct Publish {
     pub payload: Vec<u8>,
 }
 
+/// What a CONNECT says of the client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Connect {
+    pub client_id: String,
+    pub username: Option<String>,
+    pub password: Option<Vec<u8>>,
+    pub method: Option<String>,
+    pub data: Option<Vec<u8>>,
+}
+
 impl Packet {
     /// Its name in the standard.
     pub fn name(&self) -> &'static str {
@@ -90,6 +100,89 @@ pub fn connect(client_id: &str) -> Vec<u8> {
     body.extend([5, 0x02, 0, 0, 0]);
     body.extend(text(client_id));
     packet(0x10, body)
+}
+
+impl Connect {
+    /// Reads a CONNECT without a will.
+    pub fn decode(packet: &Packet) -> Self {
+        assert_eq!(packet.name(), "CONNECT");
+        let mut rest = packet.body.as_slice();
+        assert_eq!(take_text(&mut rest), "MQTT");
+        let [_, flags, _, _] = *take(&mut rest, 4) else { panic!("a short CONNECT") };
+        let len = take_length(&mut rest);
+        let mut properties = take(&mut rest, len);
+        let mut connect = Self { client_id: take_text(&mut rest), ..Self::default() };
+        connect.username = (flags & 0x80 != 0).then(|| take_text(&mut rest));
+        connect.password = (flags & 0x40 != 0).then(|| take_binary(&mut rest).to_vec());
+        assert_eq!(rest, b"");
+        while !properties.is_empty() {
+            match take(&mut properties, 1)[0] {
+                0x11 | 0x27 => drop(take(&mut properties, 4)),
+                0x15 => connect.method = Some(take_text(&mut properties)),
+                0x16 => connect.data = Some(take_binary(&mut properties).to_vec()),
+                other => panic!("property {other:#x}"),
+            }
+        }
+        connect
+    }
+}
+
+/// CONNECT with what says who the client is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hello<'a> {
+    pub client_id: &'a str,
+    pub user: Option<&'a str>,
+    pub password: Option<&'a [u8]>,
+    pub method: Option<&'a str>,
+    pub data: Option<&'a [u8]>,
+}
+
+impl Hello<'_> {
+    /// The bytes of it: clean start, no keep-alive.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut flags = 0x02;
+        let mut rest = text(self.client_id);
+        if let Some(user) = self.user {
+            flags |= 0x80;
+            rest.extend(text(user));
+        }
+        if let Some(password) = self.password {
+            flags |= 0x40;
+            rest.extend(binary(password));
+        }
+        let properties = authentication(self.method, self.data);
+        let mut body = text("MQTT");
+        body.extend([5, flags, 0, 0]);
+        body.extend(length(properties.len()));
+        body.extend(properties);
+        body.extend(rest);
+        packet(0x10, body)
+    }
+}
+
+/// AUTH.
+pub fn auth(reason: u8, method: Option<&str>, data: Option<&[u8]>) -> Vec<u8> {
+    let properties = authentication(method, data);
+    let mut body = vec![reason];
+    body.extend(length(properties.len()));
+    body.extend(properties);
+    packet(0xF0, body)
+}
+
+/// PINGREQ.
+pub const PINGREQ: [u8; 2] = [0xC0, 0];
+
+fn authentication(method: Option<&str>, data: Option<&[u8]>) -> Vec<u8> {
+    let mut properties = Vec::new();
+    if let Some(method) = method {
+        properties.push(0x15);
+        properties.extend(text(method));
+    }
+    if let Some(data) = data {
+        properties.push(0x16);
+        properties.extend(binary(data));
+    }
+    properties
 }
 
 /// CONNACK with a reason and properties as bytes.

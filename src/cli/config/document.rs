@@ -1,0 +1,315 @@
+//! The text of the file: read with the line of each value, changed with all that is around it kept; the only user of
+//! the `toml_edit` crate.
+
+use std::ops::Range;
+
+use toml_edit::{Document, DocumentMut, Item, RawString, Table, TableLike, TomlError, Value, value};
+
+/// A key with what it is set to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// The key.
+    pub key: String,
+    /// The line of the key, from 1.
+    pub line: usize,
+    /// What it is set to.
+    pub content: Content,
+}
+
+/// What a key is set to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    Text(String),
+    Number(i64),
+    Switch(bool),
+    Table(Vec<Node>),
+    /// Something else, by its name.
+    Other(&'static str),
+}
+
+/// Why a text is none that can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Syntax {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column, in characters from 1.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+    /// The line itself.
+    pub text: String,
+}
+
+/// Reads a text.
+///
+/// # Errors
+/// The first thing that is wrong with its syntax.
+pub fn read(text: &str) -> Result<Vec<Node>, Syntax> {
+    let document = Document::parse(text).map_err(|error| of_parser(text, &error))?;
+    let feeds = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+    Ok(nodes(document.as_table(), &Feeds(feeds)))
+}
+
+/// Where lines end.
+struct Feeds(Vec<usize>);
+
+impl Feeds {
+    fn line(&self, at: usize) -> usize {
+        self.0.partition_point(|feed| *feed < at).saturating_add(1)
+    }
+}
+
+fn syntax(text: &str, at: usize, message: &str) -> Syntax {
+    let before = text.get(..at).unwrap_or(text);
+    let begin = before.rfind('\n').map_or(0, |feed| feed.saturating_add(1));
+    let line = text.get(begin..).unwrap_or_default().lines().next().unwrap_or_default();
+    Syntax {
+        line: line_of(text, at),
+        column: before.get(begin..).unwrap_or_default().chars().count().saturating_add(1),
+        message: message.lines().collect::<Vec<_>>().join(" "),
+        text: line.to_owned(),
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|byte| *byte == b'\n').count().saturating_add(1)
+}
+
+fn nodes(table: &dyn TableLike, feeds: &Feeds) -> Vec<Node> {
+    let node = |(key, item): (&str, &Item)| {
+        let begin = |span: Option<Range<usize>>| span.map(|span| span.start);
+        // The header of a table stands for its key; a table that is only a part of headers has none.
+        let at = begin(table.key(key).and_then(|key| key.span())).or_else(|| begin(item.span()));
+        Node { key: key.to_owned(), line: feeds.line(at.unwrap_or(0)), content: content(item, feeds) }
+    };
+    table.iter().map(node).collect()
+}
+
+fn content(item: &Item, feeds: &Feeds) -> Content {
+    if let Some(table) = item.as_table_like() {
+        return Content::Table(nodes(table, feeds));
+    }
+    match item.as_value() {
+        Some(Value::String(text)) => Content::Text(text.value().clone()),
+        Some(Value::Integer(number)) => Content::Number(*number.value()),
+        Some(Value::Boolean(switch)) => Content::Switch(*switch.value()),
+        Some(Value::Float(_)) => Content::Other("a fraction"),
+        Some(Value::Datetime(_)) => Content::Other("a date"),
+        Some(Value::Array(_)) => Content::Other("an array"),
+        _ => Content::Other("an array of tables"),
+    }
+}
+
+/// A key for the default context.
+const DEFAULT: &str = "default_context";
+/// The table of the contexts.
+const CONTEXTS: &str = "context";
+
+/// Writes a context, in the place of the one of this name, or behind all others.
+///
+/// # Errors
+/// The text is not what [`read`] takes.
+pub fn put_context(text: &str, name: &str, settings: &[(String, Content)]) -> Result<String, Syntax> {
+    let mut document = parse(text)?;
+    let mut context = Table::new();
+    for (key, content) in settings {
+        let item = match content {
+            Content::Text(text) => value(text),
+            Content::Number(number) => value(*number),
+            Content::Switch(switch) => value(*switch),
+            Content::Table(_) | Content::Other(_) => continue,
+        };
+        context.insert(key, item);
+    }
+    // Remarks at the end stay above what is written below them.
+    let mut above = document.trailing().as_str().unwrap_or_default().to_owned();
+    if !document.is_empty() || !above.is_empty() {
+        above.push('\n');
+    }
+    let contexts = document.entry(CONTEXTS).or_insert_with(|| {
+        let mut contexts = Table::new();
+        contexts.set_implicit(true);
+        Item::Table(contexts)
+    });
+    let Some(contexts) = contexts.as_table_like_mut() else {
+        return Err(syntax(text, 0, "context is no table"));
+    };
+    let is_new = match contexts.get(name) {
+        Some(Item::Table(before)) => {
+            *context.decor_mut() = before.decor().clone();
+            context.set_position(before.position());
+            false
+        }
+        Some(_) => false,
+        None => true,
+    };
+    if is_new {
+        context.decor_mut().set_prefix(above);
+    }
+    contexts.insert(name, Item::Table(context));
+    if is_new {
+        document.set_trailing("");
+    }
+    Ok(document.to_string())
+}
+
+/// Takes a context away, with the remark that stands directly above it.
+///
+/// # Errors
+/// The text is not what [`read`] takes.
+pub fn remove_context(text: &str, name: &str) -> Result<String, Syntax> {
+    let mut document = parse(text)?;
+    let contexts = document.get_mut(CONTEXTS).and_then(Item::as_table_like_mut);
+    let removed = contexts.and_then(|contexts| contexts.remove(name));
+    if let Some(Item::Table(removed)) = removed {
+        let prefix = removed.decor().prefix().and_then(RawString::as_str).unwrap_or_default();
+        let kept = prefix.rfind("\n\n").and_then(|end| prefix.get(..=end)).unwrap_or_default();
+        if !kept.trim().is_empty() {
+            put_remark(&mut document, kept, removed.position());
+        }
+    }
+    Ok(document.to_string())
+}
+
+/// Puts a remark above the first context behind a place, or at the end.
+fn put_remark(document: &mut DocumentMut, remark: &str, place: Option<isize>) {
+    let contexts = document.get_mut(CONTEXTS).and_then(Item::as_table_mut);
+    let tables = contexts.into_iter().flat_map(|contexts| contexts.iter_mut());
+    let behind = tables.filter_map(|(_, item)| item.as_table_mut().filter(|table| table.position() > place));
+    if let Some(next) = behind.min_by_key(|table| table.position()) {
+        let prefix = next.decor().prefix().and_then(RawString::as_str).unwrap_or_default().to_owned();
+        next.decor_mut().set_prefix(format!("{remark}{prefix}"));
+    } else {
+        let trailing = document.trailing().as_str().unwrap_or_default().to_owned();
+        document.set_trailing(format!("{remark}{trailing}"));
+    }
+}
+
+/// Sets the default context, or takes it away.
+///
+/// # Errors
+/// The text is not what [`read`] takes.
+pub fn set_default(text: &str, name: Option<&str>) -> Result<String, Syntax> {
+    let Some(name) = name else {
+        return without_default(text);
+    };
+    let mut document = parse(text)?;
+    if let Some(Item::Value(known)) = document.get_mut(DEFAULT) {
+        // A remark behind it stays.
+        let decor = known.decor().clone();
+        *known = name.into();
+        *known.decor_mut() = decor;
+    } else {
+        let mut item = value(name);
+        if let Some(value) = item.as_value_mut().filter(|_| !text.trim().is_empty()) {
+            value.decor_mut().set_suffix("\n");
+        }
+        document.insert(DEFAULT, item);
+    }
+    Ok(document.to_string())
+}
+
+/// Takes out the line, not what is written above it.
+fn without_default(text: &str) -> Result<String, Syntax> {
+    let document = Document::parse(text).map_err(|error| of_parser(text, &error))?;
+    let key = document.key(DEFAULT).and_then(|key| key.span());
+    let value = document.get(DEFAULT).and_then(Item::span);
+    let (Some(key), Some(value)) = (key, value) else {
+        return Ok(text.to_owned());
+    };
+    let (first, last) = (line_of(text, key.start), line_of(text, value.end));
+    let lines = text.split_inclusive('\n').zip(1..);
+    let kept: String =
+        lines.filter(|(_, number)| *number < first || *number > last).map(|(line, _)| line).collect();
+    // No blank line at the top.
+    Ok(if first == 1 { kept.trim_start_matches('\n').to_owned() } else { kept })
+}
+
+fn parse(text: &str) -> Result<DocumentMut, Syntax> {
+    Document::parse(text).map(Document::into_mut).map_err(|error| of_parser(text, &error))
+}
+
+fn of_parser(text: &str, error: &TomlError) -> Syntax {
+    syntax(text, error.span().map_or(0, |span| span.start).min(text.len()), error.message())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+# Brokers of the plant.
+default_context = \"lab\" # for now
+
+# The one on the desk.
+[context.lab]
+broker = \"mqtt://lab\" # plain
+
+[context.prod]
+port = 8883
+notls = false
+";
+
+    #[test]
+    fn what_is_written_is_read_with_its_lines() {
+        let nodes = read(TEXT).unwrap();
+        assert_eq!((nodes[0].key.as_str(), nodes[0].line), (DEFAULT, 2));
+        let Content::Table(contexts) = &nodes[1].content else { panic!("{nodes:?}") };
+        assert_eq!((contexts[0].key.as_str(), contexts[0].line), ("lab", 5));
+        let Content::Table(prod) = &contexts[1].content else { panic!("{nodes:?}") };
+        let lines: Vec<_> =
+            prod.iter().map(|node| (node.key.as_str(), node.line, node.content.clone())).collect();
+        assert_eq!(lines, [("port", 9, Content::Number(8883)), ("notls", 10, Content::Switch(false))]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_with_its_place() {
+        let Syntax { line, column, text, .. } = read("a = 1\nbroker = mqtt://h\n").unwrap_err();
+        assert_eq!((line, column, text.as_str()), (2, 10, "broker = mqtt://h"));
+        for bad in ["[", "a = ", "a = 1\na = 2", "é = 1", "a = \"\u{0}\"", "[context]\n[context]"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_new_context_is_put_behind_the_others() {
+        let settings = [("broker".to_owned(), Content::Text("mqtt://new".to_owned()))];
+        let added = put_context(&format!("{TEXT}# The end.\n"), "a b", &settings).unwrap();
+        assert_eq!(added, format!("{TEXT}# The end.\n\n[context.\"a b\"]\nbroker = \"mqtt://new\"\n"));
+        assert_eq!(put_context("", "new", &settings).unwrap(), "[context.new]\nbroker = \"mqtt://new\"\n");
+    }
+
+    #[test]
+    fn a_context_is_replaced_where_it_is() {
+        let settings = [("port".to_owned(), Content::Number(1)), ("notls".to_owned(), Content::Switch(true))];
+        let changed = put_context(TEXT, "lab", &settings).unwrap();
+        assert_eq!(changed, TEXT.replace("broker = \"mqtt://lab\" # plain", "port = 1\nnotls = true"));
+        let inline = "context = { lab = { port = 2 }, prod = {} }\n";
+        let changed = put_context(inline, "lab", &settings).unwrap();
+        let Content::Table(contexts) = &read(&changed).unwrap()[0].content else { panic!("{changed}") };
+        assert_eq!(contexts.len(), 2, "{changed}");
+    }
+
+    #[test]
+    fn a_context_goes_with_its_remark_and_without_those_of_others() {
+        let gone = remove_context(TEXT, "lab").unwrap();
+        assert!(
+            !gone.contains("desk") && gone.contains("plant") && gone.contains("[context.prod]"),
+            "{gone}"
+        );
+        let headed = "# All of them.\n\n# The desk.\n[context.lab]\n[context.prod]\n";
+        assert_eq!(remove_context(headed, "lab").unwrap(), "# All of them.\n[context.prod]\n");
+        assert_eq!(remove_context(headed, "none").unwrap(), headed);
+    }
+
+    #[test]
+    fn the_default_context_changes_and_remarks_stay() {
+        assert_eq!(set_default(TEXT, Some("prod")).unwrap(), TEXT.replace("\"lab\" #", "\"prod\" #"));
+        let without = set_default(TEXT, None).unwrap();
+        assert_eq!(without, TEXT.replace("default_context = \"lab\" # for now\n", ""));
+        assert_eq!(set_default(&without, None).unwrap(), without);
+        let with = set_default("[context.lab]\n", Some("lab")).unwrap();
+        assert_eq!(with, "default_context = \"lab\"\n\n[context.lab]\n");
+        assert_eq!(set_default(&with, None).unwrap(), "[context.lab]\n");
+    }
+}

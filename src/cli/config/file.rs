@@ -1,0 +1,357 @@
+//! The configuration file: what may be written in it, and what is wrong with what is (pure).
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::document::{self, Content, Node, Syntax};
+use super::layers::{Layer, Rank};
+use super::near::near;
+use super::origin::{Line, Origin};
+use super::setting::{Plain, Roots, Setting, Value};
+use crate::commands::{CommandError, Kind};
+
+/// The largest file that is read, in bytes: far more than anybody writes.
+pub const BYTES_MAX: usize = 1024 * 1024;
+
+/// A file that was read and makes sense.
+#[derive(Clone, Debug, Default)]
+pub struct File {
+    /// Its path.
+    pub path: Rc<PathBuf>,
+    /// The context that is used where none is named.
+    pub default: Option<String>,
+    /// The contexts, in their order.
+    pub contexts: Vec<Context>,
+}
+
+/// A context.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// Its name.
+    pub name: Rc<str>,
+    /// Its settings.
+    pub layer: Layer,
+}
+
+impl File {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// The first thing in it that makes no sense, with its line.
+    pub fn read(path: &Path, text: &[u8], home: Option<&Path>) -> Result<Self, CommandError> {
+        let text = std::str::from_utf8(text).map_err(|error| {
+            let lines = text.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n').count();
+            wrong(path, lines.saturating_add(1), "it is not UTF-8")
+        })?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let nodes = document::read(text).map_err(|error| of_syntax(path, &error))?;
+        let mut reading = Reading { file: Rc::new(path.to_owned()), home, found: Self::default() };
+        reading.found.path = Rc::clone(&reading.file);
+        for node in nodes {
+            reading.take(node)?;
+        }
+        Ok(reading.found)
+    }
+
+    /// The context of this name.
+    ///
+    /// # Errors
+    /// There is none; what there is instead is told.
+    pub fn context(&self, name: &str) -> Result<&Context, CommandError> {
+        self.contexts.iter().find(|context| &*context.name == name).ok_or_else(|| {
+            let error = configuration(format!("there is no context {name} in {}", self.path.display()));
+            let names = || self.contexts.iter().map(|context| context.name.to_string());
+            let error = match near(name, names()) {
+                Some(near) => error.hint(near),
+                None => error,
+            };
+            match names().collect::<Vec<_>>().join(", ") {
+                none if none.is_empty() => error.cause("it has none").hint("mqkv context add NAME -b URL"),
+                names => error.cause(format!("contexts: {names}")),
+            }
+        })
+    }
+}
+
+/// What may stand outside the contexts.
+const KEYS: [&str; 2] = ["default_context", "context"];
+
+struct Reading<'a> {
+    file: Rc<PathBuf>,
+    home: Option<&'a Path>,
+    found: File,
+}
+
+impl Reading<'_> {
+    fn take(&mut self, node: Node) -> Result<(), CommandError> {
+        match (node.key.as_str(), node.content) {
+            ("default_context", Content::Text(name)) => {
+                self.found.default = Some(name);
+                Ok(())
+            }
+            ("default_context", _) => {
+                Err(self.wrong(node.line, "default_context: it takes the name of a context"))
+            }
+            ("context", Content::Table(contexts)) => {
+                contexts.into_iter().try_for_each(|node| self.take_context(node))
+            }
+            ("context", _) => Err(self.wrong(node.line, "context: it is a table, written [context.NAME]")),
+            (key, Content::Table(_)) => {
+                let error = self.wrong(node.line, &format!("there is no [{key}]"));
+                Err(error.hint(format!("[context.{key}]")))
+            }
+            (key, _) if Setting::of_key(key).is_some() => {
+                let error = self.wrong(node.line, &format!("{key} belongs to a context"));
+                Err(error.hint("write it below a line [context.NAME]"))
+            }
+            (key, _) => Err(self.unknown(node.line, key, KEYS.iter().map(ToString::to_string))),
+        }
+    }
+
+    fn take_context(&mut self, node: Node) -> Result<(), CommandError> {
+        let Content::Table(settings) = node.content else {
+            let message = format!("{} belongs to a context, or is none of its own", node.key);
+            return Err(self.wrong(node.line, &message).hint("[context.NAME]"));
+        };
+        check_name(&node.key).map_err(|what| self.wrong(node.line, &what))?;
+        let name: Rc<str> = node.key.into();
+        let mut layer = Layer::new(Rank::DefaultContext);
+        for node in settings {
+            let (setting, value) = self.setting(&node)?;
+            let line = Line { context: Rc::clone(&name), file: Rc::clone(&self.file), line: node.line };
+            layer.put(setting, value, Origin::File(line));
+        }
+        layer.check()?;
+        self.found.contexts.push(Context { name, layer });
+        Ok(())
+    }
+
+    fn setting(&self, node: &Node) -> Result<(Setting, Value), CommandError> {
+        let key = node.key.as_str();
+        if ["password", "key_password", "keypassword", "token", "sat"].contains(&key) {
+            let file = if key.contains("key") {
+                Setting::Keypasswordfile
+            } else if key == "password" {
+                Setting::PasswordFile
+            } else {
+                Setting::SatFile
+            };
+            let error = self.wrong(node.line, &format!("{key}: a secret does not belong in this file"));
+            return Err(error.hint(format!("{} = \"FILE\"", file.key())));
+        }
+        let Some(setting) = Setting::of_key(key) else {
+            return Err(self.unknown(node.line, key, Setting::all().map(Setting::key)));
+        };
+        let plain = match &node.content {
+            Content::Text(text) => Plain::Text(text.as_ref()),
+            Content::Number(number) => Plain::Number(*number),
+            Content::Switch(switch) => Plain::Switch(*switch),
+            Content::Table(_) => Plain::Other("a table"),
+            Content::Other(name) => Plain::Other(name),
+        };
+        let plain = match plain {
+            // `notls = "yes"` would be read by one who does not expect it.
+            Plain::Text(_) if setting.is_switch() => Plain::Other("a text"),
+            plain => plain,
+        };
+        let roots = Roots { folder: self.file.parent(), home: self.home };
+        let value =
+            setting.read(plain, roots).map_err(|what| self.wrong(node.line, &format!("{key}: {what}")))?;
+        Ok((setting, value))
+    }
+
+    fn wrong(&self, line: usize, what: &str) -> CommandError {
+        wrong(&self.file, line, what)
+    }
+
+    fn unknown(&self, line: usize, key: &str, names: impl Iterator<Item = String>) -> CommandError {
+        let names: Vec<_> = names.collect();
+        let error = self.wrong(line, &format!("there is no setting {key}"));
+        // As on the command line.
+        let meant = key.trim_start_matches('-').replace('-', "_").to_lowercase();
+        match names.iter().find(|name| **name == meant).cloned().or_else(|| near(&meant, names.into_iter())) {
+            Some(near) => error.hint(near),
+            None => error.hint("mqkv help config"),
+        }
+    }
+}
+
+/// Whether a context can be called so.
+///
+/// # Errors
+/// Why not.
+pub fn check_name(name: &str) -> Result<(), String> {
+    const CHARS_MAX: usize = 64;
+    if name.is_empty() {
+        return Err("a context needs a name".to_owned());
+    }
+    if name.chars().count() > CHARS_MAX {
+        return Err(format!("the name of a context has at most {CHARS_MAX} characters"));
+    }
+    if name.starts_with('-')
+        || name.contains("://")
+        || name.contains(|c: char| c.is_control() || c.is_whitespace())
+    {
+        return Err("the name of a context has no blanks, does not begin with - and is no URL".to_owned());
+    }
+    Ok(())
+}
+
+fn configuration(message: String) -> CommandError {
+    CommandError::new(Kind::Configuration, message)
+}
+
+fn wrong(path: &Path, line: usize, what: &str) -> CommandError {
+    configuration(format!("{}:{line}: {what}", path.display()))
+}
+
+/// What is wrong with the syntax of a file.
+#[must_use]
+pub fn of_syntax(path: &Path, error: &Syntax) -> CommandError {
+    /// Of a longer line there is no use on a screen.
+    const COLUMNS_MAX: usize = 100;
+    let Syntax { line, column, message, text } = error;
+    let failure = configuration(format!("{}:{line}:{column}: {message}", path.display()));
+    let may_be_secret =
+        ["password", "secret", "token", "@"].iter().any(|word| text.to_lowercase().contains(word));
+    if text.trim().is_empty() || *column > COLUMNS_MAX || may_be_secret {
+        return failure;
+    }
+    let text: String = text.chars().map(|c| if c == '\t' { ' ' } else { c }).take(COLUMNS_MAX).collect();
+    failure.cause(text).cause(format!("{}^", " ".repeat(column.saturating_sub(1))))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<File, CommandError> {
+        File::read("/etc/mqkv/config.toml".as_ref(), text.as_bytes(), Some("/home/ann".as_ref()))
+    }
+
+    #[track_caller]
+    fn assert_wrong(text: &str, message: &str, hints: &[&str]) {
+        let error = read(text).unwrap_err();
+        assert_eq!(error.kind, Kind::Configuration);
+        assert_eq!(error.message, format!("/etc/mqkv/config.toml:{message}"));
+        assert_eq!(error.hints, hints);
+    }
+
+    #[test]
+    fn contexts_are_read_with_their_lines() {
+        let file =
+            read("default_context = 'lab'\n[context.lab]\nbroker = 'mqtt://h'\nread_only = true\n").unwrap();
+        assert_eq!(file.default.as_deref(), Some("lab"));
+        let entries = &file.context("lab").unwrap().layer.entries;
+        assert_eq!(entries.len(), 2);
+        assert_eq!(entries[1].origin.text(Setting::ReadOnly), "context lab, /etc/mqkv/config.toml:4");
+        assert!(read("").unwrap().contexts.is_empty());
+    }
+
+    #[test]
+    fn what_is_no_setting_is_an_error_with_what_may_have_been_meant() {
+        assert_wrong("[context.a]\nread_onyl = true", "2: there is no setting read_onyl", &["read_only"]);
+        assert_wrong("[context.a]\nread-only = true", "2: there is no setting read-only", &["read_only"]);
+        assert_wrong("[context.a]\nx = 1", "2: there is no setting x", &["mqkv help config"]);
+        assert_wrong("defualt_context = 'a'", "1: there is no setting defualt_context", &["default_context"]);
+        assert_wrong("\nport = 1", "2: port belongs to a context", &["write it below a line [context.NAME]"]);
+        assert_wrong("[prod]\nport = 1", "1: there is no [prod]", &["[context.prod]"]);
+    }
+
+    #[test]
+    fn wrong_types_and_secrets_are_refused() {
+        assert_wrong("[context.a]\nnotls = 'yes'", "2: notls: it takes true or false, not a text", &[]);
+        assert_wrong("[context.a]\ntimeout = 5", "2: timeout: it takes a duration, for example \"30s\"", &[]);
+        assert_wrong(
+            "[context.a]\ncafile = ['a']",
+            "2: cafile: it takes the name of a file, not an array",
+            &[],
+        );
+        assert_wrong("context = 1", "1: context: it is a table, written [context.NAME]", &[]);
+        assert_wrong("default_context = 1", "1: default_context: it takes the name of a context", &[]);
+        let secret = "2: password: a secret does not belong in this file";
+        assert_wrong("[context.a]\npassword = 'hunter2'", secret, &["password_file = \"FILE\""]);
+        let both = "3: hostname: it cannot be used with broker";
+        assert_wrong("[context.a]\nbroker = 'mqtt://h'\nhostname = 'h'", both, &[]);
+    }
+
+    #[test]
+    fn bad_syntax_is_shown_with_a_caret() {
+        let error = read("[context.a]\nbroker = mqtt://h\n").unwrap_err();
+        assert!(error.message.starts_with("/etc/mqkv/config.toml:2:10: "), "{error:?}");
+        assert_eq!(error.causes, ["broker = mqtt://h", "         ^"]);
+        let secret = read("[context.a]\npassword = hunter2").unwrap_err();
+        assert!(!format!("{secret:?}").contains("hunter2"), "{secret:?}");
+        let error = File::read("c".as_ref(), b"a = 1\nb = \xff", None).unwrap_err();
+        assert_eq!(error.message, "c:2: it is not UTF-8");
+    }
+
+    #[test]
+    fn a_context_that_there_is_not_is_told_with_those_that_there_are() {
+        let file = read("[context.prod]\n[context.lab]\n").unwrap();
+        let error = file.context("prdo").unwrap_err();
+        assert_eq!(error.message, "there is no context prdo in /etc/mqkv/config.toml");
+        assert_eq!(
+            (error.hints, error.causes),
+            (vec!["prod".to_owned()], vec!["contexts: prod, lab".to_owned()])
+        );
+    }
+
+    /// Pieces that meet in a file now and then.
+    const PIECES: [&str; 16] = [
+        "[context.a]\n",
+        "[context]\n",
+        "broker",
+        " = ",
+        "'mqtt://h'",
+        "1",
+        "true",
+        "\n",
+        "{",
+        "}",
+        "[",
+        "# é\n",
+        "default_context",
+        "port",
+        "\"\\u00e9\"",
+        "\u{1f600}",
+    ];
+
+    proptest! {
+        #[test]
+        fn any_file_is_read_or_refused_with_a_line(
+            pieces in vec(0..PIECES.len(), 0..24), bytes in vec(any::<u8>(), 0..4), at in 0..64_usize,
+        ) {
+            let mut text: Vec<u8> = pieces.iter().flat_map(|piece| PIECES[*piece].bytes()).collect();
+            let at = at.min(text.len());
+            text.splice(at..at, bytes);
+            if let Err(error) = File::read("c".as_ref(), &text, None) {
+                prop_assert!(error.message.starts_with("c:"), "{error:?}");
+                prop_assert_eq!(error.kind, Kind::Configuration);
+            } else if let Ok(text) = String::from_utf8(text) {
+                // What is read can be changed, and is read again.
+                let settings = [("port".to_owned(), Content::Number(1))];
+                let changed = document::put_context(&text, "new", &settings).unwrap();
+                let changed = document::set_default(&changed, Some("new")).unwrap();
+                let file = File::read("c".as_ref(), changed.as_bytes(), None).unwrap();
+                prop_assert_eq!(file.default.as_deref(), Some("new"));
+                prop_assert_eq!(file.context("new").unwrap().layer.entries.len(), 1);
+                let removed = document::remove_context(&changed, "new").unwrap();
+                let removed = document::set_default(&removed, None).unwrap();
+                let file = File::read("c".as_ref(), removed.as_bytes(), None).unwrap();
+                prop_assert!(file.default.is_none() && file.context("new").is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_can_be_typed() {
+        for bad in ["", "a b", "-x", "mqtt://h", "a\u{1b}"] {
+            assert!(check_name(bad).is_err(), "{bad:?}");
+        }
+        assert!(check_name("plant-7.line_1/é").is_ok());
+    }
+}

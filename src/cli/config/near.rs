@@ -1,0 +1,33 @@
+//! What may have been meant; the only user of the `strsim` crate.
+
+use strsim::damerau_levenshtein;
+
+/// The name nearest to a mistyped one, if any is near: a slip or two, or the beginning of it.
+#[must_use]
+pub fn near(typed: &str, names: impl Iterator<Item = String>) -> Option<String> {
+    /// Where it is not even a third of the word, it is another word.
+    const PART: usize = 3;
+    let measured = names.filter_map(|name| {
+        let slips = damerau_levenshtein(&typed.to_lowercase(), &name.to_lowercase());
+        let is_begun = typed.len() >= PART && name.starts_with(typed);
+        let is_near = slips.saturating_mul(PART) <= typed.chars().count() && slips <= 2;
+        (is_begun || is_near).then_some((slips, name))
+    });
+    measured.min().map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_are_recognised_and_other_words_are_not() {
+        let names = || ["read_only", "broker", "password_file", "port"].map(str::to_owned).into_iter();
+        assert_eq!(near("read_onyl", names()).as_deref(), Some("read_only"));
+        assert_eq!(near("brocker", names()).as_deref(), Some("broker"));
+        assert_eq!(near("password", names()).as_deref(), Some("password_file"));
+        assert_eq!(near("prot", names()).as_deref(), Some("port"));
+        assert_eq!(near("proxy", names()), None);
+        assert_eq!(near("", names()), None);
+    }
+}

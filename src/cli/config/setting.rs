@@ -1,0 +1,452 @@
+//! The settings: what each is called on the command line, in a variable and in the file, and what it takes (pure).
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use crate::cli::args::{ColorWhen, OutputFormat};
+use crate::cli::broker::{self, BrokerUrl};
+use crate::commands::duration;
+use crate::render::style::Shade;
+
+/// A setting of the connection, of the output, or of a context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Setting {
+    Broker,
+    Hostname,
+    Port,
+    Notls,
+    Embedded,
+    Cafile,
+    Certfile,
+    Keyfile,
+    Keypasswordfile,
+    ServerName,
+    Insecure,
+    Username,
+    PasswordFile,
+    AskPassword,
+    SatFile,
+    ClientId,
+    Timeout,
+    ConnectTimeout,
+    Retries,
+    KeepAlive,
+    Output,
+    Json,
+    Quiet,
+    Verbose,
+    Color,
+    ReadOnly,
+    PromptColor,
+}
+
+/// What a setting takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Url,
+    Text,
+    Port,
+    Count,
+    Switch,
+    File,
+    Store,
+    Wait,
+    KeepAlive,
+    Format,
+    When,
+    Shade,
+}
+
+/// A setting's place in the table.
+struct Row {
+    setting: Setting,
+    /// The long flag.
+    long: &'static str,
+    short: Option<char>,
+    kind: Kind,
+}
+
+const fn row(setting: Setting, long: &'static str, short: Option<char>, kind: Kind) -> Row {
+    Row { setting, long, short, kind }
+}
+
+/// In the order in which they are shown. The last ones are of contexts alone.
+const TABLE: [Row; 27] = [
+    row(Setting::Broker, "broker", Some('b'), Kind::Url),
+    row(Setting::Hostname, "hostname", Some('n'), Kind::Text),
+    row(Setting::Port, "port", Some('p'), Kind::Port),
+    row(Setting::Notls, "notls", None, Kind::Switch),
+    row(Setting::Embedded, "embedded", None, Kind::Store),
+    row(Setting::Cafile, "cafile", Some('T'), Kind::File),
+    row(Setting::Certfile, "certfile", Some('C'), Kind::File),
+    row(Setting::Keyfile, "keyfile", Some('K'), Kind::File),
+    row(Setting::Keypasswordfile, "keypasswordfile", Some('P'), Kind::File),
+    row(Setting::ServerName, "server-name", None, Kind::Text),
+    row(Setting::Insecure, "insecure", None, Kind::Switch),
+    row(Setting::Username, "username", Some('u'), Kind::Text),
+    row(Setting::PasswordFile, "password-file", None, Kind::File),
+    row(Setting::AskPassword, "ask-password", None, Kind::Switch),
+    row(Setting::SatFile, "sat-file", None, Kind::File),
+    row(Setting::ClientId, "client-id", Some('i'), Kind::Text),
+    row(Setting::Timeout, "timeout", Some('t'), Kind::Wait),
+    row(Setting::ConnectTimeout, "connect-timeout", None, Kind::Wait),
+    row(Setting::Retries, "retries", None, Kind::Count),
+    row(Setting::KeepAlive, "keep-alive", None, Kind::KeepAlive),
+    row(Setting::Output, "output", Some('o'), Kind::Format),
+    row(Setting::Json, "json", Some('j'), Kind::Switch),
+    row(Setting::Quiet, "quiet", Some('q'), Kind::Switch),
+    row(Setting::Verbose, "verbose", Some('v'), Kind::Switch),
+    row(Setting::Color, "color", None, Kind::When),
+    row(Setting::ReadOnly, "read-only", None, Kind::Switch),
+    row(Setting::PromptColor, "prompt-color", None, Kind::Shade),
+];
+
+/// What a setting is set to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    Url(Box<Url>),
+    Text(String),
+    Number(u32),
+    Switch(bool),
+    Path(PathBuf),
+    Store(Embedding),
+    Wait(Duration),
+    Format(OutputFormat),
+    When(ColorWhen),
+    Shade(Shade),
+}
+
+/// A broker's URL, as it was written and what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// As it was written.
+    pub text: String,
+    /// What it says.
+    pub broker: BrokerUrl,
+}
+
+/// A store inside this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Embedding {
+    /// None, said in so many words.
+    Off,
+    /// In memory.
+    Memory,
+    /// Kept in a folder.
+    Folder(PathBuf),
+}
+
+/// A value as it stands where it was written.
+#[derive(Clone, Copy, Debug)]
+pub enum Plain<'a> {
+    /// A text.
+    Text(&'a OsStr),
+    /// A number.
+    Number(i64),
+    /// Yes or no.
+    Switch(bool),
+    /// Something that no setting takes, by its name.
+    Other(&'a str),
+}
+
+/// What paths begin at that are not absolute.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Roots<'a> {
+    /// The folder of the file in which they are written; none: where the process is.
+    pub folder: Option<&'a Path>,
+    /// What `~/` stands for; none: for nothing.
+    pub home: Option<&'a Path>,
+}
+
+impl Setting {
+    /// All of them, in the order in which they are shown.
+    pub fn all() -> impl Iterator<Item = Self> {
+        TABLE.iter().map(|row| row.setting)
+    }
+
+    /// The setting of this name in the file.
+    #[must_use]
+    pub fn of_key(key: &str) -> Option<Self> {
+        Self::all().find(|setting| setting.key() == key)
+    }
+
+    /// The setting of this variable, without the `MQKV_`.
+    #[must_use]
+    pub fn of_variable(name: &str) -> Option<Self> {
+        Self::all().find(|setting| setting.has_flag() && setting.key().to_ascii_uppercase() == name)
+    }
+
+    /// The long flag, without its dashes.
+    #[must_use]
+    pub fn long(self) -> &'static str {
+        self.row().map_or("", |row| row.long)
+    }
+
+    /// The name in the file.
+    #[must_use]
+    pub fn key(self) -> String {
+        self.long().replace('-', "_")
+    }
+
+    /// The variable.
+    #[must_use]
+    pub fn variable(self) -> String {
+        format!("{PREFIX}{}", self.key().to_ascii_uppercase())
+    }
+
+    /// The flag as it is typed, the short one where there is one.
+    #[must_use]
+    pub fn flag(self) -> String {
+        match self.row().and_then(|row| row.short) {
+            Some(short) => format!("-{short}"),
+            None => format!("--{}", self.long()),
+        }
+    }
+
+    /// Whether it can be typed; if not, it is a context's alone.
+    #[must_use]
+    pub fn has_flag(self) -> bool {
+        !matches!(self, Self::ReadOnly | Self::PromptColor)
+    }
+
+    /// Whether it is yes or no.
+    #[must_use]
+    pub fn is_switch(self) -> bool {
+        self.row().is_some_and(|row| row.kind == Kind::Switch)
+    }
+
+    fn row(self) -> Option<&'static Row> {
+        TABLE.iter().find(|row| row.setting == self)
+    }
+
+    /// Reads what it is set to.
+    ///
+    /// # Errors
+    /// What it takes; a value that may be a secret is not repeated.
+    pub fn read(self, plain: Plain<'_>, roots: Roots<'_>) -> Result<Value, String> {
+        let Some(Row { kind, .. }) = self.row() else {
+            return Err("it is no setting".to_owned());
+        };
+        let takes = |what: &str| match plain {
+            Plain::Other(name) => format!("it takes {what}, not {name}"),
+            Plain::Number(_) | Plain::Switch(_) | Plain::Text(_) => format!("it takes {what}"),
+        };
+        let text = match plain {
+            Plain::Text(text) => text.to_str(),
+            _ => None,
+        };
+        match kind {
+            Kind::File => match plain {
+                Plain::Text(path) if !path.is_empty() => Ok(Value::Path(match path.to_str() {
+                    // Standard input.
+                    Some("-") if self == Self::PasswordFile => path.into(),
+                    _ => rooted(path, roots),
+                })),
+                _ => Err(takes("the name of a file")),
+            },
+            Kind::Store => match plain {
+                Plain::Switch(is_on) => Ok(Value::Store(embedding(is_on))),
+                Plain::Text(text) if !text.is_empty() => {
+                    Ok(Value::Store(match text.to_str().and_then(yes_or_no) {
+                        Some(is_on) => embedding(is_on),
+                        None => Embedding::Folder(rooted(text, roots)),
+                    }))
+                }
+                _ => Err(takes("true, false or the name of a folder")),
+            },
+            Kind::Switch => match plain {
+                Plain::Switch(is_on) => Some(is_on),
+                _ => text.and_then(yes_or_no),
+            }
+            .map(Value::Switch)
+            .ok_or_else(|| takes("true or false")),
+            Kind::Port => match plain {
+                Plain::Number(number) => u16::try_from(number).ok(),
+                _ => text.and_then(|text| text.parse().ok()),
+            }
+            .filter(|port| *port > 0)
+            .map(|port| Value::Number(port.into()))
+            .ok_or_else(|| takes("a number from 1 to 65535")),
+            Kind::Count => match plain {
+                Plain::Number(number) => u32::try_from(number).ok(),
+                _ => text.and_then(|text| text.parse().ok()),
+            }
+            .map(Value::Number)
+            .ok_or_else(|| takes("a number")),
+            _ => {
+                let text = text.filter(|text| !text.is_empty()).ok_or_else(|| takes(kind.takes()))?;
+                read_text(*kind, text)
+            }
+        }
+    }
+}
+
+/// What the variables begin with.
+pub const PREFIX: &str = "MQKV_";
+
+fn read_text(kind: Kind, text: &str) -> Result<Value, String> {
+    match kind {
+        Kind::Url => Value::url(text).map_err(|error| error.message),
+        Kind::Wait => duration::parse(text).map(Value::Wait),
+        Kind::KeepAlive => duration::parse_keep_alive(text).map(Value::Wait),
+        Kind::Format => OutputFormat::from_str(text, false).map(Value::Format).map_err(|_| one_of(kind)),
+        Kind::When => ColorWhen::from_str(text, false).map(Value::When).map_err(|_| one_of(kind)),
+        Kind::Shade => Shade::parse(text).map(Value::Shade).ok_or_else(|| one_of(kind)),
+        _ => Ok(Value::Text(text.to_owned())),
+    }
+}
+
+fn one_of(kind: Kind) -> String {
+    format!("it takes {}", kind.takes())
+}
+
+impl Kind {
+    fn takes(self) -> &'static str {
+        match self {
+            Self::Url => "the URL of a broker, for example \"mqtts://aio-broker:18883\"",
+            Self::Wait | Self::KeepAlive => "a duration, for example \"30s\"",
+            Self::Format => "one of auto, text, raw, hex, base64, json, jsonl",
+            Self::When => "one of auto, always, never",
+            Self::Shade => {
+                "one of black, red, green, yellow, blue, magenta, cyan, white, one of these after \"bright \", or \
+                 \"#rrggbb\""
+            }
+            _ => "a text",
+        }
+    }
+}
+
+impl Value {
+    /// Reads the URL of a broker.
+    ///
+    /// # Errors
+    /// A usage error, which never repeats a password.
+    pub fn url(text: &str) -> Result<Self, crate::commands::CommandError> {
+        let broker = broker::parse(text)?;
+        Ok(Self::Url(Box::new(Url { text: text.to_owned(), broker })))
+    }
+
+    /// Whether it is a switch that is off, which says no more than nothing would.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        matches!(self, Self::Switch(false) | Self::Store(Embedding::Off))
+    }
+}
+
+fn embedding(is_on: bool) -> Embedding {
+    if is_on { Embedding::Memory } else { Embedding::Off }
+}
+
+fn yes_or_no(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" => Some(true),
+        "0" | "false" | "no" => Some(false),
+        _ => None,
+    }
+}
+
+fn rooted(path: &OsStr, roots: Roots<'_>) -> PathBuf {
+    let path = Path::new(path);
+    match (roots.home, path.strip_prefix("~")) {
+        (Some(home), Ok(rest)) => home.join(rest),
+        _ => roots.folder.map_or_else(|| path.to_owned(), |folder| folder.join(path)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command};
+
+    use super::*;
+    use crate::cli::args::{ConnectionArgs, DisplayArgs};
+
+    fn text(setting: Setting, text: &str) -> Result<Value, String> {
+        setting.read(Plain::Text(text.as_ref()), Roots::default())
+    }
+
+    #[test]
+    fn every_flag_of_connection_and_output_is_a_setting_and_no_other() {
+        let definer = DisplayArgs::augment_args(ConnectionArgs::augment_args(Command::new("x")));
+        // A trace is for one run: a forgotten variable must not write values somewhere for ever.
+        let others = ["context", "no-context", "config", "trace"];
+        let defined: Vec<_> = definer
+            .get_arguments()
+            .filter_map(|arg| Some((arg.get_long()?.to_owned(), arg.get_short())))
+            .filter(|(long, _)| !others.contains(&long.as_str()))
+            .collect();
+        for (long, short) in &defined {
+            let row = TABLE.iter().find(|row| row.long == long).unwrap_or_else(|| panic!("--{long}"));
+            assert_eq!(row.short, *short, "--{long}");
+        }
+        assert_eq!(defined.len(), Setting::all().filter(|setting| setting.has_flag()).count());
+    }
+
+    #[test]
+    fn every_setting_is_in_the_table_once() {
+        let all: Vec<_> = Setting::all().collect();
+        assert!(all.is_sorted() && all.windows(2).all(|pair| pair[0] != pair[1]));
+        assert_eq!(Setting::of_key("server_name"), Some(Setting::ServerName));
+        assert_eq!(Setting::of_variable("SERVER_NAME"), Some(Setting::ServerName));
+        assert_eq!(Setting::of_variable("READ_ONLY"), None);
+        assert_eq!(Setting::ServerName.variable(), "MQKV_SERVER_NAME");
+        assert_eq!((Setting::Hostname.flag(), Setting::Notls.flag()), ("-n".into(), "--notls".into()));
+    }
+
+    #[test]
+    fn texts_are_read_as_flags_are() {
+        assert_eq!(text(Setting::Port, "1884"), Ok(Value::Number(1884)));
+        assert_eq!(text(Setting::Timeout, "250ms"), Ok(Value::Wait(Duration::from_millis(250))));
+        assert_eq!(text(Setting::Output, "hex"), Ok(Value::Format(OutputFormat::Hex)));
+        for yes in ["1", "true", "YES"] {
+            assert_eq!(text(Setting::Notls, yes), Ok(Value::Switch(true)), "{yes}");
+        }
+        for (setting, bad) in [
+            (Setting::Port, "0"),
+            (Setting::Port, "65536"),
+            (Setting::Notls, "on"),
+            (Setting::Timeout, "5"),
+            (Setting::Output, "yaml"),
+            (Setting::Broker, "h"),
+            (Setting::PromptColor, "reddish"),
+            (Setting::KeepAlive, "500ms"),
+            (Setting::Retries, "-1"),
+            (Setting::Cafile, ""),
+        ] {
+            assert!(text(setting, bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn types_of_the_file_are_taken_where_they_fit() {
+        let of = |setting: Setting, plain| setting.read(plain, Roots::default());
+        assert_eq!(of(Setting::Port, Plain::Number(1)), Ok(Value::Number(1)));
+        assert_eq!(of(Setting::Notls, Plain::Switch(true)), Ok(Value::Switch(true)));
+        assert_eq!(of(Setting::Embedded, Plain::Switch(true)), Ok(Value::Store(Embedding::Memory)));
+        assert_eq!(
+            of(Setting::Timeout, Plain::Number(5)).unwrap_err(),
+            "it takes a duration, for example \"30s\""
+        );
+        assert_eq!(
+            of(Setting::Port, Plain::Other("an array")).unwrap_err(),
+            "it takes a number from 1 to 65535, not an array"
+        );
+        assert!(
+            of(Setting::Port, Plain::Number(-1)).is_err() && of(Setting::Quiet, Plain::Number(1)).is_err()
+        );
+    }
+
+    #[test]
+    fn paths_begin_where_they_are_written() {
+        let roots = Roots { folder: Some("/etc/mqkv".as_ref()), home: Some("/home/ann".as_ref()) };
+        let path = |setting: Setting, text: &str| setting.read(Plain::Text(text.as_ref()), roots).unwrap();
+        assert_eq!(path(Setting::Cafile, "ca"), Value::Path("/etc/mqkv/ca".into()));
+        assert_eq!(path(Setting::Cafile, "~/ca"), Value::Path("/home/ann/ca".into()));
+        assert_eq!(path(Setting::Cafile, "/ca"), Value::Path("/ca".into()));
+        assert_eq!(path(Setting::PasswordFile, "-"), Value::Path("-".into()));
+        assert_eq!(path(Setting::Embedded, "s"), Value::Store(Embedding::Folder("/etc/mqkv/s".into())));
+        assert_eq!(text(Setting::Cafile, "~/ca"), Ok(Value::Path("~/ca".into())), "the shell's own business");
+    }
+}

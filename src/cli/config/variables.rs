@@ -1,0 +1,245 @@
+//! The variables `MQKV_*` and `AIO_*`, as layers (pure).
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use super::layers::{Layer, Rank};
+use super::near::near;
+use super::origin::Origin;
+use super::setting::{PREFIX, Plain, Roots, Setting, Value};
+use crate::commands::CommandError;
+
+/// The variables that concern us: those with our prefix and the SDK's, and where files may be.
+#[derive(Clone, Debug, Default)]
+pub struct Variables {
+    /// Name and value; empty ones are as good as none.
+    of_ours: Vec<(String, OsString)>,
+    /// Where the user's configuration is.
+    pub config_home: Option<PathBuf>,
+    /// The user's home.
+    pub home: Option<PathBuf>,
+}
+
+/// What the variables of the official SDKs begin with.
+const SDK_PREFIX: &str = "AIO_";
+const SDK_HOST: &str = "AIO_BROKER_HOSTNAME";
+
+/// The variables of the official SDKs (protocol §8), without those of a session, which is another one here.
+const SDK: [(&str, Setting); 10] = [
+    ("AIO_BROKER_TCP_PORT", Setting::Port),
+    ("AIO_TLS_CA_FILE", Setting::Cafile),
+    ("AIO_TLS_CERT_FILE", Setting::Certfile),
+    ("AIO_TLS_KEY_FILE", Setting::Keyfile),
+    ("AIO_TLS_KEY_PASSWORD_FILE", Setting::Keypasswordfile),
+    ("AIO_MQTT_USERNAME", Setting::Username),
+    ("AIO_MQTT_PASSWORD_FILE", Setting::PasswordFile),
+    ("AIO_SAT_FILE", Setting::SatFile),
+    (SDK_HOST, Setting::Hostname),
+    (SDK_TLS, Setting::Notls),
+];
+const SDK_TLS: &str = "AIO_MQTT_USE_TLS";
+const SDK_KEEP_ALIVE: &str = "AIO_MQTT_KEEP_ALIVE";
+
+/// The variable that names the context.
+pub const CONTEXT: &str = "MQKV_CONTEXT";
+/// The variable that names the file.
+pub const CONFIG: &str = "MQKV_CONFIG";
+/// What `watch`, `lock` and we ourselves use beside settings.
+const OTHERS: &[&str] = &[
+    CONTEXT,
+    CONFIG,
+    "MQKV_EVENT",
+    "MQKV_KEY",
+    "MQKV_FOUND",
+    "MQKV_SEQ",
+    "MQKV_VERSION",
+    "MQKV_LOCK_KEY",
+    "MQKV_LOCK_HOLDER",
+    "MQKV_FENCING_TOKEN",
+    "MQKV_FENCING_TOKEN_FILE",
+];
+
+impl Variables {
+    /// Keeps what concerns us.
+    #[must_use]
+    pub fn of(all: impl Iterator<Item = (OsString, OsString)>) -> Self {
+        let mut variables = Self::default();
+        for (name, value) in all {
+            let Some(name) = name.to_str().filter(|_| !value.is_empty()) else { continue };
+            let folder = || Some(PathBuf::from(&value)).filter(|path| path.is_absolute());
+            match name {
+                "XDG_CONFIG_HOME" => variables.config_home = folder(),
+                "HOME" => variables.home = folder(),
+                name if name.starts_with(PREFIX) || name.starts_with(SDK_PREFIX) => {
+                    variables.of_ours.push((name.to_owned(), value));
+                }
+                _ => {}
+            }
+        }
+        variables
+    }
+
+    /// The value of a variable that is not empty.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
+        self.of_ours.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_os_str())
+    }
+
+    /// The layer of `MQKV_*`.
+    ///
+    /// # Errors
+    /// A value makes no sense; it is named, not repeated.
+    pub fn layer(&self) -> Result<Layer, CommandError> {
+        let mut layer = Layer::new(Rank::Variables);
+        for (name, value) in &self.of_ours {
+            let setting = name.strip_prefix(PREFIX).and_then(Setting::of_variable);
+            if let Some(setting) = setting {
+                layer.put(setting, read(name, value, setting)?, Origin::Variable(name.clone()));
+            }
+        }
+        Ok(layer)
+    }
+
+    /// The layer of the official SDKs' variables; without a host they say nothing.
+    ///
+    /// # Errors
+    /// A value makes no sense.
+    pub fn sdk_layer(&self) -> Result<Option<Layer>, CommandError> {
+        if self.get(SDK_HOST).is_none() {
+            return Ok(None);
+        }
+        let mut layer = Layer::new(Rank::Sdk);
+        for (name, setting) in SDK {
+            let Some(value) = self.get(name) else { continue };
+            let value = match (read(name, value, setting)?, setting) {
+                (Value::Switch(uses_tls), Setting::Notls) => Value::Switch(!uses_tls),
+                (value, _) => value,
+            };
+            layer.put(setting, value, Origin::Variable(name.to_owned()));
+        }
+        if let Some(seconds) = self.get(SDK_KEEP_ALIVE) {
+            let origin = Origin::Variable(SDK_KEEP_ALIVE.to_owned());
+            let whole = seconds.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+            let whole = whole.map(|whole| OsString::from(format!("{whole}s")));
+            let value = whole.and_then(|text| read(SDK_KEEP_ALIVE, &text, Setting::KeepAlive).ok());
+            let what = "it takes a number of seconds from 1 to 65535";
+            let value = value.ok_or_else(|| origin.error(Setting::KeepAlive, what))?;
+            layer.put(Setting::KeepAlive, value, origin);
+        }
+        Ok(Some(layer))
+    }
+
+    /// Names that begin as ours do and mean nothing, with the one that may have been meant.
+    #[must_use]
+    pub fn mistyped(&self) -> Vec<(String, String)> {
+        let ours = self.of_ours.iter().filter_map(|(name, _)| name.strip_prefix(PREFIX));
+        let known: Vec<String> = Setting::all()
+            .filter(|setting| setting.has_flag())
+            .map(Setting::variable)
+            .chain(OTHERS.iter().map(ToString::to_string))
+            .filter_map(|name| name.strip_prefix(PREFIX).map(str::to_owned))
+            .collect();
+        let meant = |name: &str| {
+            let of_context =
+                Setting::of_key(&name.to_ascii_lowercase()).filter(|setting| !setting.has_flag());
+            match of_context {
+                Some(setting) => Some(format!("{} in a context", setting.key())),
+                None => near(name, known.iter().cloned()).map(|near| format!("{PREFIX}{near}")),
+            }
+        };
+        ours.filter(|name| !known.iter().any(|known| known == name))
+            .filter_map(|name| Some((format!("{PREFIX}{name}"), meant(name)?)))
+            .collect()
+    }
+}
+
+fn read(name: &str, value: &OsStr, setting: Setting) -> Result<Value, CommandError> {
+    let what = |what: String| Origin::Variable(name.to_owned()).error(setting, &what);
+    setting.read(Plain::Text(value), Roots::default()).map_err(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::commands::Kind;
+
+    fn variables(all: &[(&str, &str)]) -> Variables {
+        Variables::of(all.iter().map(|(name, value)| (name.into(), value.into())))
+    }
+
+    fn said(layer: &Layer, setting: Setting) -> Option<Value> {
+        layer.entries.iter().find(|entry| entry.setting == setting).map(|entry| entry.value.clone())
+    }
+
+    #[test]
+    fn each_setting_has_a_variable_and_what_others_set_is_no_setting() {
+        let layer = variables(&[
+            ("MQKV_HOSTNAME", "h"),
+            ("MQKV_SERVER_NAME", "n"),
+            ("MQKV_NOTLS", "yes"),
+            ("MQKV_KEY", "k"),
+            ("MQKV_FENCING_TOKEN", "5"),
+            ("MQKV_READ_ONLY", "1"),
+            ("MQKV_TIMEOUT", ""),
+            ("HOSTNAME", "x"),
+        ]);
+        let layer = layer.layer().unwrap();
+        assert_eq!(layer.entries.len(), 3);
+        assert_eq!(said(&layer, Setting::Notls), Some(Value::Switch(true)));
+        assert_eq!(layer.entries[0].origin, Origin::Variable("MQKV_HOSTNAME".to_owned()));
+    }
+
+    #[test]
+    fn a_bad_value_is_told_with_its_variable_and_not_repeated() {
+        let error = variables(&[("MQKV_PORT", "hunter2")]).layer().unwrap_err();
+        assert_eq!(error.kind, Kind::Configuration);
+        assert_eq!(error.message, "MQKV_PORT: it takes a number from 1 to 65535");
+        let error = variables(&[("MQKV_BROKER", "mqtt://u:hunter2@h")]).layer().unwrap_err();
+        assert!(error.message.starts_with("MQKV_BROKER: ") && !format!("{error:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn the_variables_of_the_sdk_count_from_a_host_on() {
+        assert_eq!(variables(&[("AIO_BROKER_TCP_PORT", "x")]).sdk_layer(), Ok(None));
+        let all = [
+            ("AIO_BROKER_HOSTNAME", "aio-broker"),
+            ("AIO_BROKER_TCP_PORT", "18883"),
+            ("AIO_MQTT_USE_TLS", "false"),
+            ("AIO_MQTT_KEEP_ALIVE", "30"),
+            ("AIO_SAT_FILE", "/var/sat"),
+            ("AIO_MQTT_CLIENT_ID", "application"),
+            ("AIO_MQTT_SESSION_EXPIRY", "x"),
+        ];
+        let layer = variables(&all).sdk_layer().unwrap().unwrap();
+        assert_eq!(layer.entries.len(), 5);
+        assert_eq!(said(&layer, Setting::Notls), Some(Value::Switch(true)), "no TLS");
+        assert_eq!(said(&layer, Setting::KeepAlive), Some(Value::Wait(Duration::from_secs(30))));
+        assert_eq!(said(&layer, Setting::ClientId), None, "it is the application's");
+        for bad in ["30s", "0", "-1", "65536"] {
+            let error = variables(&[("AIO_BROKER_HOSTNAME", "h"), ("AIO_MQTT_KEEP_ALIVE", bad)]).sdk_layer();
+            assert!(error.is_err_and(|error| error.message.starts_with("AIO_MQTT_KEEP_ALIVE: ")), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_mistyped_name_is_found_and_what_is_far_off_is_somebody_elses() {
+        let names = [
+            "MQKV_BROCKER",
+            "MQKV_TIMEOUT",
+            "MQKV_SEQ",
+            "MQKV_KEYS_DIR_OF_MY_SCRIPT",
+            "MQKV_PASSWORD",
+            "MQKV_READ_ONLY",
+        ];
+        let all: Vec<_> = names.iter().map(|name| (*name, "1")).collect();
+        let owned = |one: &str, other: &str| (one.to_owned(), other.to_owned());
+        let expected = [
+            owned("MQKV_BROCKER", "MQKV_BROKER"),
+            owned("MQKV_PASSWORD", "MQKV_PASSWORD_FILE"),
+            owned("MQKV_READ_ONLY", "read_only in a context"),
+        ];
+        assert_eq!(variables(&all).mistyped(), expected);
+    }
+}

@@ -1,0 +1,145 @@
+//! `config`: shows what is in force, and where the file is.
+
+use clap::{Args, Subcommand};
+
+use super::Configuration;
+use super::layers::Entry;
+use super::location;
+use super::origin::Origin;
+use super::setting::{Embedding, Setting, Value};
+use super::variables::Variables;
+use crate::cli::args::{ColorWhen, ConnectionArgs, OutputFormat};
+use crate::cli::connection::{CONNECT_TIMEOUT, KEEP_ALIVE, Place, TIMEOUT, place};
+use crate::commands::configured::{Configured, Row, Shown};
+use crate::commands::{CommandError, duration};
+
+const EXAMPLES: &str = "\
+Examples:
+  mqkv config show                      what is in force
+  mqkv config show --origin             the same, with where each setting comes from
+  mqkv config show -x prod -t 3s        what would be in force with these flags
+  mqkv config path                      where the file is
+
+Passwords and tokens are never shown: they are in files, and only the files' names are known here.";
+
+/// Show what is in force, and where it comes from
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES, arg_required_else_help = false)]
+pub struct ConfigArgs {
+    #[command(subcommand)]
+    pub verb: ConfigVerb,
+}
+
+/// What `config` does.
+#[derive(Debug, Subcommand)]
+#[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
+pub enum ConfigVerb {
+    /// Show every setting that is in force
+    Show {
+        /// Say where each comes from
+        #[arg(long)]
+        origin: bool,
+    },
+    /// Print where the configuration file is
+    Path,
+}
+
+/// Where the file is.
+///
+/// # Errors
+/// Nobody says where it could be.
+pub fn path(connection: &ConnectionArgs, variables: &Variables) -> Result<Configured, CommandError> {
+    let location = location::find_any(connection.config.as_deref(), variables)?;
+    let exists = location.path.exists();
+    Ok(Configured::Path { file: location.path, exists })
+}
+
+/// What is in force.
+///
+/// # Errors
+/// The parts of the broker's place do not fit together.
+pub fn show(configuration: &Configuration, with_origin: bool) -> Result<Configured, CommandError> {
+    let settled = &configuration.settled;
+    let place = place(settled)?;
+    let mut settings = vec![row_of_place(&place, configuration)];
+    for setting in Setting::all() {
+        let is_part_of_place = matches!(
+            setting,
+            Setting::Broker | Setting::Hostname | Setting::Embedded | Setting::Port | Setting::Notls
+        );
+        let is_without_effect = setting == Setting::ReadOnly && configuration.read_only().is_none();
+        if is_part_of_place || is_without_effect {
+            continue;
+        }
+        let entry = settled.get(setting).map(|entry| (entry.value.clone(), entry.origin.clone()));
+        let entry = entry.or_else(|| Some((built_in(setting)?, Origin::BuiltIn)));
+        if let Some((value, origin)) = entry {
+            settings.push(Row { name: setting.key(), value: shown(&value), origin: origin.text(setting) });
+        }
+    }
+    let context = configuration.context.as_ref();
+    Ok(Configured::Settings {
+        context: context.map(|context| context.name.to_string()),
+        file: context.map(|context| context.file.to_path_buf()),
+        settings,
+        with_origin,
+    })
+}
+
+/// Where the broker is, all parts together, with where each part comes from.
+fn row_of_place(place: &Place, configuration: &Configuration) -> Row {
+    let parts = [Setting::Broker, Setting::Hostname, Setting::Embedded, Setting::Port, Setting::Notls];
+    let parts = parts.iter().filter_map(|setting| configuration.settled.get(*setting));
+    // One line of a context is enough to find the others.
+    let mut entries: Vec<&Entry> = parts.collect();
+    entries.dedup_by(|one, other| one.origin.is_of_context() && other.origin.is_of_context());
+    let origins: Vec<String> = entries.iter().map(|entry| entry.origin.text(entry.setting)).collect();
+    let origin = if origins.is_empty() { Origin::BuiltIn.text(Setting::Broker) } else { origins.join("; ") };
+    let (name, value) = match place {
+        Place::Network { .. } => ("broker", Shown::Text(place.url().unwrap_or_default())),
+        Place::Embedded { data: Some(folder) } => ("embedded", Shown::Text(folder.display().to_string())),
+        Place::Embedded { data: None } => ("embedded", Shown::Switch(true)),
+    };
+    Row { name: name.to_owned(), value, origin }
+}
+
+/// What a setting is that nobody has set.
+fn built_in(setting: Setting) -> Option<Value> {
+    Some(match setting {
+        Setting::Timeout => Value::Wait(TIMEOUT),
+        Setting::ConnectTimeout => Value::Wait(CONNECT_TIMEOUT),
+        Setting::KeepAlive => Value::Wait(KEEP_ALIVE),
+        Setting::Retries => Value::Number(0),
+        Setting::Output => Value::Format(OutputFormat::Auto),
+        Setting::Color => Value::When(ColorWhen::Auto),
+        Setting::ClientId => Value::Text("mqkv-HOST-RANDOM".to_owned()),
+        _ => return None,
+    })
+}
+
+/// The rows of some settings as they are.
+#[must_use]
+pub fn rows(entries: &[Entry]) -> Vec<Row> {
+    let row = |Entry { setting, value, origin }: &Entry| Row {
+        name: setting.key(),
+        value: shown(value),
+        origin: origin.text(*setting),
+    };
+    entries.iter().map(row).collect()
+}
+
+fn shown(value: &Value) -> Shown {
+    Shown::Text(match value {
+        Value::Number(number) => return Shown::Number(*number),
+        Value::Switch(switch) => return Shown::Switch(*switch),
+        Value::Store(Embedding::Off) => return Shown::Switch(false),
+        Value::Store(Embedding::Memory) => return Shown::Switch(true),
+        Value::Store(Embedding::Folder(path)) | Value::Path(path) => path.display().to_string(),
+        Value::Url(url) => url.text.clone(),
+        Value::Text(text) => text.clone(),
+        Value::Wait(wait) => duration::text(*wait),
+        Value::Format(format) => format!("{format:?}").to_lowercase(),
+        Value::When(when) => format!("{when:?}").to_lowercase(),
+        Value::Shade(shade) => shade.name(),
+    })
+}

@@ -1,0 +1,139 @@
+//! Changes the configuration file, with all that is not to be changed kept as it is.
+
+use std::path::PathBuf;
+
+use super::{AddArgs, absolute, before};
+use crate::cli::args::ConnectionArgs;
+use crate::cli::config::document::{self, Content};
+use crate::cli::config::file::{File, check_name, of_syntax};
+use crate::cli::config::layers::{Entry, Layer, Settled};
+use crate::cli::config::location::Location;
+use crate::cli::config::origin::Origin;
+use crate::cli::config::setting::{Embedding, Plain, Roots, Setting, Value};
+use crate::cli::config::typed;
+use crate::cli::config::variables::Variables;
+use crate::cli::connection;
+use crate::cli::settle;
+use crate::commands::configured::{Change, Configured};
+use crate::commands::{CommandError, Kind, duration};
+
+/// Keeps what was typed as a context.
+///
+/// # Errors
+/// It makes no sense, there is such a context, or the file cannot be changed.
+pub fn add(
+    add: &AddArgs,
+    args: &ConnectionArgs,
+    at: &Location,
+    variables: &Variables,
+) -> Result<Configured, CommandError> {
+    check_name(&add.name).map_err(CommandError::usage)?;
+    if args.context.is_some() || args.no_context {
+        return Err(
+            CommandError::usage("a context does not name another one").hint("mqkv context add NAME -b URL")
+        );
+    }
+    let layer = typed_layer(add, args)?;
+    if layer.entries.is_empty() {
+        let error = CommandError::usage("there is nothing to keep");
+        return Err(error.hint(format!("mqkv context add {} -b URL", add.name)));
+    }
+    // What does not fit together is told now, not at the first use.
+    connection::Connection::of(&Settled::of(vec![layer.clone()])?, settle::process())?;
+    let settings = layer.entries.iter().map(content).collect::<Result<Vec<_>, _>>()?;
+    let _held = at.hold()?;
+    let (text, file) = before(at, variables)?;
+    let is_there = file.contexts.iter().any(|context| *context.name == *add.name);
+    if is_there && !add.force {
+        let message = format!("there is a context {} in {} already", add.name, at.path.display());
+        return Err(CommandError::new(Kind::Configuration, message).hint("--force replaces it"));
+    }
+    let text =
+        document::put_context(&text, &add.name, &settings).map_err(|error| of_syntax(&at.path, &error))?;
+    write(at, &text, variables)?;
+    let change = if is_there { Change::Replaced } else { Change::Added };
+    Ok(Configured::Changed { change, context: Some(add.name.clone()), file: at.path.clone() })
+}
+
+/// The flags, and what only a context has.
+fn typed_layer(add: &AddArgs, args: &ConnectionArgs) -> Result<Layer, CommandError> {
+    let mut layer = typed::layer(args, &Default::default())?;
+    if add.read_only {
+        layer.put(Setting::ReadOnly, Value::Switch(true), Origin::Flag);
+    }
+    if let Some(color) = &add.prompt_color {
+        let value = Setting::PromptColor.read(Plain::Text(color.as_ref()), Roots::default());
+        let value = value.map_err(|what| CommandError::usage(format!("--prompt-color: {what}")))?;
+        layer.put(Setting::PromptColor, value, Origin::Flag);
+    }
+    Ok(layer)
+}
+
+/// A setting as it stands in the file.
+fn content(entry: &Entry) -> Result<(String, Content), CommandError> {
+    let path = |path: &PathBuf| {
+        let path = if path.as_os_str() == "-" { path.clone() } else { absolute(path)? };
+        path.into_os_string().into_string().map(Content::Text).map_err(|path| {
+            CommandError::usage(format!("{}: the file is UTF-8, and this path is not", path.display()))
+        })
+    };
+    let content = match &entry.value {
+        Value::Url(url) => Content::Text(url.text.clone()),
+        Value::Text(text) => Content::Text(text.clone()),
+        Value::Number(number) => Content::Number(i64::from(*number)),
+        Value::Switch(switch) => Content::Switch(*switch),
+        Value::Path(file) | Value::Store(Embedding::Folder(file)) => path(file)?,
+        Value::Store(embedding) => Content::Switch(*embedding == Embedding::Memory),
+        // As one word, which is how it was typed most of the time.
+        Value::Wait(wait) => Content::Text(duration::text(*wait).replace(' ', "")),
+        Value::Shade(shade) => Content::Text(shade.name()),
+        Value::Format(format) => Content::Text(format!("{format:?}").to_lowercase()),
+        Value::When(when) => Content::Text(format!("{when:?}").to_lowercase()),
+    };
+    Ok((entry.setting.key(), content))
+}
+
+/// Makes a context the default one, or none.
+///
+/// # Errors
+/// There is no such context, or the file cannot be changed.
+pub fn set_default(
+    name: Option<&str>,
+    at: &Location,
+    variables: &Variables,
+) -> Result<Configured, CommandError> {
+    let _held = at.hold()?;
+    let (text, file) = before(at, variables)?;
+    if let Some(name) = name {
+        file.context(name)?;
+    }
+    let changed = document::set_default(&text, name).map_err(|error| of_syntax(&at.path, &error))?;
+    if changed != text {
+        write(at, &changed, variables)?;
+    }
+    let change = if name.is_some() { Change::Used } else { Change::NoneUsed };
+    Ok(Configured::Changed { change, context: name.map(str::to_owned), file: at.path.clone() })
+}
+
+/// Removes a context.
+///
+/// # Errors
+/// There is no such context, it is the default one, or the file cannot be changed.
+pub fn remove(name: &str, at: &Location, variables: &Variables) -> Result<Configured, CommandError> {
+    let _held = at.hold()?;
+    let (text, file) = before(at, variables)?;
+    file.context(name)?;
+    if file.default.as_deref() == Some(name) {
+        let error = CommandError::new(Kind::Configuration, format!("{name} is the default context"));
+        return Err(error.hint("mqkv context use OTHER").hint("mqkv context use --none"));
+    }
+    let text = document::remove_context(&text, name).map_err(|error| of_syntax(&at.path, &error))?;
+    write(at, &text, variables)?;
+    Ok(Configured::Changed { change: Change::Removed, context: Some(name.to_owned()), file: at.path.clone() })
+}
+
+/// Writes a text that can be read again.
+fn write(at: &Location, text: &str, variables: &Variables) -> Result<(), CommandError> {
+    File::read(&at.path, text.as_bytes(), variables.home.as_deref())?;
+    at.write(text.as_bytes())
+}

@@ -1,0 +1,116 @@
+//! `context edit`: the file in the user's editor, on a copy that replaces it only if it makes sense.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use crate::cli::config::file::File;
+use crate::cli::config::layers::Settled;
+use crate::cli::config::location::Location;
+use crate::cli::config::variables::Variables;
+use crate::cli::connection::Connection;
+use crate::cli::settle;
+use crate::commands::configured::{Change, Configured};
+use crate::commands::{CommandError, Kind, file};
+
+/// What somebody finds who has no file yet.
+const TEMPLATE: &str = "\
+# Contexts of mqkv; `mqkv help config` says what can be in one.
+#
+# default_context = \"lab\"
+#
+# [context.lab]
+# broker = \"mqtt://localhost:1883\"
+#
+# [context.prod]
+# broker = \"mqtts://aio-broker:18883\"
+# cafile = \"ca.crt\"
+# sat_file = \"/var/run/secrets/tokens/broker-sat\"
+# prompt_color = \"red\"
+# read_only = true
+";
+
+/// Opens the file in the user's editor.
+///
+/// # Errors
+/// The editor fails, or what it leaves makes no sense: the file then stays as it was.
+pub fn edit(at: &Location, variables: &Variables) -> Result<Configured, CommandError> {
+    let before = at.read()?;
+    at.make_folder()?;
+    let copy = beside(&at.path, &format!("edit-{}", std::process::id()));
+    let text = before.clone().unwrap_or_else(|| TEMPLATE.as_bytes().to_vec());
+    file::write_private(&copy, &text)?;
+    let edited = run_editor(&copy)
+        .and_then(|()| fs::read(&copy).map_err(|error| CommandError::file("read", &copy, &error)));
+    let edited = match edited {
+        Ok(edited) => edited,
+        Err(error) => {
+            let _ = fs::remove_file(&copy);
+            return Err(error.cause(format!("{} stays as it was", at.path.display())));
+        }
+    };
+    let changed = |change| Configured::Changed { change, context: None, file: at.path.clone() };
+    if edited == text {
+        let _ = fs::remove_file(&copy);
+        return Ok(changed(Change::Unchanged));
+    }
+    let _held = at.hold()?;
+    let broken = beside(&at.path, "broken");
+    let result = if at.read()? == before {
+        check(&broken, &edited, variables)
+    } else {
+        Err(CommandError::new(Kind::Configuration, "somebody else has changed the file in the meantime"))
+    };
+    if let Err(error) = result {
+        let kept = match fs::rename(&copy, &broken) {
+            Ok(()) => broken,
+            Err(_) => copy,
+        };
+        let error = error.cause(format!("{} stays as it was", at.path.display()));
+        return Err(error.cause(format!("what you have written is in {}", kept.display())));
+    }
+    at.write(&edited)?;
+    let _ = fs::remove_file(&copy);
+    Ok(changed(Change::Edited))
+}
+
+/// Whether every context could be used.
+fn check(path: &Path, text: &[u8], variables: &Variables) -> Result<(), CommandError> {
+    let file = File::read(path, text, variables.home.as_deref())?;
+    if let Some(name) = &file.default {
+        file.context(name).map_err(|error| error.cause("default_context names it"))?;
+    }
+    for context in &file.contexts {
+        Connection::of(&Settled::of(vec![context.layer.clone()])?, settle::process())?;
+    }
+    Ok(())
+}
+
+fn run_editor(copy: &Path) -> Result<(), CommandError> {
+    // The variable may hold options, too.
+    let mut line = settle::editor();
+    line.push(" \"$1\"");
+    let status = Command::new("/bin/sh").arg("-c").arg(&line).arg("sh").arg(copy).status();
+    let failed =
+        |what: String| CommandError::new(Kind::File, format!("the editor {what}")).hint("set EDITOR");
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(failed(ended(status))),
+        Err(error) => Err(failed(format!("cannot be started: {error}"))),
+    }
+}
+
+fn ended(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("has ended with {code}"),
+        None => "was stopped".to_owned(),
+    }
+}
+
+/// A name in the same folder, for relative paths in the file begin there.
+fn beside(path: &Path, what: &str) -> PathBuf {
+    let mut name = path.file_stem().map_or_else(OsString::new, OsString::from);
+    name.push(format!(".{what}.toml"));
+    path.with_file_name(name)
+}

@@ -1,0 +1,142 @@
+//! `serve user`: changes the file of `--users`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::cli::args::DisplayArgs;
+use crate::cli::exit::Exit;
+use crate::cli::report::{self, Reporter};
+use crate::cli::{password, settle};
+use crate::client::Secret;
+use crate::commands::signal::Signal;
+use crate::commands::{CommandError, Kind};
+use crate::render::escape::escape;
+use crate::server::{IdentityError, UsersFile};
+
+const EXAMPLES: &str = "\
+Examples:
+  mqkv serve user add users ann          asks for the password, twice
+  mqkv serve user add users ann < FILE   takes it from the first line
+  mqkv serve user ls users
+  mqkv serve --users users
+
+A server that runs takes notice by itself.";
+
+/// What else than serving `serve` does.
+#[derive(Debug, Subcommand)]
+pub enum ServeAction {
+    /// Add, remove and list the users of a file for --users
+    #[command(after_long_help = EXAMPLES, disable_help_subcommand = true, arg_required_else_help = false)]
+    User(UserArgs),
+}
+
+/// What to do with the file.
+#[derive(Debug, Args)]
+pub struct UserArgs {
+    #[command(subcommand)]
+    action: UserAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum UserAction {
+    /// Add a user, or give one another password
+    ///
+    /// The password is asked for on the terminal; where standard input is none, it is its first line. The file is
+    /// created if need be, for its owner alone.
+    Add(UserName),
+    /// Remove a user
+    Rm(UserName),
+    /// List the users
+    Ls {
+        /// The file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct UserName {
+    /// The file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The user
+    #[arg(value_name = "NAME")]
+    name: String,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// The file cannot be read or written or makes no sense, or there is no password.
+pub fn run(
+    ServeAction::User(UserArgs { action }): &ServeAction,
+    display: &DisplayArgs,
+    reporter: &mut Reporter,
+) -> Result<Exit, CommandError> {
+    let tell = |line: String| {
+        if !display.quiet {
+            report::log(&line);
+        }
+    };
+    match action {
+        UserAction::Add(UserName { file, name }) => {
+            let password = match password_for(name)? {
+                Ok(password) => password,
+                Err(signal) => return Ok(Exit::from(signal.verdict())),
+            };
+            let was_there = UsersFile::new(file).add(name, &password)?;
+            let name = escape(name.as_bytes());
+            tell(if was_there {
+                format!("{name} has another password now")
+            } else {
+                format!("added {name}")
+            });
+        }
+        UserAction::Rm(UserName { file, name }) => {
+            let was_there = UsersFile::new(file).remove(name)?;
+            let name = escape(name.as_bytes());
+            if !was_there {
+                tell(format!("no such user: {name}"));
+                return Ok(Exit::No);
+            }
+            tell(format!("removed {name}"));
+        }
+        UserAction::Ls { file } => {
+            let names = UsersFile::new(file).names()?;
+            reporter.data(names.iter().map(|name| format!("{name}\n")).collect::<String>().as_bytes())?;
+        }
+    }
+    Ok(Exit::Yes)
+}
+
+/// The password, or the signal that came instead.
+fn password_for(name: &str) -> Result<Result<Secret, Signal>, CommandError> {
+    if !settle::is_input_terminal() {
+        return settle::read_password().map(Ok);
+    }
+    let password = match password::ask_here(format!("Password for {}: ", escape(name.as_bytes())))? {
+        Ok(password) => password,
+        Err(signal) => return Ok(Err(signal)),
+    };
+    Ok(match password::ask_here("Once more: ".to_owned())? {
+        Ok(again) if again != password => {
+            return Err(CommandError::usage("the two passwords differ; nothing was changed"));
+        }
+        other => other,
+    })
+}
+
+impl From<IdentityError> for CommandError {
+    fn from(error: IdentityError) -> Self {
+        let message = error.to_string();
+        match error {
+            IdentityError::Io { path, cause, .. } if cause.kind() == std::io::ErrorKind::AlreadyExists => {
+                let hint = format!("rm {}, if nobody else is changing the users", path.display());
+                Self::new(Kind::File, message).hint(hint)
+            }
+            IdentityError::Io { .. } => Self::new(Kind::File, message),
+            IdentityError::Nonsense { .. } => Self::new(Kind::Configuration, message),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What an X.509 certificate says of its owner: the only file that names the crate for it. Its input may be hostile.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use x509_cert::Certificate as X509;
+use x509_cert::der::asn1::Any;
+use x509_cert::der::{Decode, Tag, Tagged};
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::ext::pkix::{BasicConstraints, SubjectAltName};
+use x509_cert::name::Name;
+
+/// An attribute of a name: `CN`, `O` and so on, or dotted numbers where there is no short name; and its value, in
+/// hexadecimal digits after a `#` where it is no text. Neither is escaped.
+pub type Attribute = (String, String);
+
+/// What a certificate says. That it is true is for others to check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// Whose it is: the attributes in their order.
+    pub subject: Vec<Attribute>,
+    /// Who has signed it.
+    pub issuer: Vec<Attribute>,
+    /// The DNS names and IP addresses that it is for.
+    pub names: Vec<String>,
+    /// From when on it is valid, in seconds since 1970.
+    pub not_before_s: u64,
+    /// The last second in which it is valid, since 1970.
+    pub not_after_s: u64,
+    /// Whether it may sign others.
+    pub is_ca: bool,
+}
+
+/// The bytes are no certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoCertificate;
+
+impl fmt::Display for NoCertificate {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("not an X.509 certificate that can be read")
+    }
+}
+
+impl Certificate {
+    /// Reads one in DER.
+    ///
+    /// # Errors
+    /// It is none, or one that does not keep to RFC 5280, such as one from before 1970.
+    pub fn parse(der: &[u8]) -> Result<Self, NoCertificate> {
+        let certificate = X509::from_der(der).map_err(|_| NoCertificate)?;
+        let certificate = certificate.tbs_certificate();
+        let names = certificate.get_extension::<SubjectAltName>().map_err(|_| NoCertificate)?;
+        let constraints = certificate.get_extension::<BasicConstraints>().map_err(|_| NoCertificate)?;
+        let validity = certificate.validity();
+        Ok(Self {
+            subject: attributes(certificate.subject()),
+            issuer: attributes(certificate.issuer()),
+            names: names
+                .map(|(_, SubjectAltName(names))| names.iter().filter_map(name).collect())
+                .unwrap_or_default(),
+            not_before_s: validity.not_before.to_unix_duration().as_secs(),
+            not_after_s: validity.not_after.to_unix_duration().as_secs(),
+            is_ca: constraints.is_some_and(|(_, constraints)| constraints.ca),
+        })
+    }
+}
+
+fn attributes(name: &Name) -> Vec<Attribute> {
+    name.iter().map(|attribute| (short(attribute.oid.to_string()), value(&attribute.value))).collect()
+}
+
+/// The names of RFC 4514, and those that everybody else uses.
+fn short(oid: String) -> String {
+    let short = match oid.as_str() {
+        "2.5.4.3" => "CN",
+        "2.5.4.4" => "SN",
+        "2.5.4.5" => "serialNumber",
+        "2.5.4.6" => "C",
+        "2.5.4.7" => "L",
+        "2.5.4.8" => "ST",
+        "2.5.4.9" => "STREET",
+        "2.5.4.10" => "O",
+        "2.5.4.11" => "OU",
+        "2.5.4.12" => "title",
+        "2.5.4.42" => "GN",
+        "0.9.2342.19200300.100.1.1" => "UID",
+        "0.9.2342.19200300.100.1.25" => "DC",
+        "1.2.840.113549.1.9.1" => "emailAddress",
+        _ => return oid,
+    };
+    short.to_owned()
+}
+
+fn value(value: &Any) -> String {
+    let bytes = value.value();
+    let text = match value.tag() {
+        Tag::Utf8String
+        | Tag::PrintableString
+        | Tag::Ia5String
+        | Tag::NumericString
+        | Tag::VisibleString
+        | Tag::TeletexString => std::str::from_utf8(bytes).ok().map(str::to_owned),
+        Tag::BmpString => {
+            let (units, rest) = bytes.as_chunks::<2>();
+            let units: Vec<u16> = units.iter().map(|unit| u16::from_be_bytes(*unit)).collect();
+            String::from_utf16(&units).ok().filter(|_| rest.is_empty())
+        }
+        _ => None,
+    };
+    text.unwrap_or_else(|| bytes.iter().fold("#".to_owned(), |text, byte| text + &format!("{byte:02x}")))
+}
+
+fn name(name: &GeneralName) -> Option<String> {
+    match name {
+        GeneralName::DnsName(name) => Some(name.to_string()),
+        GeneralName::IpAddress(address) => {
+            let v4 = <[u8; 4]>::try_from(address.as_bytes()).map(|octets| Ipv4Addr::from(octets).to_string());
+            let v6 =
+                <[u8; 16]>::try_from(address.as_bytes()).map(|octets| Ipv6Addr::from(octets).to_string());
+            v4.or(v6).ok()
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rcgen::{CertificateParams, DnType, IsCa, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    fn pair(name: &str, value: &str) -> Attribute {
+        (name.to_owned(), value.to_owned())
+    }
+
+    fn der(change: impl FnOnce(&mut CertificateParams)) -> Vec<u8> {
+        let names = ["a.example".to_owned(), "10.1.2.3".to_owned(), "::1".to_owned()];
+        let mut params = CertificateParams::new(names).unwrap();
+        params.not_before = date_time_ymd(1975, 1, 1);
+        params.not_after = date_time_ymd(4096, 1, 1);
+        change(&mut params);
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec()
+    }
+
+    #[test]
+    fn a_certificate_says_whose_it_is_and_until_when() {
+        let certificate = Certificate::parse(&der(|params| {
+            params.distinguished_name = rcgen::DistinguishedName::new();
+            params.distinguished_name.push(DnType::CommonName, "press 7\n");
+            params.distinguished_name.push(DnType::OrganizationName, "Werk Süd");
+            params.distinguished_name.push(DnType::CustomDnType(vec![1, 2, 3, 4]), "x");
+        }))
+        .unwrap();
+        let subject = [pair("CN", "press 7\n"), pair("O", "Werk Süd"), pair("1.2.3.4", "x")];
+        assert_eq!(certificate.subject, subject);
+        assert_eq!(certificate.issuer, subject);
+        assert_eq!(certificate.names, ["a.example", "10.1.2.3", "::1"]);
+        assert_eq!((certificate.not_before_s, certificate.not_after_s), (157_766_400, 67_090_118_400));
+        assert!(!certificate.is_ca);
+    }
+
+    #[test]
+    fn that_of_a_ca_says_so() {
+        let certificate = der(|params| params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained));
+        assert!(Certificate::parse(&certificate).unwrap().is_ca);
+    }
+
+    #[test]
+    fn what_is_no_text_is_shown_in_digits_and_old_text_is_read() {
+        let value_of = |tag, bytes: &[u8]| value(&Any::new(tag, bytes).unwrap());
+        assert_eq!(value_of(Tag::BmpString, &[0, b'a', 0x20, 0xAC]), "a€");
+        assert_eq!(value_of(Tag::BmpString, &[0]), "#00");
+        assert_eq!(value_of(Tag::Utf8String, &[0xFF, 0x0A]), "#ff0a");
+        assert_eq!(value_of(Tag::OctetString, b"ab"), "#6162");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(at in 0usize..600, byte in any::<u8>(), len in 0usize..600) {
+            let mut bytes = der(|_| {});
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            bytes.truncate(len.max(at));
+            let _ = Certificate::parse(&bytes);
+            let _ = Certificate::parse(&bytes[at..]);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What `config` and `context` tell, for people and for pipes.
+
+use super::escape::escape;
+use super::style::{Paint, paint};
+use super::{Format, Rendered, Style};
+use crate::commands::configured::{Change, Configured, Row, Shown};
+
+/// Renders one record.
+#[must_use]
+pub fn output(configured: &Configured, style: &Style) -> Rendered {
+    let is_text = style.format == Format::Text;
+    match configured {
+        Configured::Path { file, exists } => {
+            let note = if *exists || !is_text || style.quiet { "" } else { "  (not there yet)" };
+            Rendered::data(format!("{}{note}\n", escape(file.as_os_str().as_encoded_bytes())))
+        }
+        Configured::Settings { settings, with_origin, .. } => {
+            Rendered::data(rows(settings, *with_origin, style))
+        }
+        Configured::Context { settings, .. } => Rendered::data(rows(settings, false, style)),
+        Configured::Contexts(contexts) if contexts.is_empty() => {
+            said("no contexts yet; `mqkv context add NAME -b URL` makes one", style)
+        }
+        Configured::Contexts(contexts) => {
+            let lines = contexts.iter().map(|context| {
+                let mark = match (context.is_default, is_text) {
+                    (true, true) => "* ",
+                    (false, true) => "  ",
+                    (_, false) => "",
+                };
+                let mut notes = Vec::new();
+                if context.is_default && !is_text {
+                    notes.push("default");
+                }
+                if context.is_read_only {
+                    notes.push("read-only");
+                }
+                [format!("{mark}{}", text(&context.name)), text(&context.broker), notes.join(",")]
+            });
+            Rendered::data(columns(&lines.collect::<Vec<_>>(), is_text))
+        }
+        Configured::NoContext => said("no context is in use", style),
+        Configured::Changed { change, context, file } => {
+            let name = text(context.as_deref().unwrap_or_default());
+            let file = escape(file.as_os_str().as_encoded_bytes());
+            let done = match change {
+                Change::Added => format!("added {name} to {file}"),
+                Change::Replaced => format!("replaced {name} in {file}"),
+                Change::Removed => format!("removed {name} from {file}"),
+                Change::Used => format!("{name} is the default context"),
+                Change::NoneUsed => "there is no default context".to_owned(),
+                Change::Edited => format!("changed {file}"),
+                Change::Unchanged => format!("{file} stays as it was"),
+            };
+            // As with `set`: in a pipe the exit code says it all.
+            if is_text && !style.quiet { Rendered::data(format!("{done}\n")) } else { Rendered::default() }
+        }
+    }
+}
+
+fn said(words: &str, style: &Style) -> Rendered {
+    if style.quiet { Rendered::default() } else { Rendered::words(format!("{words}\n")) }
+}
+
+fn rows(settings: &[Row], with_origin: bool, style: &Style) -> String {
+    let is_text = style.format == Format::Text;
+    let lines = settings.iter().map(|row| {
+        let origin = text(&row.origin);
+        let origin = if is_text { paint(&origin, Paint::Dim, style.color_data) } else { origin };
+        [row.name.clone(), shown(&row.value), if with_origin { origin } else { String::new() }]
+    });
+    columns(&lines.collect::<Vec<_>>(), is_text)
+}
+
+/// Three columns: at a terminal one below the other, else with a tab between; no blanks at the end.
+fn columns(lines: &[[String; 3]], is_text: bool) -> String {
+    let wide = |at: usize| {
+        lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let (first, second) = if is_text { (wide(0), wide(1)) } else { (0, 0) };
+    let gap = if is_text { "  " } else { "\t" };
+    let line = |[one, two, three]: &[String; 3]| {
+        format!("{}\n", format!("{one:first$}{gap}{two:second$}{gap}{three}").trim_end())
+    };
+    lines.iter().map(line).collect()
+}
+
+fn shown(value: &Shown) -> String {
+    match value {
+        Shown::Text(words) => text(words),
+        Shown::Number(number) => number.to_string(),
+        Shown::Switch(switch) => switch.to_string(),
+    }
+}
+
+fn text(words: &str) -> String {
+    escape(words.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::configured::Listed;
+
+    fn listed(name: &str, broker: &str, is_default: bool, is_read_only: bool) -> Listed {
+        Listed { name: name.to_owned(), broker: broker.to_owned(), is_default, is_read_only }
+    }
+
+    #[test]
+    fn contexts_stand_in_columns_and_in_a_pipe_between_tabs() {
+        let all = Configured::Contexts(vec![
+            listed("lab", "mqtt://localhost:1883", true, false),
+            listed("prod", "mqtts://aio:8883", false, true),
+        ]);
+        let text = output(&all, &Style::PLAIN).data;
+        assert_eq!(text, "* lab   mqtt://localhost:1883\n  prod  mqtts://aio:8883       read-only\n");
+        let lines = output(&all, &Style { format: Format::Lines, ..Style::PLAIN }).data;
+        assert_eq!(lines, "lab\tmqtt://localhost:1883\tdefault\nprod\tmqtts://aio:8883\tread-only\n");
+    }
+
+    #[test]
+    fn origins_are_told_when_asked_for() {
+        let row = Row {
+            name: "broker".to_owned(),
+            value: Shown::Text("mqtt://h:1\u{1b}".to_owned()),
+            origin: "-b".to_owned(),
+        };
+        let with = |with_origin| {
+            let settings = vec![row.clone()];
+            let record = Configured::Settings { context: None, file: None, settings, with_origin };
+            output(&record, &Style::PLAIN).data
+        };
+        assert_eq!(with(false), "broker  mqtt://h:1\\x1B\n");
+        assert_eq!(with(true), "broker  mqtt://h:1\\x1B  -b\n");
+    }
+}

@@ -1,0 +1,313 @@
+//! What the doctor has found, a line a check, for people and for a pipe.
+
+use super::escape::escape;
+use super::style::{Paint, paint};
+use super::text::ms_text;
+use super::{Format, Rendered, Style};
+use crate::commands::output::{
+    AddressSource, Advice, Certificate, Checked, Roots, Seen, Status, Terms, TlsSight, days_left,
+};
+
+/// More names than this are counted and not listed.
+const NAMES_MAX: usize = 5;
+
+/// One check, and what mends it. Who wants quiet hears of failures alone.
+pub fn checked(checked: &Checked, style: &Style) -> Rendered {
+    if style.quiet && checked.failure().is_none() {
+        return Rendered::default();
+    }
+    let (glyph, word, color) = match &checked.status {
+        Status::Ok => ("✓", "ok", Paint::Good),
+        Status::Warn(_) => ("!", "warn", Paint::Doubtful),
+        Status::Fail(_) => ("✗", "FAIL", Paint::Wrong),
+        Status::Skipped(_) => ("–", "skipped", Paint::Dim),
+    };
+    let name = checked.check.name();
+    let elapsed = checked.elapsed.map(ms_text);
+    let words = words(checked);
+    let mut out = if style.format == Format::Text {
+        let judged = paint(&format!("{glyph} {word:<7}"), color, style.color_data);
+        format!("{judged} {name:<13} {:>10}  {words}\n", elapsed.unwrap_or_default())
+    } else {
+        format!("{word}\t{name}\t{}\t{words}\n", elapsed.unwrap_or_else(|| "-".to_owned()))
+    };
+    if let Status::Fail(error) = &checked.status {
+        for cause in &error.causes {
+            out.push_str(&format!("  {}\n", escape(cause.as_bytes())));
+        }
+    }
+    for hint in hints(&checked.status) {
+        let hint = escape(hint.as_bytes());
+        out.push_str(&format!("  {} {hint}\n", paint("try:", Paint::Next, style.color_data)));
+    }
+    Rendered::data(out)
+}
+
+/// What came of a check, without what was seen where that is not good.
+pub fn message(checked: &Checked) -> String {
+    match &checked.status {
+        Status::Ok => checked.seen.as_ref().and_then(seen).unwrap_or_default(),
+        Status::Warn(advice) => joined(advice.iter().map(|Advice { message, .. }| message.as_str())),
+        Status::Fail(error) => error.message.clone(),
+        Status::Skipped(why) => why.clone(),
+    }
+}
+
+/// What to try.
+pub fn hints(status: &Status) -> Vec<&str> {
+    match status {
+        Status::Warn(advice) => advice.iter().map(|Advice { hint, .. }| hint.as_str()).collect(),
+        Status::Fail(error) => error.hints.iter().map(String::as_str).collect(),
+        Status::Ok | Status::Skipped(_) => Vec::new(),
+    }
+}
+
+/// The line of a check, fit for a terminal.
+fn words(checked: &Checked) -> String {
+    let message = message(checked);
+    let seen = match checked.status {
+        Status::Warn(_) | Status::Fail(_) => checked.seen.as_ref().and_then(seen),
+        Status::Ok | Status::Skipped(_) => None,
+    };
+    let words = [Some(message), seen];
+    escape(joined(words.iter().flatten().map(String::as_str)).as_bytes())
+}
+
+fn joined<'a>(parts: impl Iterator<Item = &'a str>) -> String {
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+fn seen(seen: &Seen) -> Option<String> {
+    Some(match seen {
+        Seen::Addresses { addresses, source } => addresses_text(addresses, *source),
+        Seen::Way { reached: Some(reached), missed } if missed.is_empty() => format!("{reached} answers"),
+        // The failure has said as much.
+        Seen::Way { reached: None, missed } if missed.len() < 2 => return None,
+        Seen::Way { reached, missed } => {
+            let missed: Vec<_> =
+                missed.iter().map(|(address, cause)| format!("{address} does not: {cause}")).collect();
+            let reached = reached.as_ref().map(|reached| format!("{reached} answers"));
+            joined(reached.iter().chain(&missed).map(String::as_str))
+        }
+        Seen::Tls { sight, now_s } => tls_text(sight, *now_s),
+        Seen::WebSocket { path } => format!("MQTT is spoken at {path}"),
+        Seen::Terms { client_id, terms } => terms_text(client_id, terms),
+        Seen::Subscription { qos, .. } => format!("QoS {qos} for the store's answers"),
+        Seen::Answer { .. } => "the store answers".to_owned(),
+        Seen::Clock { ahead_ms, margin_ms } => clock_text(*ahead_ms, *margin_ms),
+        Seen::Notified { set, delete } => {
+            format!("told of a SET after {}, of a DEL after {}", ms_text(*set), ms_text(*delete))
+        }
+    })
+}
+
+fn addresses_text(addresses: &[String], source: AddressSource) -> String {
+    match source {
+        AddressSource::Given => format!("{} is an address and no name", addresses.join(" and ")),
+        AddressSource::Loopback => format!("localhost is {} by definition", addresses.join(" and ")),
+        AddressSource::Resolver => listed(addresses.to_vec()),
+    }
+}
+
+fn tls_text(sight: &TlsSight, now_s: u64) -> String {
+    let TlsSight { version, cipher, roots, chain, asks_for_client, client } = sight;
+    let mut parts = Vec::new();
+    if let Some(version) = version {
+        let cipher = cipher.as_ref().map_or_else(String::new, |cipher| format!(", {cipher}"));
+        parts.push(format!("TLS {version}{cipher}"));
+    }
+    if !chain.is_empty() {
+        parts.push(chain_text(chain));
+    }
+    if let Some(Ok(own)) = chain.first() {
+        let names = if own.names.is_empty() { "no host".to_owned() } else { listed(own.names.clone()) };
+        parts.push(format!("for {names}"));
+        parts.push(days_text(own, now_s));
+    }
+    parts.push(match roots {
+        Roots::Platform { count: 1 } => "trusted: 1 CA of this machine".to_owned(),
+        Roots::Platform { count } => format!("trusted: {count} CAs of this machine"),
+        Roots::File(path) => format!("trusted: {}", path.display()),
+        Roots::Anybody => "trusted: anybody".to_owned(),
+    });
+    parts.extend(match (client, asks_for_client) {
+        // It has not come to that.
+        (_, false) if version.is_none() => None,
+        (None, false) => Some("no client certificate asked for".to_owned()),
+        (None, true) => Some("a client certificate is asked for, and there is none".to_owned()),
+        (Some(Err(error)), _) => Some(format!("the client certificate is {error}")),
+        (Some(Ok(own)), asked) => {
+            let sent = if *asked { "sent" } else { "not asked for" };
+            let name = name_text(&own.subject);
+            Some(format!("client certificate {name} {sent}, {}", days_text(own, now_s)))
+        }
+    });
+    joined(parts.iter().map(String::as_str))
+}
+
+/// `subject ← issuer ← its issuer`, as far as it was sent.
+fn chain_text(chain: &[Result<Certificate, impl std::fmt::Display>]) -> String {
+    let mut names = Vec::new();
+    for certificate in chain {
+        match certificate {
+            Ok(certificate) => {
+                let subject = name_text(&certificate.subject);
+                if names.last() != Some(&subject) {
+                    names.push(subject);
+                }
+                names.push(name_text(&certificate.issuer));
+            }
+            Err(error) => names.push(error.to_string()),
+        }
+    }
+    // One that has signed itself is there once.
+    names.dedup();
+    names.join(" ← ")
+}
+
+/// `CN=press 7,O=Werk`
+pub fn name_text(attributes: &[(String, String)]) -> String {
+    if attributes.is_empty() {
+        return "(no name)".to_owned();
+    }
+    let pairs: Vec<_> = attributes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    pairs.join(",")
+}
+
+fn days_text(certificate: &Certificate, now_s: u64) -> String {
+    match days_left(certificate, now_s) {
+        ..=-1 => "expired".to_owned(),
+        1 => "1 day left".to_owned(),
+        days => format!("{days} days left"),
+    }
+}
+
+fn terms_text(client_id: &str, terms: &Terms) -> String {
+    let Terms { qos_max, packet_bytes_max, receive_max, session_expiry_s, .. } = terms;
+    let id = terms.assigned_id.as_deref().unwrap_or(client_id);
+    let mut parts = vec![
+        format!("let in as {id}"),
+        format!("QoS {qos_max}"),
+        packet_bytes_max
+            .map_or_else(|| "packets of any size".to_owned(), |max| format!("packets up to {max} bytes")),
+        format!("{receive_max} unacknowledged"),
+        format!("session kept {session_expiry_s} s"),
+        match terms.keep_alive.as_secs() {
+            0 => "no keep-alive".to_owned(),
+            seconds => format!("keep-alive {seconds} s"),
+        },
+        match terms.topic_aliases_max {
+            0 => "no topic aliases".to_owned(),
+            max => format!("{max} topic aliases"),
+        },
+    ];
+    // Most brokers have them all; what is not there is worth a word.
+    let features = [
+        (terms.retain, "no retained messages"),
+        (terms.wildcards, "no wildcards"),
+        (terms.shared_subscriptions, "no shared subscriptions"),
+        (terms.subscription_ids, "no subscription ids"),
+    ];
+    parts.extend(features.iter().filter(|(is_there, _)| !is_there).map(|(_, what)| (*what).to_owned()));
+    parts.join(", ")
+}
+
+fn clock_text(ahead_ms: i64, margin_ms: u64) -> String {
+    const MS_AS_SUCH: u64 = 1000;
+    let ahead = if ahead_ms.unsigned_abs() < MS_AS_SUCH {
+        format!("{ahead_ms:+} ms")
+    } else {
+        format!("{:+.1} s", ahead_ms as f64 / 1000.0)
+    };
+    format!("{ahead} ± {margin_ms} ms against this machine's")
+}
+
+fn listed(names: Vec<String>) -> String {
+    let more = names.len().saturating_sub(NAMES_MAX);
+    let mut list: Vec<_> = names.into_iter().take(NAMES_MAX).collect();
+    if more > 0 {
+        list.push(format!("{more} more"));
+    }
+    list.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::commands::output::Check;
+    use crate::commands::{CommandError, Kind};
+
+    const DAY_S: u64 = 86_400;
+
+    fn shown(status: Status, seen: Option<Seen>, style: &Style) -> String {
+        let elapsed = Some(Duration::from_micros(1234));
+        let record = Checked { check: Check::Tls, elapsed, seen, status };
+        String::from_utf8(checked(&record, style).data.to_vec()).unwrap()
+    }
+
+    fn certificate(subject: &str, issuer: &str) -> Certificate {
+        let name = |text: &str| vec![("CN".to_owned(), text.to_owned())];
+        Certificate {
+            subject: name(subject),
+            issuer: name(issuer),
+            names: vec!["a.example".to_owned()],
+            not_before_s: 0,
+            not_after_s: 12 * DAY_S,
+            is_ca: false,
+        }
+    }
+
+    fn sight() -> TlsSight {
+        TlsSight {
+            version: Some("1.3"),
+            cipher: Some("SUITE".to_owned()),
+            roots: Roots::Platform { count: 2 },
+            chain: vec![Ok(certificate("a\x1b[2J", "mid")), Ok(certificate("mid", "root"))],
+            asks_for_client: true,
+            client: Some(Ok(certificate("me", "root"))),
+        }
+    }
+
+    #[test]
+    fn a_failure_has_a_line_for_what_mends_it_and_nothing_drives_the_terminal() {
+        let error = CommandError::new(Kind::Unavailable, "bad\n").cause("\r").hint("-T FILE");
+        let status = Status::Fail(Box::new(error));
+        let lines = Style { format: Format::Lines, ..Style::PLAIN };
+        assert_eq!(
+            shown(status.clone(), None, &Style::PLAIN),
+            "✗ FAIL    tls               1.2 ms  bad\\x0A\n  \\x0D\n  try: -T FILE\n"
+        );
+        assert_eq!(shown(status, None, &lines), "FAIL\ttls\t1.2 ms\tbad\\x0A\n  \\x0D\n  try: -T FILE\n");
+    }
+
+    #[test]
+    fn who_wants_quiet_hears_of_failures_alone() {
+        let quiet = Style { quiet: true, ..Style::PLAIN };
+        let advice = Advice { message: "m".to_owned(), hint: "h".to_owned() };
+        assert_eq!(shown(Status::Ok, None, &quiet), "");
+        assert_eq!(shown(Status::Warn(vec![advice]), None, &quiet), "");
+        assert_eq!(shown(Status::Skipped("why".to_owned()), None, &quiet), "");
+        let error = CommandError::new(Kind::Unavailable, "m");
+        assert!(shown(Status::Fail(Box::new(error)), None, &quiet).contains("FAIL"));
+    }
+
+    #[test]
+    fn a_handshake_is_told_with_its_chain_and_what_is_left_to_it() {
+        let seen = Seen::Tls { sight: Box::new(sight()), now_s: 2 * DAY_S };
+        let advice = Advice { message: "old".to_owned(), hint: "new".to_owned() };
+        assert_eq!(
+            shown(Status::Warn(vec![advice]), Some(seen), &Style::PLAIN),
+            "! warn    tls               1.2 ms  old; TLS 1.3, SUITE; CN=a\\x1B[2J ← CN=mid ← CN=root; \
+             for a.example; 10 days left; trusted: 2 CAs of this machine; \
+             client certificate CN=me sent, 10 days left\n  try: new\n"
+        );
+    }
+
+    #[test]
+    fn a_clock_is_told_with_its_margin() {
+        assert_eq!(clock_text(-3, 2), "-3 ms ± 2 ms against this machine's");
+        assert_eq!(clock_text(89_950, 51), "+90.0 s ± 51 ms against this machine's");
+    }
+}

@@ -1,0 +1,137 @@
+//! What the doctor has found, as one array.
+
+use super::{Object, Rendered, line, ms, op, put, put_bytes, put_some};
+use crate::commands::duration::rfc3339;
+use crate::commands::output::{
+    AddressSource, Certificate, Checked, Roots, Seen, Status, Terms, TlsSight, days_left,
+};
+use crate::render::doctor::{hints, message, name_text};
+
+/// All checks; of those who want quiet, the failures alone.
+pub(super) fn array(checked: &[Checked], quiet: bool) -> Rendered {
+    let told = checked.iter().filter(|checked| !quiet || checked.failure().is_some());
+    Rendered::data(line(told.map(object).collect::<Vec<_>>()))
+}
+
+fn object(checked: &Checked) -> Object {
+    let mut object = op("doctor");
+    put(&mut object, "check", checked.check.name());
+    let status = match &checked.status {
+        Status::Ok => "ok",
+        Status::Warn(_) => "warn",
+        Status::Fail(_) => "fail",
+        Status::Skipped(_) => "skipped",
+    };
+    put(&mut object, "status", status);
+    put_some(&mut object, "ms", checked.elapsed.map(ms));
+    put(&mut object, "message", message(checked));
+    if let Status::Fail(error) = &checked.status {
+        put(&mut object, "kind", error.kind.name());
+        put(&mut object, "code", error.kind.code());
+        if !error.causes.is_empty() {
+            put(&mut object, "causes", error.causes.as_slice());
+        }
+    }
+    let hints = hints(&checked.status);
+    if !hints.is_empty() {
+        put(&mut object, "hint", hints.join("; "));
+    }
+    put_some(&mut object, "details", checked.seen.as_ref().map(details));
+    object
+}
+
+fn details(seen: &Seen) -> Object {
+    let mut object = Object::new();
+    match seen {
+        Seen::Addresses { addresses, source } => {
+            put(&mut object, "addresses", addresses.as_slice());
+            let source = match source {
+                AddressSource::Given => "given",
+                AddressSource::Loopback => "loopback",
+                AddressSource::Resolver => "resolver",
+            };
+            put(&mut object, "source", source);
+        }
+        Seen::Way { reached, missed } => {
+            put_some(&mut object, "reached", reached.as_deref());
+            let missed: Vec<_> = missed
+                .iter()
+                .map(|(address, cause)| {
+                    let mut object = Object::new();
+                    put(&mut object, "address", address.as_str());
+                    put(&mut object, "cause", cause.as_str());
+                    object
+                })
+                .collect();
+            put(&mut object, "missed", missed);
+        }
+        Seen::Tls { sight, now_s } => put_tls(&mut object, sight, *now_s),
+        Seen::WebSocket { path } => put(&mut object, "path", path.as_str()),
+        Seen::Terms { client_id, terms } => put_terms(&mut object, client_id, terms),
+        Seen::Subscription { topic, qos } => {
+            put(&mut object, "topic", topic.as_str());
+            put(&mut object, "qos", *qos);
+        }
+        Seen::Answer { key } => put_bytes(&mut object, "key", "key_encoding", key.as_bytes()),
+        Seen::Clock { ahead_ms, margin_ms } => {
+            put(&mut object, "ahead_ms", *ahead_ms);
+            put(&mut object, "margin_ms", *margin_ms);
+        }
+        Seen::Notified { set, delete } => {
+            put(&mut object, "set_ms", ms(*set));
+            put(&mut object, "delete_ms", ms(*delete));
+        }
+    }
+    object
+}
+
+fn put_tls(object: &mut Object, sight: &TlsSight, now_s: u64) {
+    let TlsSight { version, cipher, roots, chain, asks_for_client, client } = sight;
+    put_some(object, "version", *version);
+    put_some(object, "cipher", cipher.as_deref());
+    match roots {
+        Roots::Platform { count } => {
+            put(object, "roots", "platform");
+            put(object, "roots_count", *count);
+        }
+        Roots::File(path) => {
+            put(object, "roots", "file");
+            put(object, "cafile", path.display().to_string());
+        }
+        Roots::Anybody => put(object, "roots", "anybody"),
+    }
+    let certificate = |certificate: &Result<Certificate, _>| match certificate {
+        Ok(certificate) => certificate_object(certificate, now_s),
+        Err(_) => Object::new(),
+    };
+    put(object, "chain", chain.iter().map(certificate).collect::<Vec<_>>());
+    put(object, "asks_for_client_certificate", *asks_for_client);
+    put_some(object, "client_certificate", client.as_ref().map(certificate));
+}
+
+fn certificate_object(certificate: &Certificate, now_s: u64) -> Object {
+    let mut object = Object::new();
+    put(&mut object, "subject", name_text(&certificate.subject));
+    put(&mut object, "issuer", name_text(&certificate.issuer));
+    put(&mut object, "names", certificate.names.as_slice());
+    let time = |seconds: u64| rfc3339(seconds.saturating_mul(1000));
+    put_some(&mut object, "not_before", time(certificate.not_before_s));
+    put_some(&mut object, "not_after", time(certificate.not_after_s));
+    put(&mut object, "days_left", days_left(certificate, now_s));
+    object
+}
+
+fn put_terms(object: &mut Object, client_id: &str, terms: &Terms) {
+    put(object, "client_id", terms.assigned_id.as_deref().unwrap_or(client_id));
+    put(object, "client_id_assigned", terms.assigned_id.is_some());
+    put(object, "qos_max", terms.qos_max);
+    put(object, "retain", terms.retain);
+    put_some(object, "packet_bytes_max", terms.packet_bytes_max);
+    put(object, "receive_max", terms.receive_max);
+    put(object, "session_expiry_s", terms.session_expiry_s);
+    put(object, "keep_alive_s", terms.keep_alive.as_secs());
+    put(object, "topic_aliases_max", terms.topic_aliases_max);
+    put(object, "wildcard_subscriptions", terms.wildcards);
+    put(object, "subscription_ids", terms.subscription_ids);
+    put(object, "shared_subscriptions", terms.shared_subscriptions);
+}

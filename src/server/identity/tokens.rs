@@ -1,0 +1,66 @@
+//! Service account tokens and their bearers' names. They are compared as they are: a store outside a cluster has nobody
+//! to ask for a token's signature.
+
+use std::sync::Arc;
+
+use subtle::ConstantTimeEq;
+
+use super::Mistake;
+use super::kept::lines;
+use crate::client::Secret;
+
+/// Who bears which token; a bearer may have several, such as an old and a new one.
+pub struct Tokens(Vec<(Arc<str>, Secret)>);
+
+impl Tokens {
+    /// Reads lines `NAME TOKEN`.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Mistake> {
+        if bytes.is_empty() {
+            return Err((0, "is empty".to_owned()));
+        }
+        let mut tokens: Vec<(Arc<str>, Secret)> = Vec::new();
+        for (number, line) in lines(bytes)? {
+            let mut words = line.split_ascii_whitespace();
+            let (Some(name), Some(token), None) = (words.next(), words.next(), words.next()) else {
+                return Err((number, "is not NAME TOKEN".to_owned()));
+            };
+            let token = Secret::new(token.as_bytes().to_vec());
+            if tokens.iter().any(|(_, other)| *other == token) {
+                return Err((number, "has a token that another line has".to_owned()));
+            }
+            tokens.push((name.into(), token));
+        }
+        Ok(Self(tokens))
+    }
+
+    /// Who bears a token. White space behind it does not count: the SDKs send a file untrimmed (protocol §8).
+    ///
+    /// How long it takes says nothing of how much of a token is right, nor of which one it is.
+    pub fn bearer(&self, token: &Secret) -> Option<Arc<str>> {
+        let token = token.bytes().trim_ascii_end();
+        let mut bearer = None;
+        for (name, known) in &self.0 {
+            if bool::from(known.bytes().ct_eq(token)) {
+                bearer = Some(name);
+            }
+        }
+        bearer.cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bearer_may_have_several_tokens() {
+        let tokens = Tokens::parse(b"# old and new\n\n a t1\r\na\tt2\nsystem:b t3").unwrap();
+        let bearer = |token: &str| tokens.bearer(&Secret::new(token.into()));
+        assert_eq!(bearer("t1").as_deref(), Some("a"));
+        assert_eq!(bearer("t2\n").as_deref(), Some("a"));
+        assert_eq!(bearer("t3").as_deref(), Some("system:b"));
+        for token in ["", " ", "t", "t11", "T1", "a t1"] {
+            assert_eq!(bearer(token), None, "{token:?}");
+        }
+    }
+}

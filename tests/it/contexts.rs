@@ -1,0 +1,221 @@
+//! Contexts: kept, listed, changed, tried, and what one that is read-only keeps from being written.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::common::{Place, Server};
+
+const FILE: &str = ".config/mqkv/config.toml";
+
+fn file(place: &Place) -> String {
+    fs::read_to_string(place.path(FILE)).unwrap()
+}
+
+fn write(place: &Place, text: &str) {
+    fs::create_dir_all(place.path(".config/mqkv")).unwrap();
+    place.write(FILE, text);
+}
+
+#[track_caller]
+fn assert_done(place: &Place, words: &[&str]) {
+    assert_eq!(place.run(words), "--- exit 0\n", "{words:?}");
+}
+
+fn shown(place: &Place, words: &[&str]) -> String {
+    place.run(words).replace(&format!("{}/", place.folder().display()), "")
+}
+
+#[test]
+fn what_is_typed_is_kept_and_nothing_else() {
+    let place = Place::new();
+    assert_done(&place, &["context", "add", "lab", "-b", "mqtt://lab:1884", "-t", "30s", "-j", "-q"][..7]);
+    assert_eq!(file(&place), "[context.lab]\nbroker = \"mqtt://lab:1884\"\ntimeout = \"30s\"\n");
+    let mode = |name: &str| fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(FILE), mode(".config/mqkv")), (0o600, 0o700));
+    let words = ["context", "add", "prod", "-n", "aio", "-T", "ca.crt", "--sat-file", "/sat", "--read-only"];
+    assert_done(&place, &[&words[..], &["--prompt-color", "bright_red"]].concat());
+    let added = shown(&place, &["context", "show", "prod"]);
+    let expected =
+        "hostname\taio\ncafile\tca.crt\nsat_file\t/sat\nread_only\ttrue\nprompt_color\tbright red\n";
+    assert_eq!(added, format!("--- stdout\n{expected}--- exit 0\n"));
+}
+
+#[test]
+fn contexts_are_listed_used_shown_and_removed() {
+    let place = Place::new();
+    let none = "--- stderr\nno contexts yet; `mqkv context add NAME -b URL` makes one\n--- exit 0\n";
+    assert_eq!(place.run(&["context", "ls"]), none);
+    assert_eq!(place.run(&["context", "show"]), "--- stderr\nno context is in use\n--- exit 1\n");
+    assert_done(&place, &["context", "add", "lab", "-b", "mqtt://lab"]);
+    assert_done(&place, &["context", "add", "own", "--embedded=store"]);
+    assert_done(&place, &["context", "use", "lab"]);
+    assert_eq!(
+        shown(&place, &["context", "ls"]),
+        "--- stdout\nlab\tmqtt://lab:1883\tdefault\nown\tembedded in store\n--- exit 0\n"
+    );
+    assert_eq!(
+        shown(&place, &["context", "ls", "-j"]).lines().nth(1).unwrap(),
+        "{\"v\":1,\"op\":\"context\",\"context\":\"lab\",\"broker\":\"mqtt://lab:1883\",\"default\":true,\"read_only\":false}"
+    );
+    assert_eq!(place.run(&["context", "show"]), "--- stdout\nbroker\tmqtt://lab\n--- exit 0\n");
+    let refused = place.run(&["context", "rm", "lab"]);
+    assert_eq!(
+        refused,
+        "--- stderr\nerror: lab is the default context\n  try: mqkv context use OTHER\n  \
+         try: mqkv context use --none\n--- exit 78\n"
+    );
+    assert_done(&place, &["context", "use", "--none"]);
+    assert_done(&place, &["context", "rm", "lab"]);
+    assert_eq!(shown(&place, &["context", "ls"]), "--- stdout\nown\tembedded in store\n--- exit 0\n");
+    assert!(place.run(&["context", "rm", "lab"]).contains("there is no context lab"));
+}
+
+#[test]
+fn remarks_and_order_are_kept() {
+    let place = Place::new();
+    let text = "# Ours.\ndefault_context = 'a' # for now\n\n# The desk.\n[context.a]\nport = 1 # odd\n\n[context.b]\nport = 2\n";
+    write(&place, text);
+    fs::set_permissions(place.path(FILE), fs::Permissions::from_mode(0o640)).unwrap();
+    assert_done(&place, &["context", "use", "b"]);
+    assert_eq!(file(&place), text.replace("'a' #", "\"b\" #"));
+    assert_done(&place, &["context", "add", "c", "-p", "3"]);
+    assert_eq!(file(&place), text.replace("'a' #", "\"b\" #") + "\n[context.c]\nport = 3\n");
+    let mode = fs::metadata(place.path(FILE)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o640, "what somebody has chosen stays");
+}
+
+#[test]
+fn a_context_is_not_overwritten_unasked_and_makes_sense_from_the_beginning() {
+    let place = Place::new();
+    assert_done(&place, &["context", "add", "lab", "-b", "mqtt://lab"]);
+    assert_eq!(
+        shown(&place, &["context", "add", "lab", "-b", "mqtt://other"]),
+        format!(
+            "--- stderr\nerror: there is a context lab in {FILE} already\n  try: --force replaces it\n--- exit 78\n"
+        )
+    );
+    assert_done(&place, &["context", "add", "lab", "-b", "mqtt://other", "--force"]);
+    assert_eq!(file(&place), "[context.lab]\nbroker = \"mqtt://other\"\n");
+    for words in [
+        &["x"][..],
+        &["a b", "-b", "mqtt://h"],
+        &["x", "-b", "h"],
+        &["x", "-n", "h", "-C", "c"],
+        &["x", "-b", "mqtt://h", "--prompt-color", "reddish"],
+        &["x", "-x", "lab"],
+    ] {
+        let shown = place.run(&[&["context", "add"], words].concat());
+        assert!(shown.ends_with("--- exit 2\n"), "{words:?}: {shown}");
+    }
+    assert_eq!(file(&place), "[context.lab]\nbroker = \"mqtt://other\"\n");
+}
+
+#[test]
+fn a_context_is_tried_before_it_is_needed() {
+    let servers = Place::new();
+    let server = Server::start(&servers, &[]);
+    let place = Place::new();
+    assert_done(&place, &["context", "add", "here", "-b", &server.url()]);
+    assert_done(&place, &["context", "add", "gone", "-b", "mqtt://127.0.0.1:1"]);
+    let tried = place.run(&["context", "test", "here"]);
+    assert!(
+        tried.contains(&format!("127.0.0.1:{}", server.port())) && tried.ends_with("--- exit 0\n"),
+        "{tried}"
+    );
+    assert!(place.run(&["context", "test", "gone"]).ends_with("--- exit 69\n"));
+    assert_eq!(
+        place.run(&["context", "test"]),
+        "--- stderr\nerror: no context is in use\n  try: mqkv context test NAME\n  try: mqkv context use NAME\n--- exit 78\n"
+    );
+    assert_done(&place, &["context", "use", "here"]);
+    assert!(place.run(&["context", "test", "-j"]).contains("\"op\":\"ping\""));
+}
+
+#[test]
+fn an_edited_file_counts_only_if_it_makes_sense() {
+    let edit = |place: Place, editor: &str| {
+        let place = place.with_variable("EDITOR", editor);
+        let shown = shown(&place, &["context", "edit", "-o", "text"]);
+        (place, shown)
+    };
+    let (place, said) = edit(Place::new(), "printf '[context.a]\\nport = 1\\n' >");
+    assert_eq!(said, format!("--- stdout\nchanged {FILE}\n--- exit 0\n"));
+    assert_eq!(file(&place), "[context.a]\nport = 1\n");
+    let (place, said) = edit(place, "true");
+    assert_eq!(said, format!("--- stdout\n{FILE} stays as it was\n--- exit 0\n"));
+    let (place, said) = edit(place, "echo read_onyl = true >>");
+    assert_eq!(
+        said,
+        format!(
+            "--- stderr\nerror: .config/mqkv/config.broken.toml:3: there is no setting read_onyl\n  \
+             {FILE} stays as it was\n  what you have written is in .config/mqkv/config.broken.toml\n  \
+             try: read_only\n--- exit 78\n"
+        )
+    );
+    assert_eq!(file(&place), "[context.a]\nport = 1\n");
+    let broken = fs::read_to_string(place.path(".config/mqkv/config.broken.toml")).unwrap();
+    assert_eq!(broken, "[context.a]\nport = 1\nread_onyl = true\n");
+    let (place, said) = edit(place, "false");
+    assert!(said.contains("the editor has ended with 1") && said.ends_with("--- exit 74\n"), "{said}");
+    // A file that is broken already can be mended.
+    write(&place, "nonsense");
+    let (place, _) = edit(place, "echo '[context.b]' >");
+    assert_eq!(file(&place), "[context.b]\n");
+    assert_eq!(fs::read_dir(place.path(".config/mqkv")).unwrap().count(), 2, "the file and the broken one");
+}
+
+#[test]
+fn what_is_read_only_is_not_written_to_by_any_verb() {
+    let servers = Place::new();
+    let server = Server::start(&servers, &[]);
+    let place = Place::new();
+    write(&place, &format!("[context.prod]\nbroker = '{}'\nread_only = true\n", server.url()));
+    place.write("keys.jsonl", "{\"key\":\"k\",\"value\":\"v\"}\n");
+    let refused = format!(
+        "--- stderr\nerror: the context prod is read-only\n  {FILE}:3: read_only = true\n  nothing was changed\n  \
+         try: --force-write\n--- exit 78\n"
+    );
+    for words in [
+        &["set", "k", "v"][..],
+        &["del", "k"],
+        &["vdel", "k", "v"],
+        &["lock", "k", "true"],
+        &["lock", "k", "--once"],
+        &["unlock", "k", "--holder", "me"],
+        &["import", "keys.jsonl"],
+        &["raw", "SET", "k", "v"],
+        &["raw", "nonsense"],
+    ] {
+        assert_eq!(shown(&place, &[&["-x", "prod"], words].concat()), refused, "{words:?}");
+    }
+    for words in [&["get", "k"][..], &["keys"], &["raw", "GET", "k"], &["ping"], &["holder", "k"]] {
+        let shown = place.run(&[&["-x", "prod"], words].concat());
+        assert!(!shown.contains("read-only"), "{words:?}: {shown}");
+    }
+    place.write("lines", "get k\nset k v\nset l v\n");
+    let batch = shown(&place, &["batch", "lines", "-x", "prod"]);
+    assert!(
+        batch.contains("error: line 2: the context prod is read-only\n") && batch.ends_with("--- exit 78\n"),
+        "{batch}"
+    );
+    assert_done(&place, &["import", "keys.jsonl", "-x", "prod", "--dry-run", "-q"]);
+    assert_eq!(place.run(&["set", "k", "w", "-x", "prod", "--force-write"]), "--- exit 0\n");
+    assert_eq!(
+        place.run(&["batch", "lines", "-x", "prod", "--force-write", "-q"]),
+        "--- stdout\nw\n--- exit 0\n"
+    );
+}
+
+#[test]
+fn a_context_brings_what_it_says_of_the_output() {
+    let servers = Place::new();
+    let server = Server::start(&servers, &[]);
+    let place = Place::new();
+    write(
+        &place,
+        &format!("default_context = 'a'\n[context.a]\nbroker = '{}'\noutput = 'hex'\n", server.url()),
+    );
+    assert_done(&place, &["set", "k", "v"]);
+    assert_eq!(place.run(&["get", "k"]), "--- stdout\n76\n--- exit 0\n");
+    assert_eq!(place.run(&["get", "k", "-o", "base64"]), "--- stdout\ndg==\n--- exit 0\n");
+}

@@ -1,0 +1,635 @@
+//! The doctor: what it sees of a sound way to the store, and what it says of each thing that can be wrong with one.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread::spawn;
+
+use serde_json::Value;
+
+use super::common::fake::{Fake, Line};
+use super::common::pki::Ca;
+use super::common::store::{self, Oddity, SOUND};
+use super::common::{Doors, Place, Server, Terminal, tls12, wire};
+
+/// One check, as in the JSON array.
+#[derive(Debug)]
+struct Check(Value);
+
+impl Check {
+    fn text(&self, name: &str) -> &str {
+        self.0[name].as_str().unwrap_or_default()
+    }
+
+    fn detail(&self, name: &str) -> &Value {
+        &self.0["details"][name]
+    }
+}
+
+/// What the doctor finds, and its exit code. Whoever does not come to an end within half a minute has failed.
+#[track_caller]
+fn examined(place: &Place, line: &str) -> (Vec<Check>, i32) {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let mut child = place.command(&[&["doctor", "-j"], &words[..]].concat()).spawn().unwrap();
+    super::common::bounded::ended(&mut child);
+    let output = child.wait_with_output().unwrap();
+    let array: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let checks = array.as_array().unwrap().iter().cloned().map(Check).collect();
+    (checks, output.status.code().unwrap())
+}
+
+/// Each check with its status.
+fn outline(checks: &[Check]) -> String {
+    let outline: Vec<_> =
+        checks.iter().map(|check| format!("{} {}", check.text("check"), check.text("status"))).collect();
+    outline.join(", ")
+}
+
+#[track_caller]
+fn find<'a>(checks: &'a [Check], name: &str) -> &'a Check {
+    let found = checks.iter().find(|check| check.text("check") == name);
+    found.unwrap_or_else(|| panic!("no {name} in {checks:?}"))
+}
+
+/// The only failure: which check, its message and hint without the port, and the exit code.
+#[track_caller]
+fn failure(place: &Place, line: &str) -> (String, String, String, i32) {
+    let (checks, code) = examined(place, line);
+    let failed: Vec<_> = checks.iter().filter(|check| check.text("status") == "fail").collect();
+    let [failed] = failed.as_slice() else { panic!("{checks:?}") };
+    assert_eq!(failed.0["code"], code, "{checks:?}");
+    let text = |name: &str| without_ports(failed.text(name));
+    (text("check"), text("message"), text("hint"), code)
+}
+
+fn without_ports(text: &str) -> String {
+    let mut parts = text.split("127.0.0.1:");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        out.push_str("BROKER");
+        out.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
+    }
+    out
+}
+
+fn failed(check: &str, message: &str, hint: &str, code: i32) -> (String, String, String, i32) {
+    (check.to_owned(), message.to_owned(), hint.to_owned(), code)
+}
+
+/// The only failure at a broker that runs a script.
+#[track_caller]
+fn failure_at(
+    options: &str,
+    script: impl FnOnce(&mut Line) + Send + 'static,
+) -> (String, String, String, i32) {
+    let fake = Fake::start(move |line| {
+        script(line);
+        line.listen()
+    });
+    let found = failure(&Place::new(), &format!("-b {} {options}", fake.url()));
+    fake.end();
+    found
+}
+
+/// What the doctor finds at an odd store, its exit code, and what it asked.
+#[track_caller]
+fn at_store(options: &str, oddity: Oddity) -> (Vec<Check>, i32, Vec<String>) {
+    let fake = Fake::start(move |line| store::serve(line, &oddity));
+    let (checks, code) = examined(&Place::new(), &format!("-b {} {options}", fake.url()));
+    (checks, code, fake.end())
+}
+
+/// A server with TLS; its certificate is in NAME.pem.
+fn tls_server(place: &Place, name: &str, options: &[&str]) -> (Server, String) {
+    let (certificate, key) = (format!("{name}.pem"), format!("{name}.key"));
+    let words = [&["-q", "--tls-cert", &certificate, "--tls-key", &key], options].concat();
+    let server = Server::start(place, &words);
+    let url = server.url().replace("mqtt://", "mqtts://");
+    (server, url)
+}
+
+const SOUND_OUTLINE: &str = "dns ok, tcp ok, tls skipped, connack ok, subscribe ok, request ok, clock ok, \
+                             notifications ok";
+const LOOK: &str = "look into the broker's log; --trace shows every packet on this side";
+const PORT_HINT: &str = "check the port; for one without TLS, -b mqtt://HOST:PORT or --notls";
+const RIGHT: &str = "ask for the right to use the broker's state store with this client id (-i)";
+const SYNCHRONISE: &str = "synchronise this machine's clock and the broker's with NTP";
+
+#[test]
+fn a_sound_way_is_told_step_by_step_and_nothing_is_left_behind() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let (checks, code) = examined(&place, &format!("-b {} -i me", server.url()));
+    assert_eq!((outline(&checks).as_str(), code), (SOUND_OUTLINE, 0));
+    assert_eq!(find(&checks, "dns").text("message"), "127.0.0.1 is an address and no name");
+    assert_eq!(without_ports(find(&checks, "tcp").text("message")), "BROKER answers");
+    let connack = find(&checks, "connack");
+    assert!(connack.text("message").starts_with("let in as me, QoS 2, packets up to "), "{connack:?}");
+    assert_eq!((connack.detail("qos_max"), connack.detail("client_id")), (&2.into(), &"me".into()));
+    assert_eq!(find(&checks, "subscribe").detail("qos"), 1);
+    let key = find(&checks, "request").detail("key").as_str().unwrap();
+    assert!(key.starts_with("mqkv-doctor/") && key.len() > 20, "{key}");
+    let clock = find(&checks, "clock");
+    let (ahead, margin) = (clock.detail("ahead_ms").as_i64(), clock.detail("margin_ms").as_i64());
+    assert!(ahead.unwrap().abs() <= margin.unwrap() + 1, "one machine has one clock: {clock:?}");
+    let notified = find(&checks, "notifications");
+    assert!(
+        notified.detail("set_ms").is_number() && notified.detail("delete_ms").is_number(),
+        "{notified:?}"
+    );
+    for check in &checks {
+        assert_eq!(check.0["ms"].is_number(), check.text("status") == "ok", "{check:?}");
+    }
+    assert_eq!(place.run_at(&server.url(), &["keys"]), "--- exit 0\n");
+}
+
+#[test]
+fn in_a_pipe_it_is_a_line_a_check_and_at_a_terminal_there_are_glyphs() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let shown = place.run_at(&server.url(), &["doctor"]);
+    let heads: Vec<_> =
+        shown.lines().filter_map(|line| line.rsplit_once('\t')).map(|(head, _)| head).collect();
+    assert_eq!(heads.len(), 8, "{shown}");
+    assert!(heads[0].starts_with("ok\tdns\t") && heads[0].ends_with(" ms"), "{shown}");
+    assert_eq!(heads[2], "skipped\ttls\t-");
+    let shown = place.run_at(&server.url(), &["doctor", "-o", "text", "--color", "always"]);
+    assert!(shown.contains("\\x1b[32m✓ ok     \\x1b[0m dns "), "{shown}");
+    let shown = place.run_bounded(&["doctor", "-b", "mqtt://127.0.0.1:1", "-o", "text"]);
+    assert!(shown.contains("✗ FAIL    tcp "), "{shown}");
+    assert!(shown.contains("– skipped connack                   tcp has failed\n"), "{shown}");
+}
+
+#[test]
+fn localhost_is_this_machine_and_each_address_is_tried() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let url = server.url().replace("127.0.0.1", "localhost");
+    let (checks, code) = examined(&place, &format!("-b {url}"));
+    assert_eq!(code, 0);
+    assert_eq!(find(&checks, "dns").text("message"), "localhost is 127.0.0.1 and ::1 by definition");
+    let (checks, code) = examined(&place, "-b mqtt://localhost:1");
+    assert_eq!(code, 69);
+    let tcp = find(&checks, "tcp");
+    assert_eq!(tcp.text("message"), "cannot connect to localhost:1: connection refused");
+    assert!(tcp.text("hint").contains("mqkv serve"), "{tcp:?}");
+    assert_eq!(tcp.detail("missed").as_array().unwrap().len(), 2);
+    let connack = find(&checks, "connack");
+    assert_eq!((connack.text("status"), connack.text("message")), ("skipped", "tcp has failed"));
+}
+
+#[test]
+fn a_name_without_an_address_is_dns() {
+    let place = Place::new();
+    let (checks, code) = examined(&place, "-b mqtt://no..such");
+    let dns = find(&checks, "dns");
+    assert!(dns.text("message").starts_with("cannot find no..such:1883: "), "{dns:?}");
+    assert_eq!(dns.text("hint"), "check the spelling of the host: -b mqtt://HOST or -n HOST");
+    assert_eq!(code, 69);
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_told_before_anything_else() {
+    let place = Place::new();
+    place.write("empty", "");
+    let (checks, code) = examined(&place, "-n localhost -T nothing");
+    assert!(outline(&checks).starts_with("settings fail, dns skipped, "), "{checks:?}");
+    assert_eq!(code, 74);
+    let (checks, code) = examined(&place, "-b mqtt://localhost -u ann --password-file empty");
+    assert!(outline(&checks).starts_with("settings fail, dns skipped, "), "{checks:?}");
+    assert_eq!(code, 78);
+}
+
+#[test]
+fn a_store_inside_this_process_has_no_network() {
+    let (checks, code) = examined(&Place::new(), "--embedded");
+    let expected = SOUND_OUTLINE.replace("dns ok, tcp ok", "dns skipped, tcp skipped");
+    assert_eq!((outline(&checks), code), (expected, 0));
+    assert_eq!(find(&checks, "tls").text("message"), "the store is inside this process");
+}
+
+#[test]
+fn who_wants_quiet_hears_of_failures_alone() {
+    let place = Place::new();
+    assert_eq!(place.run_bounded(&["doctor", "--embedded", "-q"]), "--- exit 0\n");
+    assert_eq!(place.run_bounded(&["doctor", "--embedded", "-q", "-j"]), "--- stdout\n[]\n--- exit 0\n");
+    let shown = place.run_bounded(&["doctor", "-q", "-b", "mqtt://127.0.0.1:1"]);
+    assert_eq!(shown.lines().filter(|line| line.contains('\t')).count(), 1, "{shown}");
+    assert!(shown.contains("FAIL\ttcp\t") && shown.ends_with("--- exit 69\n"), "{shown}");
+}
+
+#[test]
+fn tls_is_told_with_its_chain_names_days_and_roots() {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue(&place, "server", &["localhost", "127.0.0.1"]);
+    ca.issue(&place, "me", &["me"]);
+    let (_server, url) = tls_server(&place, "server", &[]);
+    let (checks, code) = examined(&place, &format!("-b {url} -T ca.pem"));
+    assert_eq!((outline(&checks), code), (SOUND_OUTLINE.replace("tls skipped", "tls ok"), 0));
+    let tls = find(&checks, "tls");
+    assert_eq!((tls.detail("version"), tls.detail("roots")), (&"1.3".into(), &"file".into()));
+    assert_eq!(tls.detail("cafile"), "ca.pem");
+    assert!(tls.detail("cipher").as_str().unwrap().starts_with("TLS13_"), "{tls:?}");
+    let own = &tls.detail("chain")[0];
+    assert!(own["issuer"].as_str().unwrap().contains("CN=ca.pem"), "{own}");
+    assert_eq!(own["names"], serde_json::json!(["localhost", "127.0.0.1"]));
+    assert_eq!(own["not_after"], "4096-01-01T00:00:00.000Z");
+    assert!(own["days_left"].as_i64().unwrap() > 700_000, "{own}");
+    assert!(tls.text("message").contains("CN=ca.pem; for localhost, 127.0.0.1; "), "{tls:?}");
+    assert!(tls.text("message").ends_with("trusted: ca.pem; no client certificate asked for"), "{tls:?}");
+    let (checks, _) = examined(&place, &format!("-b {url} -T ca.pem -C me.pem -K me.key"));
+    let tls = find(&checks, "tls");
+    assert!(tls.text("message").contains("client certificate CN=rcgen self signed cert not asked for, "));
+    let place = place.with_variable("SSL_CERT_FILE", "ca.pem");
+    let (checks, _) = examined(&place, &format!("-b {url}"));
+    assert_eq!(find(&checks, "tls").detail("roots"), "platform");
+}
+
+#[test]
+fn tls_1_2_is_told_as_such() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
+    let server = Server::start(&place, &["-q"]);
+    let port = tls12::door(&place.path("server.pem"), &place.path("server.key"), server.port());
+    let (checks, code) = examined(&place, &format!("-b mqtts://localhost:{port} -T ca.pem"));
+    assert_eq!((find(&checks, "tls").detail("version"), code), (&"1.2".into(), 0));
+}
+
+#[test]
+fn a_client_certificate_is_sent_missing_or_refused() {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue(&place, "server", &["127.0.0.1"]);
+    ca.issue_for_days(&place, "me", &["me"], 7);
+    Ca::new(&place, "other.pem").issue(&place, "stranger", &["me"]);
+    let (_server, url) = tls_server(&place, "server", &["--client-ca", "ca.pem"]);
+    let line = |options: &str| format!("-b {url} -T ca.pem {options}");
+    let (checks, code) = examined(&place, &line("-C me.pem -K me.key"));
+    let tls = find(&checks, "tls");
+    assert_eq!((tls.text("message"), code), ("the client's certificate expires in 7 days", 0));
+    assert_eq!(tls.text("hint"), "a new certificate for this client: -C and -K");
+    assert_eq!(tls.detail("asks_for_client_certificate"), true);
+    assert_eq!(tls.detail("client_certificate")["days_left"], 7);
+    assert_eq!(
+        failure(&place, &line("")),
+        failed(
+            "tls",
+            "BROKER wants a client certificate",
+            "-C FILE with the client's certificate, -K FILE with its key",
+            69
+        )
+    );
+    assert_eq!(
+        failure(&place, &line("-C stranger.pem -K stranger.key")),
+        failed(
+            "tls",
+            "BROKER refused this client's certificate: unknown CA",
+            "a certificate from a CA that the broker trusts: -C and -K",
+            69
+        )
+    );
+    let (checks, _) = examined(&place, &line("-C stranger.pem -K stranger.key"));
+    assert_eq!(find(&checks, "connack").text("message"), "tls has failed");
+}
+
+#[test]
+fn a_certificate_that_ends_soon_is_a_warning_and_one_that_has_ended_a_failure() {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    let names = ["127.0.0.1"];
+    for (name, days) in [("soon", 12), ("month", 30)] {
+        ca.issue_for_days(&place, name, &names, days);
+    }
+    ca.issue_between(&place, "old", &names, [2020, 2021]);
+    let (_server, url) = tls_server(&place, "soon", &[]);
+    let (checks, code) = examined(&place, &format!("-b {url} -T ca.pem"));
+    let tls = find(&checks, "tls");
+    assert_eq!((tls.text("status"), code), ("warn", 0));
+    assert_eq!(tls.text("message"), "the broker's certificate expires in 12 days");
+    let (_server, url) = tls_server(&place, "month", &[]);
+    let (checks, _) = examined(&place, &format!("-b {url} -T ca.pem"));
+    assert_eq!(find(&checks, "tls").text("status"), "ok", "{checks:?}");
+    let (_server, url) = tls_server(&place, "old", &[]);
+    let (check, message, hint, code) = failure(&place, &format!("-b {url} -T ca.pem"));
+    assert_eq!((check.as_str(), code), ("tls", 69));
+    assert!(message.starts_with("the certificate of BROKER has expired ") && message.ends_with(" days ago"));
+    assert_eq!(hint, "a new certificate for the broker, or the right time for this machine's clock");
+    // Nobody looks at the dates where whoever answers is trusted, but for the doctor.
+    let (checks, code) = examined(&place, &format!("-b {url} --insecure"));
+    assert_eq!((outline(&checks), code), (SOUND_OUTLINE.replace("tls skipped", "tls fail"), 69));
+    assert!(find(&checks, "tls").text("message").contains("has expired"), "{checks:?}");
+}
+
+#[test]
+fn a_certificate_that_is_not_believed_is_shown_all_the_same() {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue(&place, "plant", &["plant.example"]);
+    Ca::new(&place, "other.pem");
+    let (_server, url) = tls_server(&place, "plant", &[]);
+    let message = "the certificate of BROKER is from an unknown CA";
+    let hint = "-T FILE with the certificate of the CA that signed it";
+    assert_eq!(failure(&place, &format!("-b {url} -T other.pem")), failed("tls", message, hint, 69));
+    let (checks, _) = examined(&place, &format!("-b {url} -T other.pem"));
+    let own = &find(&checks, "tls").detail("chain")[0];
+    assert!(own["issuer"].as_str().unwrap().contains("CN=ca.pem"), "{own}");
+    let message = "the certificate of BROKER is for plant.example, not for 127.0.0.1";
+    let hint = "-n with a name that the certificate has, or --server-name NAME";
+    assert_eq!(failure(&place, &format!("-b {url} -T ca.pem")), failed("tls", message, hint, 69));
+    let (checks, code) = examined(&place, &format!("-b {url} --insecure"));
+    let tls = find(&checks, "tls");
+    assert_eq!((tls.text("message"), code), ("--insecure: whoever answers is trusted", 0));
+}
+
+#[test]
+fn tls_and_plain_that_meet_are_told_apart() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem").issue(&place, "server", &["127.0.0.1"]);
+    let (server, _) = tls_server(&place, "server", &[]);
+    let hint = "-b mqtts://HOST:PORT, or -n without --notls";
+    let message = "BROKER wants TLS, and was spoken to without";
+    assert_eq!(failure(&place, &format!("-b {}", server.url())), failed("tls", message, hint, 69));
+    let plain = Server::start(&place, &["-q"]);
+    let url = plain.url().replace("mqtt://", "mqtts://");
+    let message = "BROKER did not finish the TLS handshake: the other side closed the connection";
+    assert_eq!(failure(&place, &format!("-b {url} -T ca.pem")), failed("tls", message, PORT_HINT, 69));
+}
+
+/// A listener of this machine that says something once it is spoken to, and then closes.
+fn stranger(words: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut bytes = [0; 65_536];
+        let _ = stream.read(&mut bytes).and_then(|_| stream.write_all(words));
+    });
+    port
+}
+
+#[test]
+fn a_handshake_that_is_cut_refused_strange_or_silent_is_told_by_name() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem");
+    let patience = |port: u16, patience: &str| {
+        let line = format!("-b mqtts://127.0.0.1:{port} -T ca.pem --connect-timeout {patience}");
+        failure(&place, &line)
+    };
+    let at = |port: u16| patience(port, "1h");
+    let message = "BROKER does not speak TLS";
+    assert_eq!(at(stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n")), failed("tls", message, PORT_HINT, 69));
+    let message = "BROKER did not finish the TLS handshake: the other side closed the connection";
+    assert_eq!(at(stranger(b"\x16\x03\x03\0\x7a\x02")), failed("tls", message, PORT_HINT, 69));
+    let message = "BROKER refused the TLS handshake: handshake failure";
+    let hint = "-C and -K, if the broker wants a client certificate";
+    assert_eq!(at(stranger(b"\x15\x03\x03\0\x02\x02\x28")), failed("tls", message, hint, 69));
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let message = "BROKER accepted the connection but said nothing of TLS within 200ms";
+    let port = silent.local_addr().unwrap().port();
+    assert_eq!(patience(port, "200ms"), failed("tls", message, PORT_HINT, 124));
+}
+
+#[test]
+fn a_broker_that_does_not_let_the_client_in_is_connack() {
+    let reject = |reason| {
+        failure_at("", move |line| {
+            line.expect("CONNECT");
+            line.send(&wire::connack(reason, &[]));
+        })
+    };
+    let message = "BROKER refused the connection: bad user name or password (0x86)";
+    let hint = "check the name (-u) and the password (--password-file or --ask-password)";
+    assert_eq!(reject(0x86), failed("connack", message, hint, 77));
+    let message = "BROKER refused the connection: server busy (0x89)";
+    let hint = "again later; --retries N does so by itself";
+    assert_eq!(reject(0x89), failed("connack", message, hint, 69));
+    let found = failure_at("", |line| {
+        line.expect("CONNECT");
+        line.send(b"SSH-2.0-OpenSSH\r\n");
+    });
+    let hint = "check the port: 1883 is the usual one for MQTT without TLS";
+    let message = "BROKER does not speak MQTT 5: it says SSH-2.0-OpenSSH\\r\\n";
+    assert_eq!(found, failed("connack", message, hint, 76));
+    let found = failure_at("--connect-timeout 200ms", |line| drop(line.expect("CONNECT")));
+    let message = "BROKER accepted the connection but said nothing within 200ms";
+    let hint = "a port that speaks TLS says nothing to plain MQTT: check the port";
+    assert_eq!(found, failed("connack", message, hint, 124));
+}
+
+#[test]
+fn what_a_broker_grants_is_told() {
+    // QoS 0, no retained messages, 10 unacknowledged, packets of 1000 bytes, an hour, a client id, 5 s of keep-alive.
+    let connack =
+        b"\x24\0\x25\0\x21\0\x0a\x27\0\0\x03\xe8\x11\0\0\x0e\x10\x12\0\x02ab\x13\0\x05\x22\0\x07\x28\0\x29\0\x2a\0";
+    let (checks, code, _) = at_store("", Oddity { connack: connack.to_vec(), ..SOUND });
+    let connack = find(&checks, "connack");
+    assert_eq!((connack.text("status"), code), ("warn", 0));
+    assert_eq!(connack.text("message"), "the broker takes QoS 0 only, and requests to the store are QoS 1");
+    let expected = serde_json::json!({
+        "client_id": "ab", "client_id_assigned": true, "qos_max": 0, "retain": false, "packet_bytes_max": 1000,
+        "receive_max": 10, "session_expiry_s": 3600, "keep_alive_s": 5, "topic_aliases_max": 7,
+        "wildcard_subscriptions": false, "subscription_ids": false, "shared_subscriptions": false,
+    });
+    assert_eq!(connack.0["details"], expected);
+}
+
+#[test]
+fn a_subscription_that_is_refused_or_granted_less_is_told() {
+    let found = failure_at("-i me", |line| {
+        line.accept();
+        line.subscribe(0x87);
+    });
+    let message = "the broker refused the subscription to clients/me/services/statestore/v1/\
+                   FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke/response: not authorized (0x87)";
+    assert_eq!(found, failed("subscribe", message, RIGHT, 77));
+    let found = failure_at("--timeout 200ms", Line::accept);
+    let message = "no answer from BROKER within 200ms";
+    assert_eq!(found, failed("subscribe", message, "a longer --timeout", 124));
+    let (checks, code, _) = at_store("", Oddity { suback: 0, ..SOUND });
+    let subscribe = find(&checks, "subscribe");
+    assert_eq!((subscribe.text("status"), code), ("warn", 0));
+    assert_eq!(subscribe.text("message"), "the broker grants QoS 0: answers may be lost");
+}
+
+#[test]
+fn a_broker_without_a_store_is_told_from_a_silent_and_from_a_closed_one() {
+    let request = |options: &str, reason: Option<u8>| {
+        failure_at(options, move |line| {
+            let request = line.serve();
+            match reason {
+                Some(reason) => line.send(&wire::puback(request.packet_id, reason)),
+                None => line.send(&wire::disconnect(0x8B)),
+            }
+        })
+    };
+    let message = "no state store at BROKER: nobody there takes its requests";
+    let hint = "is this the broker of Azure IoT Operations, or one of `mqkv serve`?";
+    assert_eq!(request("", Some(0x10)), failed("request", message, hint, 69));
+    let message = "no answer from BROKER within 1s";
+    let silent = request("--timeout 1s", Some(0));
+    assert_eq!(silent, failed("request", message, "a longer --timeout", 124));
+    let message = "the broker refused the request: not authorized (0x87)";
+    assert_eq!(request("", Some(0x87)), failed("request", message, RIGHT, 77));
+    let message =
+        "lost the connection to BROKER: the broker ended the connection: server shutting down (0x8B)";
+    assert_eq!(request("", None), failed("request", message, LOOK, 69));
+}
+
+#[test]
+fn a_store_that_refuses_is_told_with_the_check_and_what_mends_it() {
+    let says = |verb, text| at_store("", Oddity { says: Some((verb, text)), ..SOUND });
+    let (checks, code, asked) = says("SET", "-ERR the quota has been exceeded\r\n");
+    assert_eq!(
+        outline(&checks),
+        SOUND_OUTLINE.replace("clock ok, notifications ok", "clock fail, notifications skipped")
+    );
+    let clock = find(&checks, "clock");
+    assert_eq!((clock.text("message"), code), ("the store refused: the quota has been exceeded", 76));
+    assert_eq!(clock.text("hint"), "delete keys that are not needed, or let them expire (--ttl)");
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    // Who may not read may still write.
+    let (checks, code, _) = says("GET", "-ERR not authorized\r\n");
+    assert!(outline(&checks).ends_with("request fail, clock ok, notifications fail"), "{checks:?}");
+    assert_eq!((find(&checks, "request").text("kind"), code), ("authorization", 77));
+    let (checks, code, _) = says("KEYNOTIFY", "-ERR not authorized\r\n");
+    assert!(outline(&checks).ends_with("clock ok, notifications fail"), "{checks:?}");
+    assert_eq!(code, 77);
+    let (checks, code, _) = says("DEL", "-ERR something new\r\n");
+    let notified = find(&checks, "notifications");
+    assert_eq!((notified.text("message"), code), ("the store refused: something new", 76));
+}
+
+#[test]
+fn an_answer_that_makes_no_sense_or_lacks_something_is_told() {
+    let (checks, code, _) = at_store("", Oddity { says: Some(("GET", "+OK\r\n")), ..SOUND });
+    let request = find(&checks, "request");
+    let message = "the store's reply makes no sense: +OK is no answer to GET";
+    assert_eq!((request.text("message"), code), (message, 76));
+    assert_eq!(find(&checks, "clock").text("status"), "skipped");
+    let (checks, code, _) = at_store("", Oddity { lacks: "__stat", ..SOUND });
+    let request = find(&checks, "request");
+    assert_eq!((request.text("status"), code), ("warn", 0));
+    assert_eq!(request.text("message"), "the answer has no __stat: Microsoft's clients do not take it");
+    let (checks, code, _) = at_store("", Oddity { lacks: "__ts", ..SOUND });
+    let message = "the store's reply makes no sense: +OK to SET has no version (__ts)";
+    assert_eq!((find(&checks, "clock").text("message"), code), (message, 76));
+}
+
+#[test]
+fn the_clocks_are_compared_also_where_nothing_else_works_between_them() {
+    for (ahead_ms, status, side, code) in [
+        (5_000, "ok", "", 0),
+        (-5_000, "ok", "", 0),
+        (15_000, "warn", " s ahead of", 0),
+        (-15_000, "warn", " s behind", 0),
+        (90_000, "fail", " s ahead of", 76),
+        (-90_000, "fail", " s behind", 76),
+    ] {
+        let (checks, exit, asked) = at_store("", Oddity { ahead_ms, ..SOUND });
+        let clock = find(&checks, "clock");
+        assert_eq!((clock.text("status"), exit), (status, code), "{ahead_ms}: {clock:?}");
+        let measured = clock.detail("ahead_ms").as_i64().unwrap();
+        let margin = clock.detail("margin_ms").as_i64().unwrap();
+        assert!((measured - ahead_ms).abs() <= margin, "{ahead_ms}: {clock:?}");
+        if status != "ok" {
+            let message = clock.text("message");
+            let end = format!("{side} this machine's; the limit is 60 s");
+            assert!(message.starts_with("the store's clock is ") && message.ends_with(&end), "{message}");
+            assert_eq!(clock.text("hint"), SYNCHRONISE, "{ahead_ms}");
+        }
+        // The rest is checked all the same, and taken away again.
+        assert_eq!(find(&checks, "notifications").text("status"), "ok", "{ahead_ms}: {checks:?}");
+        let count = |verb: &str| asked.iter().filter(|asked| asked.starts_with(verb)).count();
+        assert_eq!((count("SET"), count("DEL")), (2, 2), "{asked:?}");
+    }
+}
+
+#[test]
+fn a_watcher_that_is_not_told_is_124_and_its_key_is_taken_away() {
+    for (keeps_quiet_of, code) in [("SET", 124), ("DEL", 124)] {
+        let (checks, exit, asked) = at_store("--timeout 2s", Oddity { keeps_quiet_of, ..SOUND });
+        let notified = find(&checks, "notifications");
+        let message = format!("the store has not told of the {keeps_quiet_of} of a watched key within 2s");
+        assert_eq!((notified.text("message"), exit), (message.as_str(), code));
+        assert!(notified.text("hint").contains("`mqkv monitor`"), "{notified:?}");
+        assert!(asked.iter().rev().any(|asked| asked.starts_with("DEL mqkv-doctor/")), "{asked:?}");
+    }
+}
+
+#[test]
+fn a_store_that_is_only_looked_at_is_not_written_to() {
+    let (checks, code, asked) = at_store("--read-only", SOUND);
+    let expected =
+        SOUND_OUTLINE.replace("clock ok, notifications ok", "clock skipped, notifications skipped");
+    assert_eq!((outline(&checks), code), (expected, 0));
+    assert_eq!(find(&checks, "clock").text("message"), "it would write, and --read-only is asked for");
+    assert!(asked.len() == 1 && asked[0].starts_with("GET mqkv-doctor/"), "{asked:?}");
+}
+
+#[test]
+fn in_a_read_only_context_nothing_is_written_unless_forced() {
+    let fake = |options: &'static str| {
+        let fake = Fake::start(|line| store::serve(line, &SOUND));
+        let place = Place::new();
+        place
+            .write("config.toml", format!("[context.prod]\nbroker = \"{}\"\nread_only = true\n", fake.url()));
+        let found = examined(&place, &format!("--config config.toml -x prod {options}"));
+        (found, fake.end())
+    };
+    let ((checks, code), asked) = fake("");
+    assert_eq!((find(&checks, "notifications").text("status"), code), ("skipped", 0));
+    let message = "it would write, and the context prod is read-only";
+    assert_eq!(find(&checks, "clock").text("message"), message);
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    let ((checks, code), _) = fake("--force-write");
+    assert_eq!((outline(&checks).as_str(), code), (SOUND_OUTLINE, 0));
+}
+
+#[test]
+fn at_the_prompt_it_looks_at_a_connection_of_its_own() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let mut terminal = Terminal::of_size(place.command(&["shell", "-b", &server.url(), "-i", "me"]), 30, 250);
+    terminal.line("set k v");
+    terminal.shows("stored k (1 byte)");
+    terminal.line("doctor");
+    terminal.shows("notifications");
+    terminal.shows("let in as me-");
+    terminal.line("get k -j");
+    terminal.shows("\"value\":\"v\"");
+    assert!(!terminal.screen().contains("lost the connection"), "{}", terminal.screen());
+    terminal.line("\\q");
+    assert_eq!(terminal.end(), Some(0));
+    let mut terminal = Terminal::of_size(place.command(&["--embedded"]), 30, 250);
+    terminal.line("set k v");
+    terminal.shows("stored k (1 byte)");
+    terminal.line("doctor -q");
+    terminal.line("get k -j");
+    terminal.shows("\"value\":\"v\"");
+    terminal.line("\\q");
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn a_web_socket_is_a_step_of_its_own() {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue(&place, "server", &["127.0.0.1"]);
+    let files = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
+    let listen = ["--listen", "ws://127.0.0.1:0/mqtt", "--listen", "wss://127.0.0.1:0"];
+    let server = Doors::open(&place, &[&listen[..], &files].concat());
+    let url = format!("ws://127.0.0.1:{}", server.port(0));
+    let with_web_socket = SOUND_OUTLINE.replace("connack ok", "ws ok, connack ok");
+    let (checks, code) = examined(&place, &format!("-b {url}"));
+    assert_eq!((outline(&checks), code), (with_web_socket.clone(), 0));
+    assert_eq!(find(&checks, "ws").text("message"), "MQTT is spoken at /mqtt");
+    let (checks, code) = examined(&place, &format!("-b wss://127.0.0.1:{} -T ca.pem", server.port(1)));
+    assert_eq!((outline(&checks), code), (with_web_socket.replace("tls skipped", "tls ok"), 0));
+    let message = "BROKER has no WebSocket there: it answered HTTP 404";
+    let hint = "check the path: -b ws://HOST:PORT/PATH; without one it is /mqtt";
+    assert_eq!(failure(&place, &format!("-b {url}/elsewhere")), failed("ws", message, hint, 69));
+    let (checks, _) = examined(&place, &format!("-b {url}/elsewhere"));
+    assert!(outline(&checks).starts_with("dns ok, tcp ok, tls skipped, ws fail, connack skipped, "));
+    let (checks, _) = examined(&place, "-b ws://127.0.0.1:1");
+    assert!(outline(&checks).contains("tls skipped, ws skipped, connack skipped"), "{checks:?}");
+}

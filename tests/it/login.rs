@@ -1,0 +1,373 @@
+//! Who a client says it is, where it has its password from, and what a broker may think of it.
+
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::Signal;
+
+use super::common::bounded::shown_bounded;
+use super::common::fake::{Fake, Fakes};
+use super::common::{CTRL_C, CTRL_D, Place, Relay, Server, Terminal, wire};
+
+const SECRET: &str = "hunter2-and-more";
+
+/// A broker that refuses everybody for this reason, and how often it was asked.
+fn refusing(reason: u8) -> Fakes {
+    Fakes::start(move |_, line| {
+        line.expect("CONNECT");
+        line.send(&wire::connack(reason, &[]));
+        line.listen();
+    })
+}
+
+#[test]
+fn every_reason_to_refuse_a_client_has_its_code_its_name_and_what_to_try() {
+    const LOGIN: &str = "check the name (-u) and the password (--password-file or --ask-password)";
+    const WHO: &str =
+        "-u NAME with --password-file FILE, --sat-file FILE, or -C and -K, whatever the broker knows you by";
+    const METHOD: &str = "another way to log in, for this broker does not know that one: -u with --password-file, or -C and -K";
+    let place = Place::new();
+    for (reason, name, code, hint) in [
+        (0x80, "unspecified error", 69, ""),
+        (0x81, "malformed packet", 69, ""),
+        (0x82, "protocol error", 69, ""),
+        (0x83, "implementation specific error", 69, ""),
+        (0x84, "unsupported protocol version", 69, ""),
+        (0x85, "client identifier not valid", 69, "another client id: -i ID"),
+        (0x86, "bad user name or password", 77, LOGIN),
+        (0x87, "not authorized", 77, WHO),
+        (0x88, "server unavailable", 69, "again later; --retries N does so by itself"),
+        (0x89, "server busy", 69, "again later; --retries N does so by itself"),
+        (0x8A, "banned", 77, WHO),
+        (0x8C, "bad authentication method", 77, METHOD),
+        (0x95, "packet too large", 69, ""),
+        (0x97, "quota exceeded", 69, ""),
+        (0x9C, "use another server", 69, ""),
+        (0x9D, "server moved", 69, ""),
+        (0x9F, "connection rate exceeded", 69, "again later; --retries N does so by itself"),
+    ] {
+        let broker = refusing(reason);
+        let hint = if hint.is_empty() { String::new() } else { format!("  try: {hint}\n") };
+        assert_eq!(
+            place.run_at(&broker.url(), &["get", "k"]),
+            format!(
+                "--- stderr\nerror: BROKER refused the connection: {name} (0x{reason:02X})\n{hint}--- exit {code}\n"
+            )
+        );
+        assert_eq!(broker.count(), 1, "{name}");
+    }
+}
+
+#[test]
+fn a_wrong_password_is_77_at_once_and_no_retry_makes_it_right() {
+    let place = Place::new();
+    place.write("password", SECRET);
+    for reason in [0x86, 0x87, 0x8A, 0x8C] {
+        let broker = refusing(reason);
+        let words = ["set", "k", "v", "-u", "ann", "--password-file", "password", "--retries", "5"];
+        let shown = place.run_at(&broker.url(), &words);
+        assert!(shown.contains("\n  nothing was changed\n") && shown.ends_with("--- exit 77\n"), "{shown}");
+        assert_eq!(broker.count(), 1);
+    }
+    let broker = refusing(0x86);
+    let shown = place.run_at(&broker.url(), &["watch", "k", "-j", "-u", "ann", "--retries", "5"]);
+    assert_eq!(
+        shown,
+        "--- stderr\n{\"v\":1,\"error\":{\"kind\":\"authorization\",\"code\":77,\"message\":\"BROKER refused the \
+         connection: bad user name or password (0x86)\",\"hints\":[\"check \
+         the name (-u) and the password (--password-file or --ask-password)\"],\"retryable\":false}}\n--- exit 77\n"
+    );
+    assert_eq!(broker.count(), 1);
+}
+
+#[test]
+fn our_own_server_lets_in_whom_it_knows_and_refuses_the_others_once() {
+    let place = Place::new();
+    place.write("right", SECRET);
+    place.write("wrong", "guess");
+    let add = ["serve", "user", "add", "users", "ann", "-q"];
+    assert_eq!(place.run_with_input(&add, SECRET.as_bytes()), "--- exit 0\n");
+    let server = Server::start(&place, &["-q", "--users", "users"]);
+    let words = |file| ["get", "k", "-u", "ann", "--password-file", file, "--retries", "5"];
+    assert_eq!(place.run_at(&server.url(), &words("right")), "--- exit 1\n");
+    let relay = Relay::start(server.port());
+    assert_eq!(
+        place.run_at(&relay.url(), &words("wrong")),
+        "--- stderr\nerror: BROKER refused the connection: bad user name or password (0x86): no user of \
+         this name and password is known here\n  \
+         try: check the name (-u) and the password (--password-file or --ask-password)\n--- exit 77\n"
+    );
+    assert_eq!(relay.connections(), 1);
+}
+
+/// A broker that hears who comes, and has no key.
+fn hearing() -> Fake<wire::Connect> {
+    Fake::start(|line| {
+        let connect = line.accept_and_hear();
+        line.subscribe(1);
+        let request = line.request();
+        line.answer(&request, "$-1\r\n", &[]);
+        line.listen();
+        connect
+    })
+}
+
+fn password(username: &str, password: &[u8]) -> (Option<String>, Option<Vec<u8>>) {
+    (Some(username.to_owned()), Some(password.to_vec()))
+}
+
+#[test]
+fn a_password_is_a_files_first_line_or_that_of_standard_input() {
+    let place = Place::new();
+    for (bytes, sent) in [
+        (&b"pw"[..], &b"pw"[..]),
+        (b"pw\n", b"pw"),
+        (b" p w \r\nsecond\n", b" p w "),
+        (b"\xff\x00\n", b"\xff\x00"),
+    ] {
+        place.write("password", bytes);
+        let broker = hearing();
+        let words = ["get", "k", "-u", "ann", "--password-file", "password"];
+        assert_eq!(place.run_at(&broker.url(), &words), "--- exit 1\n");
+        let connect = broker.end();
+        assert_eq!((connect.username, connect.password), password("ann", sent));
+        assert_eq!((connect.method, connect.data), (None, None));
+        let broker = hearing();
+        let url = broker.url().replace("mqtt://", "mqtt://ann@");
+        assert_eq!(
+            place.run_at_with_input(&url, &["get", "k", "--password-file", "-"], bytes),
+            "--- exit 1\n"
+        );
+        let connect = broker.end();
+        assert_eq!((connect.username, connect.password), password("ann", sent));
+    }
+    let broker = hearing();
+    assert_eq!(place.run_at(&broker.url(), &["get", "k", "-u", "ann"]), "--- exit 1\n");
+    let connect = broker.end();
+    assert_eq!((connect.username.as_deref(), connect.password), (Some("ann"), None));
+}
+
+#[test]
+fn standard_input_is_not_both_the_password_and_the_value() {
+    let place = Place::new();
+    for line in [
+        "set k - -u ann --password-file -",
+        "vdel k - -u ann --password-file -",
+        "batch - -u a --password-file -",
+    ] {
+        // Nothing comes, and nothing ends.
+        let mut command = place.command(&line.split(' ').collect::<Vec<_>>());
+        let (held, end) = std::io::pipe().unwrap();
+        command.stdin(held);
+        assert_eq!(
+            shown_bounded(&mut command),
+            "--- stderr\nerror: standard input cannot be read from here\n  try: -f FILE\n--- exit 2\n",
+            "{line}"
+        );
+        drop(end);
+    }
+    let shown = place.run_bounded(&["get", "k", "-u", "ann", "--password-file", "-"]);
+    assert_eq!(shown, "--- stderr\nerror: there is no password on standard input\n--- exit 2\n");
+}
+
+#[test]
+fn a_file_that_holds_no_secret_is_told_by_its_name_before_anybody_is_asked() {
+    let place = Place::new();
+    place.write("empty", "");
+    place.write("blank", "\nsecond");
+    place.write("long", vec![b'x'; 65_536]);
+    std::fs::create_dir(place.path("folder")).unwrap();
+    let broker = refusing(0x87);
+    let hint = "  try: a file with the secret in it: --password-file or --sat-file\n";
+    for (file, message, code) in [
+        ("gone", "cannot read gone: no such file or directory", 74),
+        ("folder", "cannot read folder: is a directory", 74),
+        ("empty", "empty is empty", 78),
+        ("long", "long has more than 65535 bytes, too long for a secret", 78),
+    ] {
+        let expected = format!("--- stderr\nerror: {message}\n{hint}--- exit {code}\n");
+        for option in [&["--sat-file", file][..], &["-u", "ann", "--password-file", file]] {
+            // A file is as it is: there is no second look.
+            let words = [&["get", "k", "--retries", "3"], option].concat();
+            assert_eq!(place.run_at(&broker.url(), &words), expected);
+        }
+    }
+    let shown = place.run_at(&broker.url(), &["get", "k", "-u", "ann", "--password-file", "blank"]);
+    assert_eq!(shown, format!("--- stderr\nerror: blank is empty\n{hint}--- exit 78\n"));
+    assert_eq!(broker.count(), 0);
+}
+
+#[test]
+fn a_pipe_that_never_delivers_holds_up_no_longer_than_a_connection_may_take() {
+    let place = Place::new();
+    let made = Command::new("mkfifo").arg(place.path("fifo")).status().unwrap();
+    assert!(made.success());
+    for line in [
+        "get k --sat-file fifo --connect-timeout 100ms",
+        "get k -u ann --password-file fifo --connect-timeout 100ms",
+        "watch k --sat-file fifo --connect-timeout 100ms",
+    ] {
+        assert_eq!(
+            place.run_bounded(&line.split(' ').collect::<Vec<_>>()),
+            "--- stderr\nerror: cannot read fifo: it could not be read within 100ms\n  \
+             try: a file with the secret in it: --password-file or --sat-file\n--- exit 74\n"
+        );
+    }
+}
+
+/// A terminal in which somebody is asked for a password.
+fn asked(place: &Place, url: &str, words: &[&str]) -> Terminal {
+    let words = [&["-b", url, "-u", "ann", "--ask-password"], words].concat();
+    let terminal = Terminal::start(place.command_with_signals(&words));
+    terminal.shows("password of ann:");
+    wait_until_dark(&terminal);
+    terminal
+}
+
+fn wait_until_dark(terminal: &Terminal) {
+    super::common::wait_until("the terminal is dark", || (!terminal.is_bright()).then_some(()));
+}
+
+#[test]
+fn a_password_is_asked_for_where_nobody_sees_it() {
+    let place = Place::new();
+    let broker = hearing();
+    let mut terminal = asked(&place, &broker.url(), &["get", "k"]);
+    terminal.line(SECRET);
+    assert_eq!(terminal.end(), Some(1));
+    let connect = broker.end();
+    assert_eq!((connect.username, connect.password), password("ann", SECRET.as_bytes()));
+    let screen = terminal.shows("no such key: k");
+    assert!(!screen.contains(SECRET), "{screen}");
+    assert!(terminal.is_bright());
+}
+
+#[test]
+fn a_signal_in_the_middle_of_the_question_leaves_the_terminal_as_it_was() {
+    let place = Place::new();
+    let broker = refusing(0x86);
+    for verb in [&["get", "k"][..], &["watch", "k"], &["lock", "k"], &["keys"], &["shell"]] {
+        let mut terminal = asked(&place, &broker.url(), verb);
+        terminal.keys("half");
+        terminal.keys(CTRL_C);
+        assert_eq!(terminal.end(), Some(130), "{verb:?}");
+        assert!(terminal.is_bright(), "{verb:?}");
+        let mut terminal = asked(&place, &broker.url(), verb);
+        terminal.keys("half");
+        terminal.signal(Signal::SIGTERM);
+        assert_eq!(terminal.end(), Some(143), "{verb:?}");
+        assert!(terminal.is_bright(), "{verb:?}");
+    }
+    assert_eq!(broker.count(), 0);
+}
+
+#[test]
+fn a_signal_in_the_middle_of_a_new_password_leaves_the_terminal_as_it_was() {
+    let place = Place::new();
+    for (is_second, keys, code) in [(false, true, 130), (true, true, 130), (false, false, 143)] {
+        let mut terminal =
+            Terminal::start(place.command_with_signals(&["serve", "user", "add", "users", "ann"]));
+        terminal.shows("Password for ann:");
+        wait_until_dark(&terminal);
+        if is_second {
+            terminal.line(SECRET);
+            terminal.shows("Once more:");
+            wait_until_dark(&terminal);
+        }
+        if keys {
+            terminal.keys(CTRL_C)
+        } else {
+            terminal.signal(Signal::SIGTERM)
+        }
+        assert_eq!(terminal.end(), Some(code));
+        assert!(terminal.is_bright() && !place.path("users").exists());
+    }
+}
+
+#[test]
+fn a_question_that_is_left_without_an_answer_is_a_usage_error() {
+    let place = Place::new();
+    for (keys, said) in [(CTRL_D, "error: no password was given"), ("\r", "error: the password is empty")] {
+        let mut terminal = asked(&place, "mqtt://127.0.0.1:1", &["get", "k"]);
+        terminal.keys(keys);
+        assert_eq!(terminal.end(), Some(2));
+        terminal.shows(said);
+        assert!(terminal.is_bright());
+    }
+}
+
+#[test]
+fn whoever_hangs_after_the_question_can_still_be_stopped() {
+    let place = Place::new();
+    let broker = Fake::start(|line| {
+        line.expect("CONNECT");
+        line.listen();
+    });
+    let mut terminal = asked(&place, &broker.url(), &["get", "k", "--connect-timeout", "1h", "--trace"]);
+    terminal.line(SECRET);
+    terminal.shows("CONNECT");
+    terminal.keys(CTRL_C);
+    assert_eq!(terminal.end(), Some(130));
+    broker.end();
+}
+
+#[test]
+fn without_a_terminal_nobody_can_be_asked() {
+    let place = Place::new();
+    let plain = place.command(&["get", "k", "-u", "ann", "--ask-password"]);
+    let mut command = Command::new("setsid");
+    command.arg("--wait").arg(plain.get_program()).args(plain.get_args()).current_dir(place.folder());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    assert_eq!(
+        shown_bounded(&mut command),
+        "--- stderr\nerror: there is no terminal to ask for the password on\n  \
+         try: --password-file FILE, or - for standard input\n--- exit 2\n"
+    );
+}
+
+#[test]
+fn no_secret_is_ever_said() {
+    let place = Place::new();
+    place.write("secret", format!("{SECRET}\n"));
+    for option in [&["-u", "ann", "--password-file", "secret"][..], &["--sat-file", "secret"]] {
+        for reason in [0x00, 0x86, 0x8C] {
+            for trace in ["--trace", "--trace=trace"] {
+                for format in ["-v", "-j"] {
+                    let broker = Fakes::start(move |_, line| {
+                        line.expect("CONNECT");
+                        line.send(&wire::connack(reason, &[]));
+                        // A broker that gives away what it has heard.
+                        line.send(&wire::auth(0x18, Some("K8S-SAT"), Some(SECRET.as_bytes())));
+                        line.listen();
+                    });
+                    let words = [&["get", "k", trace, format], option].concat();
+                    let shown = place.run_at(&broker.url(), &words);
+                    assert!(shown.contains("error") && !shown.contains("hunter2"), "{words:?}: {shown}");
+                }
+            }
+        }
+    }
+    let trace = std::fs::read_to_string(place.path("trace")).unwrap();
+    assert!(trace.contains("password=<redacted>") && trace.contains("data=<17 bytes redacted>"), "{trace}");
+    assert!(trace.contains("\"password\":\"<redacted>\"") && !trace.contains("hunter2"), "{trace}");
+}
+
+#[test]
+fn a_prompt_says_nothing_of_the_password_that_it_was_given() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    place.write("secret", SECRET);
+    let url = server.url();
+    let words = ["shell", "-b", &url, "-u", "ann", "--password-file", "secret", "--trace=trace"];
+    let mut terminal = Terminal::start(place.command(&words));
+    terminal.shows("connected to");
+    for line in ["\\conninfo", "\\c", "set k v", "\\trace off"] {
+        terminal.line(line);
+    }
+    let screen = terminal.shows("trace is off");
+    assert!(screen.contains("session of") && !screen.contains("hunter2"), "{screen}");
+    terminal.keys(CTRL_D);
+    assert_eq!(terminal.end(), Some(0));
+    let trace = std::fs::read_to_string(place.path("trace")).unwrap();
+    assert_eq!(trace.matches("password=<redacted>").count(), 2, "{trace}");
+    assert!(!trace.contains("hunter2"), "{trace}");
+}

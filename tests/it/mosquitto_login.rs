@@ -1,0 +1,204 @@
+//! Logging in to Debian's Mosquitto in every way that it knows, with a small store of the tests behind it.
+
+use std::collections::HashMap;
+use std::net::TcpStream;
+use std::process::Command;
+use std::thread::spawn;
+
+use super::common::fake::{Line, answer};
+use super::common::pki::Ca;
+use super::common::wire::{self, Publish};
+use super::common::{Place, Relay};
+use super::mosquitto::{Ended, mosquitto_at};
+
+const REQUESTS: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
+const PASSWORD: &str = "hunter2-and-more";
+
+/// Mosquitto with a store behind it, and a door to it that is made as these lines say.
+struct Guarded {
+    _broker: Ended,
+    port: u16,
+}
+
+impl Guarded {
+    fn start(place: &Place, door: &str) -> Self {
+        let (broker, [inside, port]) = mosquitto_at(place, |[inside, door_port]| {
+            format!(
+                "per_listener_settings true\nlistener {inside} 127.0.0.1\nallow_anonymous true\n\
+                 listener {door_port} 127.0.0.1\n{door}"
+            )
+        });
+        let mut store = Line::new(TcpStream::connect(("127.0.0.1", inside)).unwrap());
+        store.send(&wire::connect("store"));
+        store.expect("CONNACK");
+        store.send(&wire::subscribe(1, REQUESTS));
+        store.expect("SUBACK");
+        spawn(move || respond(&mut store));
+        Self { _broker: broker, port }
+    }
+
+    fn url(&self, scheme: &str) -> String {
+        format!("{scheme}://127.0.0.1:{}", self.port)
+    }
+}
+
+/// Answers GET and SET from a map, until the broker ends.
+fn respond(store: &mut Line) {
+    let mut values = HashMap::new();
+    while let Some(packet) = store.next() {
+        if packet.name() != "PUBLISH" {
+            continue;
+        }
+        let request = Publish::decode(&packet);
+        let payload = String::from_utf8(request.payload.clone()).unwrap();
+        let words: Vec<&str> = payload.split("\r\n").skip(2).step_by(2).collect();
+        let reply = match words[..] {
+            ["SET", key, value, ..] => {
+                values.insert(key.to_owned(), value.to_owned());
+                "+OK\r\n".to_owned()
+            }
+            ["GET", key, ..] => match values.get(key) {
+                Some(value) => format!("${}\r\n{value}\r\n", value.len()),
+                None => "$-1\r\n".to_owned(),
+            },
+            _ => "-ERR unknown command\r\n".to_owned(),
+        };
+        let now = format!("{:015}:00000:StateStore", mqkv::clock::wall_ms());
+        store.send(&wire::puback(request.packet_id, 0));
+        store.send(&answer(&request, &reply, &[("__ts", &now)]).encode());
+    }
+}
+
+/// Writes and reads a value with these options.
+#[track_caller]
+fn works(place: &Place, url: &str, options: &str) {
+    let run = |line: &str| place.run_at(url, &line.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(run(&format!("set k v {options}")), "--- exit 0\n", "{options}");
+    assert_eq!(run(&format!("get k {options}")), "--- stdout\nv(no line feed)\n--- exit 0\n", "{options}");
+}
+
+#[track_caller]
+fn fails(place: &Place, url: &str, options: &str, message: &str, hint: &str, code: u8) {
+    let line = format!("get k {options}");
+    assert_eq!(
+        place.run_at(url, &line.split_whitespace().collect::<Vec<_>>()),
+        format!("--- stderr\nerror: {message}\n  try: {hint}\n--- exit {code}\n"),
+        "{options}"
+    );
+}
+
+/// A CA, a certificate of the server and one of the client, and a door with TLS.
+fn with_tls(place: &Place, more: &str) -> String {
+    let ca = Ca::new(place, "ca.pem");
+    ca.issue(place, "server", &["127.0.0.1"]);
+    ca.issue(place, "me", &["me"]);
+    let file = |name: &str| place.path(name).display().to_string();
+    format!(
+        "cafile {}\ncertfile {}\nkeyfile {}\n{more}",
+        file("ca.pem"),
+        file("server.pem"),
+        file("server.key")
+    )
+}
+
+/// A user `ann`, and a door for her alone.
+fn with_password(place: &Place) -> String {
+    let file = place.path("users");
+    let made =
+        Command::new("mosquitto_passwd").args(["-b", "-c"]).arg(&file).args(["ann", PASSWORD]).output();
+    assert!(made.unwrap().status.success());
+    place.write("right", format!("{PASSWORD}\n"));
+    place.write("wrong", "guess\n");
+    format!("allow_anonymous false\npassword_file {}\n", file.display())
+}
+
+const WHO: &str =
+    "-u NAME with --password-file FILE, --sat-file FILE, or -C and -K, whatever the broker knows you by";
+const REFUSED: &str = "BROKER refused the connection: not authorized (0x87)";
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn without_any_login() {
+    let place = Place::new();
+    let broker = Guarded::start(&place, "allow_anonymous true\n");
+    works(&place, &broker.url("mqtt"), "");
+    place.write("token", "t");
+    fails(
+        &place,
+        &broker.url("mqtt"),
+        "--sat-file token",
+        "BROKER refused the connection: bad authentication method (0x8C)",
+        "another way to log in, for this broker does not know that one: -u with --password-file, or -C and -K",
+        77,
+    );
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn with_tls_and_with_a_client_certificate() {
+    let place = Place::new();
+    let door = with_tls(&place, "allow_anonymous true\n");
+    let broker = Guarded::start(&place, &door);
+    works(&place, &broker.url("mqtts"), "-T ca.pem");
+    let place = Place::new();
+    let door =
+        with_tls(&place, "allow_anonymous true\nrequire_certificate true\nuse_identity_as_username true\n");
+    Ca::new(&place, "other.pem").issue(&place, "stranger", &["me"]);
+    let broker = Guarded::start(&place, &door);
+    let url = broker.url("mqtts");
+    works(&place, &url, "-T ca.pem -C me.pem -K me.key");
+    let hint = "-C FILE with the client's certificate, -K FILE with its key";
+    fails(&place, &url, "-T ca.pem", "BROKER wants a client certificate", hint, 69);
+    let options = "-T ca.pem -C stranger.pem -K stranger.key";
+    let hint = "a certificate from a CA that the broker trusts: -C and -K";
+    fails(&place, &url, options, "BROKER refused this client's certificate: unknown CA", hint, 69);
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn with_a_password_and_not_with_a_wrong_one() {
+    let place = Place::new();
+    let door = with_password(&place);
+    let broker = Guarded::start(&place, &door);
+    works(&place, &broker.url("mqtt"), "-u ann --password-file right");
+    for wrong in ["-u ann --password-file wrong", "-u bob --password-file right", "-u ann", ""] {
+        let relay = Relay::start(broker.port);
+        fails(&place, &relay.url(), &format!("{wrong} --retries 5"), REFUSED, WHO, 77);
+        assert_eq!(relay.connections(), 1, "{wrong}");
+    }
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn with_a_password_over_tls_with_and_without_a_client_certificate() {
+    for more in ["", "require_certificate true\n"] {
+        let place = Place::new();
+        let users = with_password(&place);
+        let door = with_tls(&place, &format!("{users}{more}"));
+        let broker = Guarded::start(&place, &door);
+        let identity = if more.is_empty() { "" } else { "-C me.pem -K me.key" };
+        let tls = format!("-T ca.pem {identity}");
+        works(&place, &broker.url("mqtts"), &format!("{tls} -u ann --password-file right"));
+        fails(&place, &broker.url("mqtts"), &format!("{tls} -u ann --password-file wrong"), REFUSED, WHO, 77);
+    }
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn a_watch_whose_password_is_no_longer_right_ends_with_77() {
+    let place = Place::new();
+    let door = with_password(&place);
+    let broker = Guarded::start(&place, &door);
+    let relay = Relay::start(broker.port);
+    let words =
+        ["monitor", "-b", &relay.url(), "-u", "ann", "--password-file", "right", "-j", "--keep-alive", "1s"];
+    let monitor = super::common::Running::start(&mut place.command(&words));
+    assert!(monitor.line().contains("\"event\":\"listening\""));
+    place.write("right", "changed\n");
+    relay.cut();
+    assert!(monitor.words().contains("\"event\":\"lost\""));
+    relay.heal();
+    let (_, words, code) = monitor.end();
+    assert_eq!(code, Some(77), "{words:?}");
+    assert!(words.last().unwrap().contains("refused the connection: not authorized (0x87)"), "{words:?}");
+}

@@ -1,0 +1,348 @@
+//! A service account token in a session that lasts: shown again when its file changes, whatever happens meanwhile.
+
+use std::fs;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+
+use nix::sys::signal::Signal;
+
+use super::common::fake::{Fakes, Line};
+use super::common::wire::{self, Packet, Publish};
+use super::common::{ENTER, Place, Running, Server, Terminal};
+
+const METHOD: &str = "K8S-SAT";
+
+/// Swaps a file as Kubernetes does: the old one is there until the new one is.
+fn swap(place: &Place, name: &str, token: &str) {
+    place.write("beside", token);
+    fs::rename(place.path("beside"), place.path(name)).unwrap();
+}
+
+/// A broker that lets everybody in, has the value `v` for every key, and hands over the other packets that come; what it
+/// does with an AUTH is told.
+struct Kubernetes {
+    broker: Fakes,
+    heard: Receiver<Heard>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    Token(Vec<u8>),
+    Auth(Vec<u8>),
+    /// Its verb, or a ping.
+    Request(String),
+}
+
+impl Kubernetes {
+    fn start(
+        admit: impl Fn(usize) -> u8 + Send + Sync + 'static,
+        on_auth: impl Fn(usize, &mut Line) + Send + Sync + 'static,
+    ) -> Self {
+        let (tell, heard) = channel();
+        let tell = Arc::new(Mutex::new(tell));
+        let broker = Fakes::start(move |number, line| {
+            // Who does not listen any more has seen enough.
+            let tell = |heard| drop(tell.lock().unwrap().send(heard));
+            let connect = wire::Connect::decode(&line.expect("CONNECT"));
+            assert_eq!((connect.method.as_deref(), connect.username), (Some(METHOD), None));
+            tell(Heard::Token(connect.data.unwrap()));
+            line.send(&wire::connack(admit(number), &[]));
+            while let Some(packet) = line.next() {
+                match packet.name() {
+                    "SUBSCRIBE" => line.send(&wire::suback(packet.packet_id(), 1)),
+                    "PUBLISH" => {
+                        let request = Publish::decode(&packet);
+                        let words = String::from_utf8_lossy(&request.payload).into_owned();
+                        let verb = words.split("\r\n").nth(2).unwrap().to_owned();
+                        let payload = match verb.as_str() {
+                            "GET" => "$1\r\nv\r\n",
+                            "VDEL" | "DEL" => ":1\r\n",
+                            _ => "+OK\r\n",
+                        };
+                        let now = format!("{:015}:00000:StateStore", mqkv::clock::wall_ms());
+                        line.answer(&request, payload, &[("__ts", &now)]);
+                        tell(Heard::Request(verb));
+                    }
+                    "AUTH" => {
+                        tell(Heard::Auth(packet.encode()));
+                        on_auth(number, line);
+                    }
+                    "PINGREQ" => {
+                        line.send(&[0xD0, 0]);
+                        tell(Heard::Request("PINGREQ".to_owned()));
+                    }
+                    _ => {}
+                }
+            }
+        });
+        Self { broker, heard }
+    }
+
+    /// The next token that is shown, and not what is asked.
+    fn next(&self) -> Heard {
+        loop {
+            match self.heard.recv_timeout(std::time::Duration::from_secs(60)).unwrap() {
+                Heard::Request(_) => {}
+                heard => return heard,
+            }
+        }
+    }
+
+    /// Waits for a request of this verb, or a ping.
+    fn wait_for(&self, verb: &str) {
+        loop {
+            match self.heard.recv_timeout(std::time::Duration::from_secs(60)).unwrap() {
+                Heard::Request(heard) if heard == verb => return,
+                Heard::Request(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+fn token(bytes: &str) -> Heard {
+    Heard::Token(bytes.into())
+}
+
+fn auth(bytes: &str) -> Heard {
+    Heard::Auth(wire::auth(0x19, Some(METHOD), Some(bytes.as_bytes())))
+}
+
+/// AUTH that says success: in full, and in as few bytes as MQTT allows.
+const TAKEN: [&[u8]; 2] = [&[0xF0, 0x02, 0x00, 0x00], &[0xF0, 0x00]];
+
+fn watch(place: &Place, broker: &Kubernetes, options: &[&str]) -> Running {
+    let words = ["watch", "k", "-j", "--sat-file", "token", "--trace"];
+    let watch =
+        Running::start(&mut place.command(&[&words[..], &["-b", &broker.broker.url()], options].concat()));
+    assert!(watch.line().contains("\"event\":\"current\""));
+    watch
+}
+
+/// Waits for a line of the trace.
+fn traced(watch: &Running, what: &str) {
+    while !watch.words().contains(what) {}
+}
+
+#[test]
+fn a_token_that_changes_is_shown_again_byte_by_byte_and_the_session_goes_on() {
+    for taken in TAKEN {
+        let place = Place::new();
+        place.write("token", " first\n");
+        let broker = Kubernetes::start(|_| 0, move |_, line| line.send(taken));
+        let watch = watch(&place, &broker, &[]);
+        assert_eq!(broker.next(), token(" first\n"));
+        for bytes in [" second \r\n\0", "third"] {
+            swap(&place, "token", bytes);
+            assert_eq!(broker.next(), auth(bytes));
+            traced(&watch, "\"packet\":\"AUTH\",\"reason\":\"success\"");
+        }
+        watch.signal(Signal::SIGTERM);
+        let (_, words, code) = watch.end();
+        assert_eq!(code, Some(143));
+        assert!(!words.iter().any(|line| line.contains("\"trace\":\"lost\"")), "{words:?}");
+        assert_eq!(broker.broker.count(), 1);
+    }
+}
+
+#[test]
+fn a_file_that_is_away_empty_or_no_file_for_a_moment_is_waited_for() {
+    let place = Place::new();
+    place.write("token", "first");
+    let broker = Kubernetes::start(|_| 0, |_, line| line.send(TAKEN[0]));
+    let _watch = watch(&place, &broker, &["--keep-alive", "1s"]);
+    assert_eq!(broker.next(), token("first"));
+    let path = place.path("token");
+    let spoil: [&dyn Fn(); 4] = [
+        &|| fs::remove_file(&path).unwrap(),
+        &|| {
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, "").unwrap();
+        },
+        &|| {
+            fs::remove_file(&path).unwrap();
+            fs::create_dir(&path).unwrap();
+        },
+        &|| {
+            fs::remove_file(&path).unwrap();
+            // Whoever opens it waits for ever.
+            assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        },
+    ];
+    for (number, spoil) in spoil.iter().enumerate() {
+        spoil();
+        // Each second there is a ping, and a look.
+        for _ in 0..2 {
+            broker.wait_for("PINGREQ");
+        }
+        if path.is_dir() {
+            fs::remove_dir(&path).unwrap();
+        }
+        let next = format!("token {number}");
+        swap(&place, "token", &next);
+        assert_eq!(broker.next(), auth(&next));
+    }
+    assert_eq!(broker.broker.count(), 1);
+}
+
+#[test]
+fn a_token_that_is_refused_is_a_loss_and_the_next_connection_shows_the_newest() {
+    let place = Place::new();
+    place.write("token", "first");
+    let broker = Kubernetes::start(|_| 0, |_, line| line.send(&wire::disconnect(0x87)));
+    let watch = watch(&place, &broker, &[]);
+    assert_eq!(broker.next(), token("first"));
+    swap(&place, "token", "second");
+    assert_eq!(broker.next(), auth("second"));
+    assert_eq!(broker.next(), token("second"));
+    assert!(watch.line().contains("\"event\":\"gap\""));
+    traced(&watch, "\"packet\":\"DISCONNECT\",\"reason\":\"not authorized (0x87)\"");
+}
+
+#[test]
+fn a_token_that_is_refused_for_good_ends_the_session_with_77() {
+    let place = Place::new();
+    place.write("token", "first");
+    let admit = |number| if number == 1 { 0 } else { 0x87 };
+    let broker = Kubernetes::start(admit, |_, line| line.send(&wire::disconnect(0x8C)));
+    let watch = watch(&place, &broker, &[]);
+    swap(&place, "token", "second");
+    let (_, words, code) = watch.end();
+    assert_eq!(code, Some(77), "{words:?}");
+    let said = |text: &str| words.iter().any(|line| line.contains(text));
+    assert!(said("the broker ended the connection: bad authentication method (0x8C)"), "{words:?}");
+    assert!(said("refused the connection: not authorized (0x87)"), "{words:?}");
+    assert_eq!(broker.broker.count(), 2);
+}
+
+#[test]
+fn a_broker_that_wants_more_than_a_token_is_left() {
+    let place = Place::new();
+    place.write("token", "first");
+    let broker =
+        Kubernetes::start(|_| 0, |_, line| line.send(&wire::auth(0x18, Some(METHOD), Some(b"more"))));
+    let watch = watch(&place, &broker, &[]);
+    assert_eq!(broker.next(), token("first"));
+    swap(&place, "token", "second");
+    assert_eq!(broker.next(), auth("second"));
+    assert_eq!(broker.next(), token("second"));
+    traced(&watch, "the broker wants more than a token");
+}
+
+#[test]
+fn a_broker_that_says_nothing_to_a_token_is_noted_and_shown_the_next_one_all_the_same() {
+    let place = Place::new();
+    place.write("token", "first");
+    let broker = Kubernetes::start(|_| 0, |_, _| {});
+    let watch = watch(&place, &broker, &["-t", "200ms"]);
+    assert_eq!(broker.next(), token("first"));
+    for bytes in ["second", "third"] {
+        swap(&place, "token", bytes);
+        assert_eq!(broker.next(), auth(bytes));
+        traced(&watch, "\"trace\":\"token-unanswered\"");
+    }
+    assert_eq!(broker.broker.count(), 1);
+}
+
+#[test]
+fn a_reconnect_that_finds_no_token_tries_again_until_there_is_one() {
+    let place = Place::new();
+    place.write("token", "first");
+    let gone = place.path("token");
+    // The file is away before the broker ends the connection.
+    let broker = Kubernetes::start(
+        |_| 0,
+        move |_, line| {
+            fs::remove_file(&gone).unwrap();
+            line.send(&wire::disconnect(0x98));
+        },
+    );
+    let watch = watch(&place, &broker, &[]);
+    assert_eq!(broker.next(), token("first"));
+    swap(&place, "token", "second");
+    assert_eq!(broker.next(), auth("second"));
+    for _ in 0..2 {
+        traced(&watch, "cannot read token: no such file or directory");
+    }
+    swap(&place, "token", "third");
+    assert_eq!(broker.next(), token("third"));
+    assert!(watch.line().contains("\"event\":\"gap\""));
+}
+
+#[test]
+fn a_lock_that_is_held_shows_its_token_again() {
+    let place = Place::new();
+    place.write("token", "first");
+    let broker = Kubernetes::start(|_| 0, |_, line| line.send(TAKEN[0]));
+    let url = broker.broker.url();
+    let lock = Running::start(
+        place
+            .command_with_signals(&["lock", "k", "--ttl", "1h", "--sat-file", "token", "-b", &url])
+            .stdin(std::process::Stdio::piped()),
+    );
+    assert_eq!(broker.next(), token("first"));
+    lock.line();
+    swap(&place, "token", "second");
+    assert_eq!(broker.next(), auth("second"));
+    lock.signal(Signal::SIGTERM);
+    broker.wait_for("VDEL");
+    assert_eq!(lock.end().2, Some(143));
+}
+
+#[test]
+fn a_prompt_shows_its_token_again() {
+    let place = Place::new();
+    place.write("token", "first");
+    let broker = Kubernetes::start(|_| 0, |_, line| line.send(TAKEN[0]));
+    let words = ["shell", "--sat-file", "token", "-b", &broker.broker.url()];
+    let terminal = Terminal::start(place.command(&words));
+    terminal.shows("connected to");
+    assert_eq!(broker.next(), token("first"));
+    swap(&place, "token", "second");
+    assert_eq!(broker.next(), auth("second"));
+    terminal.keys(&format!("get k{ENTER}"));
+    terminal.shows("\nv\n");
+    assert_eq!(broker.broker.count(), 1);
+}
+
+#[test]
+fn one_request_shows_its_token_once_as_it_is() {
+    let place = Place::new();
+    place.write("token", " t\n");
+    let broker = Kubernetes::start(|_| 0, |_, _| {});
+    let shown = place.run_at(&broker.broker.url(), &["get", "k", "--sat-file", "token"]);
+    assert_eq!(shown, "--- stdout\nv(no line feed)\n--- exit 0\n");
+    assert_eq!(broker.next(), token(" t\n"));
+    assert!(broker.heard.try_iter().all(|heard| matches!(heard, Heard::Request(_))));
+}
+
+#[test]
+fn our_own_server_takes_a_new_token_within_the_session_and_refuses_a_forged_one() {
+    let place = Place::new();
+    place.write("tokens", "pod first\npod second\n");
+    place.write("token", "first");
+    let server = Server::start(&place, &["-q", "--sat-tokens", "tokens"]);
+    let url = server.url();
+    let words = ["watch", "k", "-j", "--sat-file", "token", "--trace", "-b", &url];
+    let watch = Running::start(&mut place.command(&words));
+    assert!(watch.line().contains("\"event\":\"current\""));
+    swap(&place, "token", "second");
+    traced(&watch, "\"packet\":\"AUTH\",\"reason\":\"success\"");
+    assert_eq!(place.run_at(&url, &["set", "k", "v", "--sat-file", "token"]), "--- exit 0\n");
+    // No gap: it is the same connection.
+    assert!(watch.line().contains("\"event\":\"set\""));
+    swap(&place, "token", "forged");
+    let (lines, words, code) = watch.end();
+    assert_eq!((lines, code), (Vec::new(), Some(77)), "{words:?}");
+    assert!(words.last().unwrap().contains("refused the connection: not authorized (0x87)"), "{words:?}");
+}
+
+#[test]
+fn what_an_auth_is_made_of_is_what_the_standard_says() {
+    // MQTT 5, 3.15: the reason, the length of the properties, method (0x15) and data (0x16).
+    let bytes = wire::auth(0x19, Some("K8S-SAT"), Some(b"t\n"));
+    let expected = b"\xF0\x11\x19\x0F\x15\x00\x07K8S-SAT\x16\x00\x02t\n";
+    assert_eq!(bytes, expected);
+    assert_eq!(Packet::split(&bytes).unwrap().0.name(), "AUTH");
+}

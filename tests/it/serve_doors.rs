@@ -1,0 +1,95 @@
+//! `serve --listen`: several doors of several kinds, and options that contradict each other.
+
+use std::fs;
+
+use super::common::pki::Ca;
+use super::common::{Doors, Place};
+
+#[test]
+fn several_doors_lead_to_one_store() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem").issue(&place, "server", &["127.0.0.1"]);
+    let server = Doors::open(
+        &place,
+        &[
+            "--listen",
+            "mqtt://127.0.0.1:0",
+            "--listen",
+            "127.0.0.1:0",
+            "--listen",
+            "ws://127.0.0.1:0/store",
+            "--listen",
+            "wss://127.0.0.1:0",
+            "--tls-cert",
+            "server.pem",
+            "--tls-key",
+            "server.key",
+            "--port-file",
+            "port",
+        ],
+    );
+    assert_eq!(
+        server.ready(),
+        "listening on mqtt://127.0.0.1:PORT and mqtts://127.0.0.1:PORT and ws://127.0.0.1:PORT/store and \
+         wss://127.0.0.1:PORT, in memory"
+    );
+    assert_eq!(fs::read_to_string(place.path("port")).unwrap(), format!("{}\n", server.port(0)));
+    let [mqtt, mqtts, ws, wss] = [0, 1, 2, 3].map(|number| format!("127.0.0.1:{}", server.port(number)));
+    let set = ["set", "k", "v"];
+    assert_eq!(place.run_at(&format!("mqtt://{mqtt}"), &set), "--- exit 0\n");
+    let get = |url: String, options: &[&str]| place.bytes_at(&url, &[&["get", "k"], options].concat());
+    assert_eq!(get(format!("mqtts://{mqtts}"), &["-T", "ca.pem"]), b"v");
+    assert_eq!(get(format!("ws://{ws}/store"), &[]), b"v");
+    assert_eq!(get(format!("wss://{wss}/anywhere"), &["-T", "ca.pem"]), b"v");
+}
+
+#[test]
+fn doors_of_one_kind_are_told_as_addresses() {
+    let place = Place::new();
+    let server = Doors::open(&place, &["--listen", "127.0.0.1:0", "--listen", "mqtt://127.0.0.1:0"]);
+    assert_eq!(server.ready(), "listening on 127.0.0.1:PORT and 127.0.0.1:PORT, in memory");
+}
+
+#[test]
+fn doors_that_contradict_the_other_options_are_usage_errors() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem").issue(&place, "server", &["127.0.0.1"]);
+    let tls = "--tls-cert server.pem --tls-key server.key";
+    for (options, message, hint) in [
+        (
+            "--listen mqtts://h:1",
+            "mqtts://: TLS needs a certificate and its key",
+            "--tls-cert FILE --tls-key FILE",
+        ),
+        (
+            "--listen wss://h:1/a",
+            "wss://: TLS needs a certificate and its key",
+            "--tls-cert FILE --tls-key FILE",
+        ),
+        (
+            "--listen ws://h:1?anonymous=no",
+            "ws://: nobody could come in here: nobody is known",
+            "--users FILE, --sat-tokens FILE, or --client-ca FILE",
+        ),
+        (
+            &format!("{tls} --listen mqtts://h:1?client-cert=optional"),
+            "mqtts://: client certificates need a CA that stands for them",
+            "--client-ca FILE",
+        ),
+        (
+            &format!("{tls} --listen mqtt://h:1"),
+            "--tls-cert has no use: there is no TLS where --listen says",
+            "--listen mqtts://HOST:PORT",
+        ),
+    ] {
+        let words: Vec<&str> = ["serve"].into_iter().chain(options.split_whitespace()).collect();
+        let shown = place.run_bounded(&words);
+        assert_eq!(shown, format!("--- stderr\nerror: {message}\n  try: {hint}\n--- exit 2\n"), "{options}");
+    }
+    for listen in ["1883", "http://h:1", "mqtt://h:1/a", "mqtt://h:1?tls=yes", "ws://h:1/a b"] {
+        let shown = place.run_bounded(&["serve", "--listen", listen]);
+        assert!(shown.ends_with("--- exit 2\n"), "{listen}: {shown}");
+    }
+    let both = place.run_bounded(&["serve", "--users", "users", "user", "ls", "users"]);
+    assert!(both.ends_with("--- exit 2\n"), "{both}");
+}

@@ -1,0 +1,362 @@
+//! Who is let in by `mqkv serve`, who is not, and what both sides hear of it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::thread::spawn;
+
+use super::common::pki::Ca;
+use super::common::wire::{self, Hello, PINGREQ, Packet};
+use super::common::{Doors, Place, Raw, Terminal};
+
+/// The subject of every certificate of the tests.
+const ME: &str = "CN=rcgen self signed cert";
+
+/// A place with the user ann, her password and another one, the bearer sat and his token, and certificates.
+fn place() -> Place {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue(&place, "server", &["localhost", "127.0.0.1"]);
+    ca.issue(&place, "me", &["me"]);
+    place.write("right", "p 1");
+    place.write("wrong", "p 2");
+    place.write("token", "tok.en\n");
+    place.write("forged", "tok.em");
+    place.write("tokens", "# of the line\nsat tok.en\nother tok.er\n");
+    assert_eq!(
+        place.run_with_input(&["serve", "user", "add", "users", "ann", "-q"], b"p 1\n"),
+        "--- exit 0\n"
+    );
+    place
+}
+
+const LISTS: [&str; 4] = ["--users", "users", "--sat-tokens", "tokens"];
+const TLS: [&str; 6] = ["--tls-cert", "server.pem", "--tls-key", "server.key", "--client-ca", "ca.pem"];
+
+#[test]
+fn every_door_lets_in_whom_it_should_and_nobody_else() {
+    let place = place();
+    let ways = [
+        "",
+        "-u ann --password-file right",
+        "-u ann --password-file wrong",
+        "-u ann",
+        "--sat-file token",
+        "--sat-file forged",
+        "-C me.pem -K me.key",
+        "-C me.pem -K me.key -u ann --password-file right",
+        "-C me.pem -K me.key -u ann --password-file wrong",
+        "-C me.pem -K me.key --sat-file token",
+    ];
+    let user = "bad user name or password (0x86)";
+    let (wrong, none) =
+        (format!("{user}: wrong password for the user ann"), format!("{user}: no password for the user ann"));
+    let nobody = "not authorized (0x87): it said nothing of who it is";
+    let forged = "not authorized (0x87): its token is not known";
+    let no_certificate = "it has no client certificate";
+    let (ann_and_me, sat_and_me) = (format!("ann, {ME}"), format!("sat, {ME}"));
+    let plain = |first| [first, "ann", &wrong, &none, "sat", forged].map(str::to_owned).to_vec();
+    let with =
+        |first, certificate: [&str; 4]| [plain(first), certificate.map(str::to_owned).to_vec()].concat();
+    // A certificate that nobody asks for is not shown.
+    let unseen = |first| with(first, [first, "ann", &wrong, "sat"]);
+    let seen = |first| with(first, [ME, &ann_and_me, &wrong, &sat_and_me]);
+    let demanded = with(no_certificate, [ME, &ann_and_me, &wrong, &sat_and_me]);
+    let demanded = [vec![no_certificate.to_owned(); 6], demanded[6..].to_vec()].concat();
+    let doors = [
+        ("mqtt://127.0.0.1:0", plain(nobody)),
+        ("mqtt://127.0.0.1:0?anonymous=yes", plain("")),
+        ("ws://127.0.0.1:0/mqtt", plain(nobody)),
+        ("ws://127.0.0.1:0?anonymous=yes", plain("")),
+        ("mqtts://127.0.0.1:0", demanded.clone()),
+        ("mqtts://127.0.0.1:0?client-cert=optional", seen(nobody)),
+        ("mqtts://127.0.0.1:0?client-cert=none", unseen(nobody)),
+        ("mqtts://127.0.0.1:0?client-cert=optional&anonymous=yes", seen("")),
+        ("wss://127.0.0.1:0", demanded),
+        ("wss://127.0.0.1:0/mqtt?client-cert=optional", seen(nobody)),
+        ("wss://127.0.0.1:0?client-cert=none&anonymous=yes", unseen("")),
+    ];
+    let listen: Vec<&str> = doors.iter().flat_map(|(url, _)| ["--listen", url]).collect();
+    let server = Doors::open(&place, &[&LISTS[..], &TLS, &listen].concat());
+    for (number, (door, expected)) in doors.iter().enumerate() {
+        let scheme = door.split_once("://").unwrap().0;
+        let url = format!("{scheme}://127.0.0.1:{}", server.port(number));
+        for (way, expected) in ways.iter().zip(expected) {
+            let mut words: Vec<&str> = vec!["get", "k", "-b", &url, "-i", "c"];
+            words.extend(way.split_whitespace());
+            if scheme.ends_with('s') && scheme != "ws" {
+                words.extend(["-T", "ca.pem"]);
+            }
+            let shown = place.run(&words);
+            let told = server.told();
+            if *expected == no_certificate {
+                assert!(shown.ends_with("--- exit 69\n"), "{door} {way}: {shown}");
+                assert!(shown.contains("wants a client certificate"), "{door} {way}: {shown}");
+                assert_eq!(told, format!("connection from PORT refused: {no_certificate}"), "{door} {way}");
+            } else if expected.contains("(0x") {
+                assert!(shown.ends_with("--- exit 77\n"), "{door} {way}: {shown}");
+                assert_eq!(told, format!("c from PORT is not let in: {expected}"), "{door} {way}");
+            } else {
+                assert_eq!(shown, "--- exit 1\n", "{door} {way}");
+                let who = if expected.is_empty() { String::new() } else { format!(" as {expected}") };
+                assert_eq!(told, format!("c connected from PORT{who}, new session"), "{door} {way}");
+                assert_eq!(server.told(), "c is gone: it disconnected");
+            }
+        }
+    }
+}
+
+/// The reason code of the CONNACK, after which a refused client is left alone.
+fn answer(port: u16, hello: Hello<'_>) -> u8 {
+    let mut client = Raw::connect(port);
+    client.say(&hello.encode());
+    let connack = client.hear().unwrap();
+    assert_eq!(connack.name(), "CONNACK");
+    if connack.body[1] != 0 {
+        assert_eq!(client.hear(), None);
+    }
+    connack.body[1]
+}
+
+#[test]
+fn each_refusal_has_its_reason_code() {
+    let place = place();
+    let listen = ["--listen", "mqtt://127.0.0.1:0", "--listen", "mqtt://127.0.0.1:0?anonymous=yes"];
+    let server = Doors::open(&place, &[&LISTS[..], &listen].concat());
+    let hello = Hello { client_id: "c", ..Hello::default() };
+    let (ann, sat) = (Some("ann"), Some("K8S-SAT"));
+    let (right, wrong): (Option<&[u8]>, Option<&[u8]>) = (Some(b"p 1"), Some(b"p 2"));
+    let token: Option<&[u8]> = Some(b"tok.en");
+    for (code, open_code, hello) in [
+        (0x87, 0x00, hello),
+        (0x86, 0x86, Hello { user: ann, ..hello }),
+        (0x86, 0x86, Hello { user: ann, password: wrong, ..hello }),
+        (0x86, 0x86, Hello { user: Some("bob"), password: right, ..hello }),
+        (0x86, 0x86, Hello { user: Some(""), password: Some(b""), ..hello }),
+        (0x00, 0x00, Hello { user: ann, password: right, ..hello }),
+        // A password alone says nothing (MQTT 5, 3.1.2.9).
+        (0x87, 0x00, Hello { password: right, ..hello }),
+        (0x00, 0x00, Hello { method: sat, data: token, ..hello }),
+        (0x87, 0x87, Hello { method: sat, data: Some(b"tok.eN"), ..hello }),
+        (0x87, 0x87, Hello { method: sat, data: Some(b""), ..hello }),
+        (0x87, 0x87, Hello { method: sat, ..hello }),
+        (0x86, 0x86, Hello { method: sat, data: token, user: ann, password: right, ..hello }),
+        (0x8C, 0x8C, Hello { method: Some("k8s-sat"), data: token, ..hello }),
+        (0x8C, 0x8C, Hello { method: Some("SCRAM-SHA-1"), ..hello }),
+        (0x82, 0x82, Hello { data: token, ..hello }),
+    ] {
+        assert_eq!(answer(server.port(0), hello), code, "{hello:?}");
+        assert_eq!(answer(server.port(1), hello), open_code, "{hello:?}");
+    }
+}
+
+#[test]
+fn where_nobody_is_known_names_and_passwords_say_nothing() {
+    let place = Place::new();
+    let server = Doors::open(&place, &["--listen", "127.0.0.1:0"]);
+    let hello = Hello { client_id: "c", ..Hello::default() };
+    assert_eq!(answer(server.port(0), Hello { user: Some("ann"), password: Some(b"x"), ..hello }), 0x00);
+    assert_eq!(server.told(), "c connected from PORT, new session");
+    assert_eq!(answer(server.port(0), Hello { method: Some("K8S-SAT"), data: Some(b"x"), ..hello }), 0x8C);
+}
+
+#[test]
+fn what_a_client_says_cannot_drive_the_operators_terminal() {
+    let place = place();
+    let server = Doors::open(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
+    let hello = Hello { client_id: "a\x1b[2J", user: Some("b\nc"), password: Some(b"d"), ..Hello::default() };
+    assert_eq!(answer(server.port(0), hello), 0x86);
+    let told =
+        "a\\u{1b}[2J from PORT is not let in: bad user name or password (0x86): there is no user b\\nc";
+    assert_eq!(server.told(), told);
+}
+
+/// A client that came in with a token.
+fn with_token(port: u16, token: &[u8]) -> Raw {
+    let mut client = Raw::connect(port);
+    let hello = Hello { client_id: "c", method: Some("K8S-SAT"), data: Some(token), ..Hello::default() };
+    client.say(&hello.encode());
+    let connack = client.hear().unwrap();
+    assert_eq!((connack.name(), connack.body[1]), ("CONNACK", 0));
+    let method = b"\x15\0\x07K8S-SAT";
+    assert!(connack.body.windows(method.len()).any(|window| window == method), "{connack:?}");
+    client
+}
+
+/// The reason of the DISCONNECT, after which the server closes.
+fn disconnected(client: &mut Raw) -> u8 {
+    let packet = client.hear().unwrap();
+    assert_eq!(packet.name(), "DISCONNECT");
+    assert_eq!(client.hear(), None);
+    packet.body[0]
+}
+
+#[test]
+fn a_token_that_is_renewed_under_a_session_is_shown_again() {
+    let place = place();
+    let server = Doors::open(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
+    let mut client = with_token(server.port(0), b"tok.en\n");
+    assert_eq!(server.told(), "c connected from PORT as sat, new session");
+    place.write("tokens", "sat tok.new\nother tok.er\n");
+    client.say(&[wire::auth(0x19, Some("K8S-SAT"), Some(b"tok.new")), PINGREQ.to_vec()].concat());
+    let mut heard = [client.hear().unwrap(), client.hear().unwrap()];
+    // What is sent meanwhile does not wait for the token.
+    heard.sort_by_key(|packet| packet.first);
+    let [pong, auth] = heard;
+    assert_eq!(pong.name(), "PINGRESP");
+    assert_eq!(auth, Packet { first: 0xF0, body: b"\0\x0A\x15\0\x07K8S-SAT".to_vec() });
+    assert_eq!(server.told(), "c has shown a new token");
+    client.say(&PINGREQ);
+    assert_eq!(client.hear().unwrap().name(), "PINGRESP");
+    client.say(&wire::auth(0x19, Some("K8S-SAT"), Some(b"tok.en")));
+    assert_eq!(disconnected(&mut client), 0x87);
+    assert_eq!(server.told(), "c from PORT is not let in: not authorized (0x87): its token is not known");
+    assert_eq!(server.told(), "c is gone: not authorized (0x87): this token is not known here");
+    assert_eq!(
+        answer(
+            server.port(0),
+            Hello { client_id: "d", method: Some("K8S-SAT"), data: Some(b"tok.en"), ..Hello::default() }
+        ),
+        0x87
+    );
+}
+
+#[test]
+fn an_auth_that_must_not_come_ends_the_session() {
+    let place = place();
+    let server = Doors::open(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
+    let good: Option<&[u8]> = Some(b"tok.en");
+    let sat = Some("K8S-SAT");
+    for (code, auth) in [
+        (0x82, wire::auth(0x19, Some("other"), good)),
+        (0x82, wire::auth(0x19, None, good)),
+        (0x82, wire::auth(0x18, sat, good)),
+        (0x82, wire::auth(0x00, sat, good)),
+        (0x82, [wire::auth(0x19, sat, good), wire::auth(0x19, sat, good)].concat()),
+        (0x81, wire::auth(0x01, sat, good)),
+        (0x87, wire::auth(0x19, sat, None)),
+        (0x87, wire::auth(0x19, sat, Some(b"nonsense"))),
+        // Somebody else's.
+        (0x87, wire::auth(0x19, sat, Some(b"tok.er"))),
+    ] {
+        let mut client = with_token(server.port(0), b"tok.en");
+        client.say(&auth);
+        assert_eq!(disconnected(&mut client), code, "{auth:02X?}");
+    }
+    let mut client = Raw::connect(server.port(0));
+    client.say(
+        &Hello { client_id: "c", user: Some("ann"), password: Some(b"p 1"), ..Hello::default() }.encode(),
+    );
+    assert_eq!(client.hear().unwrap().body[1], 0);
+    client.say(&wire::auth(0x19, sat, good));
+    assert_eq!(disconnected(&mut client), 0x82);
+}
+
+#[test]
+fn twenty_users_at_once_are_all_let_in_and_nobody_waits_for_them() {
+    let place = place();
+    let server = Doors::open(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
+    let mut bystander = with_token(server.port(0), b"tok.en");
+    let port = server.port(0);
+    let crowd: Vec<_> = (0..20)
+        .map(|number| {
+            spawn(move || {
+                let client_id = format!("c{number}");
+                let (user, password) = (Some("ann"), Some(&b"p 1"[..]));
+                answer(port, Hello { client_id: &client_id, user, password, ..Hello::default() })
+            })
+        })
+        .collect();
+    bystander.say(&PINGREQ);
+    assert_eq!(bystander.hear().unwrap().name(), "PINGRESP");
+    for client in crowd {
+        assert_eq!(client.join().unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_user_is_added_and_removed_while_the_server_runs() {
+    let place = place();
+    let server = Doors::open(&place, &["--users", "users", "--listen", "127.0.0.1:0"]);
+    let url = format!("mqtt://bob@127.0.0.1:{}", server.port(0));
+    let get = || place.run(&["get", "k", "-b", &url, "--password-file", "right"]);
+    assert!(get().ends_with("--- exit 77\n"));
+    let add = ["serve", "user", "add", "users", "bob"];
+    assert_eq!(place.run_with_input(&add, b"p 1\nignored"), "--- stderr\nadded bob\n--- exit 0\n");
+    assert_eq!(get(), "--- exit 1\n");
+    assert_eq!(place.run_with_input(&add, b"p 2"), "--- stderr\nbob has another password now\n--- exit 0\n");
+    assert!(get().ends_with("--- exit 77\n"));
+    assert_eq!(place.run(&["serve", "user", "ls", "users"]), "--- stdout\nann\nbob\n--- exit 0\n");
+    let remove = ["serve", "user", "rm", "users", "bob"];
+    assert_eq!(place.run(&remove), "--- stderr\nremoved bob\n--- exit 0\n");
+    assert_eq!(place.run(&remove), "--- stderr\nno such user: bob\n--- exit 1\n");
+    assert_eq!(fs::metadata(place.path("users")).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_password_that_is_typed_is_not_seen_and_typed_twice() {
+    let place = Place::new();
+    let add = ["serve", "user", "add", "users", "ann"];
+    for (second, words) in
+        [("other", "the two passwords differ; nothing was changed"), ("secret", "added ann")]
+    {
+        let terminal = Terminal::start(place.command(&add));
+        terminal.shows("Password for ann:");
+        terminal.secret("secret");
+        terminal.shows("Once more:");
+        terminal.secret(second);
+        terminal.shows(words);
+        assert!(!terminal.screen().contains("secret"), "{}", terminal.screen());
+        assert_eq!(place.path("users").exists(), second == "secret");
+    }
+}
+
+#[test]
+fn files_that_make_no_sense_are_told_with_their_line() {
+    let place = Place::new();
+    place.write("users", "# a\nann:secret\n");
+    place.write("tokens", "sat\n");
+    place.write("empty", "");
+    let serve = |option: &str, file: &str| place.run(&["serve", "--listen", "127.0.0.1:0", option, file]);
+    let error = |words: &str, code: u8| format!("--- stderr\nerror: {words}\n--- exit {code}\n");
+    assert_eq!(serve("--users", "users"), error("line 2 of users has no hash in the PHC format", 78));
+    assert_eq!(serve("--sat-tokens", "tokens"), error("line 1 of tokens is not NAME TOKEN", 78));
+    assert_eq!(serve("--sat-tokens", "empty"), error("empty is empty", 78));
+    let gone = error("cannot read gone: No such file or directory (os error 2)", 74);
+    assert_eq!(serve("--users", "gone"), gone);
+    assert_eq!(serve("--sat-tokens", "gone"), gone);
+    let add = ["serve", "user", "add", "users", "bob"];
+    let nonsense = error("line 2 of users has no hash in the PHC format", 78);
+    assert_eq!(place.run_with_input(&add, b"x"), nonsense);
+    assert_eq!(place.run_with_input(&add, b""), error("there is no password on standard input", 2));
+    place.write("fresh.new", "");
+    let shown = place.run_with_input(&["serve", "user", "add", "fresh", "bob"], b"x");
+    let words = "cannot create fresh.new: File exists (os error 17)";
+    assert_eq!(
+        shown,
+        error(&format!("{words}\n  try: rm fresh.new, if nobody else is changing the users"), 74)
+    );
+}
+
+#[test]
+fn a_file_that_others_may_read_is_warned_of() {
+    let place = place();
+    let options = ["serve", "--listen", "127.0.0.1:0", "--users", "users"];
+    fs::set_permissions(place.path("users"), fs::Permissions::from_mode(0o644)).unwrap();
+    let server = super::common::Running::start(&mut place.command(&options));
+    let warning = "warning: others than its owner may read or write users: chmod 600 users";
+    assert_eq!(server.words(), warning);
+    assert!(server.words().starts_with("listening on "));
+}
+
+#[test]
+fn a_file_that_breaks_while_the_server_runs_is_told_once_and_changes_nothing() {
+    let place = place();
+    let server = Doors::open(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
+    place.write("tokens", "nonsense\n");
+    drop(with_token(server.port(0), b"tok.en"));
+    assert_eq!(server.told(), "line 1 of tokens is not NAME TOKEN; what it said before still counts");
+    assert_eq!(server.told(), "c connected from PORT as sat, new session");
+    assert!(server.told().starts_with("c is gone: "));
+    drop(with_token(server.port(0), b"tok.en"));
+    assert_eq!(server.told(), "c connected from PORT as sat, new session");
+}

@@ -1,0 +1,108 @@
+//! Contexts at the prompt: what it shows, how to change, and what is kept from being lost.
+
+use std::fs;
+
+use super::common::{CTRL_D, Place, Server, TAB, Terminal};
+
+/// Two brokers, `lab` and `prod`; the second one is read-only.
+fn plant() -> (Place, [Server; 2]) {
+    let place = Place::new();
+    let servers = [Server::start(&place, &[]), Server::start(&place, &[])];
+    let [lab, prod] = &servers;
+    fs::create_dir_all(place.path(".config/mqkv")).unwrap();
+    let text = format!(
+        "default_context = 'lab'\n[context.lab]\nbroker = '{}'\n[context.prod]\nbroker = '{}'\nread_only = true\n\
+         prompt_color = 'red'\ntimeout = '3s'\n",
+        lab.url(),
+        prod.url()
+    );
+    place.write(".config/mqkv/config.toml", text);
+    (place, servers)
+}
+
+fn prompt(name: &str, server: &Server) -> String {
+    format!("{name} 127.0.0.1:{}>", server.port())
+}
+
+#[test]
+fn the_prompt_shows_the_context_and_changes_with_it() {
+    let (place, [lab, prod]) = plant();
+    let mut terminal = Terminal::start(place.command(&["shell"]));
+    let screen = terminal.ends_with(&prompt("lab", &lab));
+    assert!(screen.contains("\ncontext lab\n"), "{screen}");
+    assert_eq!(terminal.color_of_last_row(), vt100::Color::Default);
+    terminal.line("set k v");
+    terminal.shows("stored k");
+    terminal.line("\\c prod");
+    terminal.ends_with(&prompt("prod", &prod));
+    assert_eq!(terminal.color_of_last_row(), vt100::Color::Idx(1));
+    terminal.shows("\ncontext prod, read-only\n");
+    terminal.line("get k");
+    terminal.shows("no such key: k");
+    terminal.line("\\conninfo");
+    terminal.wait_for("both lines of it", |screen| {
+        screen.matches("context prod, read-only").count() == 2 && screen.contains("session of")
+    });
+    // Anew: the same context, not the one of the command line.
+    terminal.line("\\c");
+    terminal.wait_for("another connection", |screen| screen.matches("context prod, read-only").count() == 3);
+    terminal.ends_with(&prompt("prod", &prod));
+    // A URL is a URL, and no context.
+    terminal.line(&format!("\\c {}", lab.url()));
+    terminal.ends_with(&format!("127.0.0.1:{}>", lab.port()));
+    terminal.line("\\c prdo");
+    terminal.shows("there is no context prdo");
+    terminal.shows("try: prod");
+    terminal.keys(CTRL_D);
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn a_read_only_context_is_read_only_at_the_prompt_too() {
+    let (place, [_lab, prod]) = plant();
+    let terminal = Terminal::start(place.command(&["-x", "prod"]));
+    terminal.ends_with(&prompt("prod", &prod));
+    for line in ["set k v", "set k '-v'", "lock k", "raw DEL k"] {
+        terminal.keys("\x0c");
+        terminal.ends_with(&prompt("prod", &prod));
+        terminal.line(line);
+        terminal.shows("the context prod is read-only");
+        terminal.shows("try: --force-write");
+    }
+    terminal.line("set k '-v' --force-write");
+    terminal.shows("stored k (2 bytes)");
+    terminal.line("set k w --force-write");
+    terminal.shows("stored k (1 byte)");
+    terminal.line("get k");
+    terminal.shows("get k\nw\n");
+}
+
+#[test]
+fn names_of_contexts_are_completed() {
+    let (place, [lab, _prod]) = plant();
+    let terminal = Terminal::start(place.command(&[]));
+    terminal.ends_with(&prompt("lab", &lab));
+    terminal.keys(&format!("\\c pr{TAB}"));
+    terminal.shows("> \\c prod");
+    terminal.clear(&prompt("lab", &lab));
+    terminal.keys(&format!("\\! mqkv get k -x pr{TAB}"));
+    terminal.shows("get k -x prod");
+}
+
+#[test]
+fn a_store_in_memory_is_not_left_by_mistake() {
+    let (place, [lab, _prod]) = plant();
+    let terminal = Terminal::start(place.command(&["--embedded"]));
+    terminal.ends_with("embedded>");
+    terminal.line("set k v");
+    terminal.shows("stored k");
+    terminal.line("\\c");
+    terminal.shows("this store is in memory: what is in it would be gone");
+    terminal.shows("try: \\c!");
+    terminal.line("\\c lab");
+    terminal.shows("try: \\c! lab");
+    terminal.line("get k");
+    terminal.shows("get k\nv\n");
+    terminal.line("\\c! lab");
+    terminal.ends_with(&prompt("lab", &lab));
+}

@@ -1,0 +1,201 @@
+//! `--trace`: what goes over the wire, in the verb's own words, and never in its way.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use super::common::bounded::shown_bounded;
+use super::common::fake::Fake;
+use super::common::pki::Ca;
+use super::common::{CTRL_D, Place, Running, Server, Terminal, wire};
+
+/// Lines without what differs from run to run: time, correlation, versions, and the bytes of ports.
+fn beginnings(trace: &str, words: usize) -> Vec<String> {
+    let beginning = |line: &str| {
+        let (time, rest) = line.split_at(12);
+        assert!(time.chars().all(|c| c.is_ascii_digit() || ":.".contains(c)), "{line}");
+        rest.split_whitespace().take(words).collect::<Vec<_>>().join(" ")
+    };
+    trace.lines().map(beginning).collect()
+}
+
+fn trace_of(place: &Place) -> String {
+    let trace = fs::read_to_string(place.path("trace")).unwrap();
+    fs::remove_file(place.path("trace")).unwrap();
+    trace
+}
+
+#[test]
+fn every_packet_of_a_verb_is_shown_as_what_it_means() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let words = ["set", "line1/temp", "21.5 °C", "--ttl", "30s", "-i", "me", "--trace=trace"];
+    assert_eq!(place.run_at(&server.url(), &words), "--- exit 0\n");
+    let trace = trace_of(&place).replace(&server.port().to_string(), "PORT");
+    let at = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
+    assert_eq!(
+        beginnings(&trace, 4),
+        [
+            "-- connecting to 127.0.0.1:PORT",
+            "-- connected to 127.0.0.1:PORT",
+            "-> CONNECT client-id=me clean-start",
+            "<- CONNACK reason=success receive-max=1024",
+            "-> SUBSCRIBE id=1 qos=1",
+            "<- SUBACK id=1 qos=1",
+            "-> PUBLISH id=2 request",
+            "<- PUBACK id=2 reason=success",
+            "<- PUBLISH id=1 reply",
+            "-> PUBACK id=1 reason=success",
+            "-> DISCONNECT reason=success",
+        ]
+    );
+    assert!(trace.contains(" keep-alive=10 session-expiry=0 packet-bytes-max="), "{trace}");
+    assert!(trace.contains(&format!(" filter=clients/me/services/{at}/response\n")), "{trace}");
+    let request = format!(
+        " request [SET line1/temp \"21.5 °C\" PX 30000] size=63 qos=1 topic={at} response-topic=clients/me/services/{at}/response correlation="
+    );
+    assert!(trace.contains(&request), "{trace}");
+    assert!(trace.contains(" content-type=application/octet-stream expiry=10 __srcId=me __ts="), "{trace}");
+    assert!(trace.contains(" reply [OK] size=5 qos=1 topic=clients/me/services/"), "{trace}");
+}
+
+#[test]
+fn notifications_are_shown_with_their_key() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let words = ["watch", "a b", "-c", "1", "-i", "me", "--trace=trace", "-b", &server.url()];
+    let watch = Running::start(&mut place.command(&words));
+    assert!(watch.line().contains("CURRENT"));
+    assert_eq!(place.run_at(&server.url(), &["set", "a b", "v"]), "--- exit 0\n");
+    assert_eq!(watch.end().2, Some(0));
+    let trace = trace_of(&place);
+    let notification = " notification [SET v] key=\"a b\" size=43 qos=1 topic=clients/statestore/v1/\
+                        FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/6D65/command/notify/612062 ";
+    assert!(trace.contains(" request [KEYNOTIFY \"a b\"] ") && trace.contains(notification), "{trace}");
+}
+
+#[test]
+fn a_trace_is_json_where_json_is_asked_for_and_its_file_is_appended_to_for_its_owner_alone() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    for _ in 0..2 {
+        let shown = place.run_at(&server.url(), &["get", "k", "-j", "-i", "me", "--trace=trace"]);
+        assert!(shown.starts_with("--- stdout\n{\"v\":1,\"op\":\"get\""), "{shown}");
+    }
+    assert_eq!(fs::metadata(place.path("trace")).unwrap().permissions().mode() & 0o777, 0o600);
+    let trace = trace_of(&place);
+    assert_eq!(trace.lines().count(), 2 * 11, "{trace}");
+    assert!(trace.lines().all(|line| line.starts_with("{\"v\":1,\"trace\":\"") && line.ends_with('}')));
+    assert!(
+        trace.contains("\"packet\":\"PUBLISH\",\"id\":2,\"kind\":\"request\",\"words\":[\"GET\",\"k\"],")
+    );
+}
+
+#[test]
+fn a_trace_stands_on_standard_error_before_the_error() {
+    let place = Place::new();
+    let broker = Fake::start(|line| {
+        line.expect("CONNECT");
+        line.send(&wire::connack(0x87, &[0x1F, 0, 2, b'n', b'o']));
+        line.listen();
+    });
+    let shown = place.run_at(&broker.url(), &["get", "k", "-i", "me", "--trace"]);
+    let words = shown.strip_prefix("--- stderr\n").unwrap();
+    let lines: Vec<&str> = words.lines().collect();
+    assert!(lines[3].ends_with("  <-  CONNACK reason=\"not authorized (0x87)\" text=no"), "{shown}");
+    assert!(lines[4].contains("  --  no connection: BROKER refused the connection"), "{shown}");
+    assert_eq!(lines[5], "error: BROKER refused the connection: not authorized (0x87): no");
+    broker.end();
+}
+
+#[test]
+fn the_version_of_tls_and_each_try_are_shown() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
+    let options = ["-q", "--tls-cert", "server.pem", "--tls-key", "server.key"];
+    let mut server = Server::start(&place, &options);
+    let port = server.port().to_string();
+    let words = ["get", "k", "-n", "localhost", "-p", &port, "-T", "ca.pem", "--trace=trace"];
+    assert_eq!(place.run_bounded(&words), "--- exit 1\n");
+    let trace = trace_of(&place).replace(&port, "PORT");
+    assert!(trace.contains("  --  connecting to localhost:PORT\n"), "{trace}");
+    assert!(trace.contains("  --  connected to 127.0.0.1:PORT, TLS 1.3\n"), "{trace}");
+    server.kill();
+    place.run_bounded(&[&words[..], &["--retries", "1"]].concat());
+    let trace = trace_of(&place);
+    let lost = "  --  no connection: cannot connect to localhost:";
+    assert_eq!(trace.matches(lost).count(), 2, "{trace}");
+    assert_eq!(trace.matches(" ms\n").count(), 1, "{trace}");
+}
+
+#[test]
+fn a_trace_that_cannot_be_begun_is_told_and_one_that_cannot_go_on_ends_nothing() {
+    let place = Place::new();
+    let shown = place.run_bounded(&["--embedded", "get", "k", "--trace=no/such"]);
+    let message = "cannot write the trace to no/such: No such file or directory (os error 2)";
+    assert_eq!(shown, format!("--- stderr\nerror: {message}\n--- exit 74\n"));
+    let shown = place.run_bounded(&["--embedded", "get", "k", "--trace=/dev/full"]);
+    let words = "the trace in /dev/full ends here: No space left on device (os error 28)\n";
+    assert_eq!(shown, format!("--- stderr\n{words}--- exit 1\n"));
+    // Nobody has the other end of the pipe, or somebody has and does not read.
+    for reads in [false, true] {
+        let (unread, end) = std::io::pipe().unwrap();
+        let kept = reads.then_some(unread);
+        let value = "x".repeat(300);
+        let mut batch = String::new();
+        for number in 0..1000 {
+            batch.push_str(&format!("set k{number} {value}\n"));
+        }
+        place.write("batch", batch);
+        let mut command = place.command(&["--embedded", "batch", "batch", "-q", "--trace"]);
+        command.stderr(end).stdout(Stdio::null());
+        assert_eq!(shown_bounded(&mut command), "--- exit 0\n");
+        drop(kept);
+    }
+}
+
+#[test]
+fn a_trace_has_no_use_for_a_separate_word() {
+    let place = Place::new();
+    let shown = place.run_bounded(&["--embedded", "--trace", "get", "k", "-q"]);
+    assert!(shown.contains("CONNECT") && shown.ends_with("--- exit 1\n"), "{shown}");
+    let shown = place.run_bounded(&["decode", "hlc", "1:2:n", "--trace"]);
+    assert!(shown.ends_with("--- exit 0\n") && !shown.contains("CONNECT"), "{shown}");
+}
+
+#[test]
+fn at_the_prompt_a_trace_is_turned_on_and_off_and_goes_above_the_line() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let words = ["shell", "-b", &server.url(), "-i", "me"];
+    let mut terminal = Terminal::of_size(place.command(&words), 60, 200);
+    terminal.shows("connected to");
+    terminal.line("set k one");
+    terminal.shows("stored k");
+    assert!(!terminal.screen().contains("PUBLISH"));
+    terminal.line("\\trace on");
+    terminal.shows("trace is on");
+    terminal.line("get k");
+    terminal.shows(" request [GET k] ");
+    terminal.shows(" reply [one] ");
+    terminal.line("\\trace off");
+    terminal.shows("trace is off");
+    terminal.line("set other two");
+    let screen = terminal.shows("stored other");
+    assert!(!screen.contains("[SET other"), "{screen}");
+    terminal.line("get k --trace");
+    terminal.shows("--trace belongs to the command line of mqkv");
+    terminal.shows("try: \\trace on");
+    terminal.keys(CTRL_D);
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn the_help_says_what_a_trace_shows_and_what_not() {
+    let output = Command::new(env!("CARGO_BIN_EXE_mqkv")).args(["get", "--help"]).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        help.contains("--trace[=<FILE>]") && help.contains("Passwords and tokens are left out"),
+        "{help}"
+    );
+}

@@ -1,0 +1,272 @@
+//! MQTT over WebSockets between our client and our server, and whatever else comes to such a port.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread::spawn;
+
+use super::common::pki::Ca;
+use super::common::wire::{self, PINGREQ};
+use super::common::{Doors, Place, Raw, Running, Server};
+
+fn served() -> (Place, Doors, String) {
+    let place = Place::new();
+    let server = Doors::open(&place, &["--listen", "ws://127.0.0.1:0/mqtt"]);
+    let url = format!("ws://127.0.0.1:{}", server.port(0));
+    (place, server, url)
+}
+
+const SHAKE: &str = "GET /mqtt HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+                     Sec-WebSocket-Protocol: mqtt\r\n\r\n";
+/// What ends a head.
+const END: &[u8] = b"\r\n\r\n";
+
+/// A frame as a client writes it, with a mask that changes nothing.
+fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![first, 0x80 | u8::try_from(payload.len()).unwrap(), 0, 0, 0, 0];
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// A client that has shaken hands and come in.
+fn inside(server: &Doors, client_id: &str) -> Raw {
+    let mut client = Raw::connect(server.port(0));
+    client.say(SHAKE.as_bytes());
+    let answer = String::from_utf8(client.hear_until(END)).unwrap().to_lowercase();
+    assert!(
+        answer.starts_with("http/1.1 101 ") && answer.contains("sec-websocket-protocol: mqtt\r\n"),
+        "{answer}"
+    );
+    client.say(&frame(0x82, &wire::connect(client_id)));
+    let connack = payload(&mut client, 4);
+    assert_eq!((connack[0], connack[3]), (0x20, 0));
+    assert_eq!(server.told(), format!("{client_id} connected from PORT, new session"));
+    client
+}
+
+/// So many bytes, in however many messages.
+fn payload(client: &mut Raw, len: usize) -> Vec<u8> {
+    let mut payload = Vec::new();
+    while payload.len() < len {
+        let [first, len] = client.hear_bytes(2)[..] else { panic!("no frame") };
+        assert_eq!(first, 0x82);
+        payload.extend(client.hear_bytes(len.into()));
+    }
+    payload
+}
+
+fn is_served(client: &mut Raw) {
+    client.say(&frame(0x82, &PINGREQ));
+    assert_eq!(client.hear_bytes(4), [0x82, 2, 0xD0, 0]);
+}
+
+#[test]
+fn values_large_and_small_go_both_ways() {
+    let (place, _server, url) = served();
+    assert_eq!(place.run_at(&url, &["set", "k", "v"]), "--- exit 0\n");
+    assert_eq!(place.bytes_at(&format!("{url}/mqtt"), &["get", "k"]), b"v");
+    let big: Vec<u8> =
+        (0..6_000_000u32).map(|number| number.to_le_bytes()[0] ^ number.to_le_bytes()[1]).collect();
+    place.write("big", &big);
+    assert_eq!(place.run_at(&url, &["set", "big", "-f", "big"]), "--- exit 0\n");
+    assert!(place.bytes_at(&url, &["get", "big"]) == big);
+}
+
+#[test]
+fn many_lines_go_over_one_web_socket() {
+    let (place, _server, url) = served();
+    let lines: String = (0..3000).map(|number| format!("set k{number} v{number}\n")).collect();
+    let shown = place.run_at_with_input(&url, &["batch", "-"], lines.as_bytes());
+    assert!(shown.ends_with("--- exit 0\n"), "{shown}");
+    assert_eq!(place.bytes_at(&url, &["get", "k2999"]), b"v2999");
+}
+
+#[test]
+fn a_watch_hears_of_changes_and_goodbyes_are_clean() {
+    let (place, server, url) = served();
+    let watch = Running::start(&mut place.command(&["watch", "k", "-j", "-c", "1", "-b", &url, "-i", "w"]));
+    assert_eq!(server.told(), "w connected from PORT, new session");
+    assert!(watch.line().contains("\"event\":\"current\""));
+    assert_eq!(place.run_at(&url, &["set", "k", "v", "-i", "s"]), "--- exit 0\n");
+    assert!(watch.line().contains("\"value\":\"v\""));
+    assert_eq!(watch.end().2, Some(0));
+    let mut told: Vec<String> = (0..3).map(|_| server.told()).collect();
+    told.sort();
+    let gone = |id: &str| format!("{id} is gone: it disconnected");
+    assert_eq!(told, ["s connected from PORT, new session".to_owned(), gone("s"), gone("w")]);
+}
+
+#[test]
+fn tls_goes_below_and_is_checked() {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue(&place, "server", &["localhost"]);
+    ca.issue(&place, "me", &["me"]);
+    Ca::new(&place, "other.pem");
+    let files = ["--tls-cert", "server.pem", "--tls-key", "server.key", "--client-ca", "ca.pem"];
+    let server = Doors::open(&place, &[&files[..], &["--listen", "wss://127.0.0.1:0"]].concat());
+    let url = format!("wss://localhost:{}", server.port(0));
+    let said = |options: &str| {
+        let words: Vec<&str> = options.split_whitespace().collect();
+        place.run(&[&["-b", &url], &words[..]].concat()).replace(&format!(":{}", server.port(0)), ":PORT")
+    };
+    let me = "-T ca.pem -C me.pem -K me.key";
+    assert_eq!(said(&format!("set k v {me}")), "--- exit 0\n");
+    assert_eq!(said(&format!("get k {me}")), "--- stdout\nv(no line feed)\n--- exit 0\n");
+    assert!(said(&format!("ping {me}")).contains(" ms (TLS 1.3)  round trip "));
+    for (options, message) in [
+        ("get k -T ca.pem", "localhost:PORT wants a client certificate"),
+        ("get k -T other.pem", "the certificate of localhost:PORT is from an unknown CA"),
+        ("get k -n localhost --notls", ""),
+    ] {
+        let shown = said(options);
+        if message.is_empty() {
+            assert!(shown.ends_with("--- exit 2\n"), "{shown}");
+        } else {
+            assert!(shown.starts_with(&format!("--- stderr\nerror: {message}\n")), "{shown}");
+            assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+        }
+    }
+    let plain = place.run(&["get", "k", "-b", &url.replace("wss:", "ws:")]);
+    assert!(plain.contains(" has no WebSockets: it does not speak HTTP\n"), "{plain}");
+    let without = place.run(&["get", "k", "-T", "ca.pem", "-b", &url.replace("wss:", "ws:")]);
+    assert!(without.ends_with("--- exit 2\n"), "{without}");
+}
+
+/// A listener of this machine that says something once it is spoken to, and then closes.
+fn stranger(words: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut bytes = [0; 65_536];
+        let _ = stream.read(&mut bytes).and_then(|_| stream.write_all(words));
+    });
+    url
+}
+
+#[test]
+fn a_client_says_what_it_has_found_instead() {
+    let (place, server, url) = served();
+    let mqtt = Server::start(&place, &["-q"]);
+    let path_hint = "check the path: -b ws://HOST:PORT/PATH; without one it is /mqtt";
+    let port_hint = "check the port: wss:// for one with TLS, mqtt:// for one without WebSockets";
+    let cut = "BROKER did not finish the WebSocket handshake: the other side closed the connection";
+    for (url, message, hint, code) in [
+        (format!("{url}/other"), "BROKER has no WebSocket there: it answered HTTP 404", path_hint, 69),
+        (
+            stranger(b"HTTP/1.1 401 No\r\n\r\n"),
+            "BROKER has no WebSocket there: it answered HTTP 401",
+            path_hint,
+            77,
+        ),
+        (
+            stranger(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+            "BROKER has no WebSocket there: it answered HTTP 200",
+            path_hint,
+            69,
+        ),
+        (stranger(b"\x20\x03\0\x84\0"), "BROKER has no WebSockets: it does not speak HTTP", port_hint, 69),
+        (stranger(b""), cut, port_hint, 69),
+        (mqtt.url().replace("mqtt:", "ws:"), cut, port_hint, 69),
+    ] {
+        let shown = place.run_at(&url, &["get", "k"]);
+        assert_eq!(shown, format!("--- stderr\nerror: {message}\n  try: {hint}\n--- exit {code}\n"));
+    }
+    assert_eq!(
+        server.told(),
+        "connection from PORT refused: it asked for a WebSocket at /other, where none is"
+    );
+}
+
+#[test]
+fn a_port_that_says_nothing_is_124() {
+    let place = Place::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    let shown = place.run_at(&url, &["get", "k", "--connect-timeout", "100ms"]);
+    let message = "BROKER accepted the connection but said nothing of WebSockets within 100ms";
+    assert!(shown.starts_with(&format!("--- stderr\nerror: {message}\n")), "{shown}");
+    assert!(shown.ends_with("--- exit 124\n"), "{shown}");
+}
+
+#[test]
+fn packets_may_span_and_share_messages() {
+    let (_place, server, _) = served();
+    let mut client = inside(&server, "c");
+    let packets = [wire::subscribe(1, "a"), PINGREQ.to_vec()].concat();
+    for byte in &packets {
+        client.say(&frame(0x82, &[*byte]));
+    }
+    assert_eq!(payload(&mut client, 8), [0x90, 4, 0, 1, 0, 1, 0xD0, 0]);
+    client.say(&frame(0x82, &[PINGREQ, PINGREQ].concat()));
+    assert_eq!(payload(&mut client, 4), [0xD0, 0, 0xD0, 0]);
+}
+
+#[test]
+fn bad_frames_end_their_connection_and_nobody_elses() {
+    let (_place, server, _) = served();
+    let mut bystander = inside(&server, "bystander");
+    for (bytes, words, code) in [
+        (frame(0x81, b"text"), "text in a WebSocket, where MQTT is binary", 1003u16),
+        (b"\x82\x02\xC0\x00".to_vec(), "WebSocket: Received an unmasked frame from client", 1002),
+        (frame(0xF2, b"a"), "WebSocket: Reserved bits are non-zero", 1002),
+        (
+            b"\x82\xFF\x7F\xFF\xFF\xFF\xFF\xFF\xFF\xFF\0\0\0\0".to_vec(),
+            "WebSocket: Message too long: 9223372036854775807 > 67108864",
+            1009,
+        ),
+    ] {
+        let mut client = inside(&server, "c");
+        client.say(&bytes);
+        let heard = client.rest();
+        // The goodbye of MQTT, then that of the WebSocket.
+        assert_eq!((heard[0], heard[2], heard[4]), (0x82, 0xE0, 0x81), "{words}");
+        let [high, low] = code.to_be_bytes();
+        assert!(heard.ends_with(&[0x88, 2, high, low]), "{words}: {heard:02X?}");
+        assert_eq!(server.told(), format!("c is gone: malformed packet (0x81): {words}"));
+    }
+    // Nonsense within good frames is MQTT's affair.
+    let mut client = inside(&server, "c");
+    client.say(&frame(0x82, b"\xFF\xFF\xFF\xFF\xFF"));
+    assert!(client.rest().ends_with(&[0x88, 2, 0x03, 0xE8]));
+    assert!(server.told().starts_with("c is gone: malformed packet (0x81)"));
+    is_served(&mut bystander);
+}
+
+#[test]
+fn bad_handshakes_are_answered_and_nobody_else_notices() {
+    let (_place, server, _) = served();
+    let mut bystander = inside(&server, "bystander");
+    // It never goes on.
+    let mut slow = Raw::connect(server.port(0));
+    slow.say(b"GET /mqtt HTTP/1.1\r\nHost: ");
+    let long = format!("GET /mqtt HTTP/1.1\r\nX: {}", "x".repeat(100_000));
+    for (bytes, answer, reason) in [
+        (long.as_bytes(), "HTTP/1.1 431 ", "its HTTP request is too long"),
+        (
+            b"GET /mqtt HTTP/1.1\r\nHost: h\r\n\r\n",
+            "HTTP/1.1 426 ",
+            "it asked over HTTP for something else than a WebSocket",
+        ),
+        (
+            SHAKE.replace("Protocol: mqtt", "Protocol: chat").as_bytes(),
+            "HTTP/1.1 400 ",
+            "it asked for no mqtt subprotocol",
+        ),
+        (&wire::connect("c"), "", "it speaks MQTT without a WebSocket"),
+        (b"\x16\x03\x01\0\xA5", "", "it speaks TLS, and is not spoken to in it"),
+    ] {
+        let mut client = Raw::connect(server.port(0));
+        client.say(bytes);
+        let heard = String::from_utf8(client.rest()).unwrap();
+        assert!(heard.starts_with(answer) && heard.is_empty() == answer.is_empty(), "{heard}");
+        assert_eq!(server.told(), format!("connection from PORT refused: {reason}"));
+    }
+    drop(Raw::connect(server.port(0)));
+    let closed = "connection from PORT refused: it closed before it had asked for a WebSocket";
+    assert_eq!(server.told(), closed);
+    drop(slow);
+    assert_eq!(server.told(), closed);
+    is_served(&mut bystander);
+}
