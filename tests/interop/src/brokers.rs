@@ -1,6 +1,7 @@
 //! Brokers on free ports of this machine, ended with their tests.
 
 use std::ffi::OsStr;
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -98,6 +99,16 @@ impl Drop for Mosquitto {
 pub fn run(port: u16, words: &[impl AsRef<OsStr>]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     mqkv(folder.path()).args(["-b", &format!("mqtt://127.0.0.1:{port}")]).args(words).output().unwrap()
+}
+
+/// Writes a file with one user for `mqkv serve --users`.
+pub fn add_user(users: &Path, name: &str, password: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = mqkv(folder.path());
+    command.args(["serve", "user", "add"]).arg(users).arg(name).stdin(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(password.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
 }
 
 /// The binary, in an environment of its own.

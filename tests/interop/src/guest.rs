@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use azure_iot_operations_mqtt::aio::connection_settings::MqttConnectionSettingsBuilder;
-use azure_iot_operations_mqtt::error::SessionError;
+use azure_iot_operations_mqtt::error::{SessionError, SessionErrorKind};
+use azure_iot_operations_mqtt::session::reconnect_policy::ExponentialBackoffWithJitter;
 use azure_iot_operations_mqtt::session::{
     Session, SessionExitHandle, SessionManagedClient, SessionOptionsBuilder,
 };
@@ -47,6 +48,26 @@ pub fn order(one: &HybridLogicalClock, other: &HybridLogicalClock) -> Ordering {
     parts(one).cmp(&parts(other))
 }
 
+/// The settings for the broker at this port.
+pub fn settings(port: u16, client_id: &str) -> MqttConnectionSettingsBuilder {
+    MqttConnectionSettingsBuilder::default()
+        .client_id(client_id)
+        .hostname("127.0.0.1")
+        .tcp_port(port)
+        .use_tls(false)
+}
+
+/// Tries once to come with these settings, and says how it ended.
+pub async fn come_in_vain(settings: MqttConnectionSettingsBuilder) -> SessionErrorKind {
+    let once = ExponentialBackoffWithJitter { max_reconnect_attempts: Some(1), ..Default::default() };
+    let options = SessionOptionsBuilder::default()
+        .connection_settings(settings.build().unwrap())
+        .reconnect_policy(Box::new(once))
+        .build()
+        .unwrap();
+    within(Session::new(options).unwrap().run()).await.unwrap_err().kind()
+}
+
 /// A session of the SDK's and its clients of the store.
 pub struct Guest {
     client_id: String,
@@ -63,13 +84,12 @@ pub struct Guest {
 impl Guest {
     /// Comes to the broker at this port. Must be called within a runtime.
     pub fn join(port: u16, client_id: &str) -> Self {
-        let settings = MqttConnectionSettingsBuilder::default()
-            .client_id(client_id)
-            .hostname("127.0.0.1")
-            .tcp_port(port)
-            .use_tls(false)
-            .build()
-            .unwrap();
+        Self::join_as(client_id, settings(port, client_id))
+    }
+
+    /// Comes with these settings, which have the same client id.
+    pub fn join_as(client_id: &str, settings: MqttConnectionSettingsBuilder) -> Self {
+        let settings = settings.build().unwrap();
         let options = SessionOptionsBuilder::default().connection_settings(settings).build().unwrap();
         let session = Session::new(options).unwrap();
         let clock = Arc::new(ApplicationHybridLogicalClock::new(DRIFT_MAX));

@@ -7,7 +7,7 @@ mod guest;
 mod line;
 mod responder;
 
-pub use brokers::{Mosquitto, Mqkv, run};
-pub use guest::{Guest, later, now, order, within};
+pub use brokers::{Mosquitto, Mqkv, add_user, run};
+pub use guest::{Guest, come_in_vain, later, now, order, settings, within};
 pub use line::Line;
 pub use responder::Responder;

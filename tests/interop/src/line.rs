@@ -10,6 +10,8 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 /// The first byte of a CONNACK packet.
 const CONNACK: u8 = 0x20;
+/// The first byte of an AUTH packet.
+const AUTH: u8 = 0xF0;
 
 /// A TCP relay in front of a broker.
 pub struct Line {
@@ -30,6 +32,7 @@ struct State {
     loses_answers: bool,
     carrying: Vec<AbortHandle>,
     sessions_present: Vec<bool>,
+    reauthenticated: usize,
 }
 
 impl Line {
@@ -71,6 +74,11 @@ impl Line {
     /// Waits until something has been lost: then the broker has done what it was asked.
     pub async fn has_lost(&self) {
         self.shared.lost.notified().await;
+    }
+
+    /// How often the broker has answered to another token, where it said nothing else meanwhile.
+    pub fn reauthenticated(&self) -> usize {
+        self.shared.state.lock().unwrap().reauthenticated
     }
 
     /// What the broker said of the session at each connection.
@@ -136,6 +144,10 @@ async fn carry_answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: 
                 state.sessions_present.push(has_session);
             }
             is_first = false;
+            // One without a reason code or with that of success: the session goes on.
+            if bytes[0] == AUTH && (bytes[1] == 0 || bytes[2] == 0) {
+                state.reauthenticated += 1;
+            }
             state.loses_answers
         };
         if is_lost {

@@ -1,5 +1,6 @@
 //! The official SDK judges: as client of `mqkv serve`, and as the store of our client.
 
+mod authentication;
 mod leases;
 mod notifications;
 mod operations;
