@@ -100,7 +100,7 @@ resync) and seq in place of op, and lost, skipped and command-ended are on stand
 event (listening, request, reply, no-reply, notification, gap) alike. Those of --trace have trace (sent, received,
 connecting, connected, lost, new-token, token-unanswered, not-sent); the words of a request or a reply are escaped as
 in text, with backslashes doubled. Those of `serve --log json` have event (ready, connected, disconnected, refused,
-denied, dropped, unanswerable, more, warning, stopping and others), time, and message, which is the line of text.
+denied, dropped, unanswerable, left-out, warning, stopping and others), time, and message, which is the line of text.
 A value comes with its encoding, utf-8 or base64; a key with key_encoding only if that is base64. With -j an error is one object on standard error:
 
   {\"v\":1,\"error\":{\"kind\":\"timeout\",\"code\":124,\"message\":\"...\",\"outcome\":\"unknown\",\"retryable\":true}}

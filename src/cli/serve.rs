@@ -2,7 +2,6 @@
 
 pub mod door;
 mod exec;
-mod flood;
 mod operations;
 mod seed;
 mod systemd;
@@ -129,7 +128,6 @@ pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<Verdict, CommandEr
     let result = runtime.block_on(serve(args, &teller));
     // A file that cannot be read is not waited for.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
-    teller.end();
     drop(teller);
     writer.finish();
     result
@@ -158,7 +156,6 @@ async fn serve(args: &ServeArgs, teller: &Teller) -> Result<Verdict, CommandErro
         signal = signals.next() => return Ok(signal.verdict()),
     };
     server.open();
-    tokio::spawn(teller.clone().watch_floods());
     if let Some(path) = &args.port_file {
         write_port(path, server.addresses())?;
     }

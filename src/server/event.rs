@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+/// What the subject begins with if it is an address: no client id does, for it has the character 0.
+const ADDRESS: &str = "\0";
+
 /// Something worth telling the operator. Its text escapes whatever came from the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -76,6 +79,15 @@ pub enum Event {
         /// What was wrong with it.
         reason: String,
     },
+    /// Events that were not told because there were so many of their kind.
+    LeftOut {
+        /// The client or the address that they were about.
+        subject: Arc<str>,
+        /// How many.
+        count: u32,
+        /// Whether they told of trouble.
+        is_trouble: bool,
+    },
     /// The system refused to hand over a connection; the listener goes on.
     AcceptFailed {
         /// What the system said.
@@ -87,7 +99,32 @@ impl Event {
     /// Whether something went wrong; what is left is everyday life.
     #[must_use]
     pub fn is_trouble(&self) -> bool {
-        !matches!(self, Self::Connected { .. } | Self::Gone { .. } | Self::Reauthenticated { .. })
+        !matches!(
+            self,
+            Self::Connected { .. }
+                | Self::Gone { .. }
+                | Self::Reauthenticated { .. }
+                | Self::LeftOut { is_trouble: false, .. }
+        )
+    }
+
+    /// The client or the address that has caused it, if one has: it may cause as many as it likes.
+    pub(super) fn subject(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Connected { client_id, .. }
+            | Self::Reauthenticated { client_id }
+            | Self::Gone { client_id, .. }
+            | Self::Dropped { client_id, .. }
+            | Self::Unanswerable { client_id, .. } => Some(Arc::clone(client_id)),
+            // Whoever is not let in may call itself what it likes.
+            Self::Denied { remote, .. } | Self::Refused { remote, .. } => {
+                let address = remote.rsplit_once(':').map_or(&**remote, |(address, _)| address);
+                Some(format!("{ADDRESS}{address}").into())
+            }
+            Self::NotRetained { .. } => Some("messages that are not retained".into()),
+            Self::AcceptFailed { .. } => Some("connections that could not be accepted".into()),
+            Self::IdentityFile { .. } | Self::NotPersisted { .. } | Self::LeftOut { .. } => None,
+        }
     }
 }
 
@@ -106,24 +143,8 @@ impl Event {
             Self::NotRetained { .. } => "not-retained",
             Self::Unanswerable { .. } => "unanswerable",
             Self::NotPersisted { .. } => "not-persisted",
+            Self::LeftOut { .. } => "left-out",
             Self::AcceptFailed { .. } => "accept-failed",
-        }
-    }
-
-    /// Who has caused it: a client, or the host of a connection that is none yet.
-    #[must_use]
-    pub fn subject(&self) -> Option<&str> {
-        match self {
-            Self::Connected { client_id, .. }
-            | Self::Reauthenticated { client_id }
-            | Self::Denied { client_id, .. }
-            | Self::Gone { client_id, .. }
-            | Self::Dropped { client_id, .. }
-            | Self::Unanswerable { client_id, .. } => Some(client_id),
-            Self::Refused { remote, .. } => Some(remote.rsplit_once(':').map_or(remote, |(host, _)| host)),
-            Self::NotRetained { .. } => Some("retained messages"),
-            Self::IdentityFile { .. } | Self::AcceptFailed { .. } => Some("files and descriptors"),
-            Self::NotPersisted { .. } => None,
         }
     }
 
@@ -150,6 +171,10 @@ impl Event {
                 vec![client(client_id), ("topic", topic.clone()), ("reason", (*reason).to_owned())]
             }
             Self::NotRetained { topic } => vec![("topic", topic.clone())],
+            Self::LeftOut { subject, count, .. } => {
+                let subject = subject.strip_prefix(ADDRESS).unwrap_or(subject);
+                vec![("subject", subject.to_owned()), ("count", count.to_string())]
+            }
             Self::IdentityFile { reason } | Self::NotPersisted { reason } | Self::AcceptFailed { reason } => {
                 vec![("reason", reason.clone())]
             }
@@ -196,6 +221,13 @@ impl fmt::Display for Event {
             }
             Self::NotPersisted { reason } => {
                 write!(f, "no write is taken any more, for the disk has failed: {reason}")
+            }
+            Self::LeftOut { subject, count, .. } => {
+                let (of, subject) = match subject.strip_prefix(ADDRESS) {
+                    Some(address) => ("from", address),
+                    None => ("of", &**subject),
+                };
+                write!(f, "… and {count} more {of} {} within 10 s", subject.escape_debug())
             }
             Self::AcceptFailed { reason } => write!(f, "a connection could not be accepted: {reason}"),
         }

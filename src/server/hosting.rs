@@ -8,6 +8,7 @@ use tokio::io::DuplexStream;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
+use super::moderation::moderated;
 use super::operations::{AdminSettings, Operations, OperationsSettings, Phase, admin, sys};
 use super::service::{Running, Service, StoreSettings};
 use super::settings::EventSink;
@@ -34,7 +35,7 @@ impl Drop for Tasks {
 }
 
 impl StoreServer {
-    /// Opens the store and starts to serve it; its events go where the broker's do.
+    /// Opens the store and starts to serve it; its events go where the broker's do, and none of them in a flood.
     ///
     /// # Errors
     /// [`Error`] if the disk cannot be used or an address cannot be listened on; then nothing was started.
@@ -124,9 +125,9 @@ impl StoreServer {
     }
 }
 
-/// Counts what is told.
+/// Counts what happens, and tells of it as often as anybody wants to hear.
 fn counting(settings: &Settings) -> EventSink {
-    let (metrics, events) = (Arc::clone(&settings.metrics), Arc::clone(&settings.events));
+    let (metrics, events) = (Arc::clone(&settings.metrics), moderated(Arc::clone(&settings.events)));
     Arc::new(move |event: Event| {
         metrics.note(&event);
         events(event);

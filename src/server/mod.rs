@@ -1,5 +1,6 @@
 //! The store behind an embedded broker.
 
+pub mod authorization;
 mod backlog;
 pub mod broker;
 pub mod delivery;
@@ -9,6 +10,7 @@ pub mod event;
 mod hosting;
 pub mod identity;
 pub mod journal;
+mod moderation;
 pub mod operations;
 mod repeats;
 pub mod service;

@@ -192,6 +192,7 @@ impl Metrics {
             | Event::Gone { .. }
             | Event::Reauthenticated { .. }
             | Event::IdentityFile { .. }
+            | Event::LeftOut { .. }
             | Event::AcceptFailed { .. } => {}
         }
     }

@@ -201,6 +201,7 @@ impl Service {
         asker.verb = verb(&request);
         let parsed = |name| message.user_property(name).map(str::parse::<Timestamp>);
         let call = Call {
+            rights: None,
             connection: ConnectionId(from.connection.0),
             client_id: Arc::clone(&from.client_id),
             request,

@@ -1,19 +1,11 @@
-//! What `serve` tells its operator: in which shape, how much of it, and that one client does not fill the log.
+//! What `serve` tells its operator: in which shape, and how much of it.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-use super::flood::{Flood, Untold};
 use super::operations::LogFormat;
 use crate::cli::log::{Log, Writer};
 use crate::clock;
 use crate::commands::CommandError;
-use crate::render::escape::escape;
 use crate::render::log::{Field, json};
 use crate::server::Event;
-
-/// How often is looked at whether a flood is over.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How much is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +24,6 @@ pub struct Teller {
     log: Log,
     format: LogFormat,
     told: Told,
-    flood: Arc<Mutex<Flood>>,
 }
 
 impl Teller {
@@ -46,7 +37,7 @@ impl Teller {
             LogFormat::Json => |count| object("unread", [("count", Field::Number(count))]),
         };
         let (log, writer) = Log::start(unread)?;
-        Ok((Self { log, format, told, flood: Arc::default() }, writer))
+        Ok((Self { log, format, told }, writer))
     }
 
     /// Tells what the operator might want to change.
@@ -82,56 +73,24 @@ impl Teller {
         }
     }
 
-    /// Tells of an event, if there have not been too many of the same client.
+    /// Tells of an event.
     pub fn event(&self, event: &Event) {
         let least = if event.is_trouble() { Told::Troubles } else { Told::Everything };
         if self.told < least {
-            return;
-        }
-        if let Some(subject) = event.subject()
-            && !self.flood().admit(subject, clock::monotonic())
-        {
             return;
         }
         self.log.tell(match self.format {
             LogFormat::Text => event.to_string(),
             LogFormat::Json => {
                 let message = ("message", Field::Text(event.to_string()));
-                let fields = event.fields().into_iter().map(|(name, text)| (name, Field::Text(text)));
+                let field = |name, text: String| match event {
+                    Event::LeftOut { count, .. } if name == "count" => Field::Number(u64::from(*count)),
+                    _ => Field::Text(text),
+                };
+                let fields = event.fields().into_iter().map(|(name, text)| (name, field(name, text)));
                 object(event.name(), fields.chain([message]))
             }
         });
-    }
-
-    /// Tells, when a flood is over, how much of it was left out; for ever.
-    pub async fn watch_floods(self) {
-        loop {
-            tokio::time::sleep(LOOK_EVERY).await;
-            let untold = self.flood().poll(clock::monotonic());
-            self.tell_untold(untold);
-        }
-    }
-
-    /// Tells what was left out so far.
-    pub fn end(&self) {
-        let untold = self.flood().end();
-        self.tell_untold(untold);
-    }
-
-    fn tell_untold(&self, untold: Vec<Untold>) {
-        for Untold { subject, count } in untold {
-            self.log.tell(match self.format {
-                LogFormat::Text if subject.is_empty() => format!("and {count} more lines of others"),
-                LogFormat::Text => format!("and {count} more lines of {}", escape(subject.as_bytes())),
-                LogFormat::Json => {
-                    object("more", [("subject", Field::Text(subject)), ("count", Field::Number(count))])
-                }
-            });
-        }
-    }
-
-    fn flood(&self) -> std::sync::MutexGuard<'_, Flood> {
-        self.flood.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
