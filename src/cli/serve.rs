@@ -30,8 +30,8 @@ use crate::commands::{CommandError, Kind, Verdict, duration};
 use crate::render::escape::escape;
 use crate::render::log::Field;
 use crate::server::{
-    self, Identities, IdentityFiles, JournalErrorKind, Limits, ListenerSettings, Persistence, Settings,
-    StoreServer, StoreSettings, Tls, TlsFiles, WebSocketSettings,
+    self, AdminSettings, Identities, IdentityFiles, JournalErrorKind, Limits, ListenerSettings, Persistence,
+    Settings, StoreServer, StoreSettings, Tls, TlsFiles, WebSocketSettings,
 };
 
 const EXAMPLES: &str = "\
@@ -218,11 +218,11 @@ async fn start(args: &ServeArgs, teller: &Teller) -> Result<(StoreServer, Vec<Se
         teller.warn(&format!("others than its owner may read or write {path}: chmod 600 {path}"));
     }
     let (listeners, doors) = listeners(args, doors).await?;
-    let teller = teller.clone();
+    let events = teller.clone();
     let settings = Settings {
         listeners,
         identities: Arc::new(identities),
-        events: Arc::new(move |event| teller.event(&event)),
+        events: Arc::new(move |event| events.event(&event)),
         ..Settings::default()
     };
     let mut limits = Limits::default();
@@ -230,6 +230,13 @@ async fn start(args: &ServeArgs, teller: &Teller) -> Result<(StoreServer, Vec<Se
         limits.keys_max = usize::try_from(keys_max).unwrap_or(usize::MAX);
     }
     let operations = args.operations.settle().await?;
+    for AdminSettings { address, .. } in
+        operations.admin.iter().filter(|admin| !admin.address.ip().is_loopback())
+    {
+        teller.warn(&format!(
+            "whoever reaches {address} can read keys and values there: it asks for no password"
+        ));
+    }
     let persistence = persistence(args.data.as_deref());
     let store = StoreSettings { limits, persistence, operations, ..StoreSettings::default() };
     Ok((StoreServer::prepare(settings, store).await.map_err(failure)?, doors))

@@ -117,6 +117,22 @@ fn an_address_that_is_taken_is_told_and_what_helps() {
     assert!(shown.ends_with("--- exit 2\n"), "{shown}");
 }
 
+#[test]
+fn an_address_for_others_is_warned_of_and_a_name_that_was_not_given_is_not_answered() {
+    let place = Place::new();
+    let words = ["serve", "--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0"];
+    let server = Running::start(place.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let warning = server.words();
+    assert!(
+        warning.starts_with("warning: whoever reaches 0.0.0.0:0 can read keys and values there"),
+        "{warning}"
+    );
+    let (_server, _, port) = serve(&place, &[]);
+    let asked = |host: &str| http::ask(port, format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).0;
+    assert!(asked("10.1.2.3").starts_with("HTTP/1.1 200 "));
+    assert!(asked("ip6-localhost").starts_with("HTTP/1.1 421 "));
+}
+
 /// One family of the text format.
 #[derive(Default)]
 struct Family {
