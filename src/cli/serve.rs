@@ -1,6 +1,7 @@
 //! `serve`: a broker with a state store, until a signal.
 
 pub mod door;
+mod rules;
 pub mod user;
 
 use std::fs;
@@ -45,6 +46,18 @@ differs from the other options stands behind a ?, with & between:
   client-cert=required|optional|none    whether clients are asked for a certificate; required by default, with
                                         --client-ca
 
+--authz takes rules in the shape of the product's BrokerAuthorization, in YAML or JSON. What no rule allows is refused:
+  rules:
+  - principals: {clientIds: [press-7], usernames: [ann], attributes: [{CN: press 7, O: Werk}]}
+    brokerResources:
+    - method: Connect
+    - {method: Publish, topics: [statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke]}
+    - {method: Publish, topics: [\"clients/{principal.clientId}/#\"]}
+    - {method: Subscribe, topics: [\"clients/{principal.clientId}/#\"]}
+    stateStoreResources:
+    - {method: ReadWrite, keyType: Pattern, keys: [\"line1/*\", \"{principal.clientId}/*\"]}
+A client needs the right to publish to the topic that it wants its answers on, too. A SIGHUP reads the file again.
+
 The files of --users and --sat-tokens are read again whenever somebody comes in. One that has become unreadable
 changes nothing, but is told.";
 
@@ -81,6 +94,9 @@ pub struct ServeArgs {
     /// Let in only bearers of the service account tokens of this file; with --users both
     #[arg(long, value_name = "FILE")]
     pub sat_tokens: Option<PathBuf>,
+    /// Let clients do only what the rules in this file allow; read again at a SIGHUP
+    #[arg(long, value_name = "FILE")]
+    pub authz: Option<PathBuf>,
     /// How many keys there may be
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keys_max: Option<u64>,
@@ -110,7 +126,11 @@ pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<(), CommandError> 
             let doors: Vec<_> = doors.into_iter().zip(server.addresses().iter().copied()).collect();
             log.tell(ready(&doors, args));
         }
+        let reloading = server.reloader().cloned().map(rules::reload_at_hangup).transpose()?;
         signals.next().await;
+        if let Some(reloading) = reloading {
+            reloading.abort();
+        }
         server.shutdown().await;
         Ok(())
     });
@@ -161,6 +181,7 @@ async fn start(
     let settings = Settings {
         listeners,
         identities: Arc::new(identities),
+        authorizer: rules::load(args.authz.as_deref())?,
         events: Arc::new(events),
         ..Settings::default()
     };

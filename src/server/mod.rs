@@ -26,12 +26,13 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
+pub use self::authorization::{AuthorizationError, Authorizer};
 use self::broker::admission::Entrance;
 use self::broker::listener::Door;
 use self::broker::{Application, Broker, sweeper};
 pub use self::error::Error;
 pub use self::event::Event;
-pub use self::hosting::StoreServer;
+pub use self::hosting::{RulesReloader, StoreServer};
 pub use self::identity::{Identities, IdentityError, IdentityFiles, Principal, UsersFile};
 pub use self::journal::{JournalError, JournalErrorKind};
 pub use self::service::{Persistence, StoreSettings};
