@@ -27,6 +27,9 @@ const READ_BYTES_MIN: usize = 8 * 1024;
 const FAREWELL_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long the peer may take to close after them, so that they are not lost to a reset.
 const LINGER_TIMEOUT: Duration = Duration::from_millis(500);
+/// The longest CONNECT: several times what all its parts but user properties can come to, and what a stranger may have
+/// us keep.
+const CONNECT_BYTES_MAX: u32 = 2 * 1024 * 1024;
 /// The first byte of a CONNECT.
 const CONNECT: u8 = 0x10;
 /// The first byte of whoever wants TLS.
@@ -170,6 +173,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
     }
 
     async fn read_connect(&mut self, broker: &Broker) -> Result<Connect, Refusal> {
+        let bytes_max = broker.settings().packet_bytes_max.min(CONNECT_BYTES_MAX);
         loop {
             match self.input.first() {
                 None | Some(&CONNECT) => {}
@@ -178,7 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                 }
                 Some(_) => return Err(Refusal::Silent("what came first was no CONNECT".to_owned())),
             }
-            let missing = match codec::decode(&mut self.input, broker.settings().packet_bytes_max) {
+            let missing = match codec::decode(&mut self.input, bytes_max) {
                 Ok(Decoded::Packet(Incoming::Connect(connect))) => return Ok(*connect),
                 Ok(Decoded::Packet(_)) => {
                     return Err(Refusal::Silent("what came first was no CONNECT".to_owned()));

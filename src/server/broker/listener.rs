@@ -214,6 +214,19 @@ mod tests {
         server.shutdown().await;
     }
 
+    #[tokio::test]
+    async fn a_strangers_connect_is_not_waited_for_if_it_is_longer_than_any() {
+        let (server, mut told) = start(|_| {}, Settings::default()).await;
+        let mut client = TcpStream::connect(server.addresses()[0]).await.unwrap();
+        // 3 MiB, which is no more than a client may send that has come in.
+        client.write_all(b"\x10\x80\x80\xC0\x01\0\x04MQTT\x05").await.unwrap();
+        let mut connack = [0; 4];
+        client.read_exact(&mut connack).await.unwrap();
+        assert_eq!((connack[0], connack[3]), (0x20, 0x95));
+        assert!(told.recv().await.unwrap().contains(" refused: "));
+        server.shutdown().await;
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn what_cannot_be_checked_in_time_is_refused_as_busy() {
         let home = tempfile::tempdir().unwrap();
