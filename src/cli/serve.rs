@@ -15,6 +15,7 @@ use clap::Args;
 use super::args::DisplayArgs;
 use super::descriptors;
 use super::log::Log;
+use super::permissions;
 use door::{ClientCertificate, Door, Settled};
 use user::ServeAction;
 
@@ -147,10 +148,8 @@ async fn start(
     let files = IdentityFiles { users: args.users.clone(), tokens: args.sat_tokens.clone() };
     let identities = Identities::load(&files)?;
     if !quiet {
-        for path in identities.exposed() {
-            let path = escape(path.as_os_str().as_encoded_bytes());
-            log.tell(format!("warning: others than its owner may read or write {path}: chmod 600 {path}"));
-        }
+        let secrets = [&args.users, &args.sat_tokens, &args.tls_key].into_iter().flatten();
+        secrets.filter_map(|file| permissions::warning(file)).for_each(|warning| log.tell(warning));
     }
     let (listeners, doors) = listeners(args, doors).await?;
     let events = move |event: Event| {

@@ -1,9 +1,9 @@
 //! Users and their passwords: the only file that names the crate for password hashes.
 
 use std::collections::HashMap;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use argon2::password_hash::phc::PasswordHash;
@@ -48,7 +48,7 @@ impl Users {
             let wrong = |what: &str| (number, what.to_owned());
             // There is no colon in a hash.
             let (name, hash) = line.rsplit_once(':').ok_or_else(|| wrong("is not NAME:HASH"))?;
-            check_name(name).map_err(wrong)?;
+            check_name(name).map_err(|what| (number, format!("has a name that nobody can have: {what}")))?;
             let hash = PasswordHash::new(hash).map_err(|_| wrong("has no hash in the PHC format"))?;
             let work = work_of(&hash).map_err(wrong)?;
             if decoy.as_ref().is_none_or(|(most, _)| *most < work) {
@@ -93,10 +93,10 @@ fn work_of(hash: &PasswordHash) -> Result<u64, &'static str> {
 
 fn check_name(name: &str) -> Result<(), &'static str> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
-        return Err("has no name, or one of more than 1024 bytes");
+        return Err("it is empty, or has more than 1024 bytes");
     }
     if name.starts_with('#') || name.trim() != name || name.contains(char::is_control) {
-        return Err("has a name that begins with #, begins or ends with a blank, or has control characters");
+        return Err("it begins with #, begins or ends with a blank, or has control characters");
     }
     Ok(())
 }
@@ -119,7 +119,7 @@ impl UsersFile {
     /// # Errors
     /// The file cannot be read or written, makes no sense, or nobody can have such a name.
     pub fn add(&self, name: &str, password: &Secret) -> Result<bool, IdentityError> {
-        self.nonsense_in(check_name(name).map_err(|what| (0, format!("cannot take a line that {what}"))))?;
+        check_name(name).map_err(IdentityError::Name)?;
         let line = format!("{name}:{}", self.hash(password)?);
         self.change(name, Some(line))
     }
@@ -199,7 +199,8 @@ impl UsersFile {
             .mode(0o600)
             .open(&unfinished)
             .map_err(failed("create", &unfinished))?;
-        let written = file.write_all(bytes).and_then(|()| file.sync_all());
+        let written =
+            keep_owner(&path, &file).and_then(|()| file.write_all(bytes)).and_then(|()| file.sync_all());
         let replaced = written
             .map_err(failed("write", &unfinished))
             .and_then(|()| fs::rename(&unfinished, &path).map_err(failed("replace", &path)));
@@ -213,6 +214,15 @@ impl UsersFile {
     fn nonsense_in<T>(&self, result: Result<T, Mistake>) -> Result<T, IdentityError> {
         result.map_err(|mistake| nonsense(&self.path, mistake))
     }
+}
+
+/// Whoever runs the server must be able to read the new file, too: it may be somebody else's than whoever changes it.
+fn keep_owner(old: &Path, new: &File) -> io::Result<()> {
+    let Ok(old) = fs::metadata(old) else { return Ok(()) };
+    if old.uid() == new.metadata()?.uid() {
+        return Ok(());
+    }
+    fchown(new, Some(old.uid()), Some(old.gid()))
 }
 
 fn name_in(line: &str) -> Option<&str> {
@@ -236,7 +246,7 @@ mod tests {
     fn what_is_wrong_with_a_line_is_said_and_not_what_is_in_it() {
         let cases = [
             ("ann", "is not NAME:HASH"),
-            (":$argon2id$v=19$m=16,t=2,p=1$c2FsdHNhbHQ$Qh4ECuwu1IAvJSFTR6yUfA", "has no name"),
+            (":$argon2id$v=19$m=16,t=2,p=1$c2FsdHNhbHQ$Qh4ECuwu1IAvJSFTR6yUfA", "it is empty"),
             ("ann:secret", "has no hash in the PHC format"),
             (
                 "ann:$argon2i$v=19$m=16,t=2,p=1$c2FsdHNhbHQ$Qh4ECuwu1IAvJSFTR6yUfA",
@@ -300,6 +310,21 @@ mod tests {
         assert!(!file.remove("bob").unwrap());
         assert_eq!(file.names().unwrap(), ["ann", "eve"]);
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_stays_its_owners_whoever_changes_it() {
+        const SOMEBODY: u32 = 65_534;
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("users");
+        fs::write(&path, format!("ann:{HASH}\n")).unwrap();
+        // Only root may give a file away; nobody else can change one of somebody else's.
+        let owner = match std::os::unix::fs::chown(&path, Some(SOMEBODY), Some(SOMEBODY)) {
+            Ok(()) => SOMEBODY,
+            Err(_) => fs::metadata(&path).unwrap().uid(),
+        };
+        assert!(UsersFile::new(&path).remove("ann").unwrap());
+        assert_eq!(fs::metadata(&path).unwrap().uid(), owner);
     }
 
     #[test]
