@@ -187,7 +187,7 @@ async fn resolve(host: &str, port: u16) -> io::Result<(Vec<SocketAddr>, AddressS
 /// The system's words without its numbers; what ends a connection silently gets words of ours.
 pub(super) fn explain(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        io::ErrorKind::ConnectionRefused => Error::REFUSED.to_owned(),
         io::ErrorKind::ConnectionReset => "connection reset by the other side".to_owned(),
         io::ErrorKind::UnexpectedEof => "the other side closed the connection".to_owned(),
         _ => {
