@@ -119,7 +119,8 @@ async fn shake_hands(
     Err(Error::Tls { target: target.to_string(), trouble })
 }
 
-async fn dial_tcp(host: &str, port: u16, settings: &Settings) -> Result<TcpStream, Error> {
+/// A connection to the first address that takes one.
+pub(super) async fn dial_tcp(host: &str, port: u16, settings: &Settings) -> Result<TcpStream, Error> {
     let Settings { target, connect_timeout: after, examiner, .. } = settings;
     let begun = clock::monotonic();
     let (addresses, source) = resolve(host, port)
