@@ -1,5 +1,6 @@
 //! The store behind an embedded broker.
 
+pub mod authorization;
 mod backlog;
 pub mod broker;
 pub mod delivery;

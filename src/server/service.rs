@@ -180,6 +180,7 @@ impl Service {
         };
         let parsed = |name| message.user_property(name).map(str::parse::<Timestamp>);
         let call = Call {
+            rights: None,
             connection: ConnectionId(from.connection.0),
             client_id: Arc::clone(&from.client_id),
             request,

@@ -339,6 +339,7 @@ impl Bench {
         let _ = self.notes.take();
         let mut state = self.service.lock();
         let call = Call {
+            rights: None,
             connection: ConnectionId(1),
             client_id: "client".into(),
             request: get(name),
