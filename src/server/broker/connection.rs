@@ -165,7 +165,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
         let connect = timeout(after, self.read_connect(broker)).await;
         let mut connect =
             connect.unwrap_or_else(|_| Err(Refusal::Silent("no CONNECT in time".to_owned())))?;
-        let admitted = timeout(after, admission::admit(broker, &mut connect, entrance)).await;
+        // Whoever hangs up leaves the queue of those to be checked: it must not be made long for nothing.
+        let admitted = tokio::select! {
+            biased;
+            admitted = timeout(after, admission::admit(broker, &mut connect, entrance)) => admitted,
+            refusal = self.end_of_input() => return Err(refusal),
+        };
         let principal = admitted
             .unwrap_or_else(|_| Err(too_slow()))
             .map_err(|denial| Refusal::Denied { client_id: connect.client_id.clone(), denial })?;
@@ -197,6 +202,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                 Err(error) => return Err(Refusal::Silent(error.to_string())),
             }
         }
+    }
+
+    /// Waits until the peer is gone; what it says meanwhile is kept, if it is not much.
+    async fn end_of_input(&mut self) -> Refusal {
+        while self.input.len() < READ_BYTES_MIN {
+            self.input.reserve(READ_BYTES_MIN);
+            match self.reader.read_buf(&mut self.input).await {
+                Ok(0) => return Refusal::Silent("it closed before it was let in".to_owned()),
+                Ok(_) => {}
+                Err(error) => return Refusal::Silent(error.to_string()),
+            }
+        }
+        std::future::pending().await
     }
 
     async fn converse(&mut self, broker: &Broker, remote: &str, conversation: &mut Conversation) -> Ending {
