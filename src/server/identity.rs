@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 use self::kept::Kept;
 use self::tokens::Tokens;
 pub use self::users::UsersFile;
-use self::users::{Login, Users};
+use self::users::{Login, Memory, Users};
 use super::broker::reason::Reason;
 use super::event::Event;
 use super::settings::EventSink;
@@ -116,6 +116,7 @@ pub struct Identities {
     users: Option<Arc<Kept<Users>>>,
     tokens: Option<Arc<Kept<Tokens>>>,
     room_for_passwords: Arc<Semaphore>,
+    memory: Arc<Memory>,
     room_for_tokens: Arc<Semaphore>,
 }
 
@@ -126,6 +127,7 @@ impl Default for Identities {
             users: None,
             tokens: None,
             room_for_passwords: Arc::new(Semaphore::new(processors.min(PASSWORDS_MAX))),
+            memory: Arc::default(),
             room_for_tokens: Arc::new(Semaphore::new(TOKENS_MAX)),
         }
     }
@@ -167,8 +169,9 @@ impl Identities {
             logged,
         };
         let Some(users) = self.users.clone() else { return Err(denied(format!("no users, so no {name}"))) };
+        let memory = Arc::clone(&self.memory);
         let check = move || {
-            let login = users.current(&events).log_in(&name, &password);
+            let login = users.current(&events).log_in(&name, &password, &memory);
             (login, name)
         };
         match in_room(&self.room_for_passwords, check).await? {

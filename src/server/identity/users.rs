@@ -5,10 +5,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use argon2::password_hash::phc::PasswordHash;
-use argon2::password_hash::{PasswordHasher, PasswordVerifier};
-use argon2::{ARGON2ID_IDENT, Argon2, Params};
+use argon2::password_hash::PasswordHasher;
+use argon2::password_hash::phc::{Output, PasswordHash};
+use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Block, Params, Version};
 
 use super::kept::{lines, nonsense, read};
 use super::{IdentityError, Mistake};
@@ -62,17 +63,54 @@ impl Users {
     }
 
     /// Checks a password. It takes a while, for a name that nobody has as well.
-    pub fn log_in(&self, name: &str, password: &Secret) -> Login {
+    pub fn log_in(&self, name: &str, password: &Secret, memory: &Memory) -> Login {
         let known = self.hashes.get(name);
         let is_right = known
             .or(self.decoy.as_ref())
-            .is_some_and(|hash| Argon2::default().verify_password(password.bytes(), hash).is_ok());
+            .is_some_and(|hash| memory.lend(|blocks| is_of(password.bytes(), hash, blocks)));
         match (known, is_right) {
             (None, _) => Login::Unknown,
             (Some(_), true) => Login::Good,
             (Some(_), false) => Login::WrongPassword,
         }
     }
+}
+
+/// Memory for as many checks at a time as there have been: each takes many MiB, which an allocator that has given them
+/// out once may keep for each of its threads.
+#[derive(Debug, Default)]
+pub struct Memory(Mutex<Vec<Vec<Block>>>);
+
+impl Memory {
+    fn lend<T>(&self, work: impl FnOnce(&mut Vec<Block>) -> T) -> T {
+        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut blocks = kept().pop().unwrap_or_default();
+        let done = work(&mut blocks);
+        // Something of a password is in it.
+        blocks.fill(Block::new());
+        kept().push(blocks);
+        done
+    }
+}
+
+/// Whether it is the password of a hash.
+fn is_of(password: &[u8], hash: &PasswordHash, blocks: &mut Vec<Block>) -> bool {
+    let version = hash.version.map_or(Ok(Version::default()), Version::try_from);
+    let (Ok(version), Ok(params), Some(salt), Some(right)) =
+        (version, Params::try_from(hash), &hash.salt, &hash.hash)
+    else {
+        return false;
+    };
+    let count = params.block_count();
+    if blocks.len() < count {
+        blocks.resize(count, Block::new());
+    }
+    let Some(blocks) = blocks.get_mut(..count) else { return false };
+    let mut found = vec![0; right.len()];
+    let argon2 = Argon2::new(Algorithm::Argon2id, version, params);
+    argon2.hash_password_into_with_memory(password, salt, &mut found, blocks).is_ok()
+        // In constant time.
+        && Output::new(&found).is_ok_and(|found| found == *right)
 }
 
 /// How much memory is run through to check a password, in KiB, if it is not too much.
@@ -236,7 +274,7 @@ mod tests {
     use super::*;
 
     /// The password is `p`.
-    const HASH: &str = "$argon2id$v=19$m=16,t=2,p=1$c2FsdHNhbHQ$Qh4ECuwu1IAvJSFTR6yUfA";
+    const HASH: &str = "$argon2id$v=19$m=16,t=2,p=1$c2FsdHNhbHQ$NdgbF781BvForgQq/MBkGA";
 
     fn secret(text: &str) -> Secret {
         Secret::new(text.as_bytes().to_vec())
@@ -285,10 +323,18 @@ mod tests {
         let path = home.path().join("users");
         UsersFile::new(&path).add("ann", &secret("p")).unwrap();
         let users = Users::parse(&fs::read(&path).unwrap()).unwrap();
-        assert_eq!(users.log_in("ann", &secret("p")), Login::Good);
-        assert_eq!(users.log_in("ann", &secret("")), Login::WrongPassword);
-        assert_eq!(users.log_in("bob", &secret("p")), Login::Unknown);
-        assert_eq!(Users::parse(b"").unwrap().log_in("ann", &secret("p")), Login::Unknown);
+        let memory = Memory::default();
+        let log_in = |users: &Users, name, password| users.log_in(name, &secret(password), &memory);
+        assert_eq!(log_in(&users, "ann", "p"), Login::Good);
+        assert_eq!(log_in(&users, "ann", ""), Login::WrongPassword);
+        assert_eq!(log_in(&users, "bob", "p"), Login::Unknown);
+        assert_eq!(log_in(&Users::parse(b"").unwrap(), "ann", "p"), Login::Unknown);
+        // Another cost, and the memory of the last one.
+        let cheap = Users::parse(format!("ann:{HASH}\n").as_bytes()).unwrap();
+        assert_eq!(log_in(&cheap, "ann", "p"), Login::Good);
+        assert_eq!(log_in(&cheap, "ann", "q"), Login::WrongPassword);
+        let kept = memory.0.into_inner().unwrap();
+        assert_eq!(kept.iter().map(Vec::len).collect::<Vec<_>>(), [19_456], "one check at a time");
     }
 
     #[test]
