@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+/// What the subject begins with if it is an address: no client id does, for it has the character 0.
+const ADDRESS: &str = "\0";
+
 /// Something worth telling the operator. Its text escapes whatever came from the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -76,6 +79,15 @@ pub enum Event {
         /// What was wrong with it.
         reason: String,
     },
+    /// Events that were not told because there were so many of their kind.
+    LeftOut {
+        /// The client or the address that they were about.
+        subject: Arc<str>,
+        /// How many.
+        count: u32,
+        /// Whether they told of trouble.
+        is_trouble: bool,
+    },
     /// The system refused to hand over a connection; the listener goes on.
     AcceptFailed {
         /// What the system said.
@@ -87,7 +99,32 @@ impl Event {
     /// Whether something went wrong; what is left is everyday life.
     #[must_use]
     pub fn is_trouble(&self) -> bool {
-        !matches!(self, Self::Connected { .. } | Self::Gone { .. } | Self::Reauthenticated { .. })
+        !matches!(
+            self,
+            Self::Connected { .. }
+                | Self::Gone { .. }
+                | Self::Reauthenticated { .. }
+                | Self::LeftOut { is_trouble: false, .. }
+        )
+    }
+
+    /// The client or the address that has caused it, if one has: it may cause as many as it likes.
+    pub(super) fn subject(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Connected { client_id, .. }
+            | Self::Reauthenticated { client_id }
+            | Self::Gone { client_id, .. }
+            | Self::Dropped { client_id, .. }
+            | Self::Unanswerable { client_id, .. } => Some(Arc::clone(client_id)),
+            // Whoever is not let in may call itself what it likes.
+            Self::Denied { remote, .. } | Self::Refused { remote, .. } => {
+                let address = remote.rsplit_once(':').map_or(&**remote, |(address, _)| address);
+                Some(format!("{ADDRESS}{address}").into())
+            }
+            Self::NotRetained { .. } => Some("messages that are not retained".into()),
+            Self::AcceptFailed { .. } => Some("connections that could not be accepted".into()),
+            Self::IdentityFile { .. } | Self::NotPersisted { .. } | Self::LeftOut { .. } => None,
+        }
     }
 }
 
@@ -130,6 +167,13 @@ impl fmt::Display for Event {
             }
             Self::NotPersisted { reason } => {
                 write!(f, "no write is taken any more, for the disk has failed: {reason}")
+            }
+            Self::LeftOut { subject, count, .. } => {
+                let (of, subject) = match subject.strip_prefix(ADDRESS) {
+                    Some(address) => ("from", address),
+                    None => ("of", &**subject),
+                };
+                write!(f, "… and {count} more {of} {} within 10 s", subject.escape_debug())
             }
             Self::AcceptFailed { reason } => write!(f, "a connection could not be accepted: {reason}"),
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::io::DuplexStream;
 
+use super::moderation::moderated;
 use super::service::{Running, Service, StoreSettings};
 use super::{Error, Server, Settings};
 
@@ -16,11 +17,12 @@ pub struct StoreServer {
 }
 
 impl StoreServer {
-    /// Opens the store and starts to serve it; its events go where the broker's do.
+    /// Opens the store and starts to serve it; its events go where the broker's do, and none of them in a flood.
     ///
     /// # Errors
     /// [`Error`] if the disk cannot be used or an address cannot be listened on; then nothing was started.
     pub async fn start(settings: Settings, store: StoreSettings) -> Result<Self, Error> {
+        let settings = Settings { events: moderated(settings.events), ..settings };
         let service = Service::open(store, Arc::clone(&settings.events)).map_err(Error::Journal)?;
         let server = Server::start(settings, Arc::<Service>::clone(&service)).await?;
         let running = service.run(server.broker().clone()).map_err(Error::Thread)?;

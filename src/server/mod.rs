@@ -10,6 +10,7 @@ pub mod event;
 mod hosting;
 pub mod identity;
 pub mod journal;
+mod moderation;
 mod repeats;
 pub mod service;
 pub mod settings;

@@ -4,6 +4,8 @@
 mod bad_answers;
 mod bad_brokers;
 mod bad_input;
+mod broker_bad_input;
+mod broker_suite;
 mod bulk;
 mod bytes;
 mod common;

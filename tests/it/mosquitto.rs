@@ -308,3 +308,21 @@ fn mosquittos_tools_log_in_to_our_store() {
     assert!(words(publish(&["-u", "ann", "-P", "wrong"])).contains("Bad User Name or Password"));
     assert!(words(publish(&[])).contains("Not authorized"));
 }
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn mosquitto_of_3_1_1_reads_what_it_has_retained_and_3_1_is_refused() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let speak = |version: &str, name: &str, words: &[&str]| {
+        let port = server.port().to_string();
+        let words = [&["-V", version, "-h", "127.0.0.1", "-p", &port, "-t", "t"], words].concat();
+        Command::new(name).args(words).stdin(Stdio::null()).output().unwrap_or_else(missing)
+    };
+    assert!(speak("311", "mosquitto_pub", &["-q", "2", "-r", "-m", "kept"]).status.success());
+    let heard = speak("311", "mosquitto_sub", &["-q", "2", "-C", "1", "-W", "30"]);
+    assert_eq!(String::from_utf8_lossy(&heard.stdout), "kept\n");
+    let refused = speak("31", "mosquitto_pub", &["-m", "x"]);
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && error.contains("unacceptable protocol version"), "{error}");
+}

@@ -204,7 +204,7 @@ impl BrokerResource {
             }
             BrokerMethod::Publish | BrokerMethod::Subscribe => {
                 fields.need("topics")?;
-                fields.templates("topics", |text| filter::is_valid(text), "is no topic and no filter")?
+                fields.templates("topics", filter::is_valid, "is no topic and no filter")?
             }
         };
         Ok(Self { method, topics, client_ids: fields.templates("clientIds", |_| true, "")? })

@@ -1,11 +1,14 @@
 //! An MQTT 5 broker that serves one application behind it; nothing here knows the state store.
 
 pub mod admission;
+pub mod aliases;
 pub mod codec;
 pub mod connection;
 pub mod conversation;
+pub mod dialect;
 pub mod filter;
 pub mod listener;
+pub mod mqtt311;
 pub mod packet;
 pub mod postponed;
 pub mod publication;
@@ -14,6 +17,8 @@ pub mod registry;
 pub mod retained;
 pub mod seat;
 pub mod session;
+pub mod shares;
+pub mod strict;
 pub mod subscriptions;
 pub mod sweeper;
 
@@ -189,9 +194,9 @@ impl Broker {
     /// Delivers a message to one connection exactly once, whether it subscribes to it or not, at the message's
     /// QoS; and to all other sessions that subscribe to it.
     ///
-    /// A connection that is over gets nothing.
-    pub fn push(&self, to: ConnectionId, message: Message) {
-        self.deliver(None, Some(to), message);
+    /// A connection that is over gets nothing, and then its client `client_id` does not either.
+    pub fn push(&self, to: ConnectionId, client_id: &str, message: Message) {
+        self.deliver(None, Some((to, client_id)), message);
     }
 
     /// Whether anybody subscribes to the topic that the application lets others overhear.
@@ -216,7 +221,12 @@ impl Broker {
         }
     }
 
-    fn deliver(&self, from: Option<ConnectionId>, to: Option<ConnectionId>, message: Message) -> usize {
+    fn deliver(
+        &self,
+        from: Option<ConnectionId>,
+        to: Option<(ConnectionId, &str)>,
+        message: Message,
+    ) -> usize {
         let now = clock::monotonic();
         let publication = Arc::new(Publication::new(message, now));
         let mut events = Vec::new();
@@ -314,6 +324,9 @@ impl Broker {
         let topic = self.inner.application.overheard_topic();
         let is_overheard = topic.is_some_and(|topic| registry.has_subscribers(topic));
         self.inner.is_overheard.store(is_overheard, Ordering::Release);
+        let events = registry.take_events();
+        drop(registry);
+        self.tell(events);
         result
     }
 

@@ -20,7 +20,7 @@ impl Outlet for Notes {
         self.0.lock().unwrap().push((None, message));
     }
 
-    fn push(&self, to: ConnectionId, message: Message) {
+    fn push(&self, to: ConnectionId, _: &str, message: Message) {
         self.0.lock().unwrap().push((Some(to), message));
     }
 
