@@ -14,8 +14,11 @@ use std::time::Duration;
 use clap::Args;
 
 use super::args::DisplayArgs;
+use super::aside::aside;
 use super::descriptors;
+use super::exit::Exit;
 use super::log::Log;
+use super::permissions;
 use door::{ClientCertificate, Door, Settled};
 use user::ServeAction;
 
@@ -109,7 +112,7 @@ pub struct ServeArgs {
 ///
 /// # Errors
 /// An address is taken, or the folder cannot be used.
-pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<(), CommandError> {
+pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<Exit, CommandError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -118,7 +121,12 @@ pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<(), CommandError> 
     warn_of_few_descriptors(&log, display);
     let result = runtime.block_on(async {
         let mut signals = Signals::new()?;
-        let (server, doors) = start(args, display, log.clone()).await?;
+        // What is read at the start may be a pipe, or on a disk that hangs.
+        let (server, doors) = tokio::select! {
+            biased;
+            started = start(args, display, log.clone()) => started?,
+            signal = signals.next() => return Ok(Exit::from(signal.verdict())),
+        };
         if let Some(path) = &args.port_file {
             write_port(path, server.addresses())?;
         }
@@ -132,7 +140,7 @@ pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<(), CommandError> 
             reloading.abort();
         }
         server.shutdown().await;
-        Ok(())
+        Ok(Exit::Yes)
     });
     // A file that cannot be read is not waited for.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
@@ -165,12 +173,10 @@ async fn start(
     let (quiet, verbose) = (display.quiet, display.verbose);
     let doors = door::settle(args)?;
     let files = IdentityFiles { users: args.users.clone(), tokens: args.sat_tokens.clone() };
-    let identities = Identities::load(&files)?;
+    let identities = aside(move || Identities::load(&files)).await??;
     if !quiet {
-        for path in identities.exposed() {
-            let path = escape(path.as_os_str().as_encoded_bytes());
-            log.tell(format!("warning: others than its owner may read or write {path}: chmod 600 {path}"));
-        }
+        let secrets = [&args.users, &args.sat_tokens, &args.tls_key].into_iter().flatten();
+        secrets.filter_map(|file| permissions::warning(file)).for_each(|warning| log.tell(warning));
     }
     let (listeners, doors) = listeners(args, doors).await?;
     let events = move |event: Event| {
@@ -203,7 +209,7 @@ async fn listeners(
     for door in doors {
         let web_socket = door.has_web_sockets;
         let web_socket = web_socket.then(|| WebSocketSettings { path: door.door.path().map(str::to_owned) });
-        let tls = tls(args, &door)?;
+        let tls = tls(args, &door).await?;
         for address in resolve(&door.door).await? {
             let (tls, web_socket) = (tls.clone(), web_socket.clone());
             listeners.push(ListenerSettings { address, tls, web_socket, is_anonymous: door.is_anonymous });
@@ -213,7 +219,7 @@ async fn listeners(
     Ok((listeners, of))
 }
 
-fn tls(args: &ServeArgs, door: &Settled) -> Result<Option<Tls>, CommandError> {
+async fn tls(args: &ServeArgs, door: &Settled) -> Result<Option<Tls>, CommandError> {
     let (true, Some(certfile), Some(keyfile)) = (door.has_tls, &args.tls_cert, &args.tls_key) else {
         return Ok(None);
     };
@@ -224,7 +230,7 @@ fn tls(args: &ServeArgs, door: &Settled) -> Result<Option<Tls>, CommandError> {
     };
     let client_ca = args.client_ca.clone().zip(wanted);
     let files = TlsFiles { certfile: certfile.clone(), keyfile: keyfile.clone(), client_ca };
-    Ok(Some(Tls::load(&files)?))
+    Ok(Some(aside(move || Tls::load(&files)).await??))
 }
 
 /// What a folder means: everything is kept in it.
