@@ -1432,6 +1432,7 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             [CompletionResult]::new('--client-ca', '--client-ca', [CompletionResultType]::ParameterName, 'Let in only clients with a certificate from one of these CAs, in PEM')
             [CompletionResult]::new('--users', '--users', [CompletionResultType]::ParameterName, 'Let in only the users of this file, with their passwords')
             [CompletionResult]::new('--sat-tokens', '--sat-tokens', [CompletionResultType]::ParameterName, 'Let in only bearers of the service account tokens of this file; with --users both')
+            [CompletionResult]::new('--authz', '--authz', [CompletionResultType]::ParameterName, 'Let clients do only what the rules in this file allow; read again at a SIGHUP')
             [CompletionResult]::new('--keys-max', '--keys-max', [CompletionResultType]::ParameterName, 'How many keys there may be')
             [CompletionResult]::new('--port-file', '--port-file', [CompletionResultType]::ParameterName, 'Write the first port to this file once it is open')
             [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'Tell of every connection on standard error, in this shape [default: text, and of troubles only]')

@@ -1405,6 +1405,7 @@ set edit:completion:arg-completer[mqkv] = {|@words|
             cand --client-ca 'Let in only clients with a certificate from one of these CAs, in PEM'
             cand --users 'Let in only the users of this file, with their passwords'
             cand --sat-tokens 'Let in only bearers of the service account tokens of this file; with --users both'
+            cand --authz 'Let clients do only what the rules in this file allow; read again at a SIGHUP'
             cand --keys-max 'How many keys there may be'
             cand --port-file 'Write the first port to this file once it is open'
             cand --log 'Tell of every connection on standard error, in this shape [default: text, and of troubles only]'

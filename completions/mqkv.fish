@@ -1099,6 +1099,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_sub
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l client-ca -d 'Let in only clients with a certificate from one of these CAs, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l users -d 'Let in only the users of this file, with their passwords' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l sat-tokens -d 'Let in only bearers of the service account tokens of this file; with --users both' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l authz -d 'Let clients do only what the rules in this file allow; read again at a SIGHUP' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l keys-max -d 'How many keys there may be' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l port-file -d 'Write the first port to this file once it is open' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l log -d 'Tell of every connection on standard error, in this shape [default: text, and of troubles only]' -r -f -a "text\t'A line for people'

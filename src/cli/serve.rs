@@ -3,6 +3,7 @@
 pub mod door;
 mod exec;
 mod operations;
+mod rules;
 mod seed;
 mod systemd;
 mod telling;
@@ -18,7 +19,9 @@ use std::time::Duration;
 use clap::Args;
 
 use super::args::DisplayArgs;
+use super::aside::aside;
 use super::descriptors;
+use super::permissions;
 use door::{ClientCertificate, Door, Settled};
 use exec::ExecArgs;
 use operations::{LogFormat, OperationsArgs};
@@ -54,6 +57,18 @@ differs from the other options stands behind a ?, with & between:
                                         --users and --sat-tokens
   client-cert=required|optional|none    whether clients are asked for a certificate; required by default, with
                                         --client-ca
+
+--authz takes rules in the shape of the product's BrokerAuthorization, in YAML or JSON. What no rule allows is refused:
+  rules:
+  - principals: {clientIds: [press-7], usernames: [ann], attributes: [{CN: press 7, O: Werk}]}
+    brokerResources:
+    - method: Connect
+    - {method: Publish, topics: [statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke]}
+    - {method: Publish, topics: [\"clients/{principal.clientId}/#\"]}
+    - {method: Subscribe, topics: [\"clients/{principal.clientId}/#\"]}
+    stateStoreResources:
+    - {method: ReadWrite, keyType: Pattern, keys: [\"line1/*\", \"{principal.clientId}/*\"]}
+A client needs the right to publish to the topic that it wants its answers on, too. A SIGHUP reads the file again.
 
 The files of --users and --sat-tokens are read again whenever somebody comes in. One that has become unreadable
 changes nothing, but is told.
@@ -99,6 +114,9 @@ pub struct ServeArgs {
     /// Let in only bearers of the service account tokens of this file; with --users both
     #[arg(long, value_name = "FILE")]
     pub sat_tokens: Option<PathBuf>,
+    /// Let clients do only what the rules in this file allow; read again at a SIGHUP
+    #[arg(long, value_name = "FILE")]
+    pub authz: Option<PathBuf>,
     /// How many keys there may be
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keys_max: Option<u64>,
@@ -144,7 +162,8 @@ fn how_much_is_told(args: &ServeArgs, display: &DisplayArgs) -> Told {
 }
 
 async fn serve(args: &ServeArgs, teller: &Teller) -> Result<Verdict, CommandError> {
-    let mut signals = Signals::new()?;
+    let mut signals = if args.authz.is_some() { Signals::besides_hangup() } else { Signals::new() }?;
+    // What is read at the start may be a pipe, or on a disk that hangs.
     let started = async {
         let entries = seed::read(args.run.seed.as_deref()).await?;
         let (server, doors) = start(args, teller).await?;
@@ -160,6 +179,7 @@ async fn serve(args: &ServeArgs, teller: &Teller) -> Result<Verdict, CommandErro
         write_port(path, server.addresses())?;
     }
     let doors: Vec<_> = doors.into_iter().zip(server.addresses().iter().copied()).collect();
+    let reloading = server.reloader().cloned().map(rules::reload_at_hangup).transpose()?;
     let verdict = if args.run.exec {
         exec::run(&args.run.command, &doors, &mut signals).await?
     } else {
@@ -167,6 +187,9 @@ async fn serve(args: &ServeArgs, teller: &Teller) -> Result<Verdict, CommandErro
         signals.next().await;
         Verdict::Yes
     };
+    if let Some(reloading) = reloading {
+        reloading.abort();
+    }
     systemd::stopping();
     teller.note("stopping", "answering what has come in, then stopping".to_owned());
     tokio::select! {
@@ -212,16 +235,17 @@ fn warn_of_few_descriptors(teller: &Teller) {
 async fn start(args: &ServeArgs, teller: &Teller) -> Result<(StoreServer, Vec<Settled>), CommandError> {
     let doors = door::settle(args)?;
     let files = IdentityFiles { users: args.users.clone(), tokens: args.sat_tokens.clone() };
-    let identities = Identities::load(&files)?;
-    for path in identities.exposed() {
-        let path = escape(path.as_os_str().as_encoded_bytes());
-        teller.warn(&format!("others than its owner may read or write {path}: chmod 600 {path}"));
+    let identities = aside(move || Identities::load(&files)).await??;
+    let secrets = [&args.users, &args.sat_tokens, &args.tls_key].into_iter().flatten();
+    for warning in secrets.filter_map(|file| permissions::warning(file)) {
+        teller.warn(warning.strip_prefix("warning: ").unwrap_or(&warning));
     }
     let (listeners, doors) = listeners(args, doors).await?;
     let events = teller.clone();
     let settings = Settings {
         listeners,
         identities: Arc::new(identities),
+        authorizer: rules::load(args.authz.as_deref())?,
         events: Arc::new(move |event| events.event(&event)),
         ..Settings::default()
     };
@@ -251,7 +275,7 @@ async fn listeners(
     for door in doors {
         let web_socket = door.has_web_sockets;
         let web_socket = web_socket.then(|| WebSocketSettings { path: door.door.path().map(str::to_owned) });
-        let tls = tls(args, &door)?;
+        let tls = tls(args, &door).await?;
         for address in resolve(&door.door).await? {
             let (tls, web_socket) = (tls.clone(), web_socket.clone());
             listeners.push(ListenerSettings { address, tls, web_socket, is_anonymous: door.is_anonymous });
@@ -261,7 +285,7 @@ async fn listeners(
     Ok((listeners, of))
 }
 
-fn tls(args: &ServeArgs, door: &Settled) -> Result<Option<Tls>, CommandError> {
+async fn tls(args: &ServeArgs, door: &Settled) -> Result<Option<Tls>, CommandError> {
     let (true, Some(certfile), Some(keyfile)) = (door.has_tls, &args.tls_cert, &args.tls_key) else {
         return Ok(None);
     };
@@ -272,7 +296,7 @@ fn tls(args: &ServeArgs, door: &Settled) -> Result<Option<Tls>, CommandError> {
     };
     let client_ca = args.client_ca.clone().zip(wanted);
     let files = TlsFiles { certfile: certfile.clone(), keyfile: keyfile.clone(), client_ca };
-    Ok(Some(Tls::load(&files)?))
+    Ok(Some(aside(move || Tls::load(&files)).await??))
 }
 
 /// What a folder means: everything is kept in it.

@@ -53,6 +53,20 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// The rules do not let a client do what it has tried.
+    NotAuthorized {
+        /// Who.
+        client_id: Arc<str>,
+        /// What it has tried: a verb that its topic can follow.
+        what: &'static str,
+        /// The topic or filter.
+        topic: String,
+    },
+    /// The rules have been read again.
+    Rules {
+        /// How many there are now, or why those before stay in force.
+        outcome: Result<usize, String>,
+    },
     /// A message did not go where it should have gone.
     Dropped {
         /// For whom it was, or whose it was.
@@ -104,6 +118,7 @@ impl Event {
             Self::Connected { .. }
                 | Self::Gone { .. }
                 | Self::Reauthenticated { .. }
+                | Self::Rules { outcome: Ok(_) }
                 | Self::LeftOut { is_trouble: false, .. }
         )
     }
@@ -113,6 +128,7 @@ impl Event {
         match self {
             Self::Connected { client_id, .. }
             | Self::Reauthenticated { client_id }
+            | Self::NotAuthorized { client_id, .. }
             | Self::Gone { client_id, .. }
             | Self::Dropped { client_id, .. }
             | Self::Unanswerable { client_id, .. } => Some(Arc::clone(client_id)),
@@ -123,7 +139,10 @@ impl Event {
             }
             Self::NotRetained { .. } => Some("messages that are not retained".into()),
             Self::AcceptFailed { .. } => Some("connections that could not be accepted".into()),
-            Self::IdentityFile { .. } | Self::NotPersisted { .. } | Self::LeftOut { .. } => None,
+            Self::IdentityFile { .. }
+            | Self::Rules { .. }
+            | Self::NotPersisted { .. }
+            | Self::LeftOut { .. } => None,
         }
     }
 }
@@ -139,6 +158,8 @@ impl Event {
             Self::IdentityFile { .. } => "identity-file",
             Self::Gone { .. } => "disconnected",
             Self::Refused { .. } => "refused",
+            Self::NotAuthorized { .. } => "not-authorized",
+            Self::Rules { .. } => "rules",
             Self::Dropped { .. } => "dropped",
             Self::NotRetained { .. } => "not-retained",
             Self::Unanswerable { .. } => "unanswerable",
@@ -170,6 +191,11 @@ impl Event {
             Self::Dropped { client_id, topic, reason } => {
                 vec![client(client_id), ("topic", topic.clone()), ("reason", (*reason).to_owned())]
             }
+            Self::NotAuthorized { client_id, what, topic } => {
+                vec![client(client_id), ("what", (*what).to_owned()), ("topic", topic.clone())]
+            }
+            Self::Rules { outcome: Ok(count) } => vec![("rules", count.to_string())],
+            Self::Rules { outcome: Err(reason) } => vec![("reason", reason.clone())],
             Self::NotRetained { topic } => vec![("topic", topic.clone())],
             Self::LeftOut { subject, count, .. } => {
                 let subject = subject.strip_prefix(ADDRESS).unwrap_or(subject);
@@ -207,6 +233,14 @@ impl fmt::Display for Event {
             }
             Self::Refused { remote, reason } => {
                 write!(f, "connection from {remote} refused: {}", reason.escape_debug())
+            }
+            Self::NotAuthorized { client_id, what, topic } => {
+                let (client_id, topic) = (client_id.escape_debug(), topic.escape_debug());
+                write!(f, "{client_id} may not {what} {topic}: no rule allows it")
+            }
+            Self::Rules { outcome: Ok(count) } => write!(f, "the rules were read again: {count}"),
+            Self::Rules { outcome: Err(reason) } => {
+                write!(f, "{}; the rules before stay in force", reason.escape_debug())
             }
             Self::Dropped { client_id, topic, reason } => {
                 let (client_id, topic) = (client_id.escape_debug(), topic.escape_debug());

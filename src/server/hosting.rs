@@ -1,5 +1,6 @@
 //! The state store served: the service behind a broker, started and stopped together.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +9,13 @@ use tokio::io::DuplexStream;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
+use super::authorization::Authorizer;
+use super::event::Event;
 use super::moderation::moderated;
 use super::operations::{AdminSettings, Operations, OperationsSettings, Phase, admin, sys};
 use super::service::{Running, Service, StoreSettings};
 use super::settings::EventSink;
-use super::{Error, Event, Server, Settings};
+use super::{Error, Server, Settings};
 
 /// A running state store behind a broker of its own; several may run in one process.
 #[derive(Debug)]
@@ -21,6 +24,7 @@ pub struct StoreServer {
     running: Running,
     operations: Arc<Operations>,
     admin_addresses: Vec<SocketAddr>,
+    reloader: Option<RulesReloader>,
     tasks: Tasks,
 }
 
@@ -31,6 +35,33 @@ struct Tasks(Vec<JoinHandle<()>>);
 impl Drop for Tasks {
     fn drop(&mut self) {
         self.0.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Reads the rules of a running server again; clones do the same.
+#[derive(Clone)]
+pub struct RulesReloader {
+    authorizer: Arc<Authorizer>,
+    service: Arc<Service>,
+    events: EventSink,
+}
+
+impl RulesReloader {
+    /// Reads the rules again and says what came of it. Nobody is disconnected; requests, messages and subscriptions are
+    /// judged by the new rules from now on, and who may no longer read a key is no longer told of it. A subscription
+    /// that was made stays. May block.
+    pub fn reload(&self) {
+        let outcome = self.authorizer.reload().map(|()| self.authorizer.len());
+        if outcome.is_ok() {
+            self.service.revoke();
+        }
+        (self.events)(Event::Rules { outcome: outcome.map_err(|error| error.to_string()) });
+    }
+}
+
+impl fmt::Debug for RulesReloader {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("RulesReloader").field("authorizer", &self.authorizer).finish_non_exhaustive()
     }
 }
 
@@ -59,6 +90,11 @@ impl StoreServer {
                 admin::Door::bind(address, names).await.map_err(|cause| Error::Admin { address, cause })?,
             );
         }
+        let reloader = settings.authorizer.clone().map(|authorizer| RulesReloader {
+            authorizer,
+            service: Arc::clone(&service),
+            events: Arc::clone(&settings.events),
+        });
         let server = Server::prepare(settings, Arc::<Service>::clone(&service)).await?;
         let running = service.run(server.broker().clone()).map_err(Error::Thread)?;
         let operations = Arc::new(Operations::new(server.broker().clone(), service));
@@ -72,7 +108,7 @@ impl StoreServer {
         if let Some(interval) = sys_interval {
             tasks.push(tokio::spawn(sys::publish(Arc::clone(&operations), interval)));
         }
-        Ok(Self { server, running, operations, admin_addresses, tasks: Tasks(tasks) })
+        Ok(Self { server, running, operations, admin_addresses, reloader, tasks: Tasks(tasks) })
     }
 
     /// Lets clients in.
@@ -93,10 +129,22 @@ impl StoreServer {
         &self.admin_addresses
     }
 
+    /// What reads the rules again, if there are any.
+    #[must_use]
+    pub fn reloader(&self) -> Option<&RulesReloader> {
+        self.reloader.as_ref()
+    }
+
     /// Connects a client in memory: the client's end of the connection.
     #[must_use]
     pub fn pipe(&self) -> DuplexStream {
         self.server.pipe()
+    }
+
+    /// The same for this process itself: the rules are not for it.
+    #[must_use]
+    pub fn own_pipe(&self) -> DuplexStream {
+        self.server.own_pipe()
     }
 
     /// Stops in good order: nobody else comes in, every message that was read is handled and answered, the disk has

@@ -27,12 +27,13 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
+pub use self::authorization::{AuthorizationError, Authorizer};
 use self::broker::admission::Entrance;
 use self::broker::listener::Door;
 use self::broker::{Application, Broker, sweeper};
 pub use self::error::Error;
 pub use self::event::Event;
-pub use self::hosting::StoreServer;
+pub use self::hosting::{RulesReloader, StoreServer};
 pub use self::identity::{Identities, IdentityError, IdentityFiles, Principal, UsersFile};
 pub use self::journal::{JournalError, JournalErrorKind};
 pub use self::operations::{AdminSettings, OperationsSettings};
@@ -117,6 +118,15 @@ impl Server {
     pub fn pipe(&self) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
         self.door.admit(ours, Entrance::anonymous("memory"));
+        theirs
+    }
+
+    /// The same for this process itself: the rules are not for it.
+    #[must_use]
+    pub fn own_pipe(&self) -> DuplexStream {
+        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+        let entrance = Entrance { is_above_rules: true, ..Entrance::anonymous("memory") };
+        self.door.admit(ours, entrance);
         theirs
     }
 

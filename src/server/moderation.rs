@@ -14,7 +14,7 @@ use crate::clock;
 /// How long is counted at a time.
 const PERIOD: Duration = Duration::from_secs(10);
 /// How many events of one subject are told in a period.
-const TOLD_MAX: u32 = 20;
+const TOLD_MAX: u32 = 100;
 /// How many subjects are told apart in a period; the rest count as one.
 const SUBJECTS_MAX: usize = 10_000;
 
@@ -153,12 +153,12 @@ mod tests {
     fn a_flood_of_one_client_is_cut_short_and_counted_and_others_are_heard() {
         let start = clock::monotonic();
         let mut moderator = Moderator::default();
-        let told: usize = (0..100).map(|_| moderator.handle(gone("noisy"), start).len()).sum();
-        assert_eq!(told, 20);
+        let told: usize = (0..180).map(|_| moderator.handle(gone("noisy"), start).len()).sum();
+        assert_eq!(told, 100);
         assert!(moderator.take_begun() && !moderator.take_begun());
         assert_eq!(moderator.handle(gone("quiet"), start), [gone("quiet")]);
-        let told: usize = (0..50).map(|port| moderator.handle(refused(port), start).len()).sum();
-        assert_eq!(told, 20);
+        let told: usize = (0..130).map(|port| moderator.handle(refused(port), start).len()).sum();
+        assert_eq!(told, 100);
         assert_eq!(moderator.poll(start + PERIOD - Duration::from_millis(1)), []);
         let left_out: Vec<_> = moderator
             .poll(start + PERIOD)
@@ -178,7 +178,7 @@ mod tests {
         let now = clock::monotonic();
         let mut moderator = Moderator::default();
         let event = || Event::NotPersisted { reason: "no space left".to_owned() };
-        assert!((0..100).all(|_| moderator.handle(event(), now) == [event()]));
+        assert!((0..200).all(|_| moderator.handle(event(), now) == [event()]));
     }
 
     #[test]
@@ -187,8 +187,8 @@ mod tests {
         let mut moderator = Moderator::default();
         let all = SUBJECTS_MAX + 1000;
         let told: usize = (0..all).map(|number| moderator.handle(gone(&number.to_string()), now).len()).sum();
-        assert_eq!((told, moderator.counts.len()), (SUBJECTS_MAX + 20, SUBJECTS_MAX + 1));
-        assert_eq!(moderator.poll(now + PERIOD)[0].to_string(), "… and 980 more of others within 10 s");
+        assert_eq!((told, moderator.counts.len()), (SUBJECTS_MAX + 100, SUBJECTS_MAX + 1));
+        assert_eq!(moderator.poll(now + PERIOD)[0].to_string(), "… and 900 more of others within 10 s");
     }
 
     #[tokio::test]
@@ -196,7 +196,7 @@ mod tests {
         let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
         let sink: EventSink = Arc::new(move |event| drop(sender.send(event)));
         let mut state = Moderator::default();
-        for _ in 0..25 {
+        for _ in 0..105 {
             state.handle(gone("noisy"), clock::monotonic());
         }
         // As if the period had begun before.

@@ -195,6 +195,23 @@ fn the_doctor_gets_as_far_as_the_missing_store() {
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
+fn mosquitto_that_is_spoken_to_in_the_wrong_way_is_told_apart_by_the_doctor() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem").issue(&place, "server", &["127.0.0.1"]);
+    let file = |name: &str| place.path(name).display().to_string();
+    let listener = format!("certfile {}\nkeyfile {}\n", file("server.pem"), file("server.key"));
+    let (_secured, url) = mosquitto_with(&place, &listener);
+    let shown = place.run_at(&url, &["doctor"]);
+    assert!(shown.contains("\tBROKER wants TLS, and was spoken to without\n"), "{shown}");
+    let place = Place::new();
+    let (_plain, url) = mosquitto(&place);
+    let shown = place.run_at(&url.replace("mqtt://", "mqtts://"), &["doctor", "--insecure"]);
+    assert!(shown.contains("\tBROKER does not speak TLS; trusted: "), "{shown}");
+    assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
 fn mosquitto_with_tls_is_reached_and_its_refusals_are_understood() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");

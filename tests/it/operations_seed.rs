@@ -57,6 +57,18 @@ fn a_seed_goes_to_the_disk_and_replaces_what_was_there() {
 }
 
 #[test]
+fn rules_are_for_clients_and_not_for_the_seed() {
+    let place = Place::new();
+    place.write("seed", SEED);
+    place.write("rules", "rules: []\n");
+    let mut server = Server::start(&place, &["--data", "data", "--seed", "seed", "--authz", "rules"]);
+    assert!(place.run_at(&server.url(), &["get", "a"]).ends_with("--- exit 77\n"));
+    server.kill();
+    server.start_again(&place, &["--data", "data"]);
+    assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"2");
+}
+
+#[test]
 fn a_line_that_makes_no_sense_is_named_and_nothing_is_served() {
     let place = Place::new();
     place.write("seed", "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"b\"}\n");

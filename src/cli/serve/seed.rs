@@ -34,7 +34,7 @@ pub async fn load(server: StoreServer, entries: Vec<(u64, Entry)>) -> Result<Sto
     let server = Arc::new(server);
     let weak = Arc::downgrade(&server);
     let dead = || tokio::io::duplex(1).0;
-    let target = Target::Pipe(Arc::new(move || weak.upgrade().map_or_else(dead, |server| server.pipe())));
+    let target = Target::Pipe(Arc::new(move || weak.upgrade().map_or_else(dead, |server| server.own_pipe())));
     let client = Client::connect(Settings::new(target, settle::default_client_id())).await?;
     let written = seed::write(entries, &client).await;
     client.close().await;

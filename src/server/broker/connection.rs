@@ -31,6 +31,9 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_millis(100);
 const LINGER_TIMEOUT: Duration = Duration::from_millis(500);
 /// The same while the server stops.
 const CLOSING_LINGER_TIMEOUT: Duration = Duration::from_millis(50);
+/// The longest CONNECT: several times what all its parts but user properties can come to, and what a stranger may have
+/// us keep.
+const CONNECT_BYTES_MAX: u32 = 2 * 1024 * 1024;
 /// The first byte of a CONNECT.
 const CONNECT: u8 = 0x10;
 /// The first byte of whoever wants TLS.
@@ -167,18 +170,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
         let mut connect =
             connect.unwrap_or_else(|_| Err(Refusal::Silent("no CONNECT in time".to_owned())))?;
         let bytes_max = connect.packet_bytes_max;
-        let admitted = timeout(after, admission::admit(broker, &mut connect, entrance)).await;
+        // Whoever hangs up leaves the queue of those to be checked: it must not be made long for nothing.
+        let admitted = tokio::select! {
+            biased;
+            admitted = timeout(after, admission::admit(broker, &mut connect, entrance)) => admitted,
+            refusal = self.end_of_input() => return Err(refusal),
+        };
         let principal = admitted.unwrap_or_else(|_| Err(too_slow())).map_err(|denial| Refusal::Denied {
             client_id: connect.client_id.clone(),
             dialect: connect.dialect,
             bytes_max,
             denial,
         })?;
-        Conversation::begin(broker, connect, principal, &entrance.remote)
+        Conversation::begin(broker, connect, principal, entrance)
             .map_err(|fault| Refusal::Answered(fault, bytes_max))
     }
 
     async fn read_connect(&mut self, broker: &Broker) -> Result<Connect, Refusal> {
+        let bytes_max = broker.settings().packet_bytes_max.min(CONNECT_BYTES_MAX);
         loop {
             match self.input.first() {
                 None | Some(&CONNECT) => {}
@@ -187,7 +196,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                 }
                 Some(_) => return Err(Refusal::Silent("what came first was no CONNECT".to_owned())),
             }
-            let missing = match Dialect::decode_first(&mut self.input, broker.settings().packet_bytes_max) {
+            let missing = match Dialect::decode_first(&mut self.input, bytes_max) {
                 Ok(Decoded::Packet(Incoming::Connect(connect))) => return Ok(*connect),
                 Ok(Decoded::Packet(_)) => {
                     return Err(Refusal::Silent("what came first was no CONNECT".to_owned()));
@@ -202,6 +211,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                 Err(error) => return Err(Refusal::Silent(error.to_string())),
             }
         }
+    }
+
+    /// Waits until the peer is gone; what it says meanwhile is kept, if it is not much.
+    async fn end_of_input(&mut self) -> Refusal {
+        while self.input.len() < READ_BYTES_MIN {
+            self.input.reserve(READ_BYTES_MIN);
+            match self.reader.read_buf(&mut self.input).await {
+                Ok(0) => return Refusal::Silent("it closed before it was let in".to_owned()),
+                Ok(_) => {}
+                Err(error) => return Refusal::Silent(error.to_string()),
+            }
+        }
+        std::future::pending().await
     }
 
     async fn converse(&mut self, broker: &Broker, remote: &str, conversation: &mut Conversation) -> Ending {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 
+use super::admission::Entrance;
 use super::aliases::{Given, Taken};
 use super::codec::{self, Accepted, Decoded};
 use super::dialect::{Dialect, Sending};
@@ -20,6 +21,7 @@ use crate::chance;
 use crate::client::Secret;
 use crate::clock;
 use crate::protocol::message::{Message, Qos};
+use crate::server::authorization::Pass;
 use crate::server::event::Event;
 use crate::server::identity::{Denial, Principal};
 
@@ -97,13 +99,9 @@ impl Conversation {
         broker: &Broker,
         connect: Connect,
         principal: Principal,
-        remote: &str,
+        entrance: &Entrance,
     ) -> Result<Self, Fault> {
         let (settings, dialect) = (broker.settings(), connect.dialect);
-        if let Some(will) = &connect.will {
-            let refuse = |text| Fault { reason: Reason::TopicNameInvalid, text, dialect };
-            broker.check_will(&will.message).map_err(refuse)?;
-        }
         let assigned_client_id = connect.client_id.is_empty().then(new_client_id);
         let client_id: Arc<str> = assigned_client_id.as_ref().unwrap_or(&connect.client_id).as_str().into();
         let session_expiry_s = connect.session_expiry_s.min(settings.session_expiry_s_max);
@@ -114,7 +112,22 @@ impl Conversation {
             (0, max) => max,
             (wanted, max) => wanted.min(max),
         };
-        let peer = Peer { connection: ConnectionId::next(), client_id, principal };
+        let rules = settings.authorizer.as_ref().filter(|_| !entrance.is_above_rules);
+        let pass = rules.map(|authorizer| {
+            Arc::new(Pass::new(Arc::clone(authorizer), Arc::clone(&client_id), principal.clone()))
+        });
+        let peer = Peer { connection: ConnectionId::next(), client_id, principal, pass };
+        if let Some(will) = &connect.will {
+            let refuse = |text| Fault { reason: Reason::TopicNameInvalid, text, dialect };
+            broker.check_will(&will.message).map_err(refuse)?;
+        }
+        let refuse = |text: &str| Fault { reason: Reason::NotAuthorized, text: text.to_owned(), dialect };
+        if peer.pass.as_ref().is_some_and(|pass| !pass.may_connect()) {
+            return Err(refuse("no rule lets this client come in"));
+        }
+        if connect.will.as_ref().is_some_and(|will| !peer.may_publish(&will.message.topic)) {
+            return Err(refuse("no rule lets this client publish to the topic of its will"));
+        }
         let arrival = Arrival {
             connection: peer.connection,
             client_id: Arc::clone(&peer.client_id),
@@ -166,7 +179,7 @@ impl Conversation {
         broker.metrics().connections_max.raise(broker.connections());
         broker.tell([Event::Connected {
             client_id: Arc::clone(&conversation.peer.client_id),
-            remote: remote.to_owned(),
+            remote: entrance.remote.clone(),
             principal: conversation.peer.principal.words(),
             session_present,
         }]);
@@ -442,7 +455,7 @@ impl Conversation {
                 if requests.iter().any(|request| is_local(request) && filter::is_shared(&request.filter)) {
                     return Err(protocol_error("no local messages of a shared subscription"));
                 }
-                let results = self.broker.subscribe(connection, requests);
+                let results = self.subscribe(requests);
                 self.dialect.suback(packet_id, &results, &mut self.output);
             }
             Incoming::Unsubscribe { packet_id, filters } => {
@@ -490,6 +503,10 @@ impl Conversation {
                 let (is_new, incoming) = arrived.unwrap_or((false, 0));
                 self.check_receive_maximum(incoming)?;
                 let reason = if is_new { self.publish(message)? } else { Reason::Success };
+                if reason == Reason::NotAuthorized {
+                    // There will be no PUBREL for it (MQTT 5, 4.3.3).
+                    self.seat.with_session(self.peer.connection, |session| session.handle_pubrel(packet_id));
+                }
                 self.dialect.pubrec(packet_id, reason, &mut self.output);
             }
         }
@@ -528,10 +545,44 @@ impl Conversation {
         Ok(())
     }
 
+    /// Subscribes to what the rules let the client subscribe to.
+    fn subscribe(&self, requests: Vec<SubscriptionRequest>) -> Vec<Result<Qos, Reason>> {
+        let connection = self.peer.connection;
+        let Some(pass) = &self.peer.pass else { return self.broker.subscribe(connection, requests) };
+        let application = &self.broker.inner.application;
+        let is_allowed = |request: &SubscriptionRequest| {
+            let filter = filter::shared(&request.filter).unwrap_or(&request.filter);
+            application.is_own_filter(&self.peer.client_id, filter) || pass.may_subscribe(filter)
+        };
+        let allowed: Vec<bool> = requests.iter().map(is_allowed).collect();
+        let (mut granted, mut refused) = (Vec::new(), Vec::new());
+        for (request, is_allowed) in requests.into_iter().zip(&allowed) {
+            if *is_allowed { granted.push(request) } else { refused.push(request.filter) }
+        }
+        for filter in refused {
+            self.tell_of_refusal("subscribe to", filter);
+        }
+        let mut results = self.broker.subscribe(connection, granted).into_iter();
+        let result = |is_allowed: &bool| match is_allowed {
+            true => results.next().unwrap_or(Err(Reason::UnspecifiedError)),
+            false => Err(Reason::NotAuthorized),
+        };
+        allowed.iter().map(result).collect()
+    }
+
+    fn tell_of_refusal(&self, what: &'static str, topic: String) {
+        let client_id = Arc::clone(&self.peer.client_id);
+        self.broker.tell([Event::NotAuthorized { client_id, what, topic }]);
+    }
+
     fn publish(&self, message: Message) -> Result<Reason, Ending> {
         if message.topic.starts_with(SYS) {
             let (client_id, topic) = (Arc::clone(&self.peer.client_id), message.topic);
             self.broker.tell([Event::Dropped { client_id, topic, reason: ONLY_THE_BROKER }]);
+            return Ok(Reason::NotAuthorized);
+        }
+        if !self.peer.may_publish(&message.topic) {
+            self.tell_of_refusal("publish to", message.topic);
             return Ok(Reason::NotAuthorized);
         }
         match self.broker.inner.application.handle_publish(&self.broker, &self.peer, message) {
@@ -540,6 +591,7 @@ impl Conversation {
                 _ => Ok(Reason::Success),
             },
             Verdict::Consumed => Ok(Reason::Success),
+            Verdict::Refused(reason) => Ok(reason),
             Verdict::Disconnect { reason, text } => Err(Ending::Cut { reason, text }),
         }
     }

@@ -38,6 +38,7 @@ use self::packet::SubscriptionRequest;
 use self::publication::Publication;
 use self::reason::Reason;
 use self::registry::{Arrival, Attached, Registry};
+use super::authorization::Pass;
 use super::event::Event;
 use super::identity::Principal;
 use super::operations::census::{Census, Client};
@@ -63,7 +64,7 @@ impl ConnectionId {
 }
 
 /// Who is at the other end of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Peer {
     /// The connection; a client that comes again has another one.
     pub connection: ConnectionId,
@@ -71,6 +72,16 @@ pub struct Peer {
     pub client_id: Arc<str>,
     /// Who it has shown to be.
     pub principal: Principal,
+    /// What the rules let it do; none: there are no rules.
+    pub pass: Option<Arc<Pass>>,
+}
+
+impl Peer {
+    /// Whether it may publish to a topic.
+    #[must_use]
+    pub fn may_publish(&self, topic: &str) -> bool {
+        self.pass.as_ref().is_none_or(|pass| pass.may_publish(topic))
+    }
 }
 
 /// What becomes of a message that a client has published.
@@ -80,6 +91,8 @@ pub enum Verdict {
     Route(Message),
     /// It has been dealt with; the client gets its acknowledgement, nobody gets the message.
     Consumed,
+    /// Nobody gets the message; the client gets this with its acknowledgement.
+    Refused(Reason),
     /// The client is disconnected.
     Disconnect {
         /// The reason code to give.
@@ -107,6 +120,11 @@ pub trait Application: Send + Sync + 'static {
     /// The reason in words.
     fn check_will(&self, _will: &Message) -> Result<(), String> {
         Ok(())
+    }
+
+    /// Whether a filter is the client's own by what it is, whatever the rules say.
+    fn is_own_filter(&self, _client_id: &str, _filter: &str) -> bool {
+        false
     }
 
     /// A connection is over: called once for each that was accepted, after its last message.

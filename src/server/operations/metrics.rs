@@ -168,6 +168,8 @@ pub struct Metrics {
     pub connections_max: Counter,
     /// Connections that were not let in.
     pub refused: Counter,
+    /// What the rules did not let clients do.
+    pub not_authorized: Counter,
     /// Messages that did not reach whom they were for.
     pub dropped: Counter,
     /// Requests that nothing could be answered to.

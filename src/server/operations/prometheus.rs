@@ -91,6 +91,12 @@ pub fn text(operations: &Operations) -> String {
         "Requests that could not be answered.",
         metrics.unanswerable.get(),
     );
+    text.one(
+        "mqkv_not_authorized_total",
+        "counter",
+        "What the rules did not let clients do.",
+        metrics.not_authorized.get(),
+    );
     let (received, sent) = (&metrics.received, &metrics.sent);
     for (name, help, counts) in [
         ("mqkv_mqtt_packets_total", "MQTT packets.", [&received.packets, &sent.packets]),

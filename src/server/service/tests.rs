@@ -103,6 +103,7 @@ fn peer(connection: u64) -> Peer {
         connection: broker::ConnectionId(connection),
         client_id: "client".into(),
         principal: crate::server::Principal::default(),
+        pass: None,
     }
 }
 
