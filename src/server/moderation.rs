@@ -210,7 +210,7 @@ mod tests {
     fn the_rest_is_told_at_the_end() {
         let (sender, told) = std::sync::mpsc::channel();
         let sink = moderated(Arc::new(move |event: Event| drop(sender.send(event.to_string()))));
-        (0..25).for_each(|_| sink(gone("noisy")));
+        (0..TOLD_MAX + 5).for_each(|_| sink(gone("noisy")));
         drop(sink);
         assert_eq!(told.iter().last().unwrap(), "… and 5 more of noisy within 10 s");
     }
