@@ -16,6 +16,7 @@ use super::reason::Reason;
 use super::registry::{Arrival, Attached};
 use super::seat::{Link, Seat, Stage};
 use super::session::{Limits, Outgoing};
+use super::tally::Tally;
 use super::{Broker, ConnectionId, Ending, ONLY_THE_BROKER, Peer, SYS, Verdict};
 use crate::chance;
 use crate::client::Secret;
@@ -76,17 +77,8 @@ pub struct Conversation {
     /// PUBACKs of which none has been written to the socket.
     unwritten_acknowledgements: usize,
     output: BytesMut,
-    counted: Counted,
+    tally: Tally,
     ending: Ending,
-}
-
-/// What has not been added to the counters that all connections share.
-#[derive(Debug, Default)]
-struct Counted {
-    received: u64,
-    publishes_received: u64,
-    sent: u64,
-    publishes_sent: u64,
 }
 
 impl Conversation {
@@ -166,7 +158,7 @@ impl Conversation {
             postponed: Postponed::new(Limits::from(settings).share()),
             unwritten_acknowledgements: 0,
             output,
-            counted: Counted { received: 1, sent: 1, ..Counted::default() },
+            tally: Tally::begun(),
             ending: Ending::Lost("its task failed".to_owned()),
         };
         let connack_bytes = conversation.output.len();
@@ -270,7 +262,7 @@ impl Conversation {
 
     /// Some output has been written to the socket.
     pub fn handle_written(&mut self) {
-        self.count();
+        self.tally.add_to(self.broker.metrics());
         // From now on the client may have any of them, and count on it.
         self.unwritten_acknowledgements = 0;
         if self.output.is_empty() && self.output.capacity() > OUTPUT_BYTES_ENOUGH.saturating_mul(2) {
@@ -370,8 +362,7 @@ impl Conversation {
             if let Some(alias) = alias {
                 self.taken_aliases.handle_sent(topic, alias);
             }
-            self.counted.sent = self.counted.sent.saturating_add(1);
-            self.counted.publishes_sent = self.counted.publishes_sent.saturating_add(1);
+            self.tally.count_publish_sent();
             return;
         }
         // As if it had been delivered (MQTT 5, 3.1.2.11.4).
@@ -393,27 +384,10 @@ impl Conversation {
         }
     }
 
-    /// Adds to the counters that all connections share, which costs more than to count here.
-    fn count(&mut self) {
-        let Counted { received, publishes_received, sent, publishes_sent } =
-            std::mem::take(&mut self.counted);
-        let metrics = self.broker.metrics();
-        for (counter, count) in [
-            (&metrics.received.packets, received),
-            (&metrics.received.publishes, publishes_received),
-            (&metrics.sent.packets, sent),
-            (&metrics.sent.publishes, publishes_sent),
-        ] {
-            if count > 0 {
-                counter.add(count);
-            }
-        }
-    }
-
     /// Handles a packet, whose answer must fit the client's Maximum Packet Size (MQTT 5, 3.1.2.11.4).
     fn handle_packet(&mut self, packet: Incoming) -> Result<(), Ending> {
         let before = self.output.len();
-        self.counted.received = self.counted.received.saturating_add(1);
+        self.tally.count_received();
         self.answer(packet)?;
         let bytes = self.output.len().saturating_sub(before);
         if is_beyond(bytes, self.packet_bytes_max) {
@@ -422,7 +396,9 @@ impl Conversation {
             return Err(Ending::Cut { reason: Reason::PacketTooLarge, text });
         }
         // No packet has more than one for an answer.
-        self.counted.sent = self.counted.sent.saturating_add(u64::from(bytes > 0));
+        if bytes > 0 {
+            self.tally.count_sent();
+        }
         Ok(())
     }
 
@@ -477,7 +453,7 @@ impl Conversation {
     }
 
     fn handle_publish(&mut self, publish: Publish) -> Result<(), Ending> {
-        self.counted.publishes_received = self.counted.publishes_received.saturating_add(1);
+        self.tally.count_publish_received();
         if self.link.has_come_to(Stage::Drained) {
             // It came too late, and is never acknowledged.
             return Ok(());
@@ -599,7 +575,7 @@ impl Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        self.count();
+        self.tally.add_to(self.broker.metrics());
         self.broker.inner.application.handle_disconnect(&self.broker, &self.peer);
         self.broker.detach(self.peer.connection, &self.ending);
         let client_id = Arc::clone(&self.peer.client_id);

@@ -21,6 +21,7 @@ pub mod shares;
 pub mod strict;
 pub mod subscriptions;
 pub mod sweeper;
+pub mod tally;
 
 #[cfg(test)]
 pub(super) mod test_client;
