@@ -77,7 +77,7 @@ const OWNERS: &[(&str, &[Owner])] = &[
     ("futures_util", &[any_of("src/client/websocket")]),
     ("argon2", &[only("src/server/identity/users.rs")]),
     ("subtle", &[only("src/server/identity/tokens.rs")]),
-    ("redb", &[only("src/server/journal.rs")]),
+    ("redb", &[any_of("src/server/journal")]),
     ("rustyline", &[only("src/shell/editor.rs")]),
     ("serde_json", &[only("src/render/json.rs"), only("src/commands/records.rs")]),
     ("hex", &[only("src/protocol/topic.rs"), one_of("src/commands/")]),

@@ -155,6 +155,9 @@ fn run_verb(
             if let ServeArgs { action: Some(action), .. } = &args {
                 return serve::user::run(action, &display, reporter);
             }
+            if let Some(done) = args.data.run(&display, reporter) {
+                return done;
+            }
             serve::run(&args, &display)?;
         }
         Verb::Context(args) => return run_context(&args.verb, options, variables, reporter),

@@ -1,7 +1,7 @@
 //! What decides about requests: the service knows no more of it than this.
 
 use crate::protocol::Key;
-use crate::store::{Call, Change, ConnectionId, Content, Now, Outcome, Store, Version};
+use crate::store::{Call, Change, ConnectionId, Content, Kept, Now, Outcome, Store, Version};
 
 /// Decides about requests and says what came of each. The store in this process is the first of its kind.
 pub trait Engine: Send + 'static {
@@ -22,6 +22,15 @@ pub trait Engine: Send + 'static {
 
     /// Makes a key what it was; tells nobody.
     fn restore(&mut self, key: &Key, was: Option<(Version, Content)>);
+
+    /// Whether a key is to be kept on disk.
+    fn is_persistent(&self, key: &Key) -> bool;
+
+    /// What is to be kept on disk, in portions: see [`Store::persistent_from`].
+    fn persistent_from(&self, from: u32, keys_max: usize) -> (Vec<Kept>, Option<u32>);
+
+    /// The greatest version ever given out.
+    fn greatest_version(&self) -> Version;
 }
 
 impl Engine for Store {
@@ -47,5 +56,17 @@ impl Engine for Store {
 
     fn restore(&mut self, key: &Key, was: Option<(Version, Content)>) {
         Self::restore(self, key, was);
+    }
+
+    fn is_persistent(&self, key: &Key) -> bool {
+        Self::is_persistent(self, key)
+    }
+
+    fn persistent_from(&self, from: u32, keys_max: usize) -> (Vec<Kept>, Option<u32>) {
+        Self::persistent_from(self, from, keys_max)
+    }
+
+    fn greatest_version(&self) -> Version {
+        Self::greatest_version(self)
     }
 }

@@ -71,10 +71,17 @@ pub enum Event {
         /// What it lacked.
         reason: String,
     },
-    /// The disk has failed: the state store takes no write any more.
+    /// The disk has failed: what must reach it is refused until it works again.
     NotPersisted {
         /// What was wrong with it.
         reason: String,
+    },
+    /// The disk works again.
+    PersistedAgain,
+    /// The machine's clock is behind what it was when the store was last written.
+    ClockBehind {
+        /// By how much, in milliseconds.
+        by_ms: u64,
     },
     /// The system refused to hand over a connection; the listener goes on.
     AcceptFailed {
@@ -129,8 +136,16 @@ impl fmt::Display for Event {
                 write!(f, "request of {client_id} cannot be answered: {reason}")
             }
             Self::NotPersisted { reason } => {
-                write!(f, "no write is taken any more, for the disk has failed: {reason}")
+                write!(f, "what must be kept is refused until the disk works again: {reason}")
             }
+            Self::PersistedAgain => f.write_str("the disk works again: what must be kept is taken again"),
+            Self::ClockBehind { by_ms } => write!(
+                f,
+                "this machine's clock is {}.{:03} s behind what it was when the store was last written: versions go on \
+                 from the greatest one, and keys may live longer",
+                by_ms.div_euclid(1_000),
+                by_ms.rem_euclid(1_000),
+            ),
             Self::AcceptFailed { reason } => write!(f, "a connection could not be accepted: {reason}"),
         }
     }

@@ -31,7 +31,7 @@ pub use self::error::Error;
 pub use self::event::Event;
 pub use self::hosting::StoreServer;
 pub use self::identity::{Identities, IdentityError, IdentityFiles, Principal, UsersFile};
-pub use self::journal::{JournalError, JournalErrorKind};
+pub use self::journal::{JournalError, JournalErrorKind, offline};
 pub use self::service::{Persistence, StoreSettings};
 pub use self::settings::{ListenerSettings, Settings, WebSocketSettings};
 pub use self::tls::{ClientCertificate, Tls, TlsFiles};

@@ -13,7 +13,7 @@ type Sent = (Option<ConnectionId>, Message);
 
 /// A broker that only takes notes.
 #[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<Sent>>>);
+pub(super) struct Notes(Arc<Mutex<Vec<Sent>>>);
 
 impl Outlet for Notes {
     fn publish(&self, message: Message) {
@@ -32,7 +32,7 @@ impl Outlet for Notes {
 }
 
 impl Notes {
-    fn take(&self) -> Vec<Sent> {
+    pub(super) fn take(&self) -> Vec<Sent> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
@@ -107,7 +107,7 @@ fn peer(connection: u64) -> Peer {
 }
 
 /// A request as an SDK sends it, with correlation data of its own.
-fn message(request: &Request) -> Message {
+pub(super) fn message(request: &Request) -> Message {
     static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let number = LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     Message {
@@ -126,20 +126,20 @@ fn key(name: &str) -> Key {
     Key::new(name.to_owned()).unwrap()
 }
 
-fn set_with(name: &str, value: &str, condition: Option<Condition>, ttl_ms: u64) -> Request {
+pub(super) fn set_with(name: &str, value: &str, condition: Option<Condition>, ttl_ms: u64) -> Request {
     let (value, ttl_ms) = (Value::from(value.to_owned()), NonZeroU64::new(ttl_ms));
     Request::Set { key: key(name), value, condition, ttl_ms }
 }
 
-fn set(name: &str, value: &str) -> Request {
+pub(super) fn set(name: &str, value: &str) -> Request {
     set_with(name, value, None, 0)
 }
 
-fn get(name: &str) -> Request {
+pub(super) fn get(name: &str) -> Request {
     Request::Get { key: key(name) }
 }
 
-fn del(name: &str) -> Request {
+pub(super) fn del(name: &str) -> Request {
     Request::Del { key: key(name) }
 }
 
@@ -151,7 +151,7 @@ fn value(text: &'static str) -> Reply {
     Reply::Value(text.into())
 }
 
-fn version(message: &Message) -> Timestamp {
+pub(super) fn version(message: &Message) -> Timestamp {
     message.user_property(TIMESTAMP).unwrap().parse().unwrap()
 }
 
