@@ -24,6 +24,8 @@ use super::journal::{Journal, JournalError};
 use super::settings::EventSink;
 
 #[cfg(test)]
+mod disk_tests;
+#[cfg(test)]
 mod overheard_tests;
 #[cfg(test)]
 mod power_cut_tests;

@@ -230,17 +230,19 @@ fn describe(survey: &Survey) -> String {
 fn condition(survey: &Survey) -> String {
     match &survey.condition {
         Condition::Whole => "whole".to_owned(),
-        Condition::Gap { found, .. } => {
-            let found = counted(*found, "key");
-            format!(
-                "damaged; {found} below found where the order of keys is broken, perhaps older than they should be, or \
-                 deleted long ago"
-            )
+        Condition::Gap { found, lost, .. } => {
+            let lost = lost.map_or_else(|| "some keys".to_owned(), |lost| counted(lost, "key"));
+            let mut words = format!("damaged; {lost} cannot be read");
+            if *found > 0 {
+                let found = counted(*found, "key");
+                words.push_str(&format!(
+                    "; {found} below may be older than they should be, or deleted long ago"
+                ));
+            }
+            words
         }
         Condition::Loose { .. } => {
-            "damaged beyond its order; the keys below were found one by one, also those that had \
-                                    been deleted"
-                .to_owned()
+            "damaged; keys can be found one by one only, those that had been deleted among them".to_owned()
         }
     }
 }

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use redb::backends::FileBackend;
-use redb::{Database, ReadableDatabase, ReadableTable};
+use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
 use super::disk::Disk;
 use super::error::{JournalError, JournalErrorKind};
@@ -34,6 +34,8 @@ pub enum Condition {
         damage: String,
         /// How many keys were found in the gap.
         found: usize,
+        /// How many keys there should be and are not found anywhere, as far as that is known.
+        lost: Option<usize>,
     },
     /// There is no order: what was found is the newest of each key that is anywhere in the file, deleted ones too.
     Loose {
@@ -210,6 +212,7 @@ fn read_damaged(
     let mut ordered = BTreeMap::new();
     let mut gap = None;
     let mut past = Past::default();
+    let mut should_be = None;
     // What is not checked is opened as the storage crate left it, and read until a page makes no sense.
     let opened = guarded(|| {
         let builder = &mut Database::builder();
@@ -217,6 +220,7 @@ fn read_damaged(
         if let Ok(known) = guarded(|| read_past(&database)) {
             past = known;
         }
+        should_be = guarded(|| Ok(database.begin_read()?.open_table(ROWS)?.len()?)).ok();
         gap = read_to_the_gap(&database, &mut ordered)?;
         Ok(())
     });
@@ -233,7 +237,9 @@ fn read_damaged(
             ordered.insert(key, row);
         }
     }
-    Ok((Condition::Gap { damage, found }, ordered, past))
+    let should_be = should_be.and_then(|count| usize::try_from(count).ok());
+    let lost = should_be.map(|count| count.saturating_sub(ordered.len()));
+    Ok((Condition::Gap { damage, found, lost }, ordered, past))
 }
 
 /// The keys around what cannot be read: the last one before, and the first one after.

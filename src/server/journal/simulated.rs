@@ -227,8 +227,13 @@ impl StorageBackend for Handle {
             return Err(io::Error::other("the sync has failed"));
         }
         if !lies {
-            file.pending.clear();
-            file.durable.clone_from(&file.current);
+            // Only what was to be written: what an earlier sync has lost stays lost.
+            for pending in std::mem::take(&mut file.pending) {
+                match pending {
+                    Pending::SetLen(len) => file.durable.resize(len, 0),
+                    Pending::Write(at, data) => File::apply(&mut file.durable, at, &data),
+                }
+            }
         }
         Ok(())
     }
