@@ -1,6 +1,6 @@
 //! What waits for the disk: changes that are not committed, and every answer that depends on them.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use crate::protocol::{Key, Refusal};
 use crate::store::{Change, Content, Version};
@@ -29,7 +29,7 @@ pub struct Backlog {
     ticket: u64,
     saved: u64,
     /// After a failure of the disk, until it works again: what it may hold of these keys is out of date.
-    failure: Option<HashSet<Key>>,
+    failure: Option<BTreeSet<Key>>,
 }
 
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl Backlog {
 
 /// The way back after a failure.
 impl Backlog {
-    /// The keys of which the disk may hold something that is out of date; none, if it has not failed.
+    /// The keys of which the disk may hold something that is out of date, in their order; none, if it has not failed.
     pub fn outdated(&self) -> Option<Vec<Key>> {
         self.failure.as_ref().map(|keys| keys.iter().cloned().collect())
     }
