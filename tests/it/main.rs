@@ -20,6 +20,8 @@ mod login;
 mod monitor;
 mod mosquitto;
 mod mosquitto_login;
+mod persistence;
+mod persistence_kill;
 mod retries;
 mod round_trips;
 mod sat;

@@ -1,6 +1,7 @@
 //! `serve --data`: what is kept in the folder, and what can be done with it while nobody serves it.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -121,9 +122,15 @@ pub fn failure(error: &JournalError) -> CommandError {
         }
         JournalErrorKind::OtherFormat(_) => "another folder, or the version of mqkv that wrote it".to_owned(),
         JournalErrorKind::Missing => "the folder that `mqkv serve --data` was given".to_owned(),
+        JournalErrorKind::Io(cause) if is_full(cause) => "a disk with more room".to_owned(),
         JournalErrorKind::Io(_) | JournalErrorKind::Other(_) => "a folder that you may write to".to_owned(),
     };
     CommandError::new(Kind::File, error.to_string()).hint(hint)
+}
+
+fn is_full(cause: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 fn verify(folder: &Path, reporter: &mut Reporter) -> Result<Exit, CommandError> {
@@ -183,7 +190,7 @@ fn offline_failure(error: &JournalError) -> CommandError {
         JournalErrorKind::Damaged(_) => {
             CommandError::new(Kind::File, error.to_string()).hint("this file from a backup")
         }
-        JournalErrorKind::Io(cause) if cause.kind() == std::io::ErrorKind::AlreadyExists => {
+        JournalErrorKind::Io(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
             let path = error.path.display();
             CommandError::new(Kind::File, format!("{path} is there already; nothing was written"))
                 .hint(format!("move {path} away"))
