@@ -108,7 +108,7 @@ impl Service {
         events: EventSink,
         reading: clock::Reading,
     ) -> Result<Arc<Self>, JournalError> {
-        let mut store = Store::new(settings.limits.clone());
+        let mut store = Store::new(settings.limits);
         if let Some(journal) = &journal {
             let now = Now { wall_ms: reading.wall_ms, monotonic_ms: 0 };
             if let Some(by_ms) = writer::load(journal, &mut store, now)? {

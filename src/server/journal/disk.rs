@@ -2,6 +2,7 @@
 //! fail.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -125,10 +126,10 @@ impl Inner {
 impl Held {
     /// A block as it can be read.
     fn block(&mut self, number: u64, below: &dyn StorageBackend) -> io::Result<&mut [u8; BLOCK]> {
-        if !self.blocks.contains_key(&number) {
-            self.blocks.insert(number, Box::new(block_below(number, below)?));
-        }
-        self.blocks.get_mut(&number).map(Box::as_mut).ok_or_else(|| io::ErrorKind::NotFound.into())
+        Ok(match self.blocks.entry(number) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(vacant) => vacant.insert(Box::new(block_below(number, below)?)),
+        })
     }
 
     fn write(&mut self, offset: u64, data: &[u8], below: &dyn StorageBackend) -> io::Result<()> {

@@ -96,7 +96,7 @@ impl SimulatedDisk {
         let new = World {
             trouble: Trouble { cut_after: None, fails_next_sync: false, ..world.trouble },
             main: main.is_some().then_some(0),
-            files: main.into_iter().map(|bytes| File::new(bytes)).collect(),
+            files: main.into_iter().map(File::new).collect(),
             ..World::default()
         };
         Self(Arc::new(Mutex::new(new)))

@@ -123,7 +123,7 @@ async fn on_a_full_disk_only_what_must_be_kept_is_refused_and_taken_again_when_t
     bench.send(persistent("k", &large));
     bench.notes.wait_for(1);
     let refused = Reply::Refused(Refusal::NotPersisted);
-    assert_eq!(bench.notes.replies(), [refused.clone()]);
+    assert_eq!(bench.notes.replies(), std::slice::from_ref(&refused));
     assert_eq!(bench.reply(&get("k")), value("before"));
     assert_eq!(bench.reply(&set("passing", "v")), Reply::Done);
     assert_eq!(bench.reply(&del("passing")), Reply::Count(1));

@@ -246,7 +246,7 @@ fn two_hundred_power_cuts_lose_nothing_that_was_acknowledged() {
 }
 
 #[test]
-#[ignore = "takes its time; .ci/run runs it"]
+#[ignore = "takes its time: see CONTRIBUTING.md"]
 fn a_thousand_power_cuts_lose_nothing_that_was_acknowledged() {
     cut(1_000);
 }
