@@ -41,6 +41,12 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
     if user.is_some_and(|user| user.contains(':')) {
         return Err(CommandError::usage("a password does not belong in a URL: other users can see it"));
     }
+    // Of a path, or of a password with a slash in it: taken for a user, it would lead to another host.
+    if user.is_some_and(|user| user.contains('/')) {
+        return Err(
+            CommandError::usage("an @ stands in front of the host and nowhere else").hint("%40 in a path")
+        );
+    }
     let (tls, default_port) = match scheme {
         "mqtt" => (false, PLAIN_PORT),
         "mqtts" => (true, TLS_PORT),
@@ -153,6 +159,7 @@ mod tests {
             "ws://h/a\u{7}",
             "ws://h/#a",
             "mqtt://@h",
+            "ws://h/a@b",
         ] {
             assert!(parse(url).is_err(), "{url}");
         }
@@ -161,7 +168,14 @@ mod tests {
 
     #[test]
     fn a_password_is_refused_and_not_repeated() {
-        for url in ["mqtt://u:secret@h", "mqtts://u:secret@h", "u:secret@h", "http://u:secret@h"] {
+        for url in [
+            "mqtt://u:secret@h",
+            "mqtts://u:secret@h",
+            "u:secret@h",
+            "http://u:secret@h",
+            "wss://u/secret@h",
+            "wss://u:secret/secret@h",
+        ] {
             let error = parse(url).unwrap_err();
             assert!(!format!("{error:?}").contains("secret"), "{url}");
         }

@@ -19,8 +19,9 @@ pub struct Connection {
     pub login: Login,
     /// Whether only errors are to be told.
     pub is_quiet: bool,
+    /// How long each step of the way to the broker may take.
+    pub connect_timeout: Duration,
     client_id: String,
-    connect_timeout: Duration,
     connect_retries: u32,
     request_timeout: Duration,
     keep_alive: Duration,

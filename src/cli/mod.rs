@@ -1,6 +1,7 @@
 //! The process edge: parse, settle, run, report, exit.
 
 mod args;
+mod aside;
 mod broker;
 mod config;
 mod connection;
@@ -34,8 +35,10 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use clap::Parser;
+use tokio::time::timeout;
 
 use args::{Cli, ConnectionArgs, DisplayArgs, Options, Verb};
+use aside::aside;
 use config::Configuration;
 use config::origin::Line;
 use config::setting::Setting;
@@ -50,7 +53,7 @@ use serve::ServeArgs;
 use trace::Tracing;
 use usage::Instead;
 
-use crate::client::{Authentication, PasswordSource, Settings, Target, Tls, Tracer};
+use crate::client::{Authentication, PasswordSource, Settings, Target, Tls, TlsOptions, Tracer};
 use crate::commands::output::Outcome;
 use crate::commands::signal::{Signal, Signals};
 use crate::commands::{Command, CommandError, Connecting, Kind, Output, Session, Verdict};
@@ -158,7 +161,7 @@ fn run_verb(
             if let Some(done) = args.data.run(&display, reporter) {
                 return done;
             }
-            serve::run(&args, &display)?;
+            return serve::run(&args, &display);
         }
         Verb::Context(args) => return run_context(&args.verb, options, variables, reporter),
         Verb::Config(args) => {
@@ -353,12 +356,7 @@ async fn connect(
                     "warning: --insecure: whoever answers is trusted, and may read and change everything",
                 );
             }
-            if !connection.is_quiet {
-                connection.secret_files().filter_map(|file| permissions::warning(file)).for_each(|warning| {
-                    report::log(&warning);
-                });
-            }
-            let tls = tls.as_ref().map(Tls::load).transpose()?;
+            let tls = look_at_files(&connection, tls.clone()).await?;
             (Target::Tcp { host: host.clone(), port: *port }, tls, web_socket.clone())
         }
         Place::Embedded { data } => {
@@ -372,11 +370,36 @@ async fn connect(
     Ok(Settings { web_socket, ..connection.settings(target, tls, authentication) })
 }
 
+/// Reads what TLS needs, and warns of secrets that others may read, for no longer than a connection may take: a file may
+/// be a pipe, or on a disk that hangs.
+async fn look_at_files(
+    connection: &Connection,
+    options: Option<TlsOptions>,
+) -> Result<Option<Tls>, CommandError> {
+    let secrets: Vec<PathBuf> = match connection.is_quiet {
+        true => Vec::new(),
+        false => connection.secret_files().cloned().collect(),
+    };
+    if options.is_none() && secrets.is_empty() {
+        return Ok(None);
+    }
+    let look = aside(move || {
+        secrets.iter().filter_map(|file| permissions::warning(file)).for_each(|line| report::log(&line));
+        options.as_ref().map(Tls::load).transpose()
+    });
+    let within = connection.connect_timeout;
+    let late = |_| {
+        let message = format!("the files of the connection could not be read within {within:?}");
+        CommandError::new(Kind::File, message).hint("mqkv config show --origin")
+    };
+    Ok(timeout(within, look).await.map_err(late)???)
+}
+
 /// Who the client says it is, when it must be known.
 async fn authentication(login: &Login, heeded: &Heeded) -> Result<Authentication, CommandError> {
     let (username, password) = match login {
         Login::Known(authentication) => return Ok(authentication.clone()),
-        Login::Input { username } => (username, password::aside(settle::read_password).await??),
+        Login::Input { username } => (username, aside(settle::read_password).await??),
         Login::Ask { username } => {
             heeded.begin()?;
             (username, password::ask(format!("password of {}: ", escape(username.as_bytes()))).await?)

@@ -2,13 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::thread;
 use std::time::Duration;
 
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
-use tokio::sync::oneshot;
 use tokio::time::sleep;
 
+use super::aside::aside;
 use crate::client::Secret;
 use crate::commands::signal::{Signal, Signals};
 use crate::commands::{CommandError, Kind};
@@ -60,19 +59,6 @@ pub fn ask_here(question: String) -> Result<Result<Secret, Signal>, CommandError
             signal = signals.next() => Ok(Err(signal)),
         }
     })
-}
-
-/// Does what waits for people or pipes, in a thread of its own: signals are heard meanwhile, and nobody waits for it
-/// when it is not wanted any more.
-///
-/// # Errors
-/// The system starts no other thread.
-pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, CommandError> {
-    let (done, result) = oneshot::channel();
-    let thread = thread::Builder::new().name("input".to_owned()).spawn(move || drop(done.send(work())));
-    let failed = |error: String| CommandError::new(Kind::Bug, format!("cannot start a thread: {error}"));
-    thread.map_err(|error| failed(error.to_string()))?;
-    result.await.map_err(|error| failed(error.to_string()))
 }
 
 /// The terminal as it was: who asks makes it dark, and a signal in the middle of that would leave it so.

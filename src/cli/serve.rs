@@ -2,6 +2,7 @@
 
 pub mod data;
 pub mod door;
+mod rules;
 pub mod user;
 
 use std::fs;
@@ -14,15 +15,17 @@ use std::time::Duration;
 use clap::Args;
 
 use super::args::DisplayArgs;
+use super::aside::aside;
 use super::descriptors;
+use super::exit::Exit;
 use super::log::Log;
+use super::permissions;
 use data::DataArgs;
 use door::{ClientCertificate, Door, Settled};
 use user::ServeAction;
 
 use crate::commands::signal::Signals;
 use crate::commands::{CommandError, Kind};
-use crate::render::escape::escape;
 use crate::server::{
     self, Event, Identities, IdentityFiles, Limits, ListenerSettings, Settings, StoreServer, StoreSettings,
     Tls, TlsFiles, WebSocketSettings,
@@ -48,6 +51,18 @@ differs from the other options stands behind a ?, with & between:
                                         --users and --sat-tokens
   client-cert=required|optional|none    whether clients are asked for a certificate; required by default, with
                                         --client-ca
+
+--authz takes rules in the shape of the product's BrokerAuthorization, in YAML or JSON. What no rule allows is refused:
+  rules:
+  - principals: {clientIds: [press-7], usernames: [ann], attributes: [{CN: press 7, O: Werk}]}
+    brokerResources:
+    - method: Connect
+    - {method: Publish, topics: [statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke]}
+    - {method: Publish, topics: [\"clients/{principal.clientId}/#\"]}
+    - {method: Subscribe, topics: [\"clients/{principal.clientId}/#\"]}
+    stateStoreResources:
+    - {method: ReadWrite, keyType: Pattern, keys: [\"line1/*\", \"{principal.clientId}/*\"]}
+A client needs the right to publish to the topic that it wants its answers on, too. A SIGHUP reads the file again.
 
 The files of --users and --sat-tokens are read again whenever somebody comes in. One that has become unreadable
 changes nothing, but is told.";
@@ -84,6 +99,9 @@ pub struct ServeArgs {
     /// Let in only bearers of the service account tokens of this file; with --users both
     #[arg(long, value_name = "FILE")]
     pub sat_tokens: Option<PathBuf>,
+    /// Let clients do only what the rules in this file allow; read again at a SIGHUP
+    #[arg(long, value_name = "FILE")]
+    pub authz: Option<PathBuf>,
     /// How many keys there may be
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keys_max: Option<u64>,
@@ -96,7 +114,7 @@ pub struct ServeArgs {
 ///
 /// # Errors
 /// An address is taken, or the folder cannot be used.
-pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<(), CommandError> {
+pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<Exit, CommandError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -105,7 +123,12 @@ pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<(), CommandError> 
     warn_of_few_descriptors(&log, display);
     let result = runtime.block_on(async {
         let mut signals = Signals::new()?;
-        let (server, doors) = start(args, display, log.clone()).await?;
+        // What is read at the start may be a pipe, or on a disk that hangs.
+        let (server, doors) = tokio::select! {
+            biased;
+            started = start(args, display, log.clone()) => started?,
+            signal = signals.next() => return Ok(Exit::from(signal.verdict())),
+        };
         if let Some(path) = &args.port_file {
             write_port(path, server.addresses())?;
         }
@@ -113,9 +136,13 @@ pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<(), CommandError> 
             let doors: Vec<_> = doors.into_iter().zip(server.addresses().iter().copied()).collect();
             log.tell(ready(&doors, args));
         }
+        let reloading = server.reloader().cloned().map(rules::reload_at_hangup).transpose()?;
         signals.next().await;
+        if let Some(reloading) = reloading {
+            reloading.abort();
+        }
         server.shutdown().await;
-        Ok(())
+        Ok(Exit::Yes)
     });
     // A file that cannot be read is not waited for.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
@@ -148,12 +175,10 @@ async fn start(
     let (quiet, verbose) = (display.quiet, display.verbose);
     let doors = door::settle(args)?;
     let files = IdentityFiles { users: args.users.clone(), tokens: args.sat_tokens.clone() };
-    let identities = Identities::load(&files)?;
+    let identities = aside(move || Identities::load(&files)).await??;
     if !quiet {
-        for path in identities.exposed() {
-            let path = escape(path.as_os_str().as_encoded_bytes());
-            log.tell(format!("warning: others than its owner may read or write {path}: chmod 600 {path}"));
-        }
+        let secrets = [&args.users, &args.sat_tokens, &args.tls_key].into_iter().flatten();
+        secrets.filter_map(|file| permissions::warning(file)).for_each(|warning| log.tell(warning));
     }
     let (listeners, doors) = listeners(args, doors).await?;
     let events = move |event: Event| {
@@ -164,6 +189,7 @@ async fn start(
     let settings = Settings {
         listeners,
         identities: Arc::new(identities),
+        authorizer: rules::load(args.authz.as_deref())?,
         events: Arc::new(events),
         ..Settings::default()
     };
@@ -184,7 +210,7 @@ async fn listeners(
     for door in doors {
         let web_socket = door.has_web_sockets;
         let web_socket = web_socket.then(|| WebSocketSettings { path: door.door.path().map(str::to_owned) });
-        let tls = tls(args, &door)?;
+        let tls = tls(args, &door).await?;
         for address in resolve(&door.door).await? {
             let (tls, web_socket) = (tls.clone(), web_socket.clone());
             listeners.push(ListenerSettings { address, tls, web_socket, is_anonymous: door.is_anonymous });
@@ -194,7 +220,7 @@ async fn listeners(
     Ok((listeners, of))
 }
 
-fn tls(args: &ServeArgs, door: &Settled) -> Result<Option<Tls>, CommandError> {
+async fn tls(args: &ServeArgs, door: &Settled) -> Result<Option<Tls>, CommandError> {
     let (true, Some(certfile), Some(keyfile)) = (door.has_tls, &args.tls_cert, &args.tls_key) else {
         return Ok(None);
     };
@@ -205,7 +231,7 @@ fn tls(args: &ServeArgs, door: &Settled) -> Result<Option<Tls>, CommandError> {
     };
     let client_ca = args.client_ca.clone().zip(wanted);
     let files = TlsFiles { certfile: certfile.clone(), keyfile: keyfile.clone(), client_ca };
-    Ok(Some(Tls::load(&files)?))
+    Ok(Some(aside(move || Tls::load(&files)).await??))
 }
 
 /// Why a server did not start, for the user.

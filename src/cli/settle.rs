@@ -177,7 +177,13 @@ pub fn read_password() -> Result<Secret, CommandError> {
     const BYTES_MAX: usize = 65_535;
     let failed =
         |error: io::Error| CommandError::new(Kind::File, format!("cannot read standard input: {error}"));
-    let password = first_line(Secret::new(read_input(BYTES_MAX).map_err(failed)?));
+    let input = Secret::new(read_input(BYTES_MAX.saturating_add(1)).map_err(failed)?);
+    // As of a file: half a password is none.
+    if input.bytes().len() > BYTES_MAX {
+        let message = format!("standard input has more than {BYTES_MAX} bytes, too long for a password");
+        return Err(CommandError::usage(message));
+    }
+    let password = first_line(input);
     match password.bytes() {
         [] => Err(CommandError::usage("there is no password on standard input")),
         _ => Ok(password),

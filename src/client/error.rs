@@ -246,6 +246,11 @@ pub struct ReasonCode {
     pub text: Option<String>,
 }
 
+impl Error {
+    /// The cause of an [`Error::Connect`] where nobody listens.
+    pub const REFUSED: &str = "connection refused";
+}
+
 impl ReasonCode {
     /// `Client Identifier not valid`
     pub const BAD_CLIENT_ID: u8 = 0x85;

@@ -11,6 +11,7 @@ mod link;
 mod listeners;
 pub mod lock;
 pub mod packet;
+mod second_look;
 pub mod secret;
 pub mod session;
 pub mod settings;
@@ -36,6 +37,7 @@ pub use error::{CredentialError, Error, Outcome, ReasonCode, TlsSetupError, TlsT
 pub use examination::{Examiner, Finding};
 pub use link::LinkState;
 
+pub use second_look::second_look;
 pub use secret::Secret;
 pub use settings::{Reconnect, Settings, Target};
 pub use subscription::{Heard, Subscription};

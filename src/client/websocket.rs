@@ -41,6 +41,8 @@ pub struct WebSocket<S> {
     unread: Bytes,
     /// Why it is closed, if the other side broke the rules.
     blame: Option<CloseCode>,
+    /// Why the other side has closed it, where it did not just go.
+    farewell: Option<String>,
     goodbye: Goodbye,
 }
 
@@ -263,7 +265,7 @@ fn config(bytes_max: u32) -> WebSocketConfig {
 
 impl<S> WebSocket<S> {
     fn new(stream: WebSocketStream<S>) -> Self {
-        Self { stream, unread: Bytes::new(), blame: None, goodbye: Goodbye::Unsaid }
+        Self { stream, unread: Bytes::new(), blame: None, farewell: None, goodbye: Goodbye::Unsaid }
     }
 
     fn blame(&mut self, code: CloseCode, words: impl Into<String>) -> io::Error {
@@ -284,14 +286,42 @@ impl<S> WebSocket<S> {
             other => io::Error::other(other.to_string()),
         })
     }
+
+    /// What ended the writing.
+    fn lost(&self, fault: Fault) -> io::Error {
+        match fault {
+            Fault::Io(error) => error,
+            Fault::ConnectionClosed
+            | Fault::AlreadyClosed
+            | Fault::Protocol(ProtocolError::SendAfterClosing) => self.closed(),
+            other => io::Error::new(io::ErrorKind::BrokenPipe, other.to_string()),
+        }
+    }
+
+    /// How the reading ends: an everyday end is none that has to be told.
+    fn end(&self) -> io::Result<()> {
+        if self.farewell.is_some() { Err(self.closed()) } else { Ok(()) }
+    }
+
+    /// That the other side has closed it, and why.
+    fn closed(&self) -> io::Error {
+        match &self.farewell {
+            Some(farewell) => io::Error::other(farewell.clone()),
+            None => io::ErrorKind::UnexpectedEof.into(),
+        }
+    }
 }
 
-/// What ended the writing.
-fn lost(fault: Fault) -> io::Error {
-    match fault {
-        Fault::Io(error) => error,
-        other => io::Error::new(io::ErrorKind::BrokenPipe, other.to_string()),
-    }
+/// What there is to say of a close, if it is not everyday life.
+fn farewell(frame: &CloseFrame) -> Option<String> {
+    let CloseFrame { code, reason } = frame;
+    let words = match reason.as_str() {
+        "" => String::new(),
+        reason => format!(": {}", reason.escape_debug()),
+    };
+    let code = u16::from(*code);
+    let is_usual = matches!(frame.code, CloseCode::Normal | CloseCode::Away | CloseCode::Status);
+    (!is_usual).then(|| format!("the other side closed the WebSocket with code {code}{words}"))
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WebSocket<S> {
@@ -307,10 +337,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WebSocket<S> {
                     let words = "text in a WebSocket, where MQTT is binary";
                     return Poll::Ready(Err(self.blame(CloseCode::Unsupported, words)));
                 }
-                // Answered by the crate, at most one answer at a time; and a close is followed by the end.
-                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_))) => {}
-                Some(Err(fault)) => return Poll::Ready(self.judge(fault).map_or(Ok(()), Err)),
-                None => return Poll::Ready(Ok(())),
+                // Followed by the end, once the crate has answered it.
+                Some(Ok(Message::Close(frame))) => self.farewell = frame.as_ref().and_then(farewell),
+                // Answered by the crate, at most one answer at a time.
+                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
+                Some(Err(fault)) => return Poll::Ready(self.judge(fault).map_or_else(|| self.end(), Err)),
+                None => return Poll::Ready(self.end()),
             }
         }
         let len = self.unread.len().min(into.remaining());
@@ -325,15 +357,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WebSocket<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        ready!(Pin::new(&mut self.stream).poll_ready(context)).map_err(lost)?;
+        let ready = ready!(Pin::new(&mut self.stream).poll_ready(context));
+        ready.map_err(|fault| self.lost(fault))?;
         let taken = bytes.get(..MESSAGE_BYTES_MAX).unwrap_or(bytes);
         let message = Message::Binary(Bytes::copy_from_slice(taken));
-        Pin::new(&mut self.stream).start_send(message).map_err(lost)?;
+        let sent = Pin::new(&mut self.stream).start_send(message);
+        sent.map_err(|fault| self.lost(fault))?;
         Poll::Ready(Ok(taken.len()))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context).map_err(lost)
+        let flushed = ready!(Pin::new(&mut self.stream).poll_flush(context));
+        Poll::Ready(flushed.map_err(|fault| self.lost(fault)))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

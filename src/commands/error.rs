@@ -233,10 +233,13 @@ fn hints(error: &Error) -> Vec<String> {
 fn hint(error: &Error) -> Option<String> {
     let hint = match error {
         Error::Resolve { .. } => "check the spelling of the host: -b mqtt://HOST or -n HOST",
-        Error::Connect { target, .. } if is_local(target) => {
+        Error::Connect { target, cause } if is_local(target) && cause == Error::REFUSED => {
             "`mqkv serve` in another terminal, or --embedded for a store inside this process"
         }
-        Error::Connect { .. } => "check host and port, and that no firewall is between",
+        Error::Connect { .. } => {
+            "check host and port, what is spoken there (mqtts:// with TLS, ws:// in WebSockets), and that no firewall \
+             is between"
+        }
         Error::Tls { trouble, .. } => return hint_of_tls(trouble).map(str::to_owned),
         Error::WebSocket { trouble, .. } => return hint_of_web_socket(trouble).map(str::to_owned),
         Error::NoConnack { .. } => "a port that speaks TLS says nothing to plain MQTT: check the port",
@@ -373,8 +376,12 @@ mod tests {
 
     #[test]
     fn nothing_listening_here_suggests_a_store_of_ones_own() {
-        let connect = |target: &str| Error::Connect { target: target.into(), cause: "refused".into() };
-        assert!(CommandError::from(connect("localhost:1883")).hints[0].contains("mqkv serve"));
-        assert!(!CommandError::from(connect("plant.example:1883")).hints[0].contains("mqkv serve"));
+        let suggests = |target: &str, cause: &str| {
+            let error = Error::Connect { target: target.into(), cause: cause.into() };
+            CommandError::from(error).hints[0].contains("mqkv serve")
+        };
+        assert!(suggests("localhost:1883", Error::REFUSED));
+        assert!(!suggests("localhost:1883", "the other side closed the connection"));
+        assert!(!suggests("plant.example:1883", Error::REFUSED));
     }
 }

@@ -59,8 +59,20 @@ impl Signals {
     /// # Errors
     /// The system takes no handler.
     pub fn new() -> io::Result<Self> {
+        Self::of(&Signal::ALL)
+    }
+
+    /// Only those that keys send, to everybody at the terminal: whoever lends it to a child must outlive them.
+    ///
+    /// # Errors
+    /// The system takes no handler.
+    pub fn of_keys() -> io::Result<Self> {
+        Self::of(&[Signal::Interrupt, Signal::Quit])
+    }
+
+    fn of(signals: &[Signal]) -> io::Result<Self> {
         let ignored = ignored_mask();
-        let heard = Signal::ALL.into_iter().filter(|signal| !is_in(ignored, signal.kind()));
+        let heard = signals.iter().copied().filter(|signal| !is_in(ignored, signal.kind()));
         let streams = heard.map(|signal| Ok((signal, unix::signal(signal.kind())?)));
         Ok(Self { streams: streams.collect::<io::Result<_>>()? })
     }

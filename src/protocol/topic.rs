@@ -38,6 +38,17 @@ pub fn notify_filter(client_id: &str) -> String {
     format!("{RESERVED}/{}{NOTIFY}#", hex::encode_upper(client_id))
 }
 
+/// Whether a filter is for notifications of one client alone, its id in hexadecimal digits or, as an SDK has it, as it
+/// is (protocol §0 row 11).
+#[must_use]
+pub fn is_of_client(client_id: &str, filter: &str) -> bool {
+    let rest = filter.strip_prefix(RESERVED).and_then(|rest| rest.strip_prefix('/'));
+    let is_below =
+        |id: &str| rest.and_then(|rest| rest.strip_prefix(id)).is_some_and(|rest| rest.starts_with('/'));
+    let is_plain = !client_id.contains(['/', '+', '#']);
+    is_below(&hex::encode_upper(client_id)) || (is_plain && is_below(client_id))
+}
+
 /// Whether a valid topic filter matches a topic (MQTT 5, 4.7).
 #[must_use]
 pub fn filter_matches(filter: &str, topic: &str) -> bool {
@@ -145,6 +156,19 @@ mod tests {
             }
             _ => case.unknown(),
         }
+    }
+
+    #[test]
+    fn a_client_has_filters_of_its_own_and_no_others() {
+        let filter = |id: &str| format!("{RESERVED}/{id}/command/notify/#");
+        assert!(is_of_client("ab", &filter("6162")) && is_of_client("ab", &filter("ab")));
+        assert!(is_of_client("ab", &notify_filter("ab")));
+        for (id, filter) in
+            [("ab", filter("6163")), ("ab", filter("+")), ("+", filter("+")), ("a", filter("ab"))]
+        {
+            assert!(!is_of_client(id, &filter), "{id} {filter}");
+        }
+        assert!(!is_of_client("ab", "clients/ab/x") && !is_of_client("", &format!("{RESERVED}//x")));
     }
 
     #[test]

@@ -15,8 +15,8 @@ pub trait Outlet: Send + Sync {
     /// Delivers to whoever subscribes.
     fn publish(&self, message: Message);
 
-    /// Delivers to one connection exactly once, subscribed or not.
-    fn push(&self, to: ConnectionId, message: Message);
+    /// Delivers to one connection of a client exactly once, subscribed or not.
+    fn push(&self, to: ConnectionId, client_id: &str, message: Message);
 
     /// Whether anybody subscribes to the requests.
     fn is_overheard(&self) -> bool;
@@ -30,8 +30,8 @@ impl Outlet for Broker {
         Self::publish(self, None, message);
     }
 
-    fn push(&self, to: ConnectionId, message: Message) {
-        Self::push(self, broker::ConnectionId(to.0), message);
+    fn push(&self, to: ConnectionId, client_id: &str, message: Message) {
+        Self::push(self, broker::ConnectionId(to.0), client_id, message);
     }
 
     fn is_overheard(&self) -> bool {
@@ -144,7 +144,7 @@ fn notify(change: Change, outlet: &dyn Outlet) {
             user_properties: properties([], Some(version)),
             ..Message::default()
         };
-        outlet.push(watcher.connection, message);
+        outlet.push(watcher.connection, &watcher.client_id, message);
     }
 }
 

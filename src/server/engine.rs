@@ -11,6 +11,9 @@ pub trait Engine: Send + 'static {
     /// Forgets what a connection watches.
     fn handle_disconnect(&mut self, connection: ConnectionId);
 
+    /// Forgets the watches that are not allowed any more.
+    fn revoke_watches(&mut self, may_watch: &dyn Fn(ConnectionId, &Key) -> bool);
+
     /// Removes what has expired, perhaps not all at once.
     fn poll_expired(&mut self, now: Now) -> Vec<Change>;
 
@@ -40,6 +43,10 @@ impl Engine for Store {
 
     fn handle_disconnect(&mut self, connection: ConnectionId) {
         Self::handle_disconnect(self, connection);
+    }
+
+    fn revoke_watches(&mut self, may_watch: &dyn Fn(ConnectionId, &Key) -> bool) {
+        Self::revoke_watches(self, may_watch);
     }
 
     fn poll_expired(&mut self, now: Now) -> Vec<Change> {

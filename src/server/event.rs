@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+/// What the subject begins with if it is an address: no client id does, for it has the character 0.
+const ADDRESS: &str = "\0";
+
 /// Something worth telling the operator. Its text escapes whatever came from the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -50,6 +53,20 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// The rules do not let a client do what it has tried.
+    NotAuthorized {
+        /// Who.
+        client_id: Arc<str>,
+        /// What it has tried: a verb that its topic can follow.
+        what: &'static str,
+        /// The topic or filter.
+        topic: String,
+    },
+    /// The rules have been read again.
+    Rules {
+        /// How many there are now, or why those before stay in force.
+        outcome: Result<usize, String>,
+    },
     /// A message did not go where it should have gone.
     Dropped {
         /// For whom it was, or whose it was.
@@ -83,6 +100,15 @@ pub enum Event {
         /// By how much, in milliseconds.
         by_ms: u64,
     },
+    /// Events that were not told because there were so many of their kind.
+    LeftOut {
+        /// The client or the address that they were about.
+        subject: Arc<str>,
+        /// How many.
+        count: u32,
+        /// Whether they told of trouble.
+        is_trouble: bool,
+    },
     /// The system refused to hand over a connection; the listener goes on.
     AcceptFailed {
         /// What the system said.
@@ -94,7 +120,39 @@ impl Event {
     /// Whether something went wrong; what is left is everyday life.
     #[must_use]
     pub fn is_trouble(&self) -> bool {
-        !matches!(self, Self::Connected { .. } | Self::Gone { .. } | Self::Reauthenticated { .. })
+        !matches!(
+            self,
+            Self::Connected { .. }
+                | Self::Gone { .. }
+                | Self::Reauthenticated { .. }
+                | Self::Rules { outcome: Ok(_) }
+                | Self::LeftOut { is_trouble: false, .. }
+        )
+    }
+
+    /// The client or the address that has caused it, if one has: it may cause as many as it likes.
+    pub(super) fn subject(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Connected { client_id, .. }
+            | Self::Reauthenticated { client_id }
+            | Self::NotAuthorized { client_id, .. }
+            | Self::Gone { client_id, .. }
+            | Self::Dropped { client_id, .. }
+            | Self::Unanswerable { client_id, .. } => Some(Arc::clone(client_id)),
+            // Whoever is not let in may call itself what it likes.
+            Self::Denied { remote, .. } | Self::Refused { remote, .. } => {
+                let address = remote.rsplit_once(':').map_or(&**remote, |(address, _)| address);
+                Some(format!("{ADDRESS}{address}").into())
+            }
+            Self::NotRetained { .. } => Some("messages that are not retained".into()),
+            Self::AcceptFailed { .. } => Some("connections that could not be accepted".into()),
+            // On a disk that is nearly full, each change that is too large makes two of them.
+            Self::NotPersisted { .. } | Self::PersistedAgain => Some("changes that must be kept".into()),
+            Self::IdentityFile { .. }
+            | Self::Rules { .. }
+            | Self::ClockBehind { .. }
+            | Self::LeftOut { .. } => None,
+        }
     }
 }
 
@@ -124,6 +182,14 @@ impl fmt::Display for Event {
             Self::Refused { remote, reason } => {
                 write!(f, "connection from {remote} refused: {}", reason.escape_debug())
             }
+            Self::NotAuthorized { client_id, what, topic } => {
+                let (client_id, topic) = (client_id.escape_debug(), topic.escape_debug());
+                write!(f, "{client_id} may not {what} {topic}: no rule allows it")
+            }
+            Self::Rules { outcome: Ok(count) } => write!(f, "the rules were read again: {count}"),
+            Self::Rules { outcome: Err(reason) } => {
+                write!(f, "{}; the rules before stay in force", reason.escape_debug())
+            }
             Self::Dropped { client_id, topic, reason } => {
                 let (client_id, topic) = (client_id.escape_debug(), topic.escape_debug());
                 write!(f, "message on {topic} for {client_id} dropped: {reason}")
@@ -146,6 +212,13 @@ impl fmt::Display for Event {
                 by_ms.div_euclid(1_000),
                 by_ms.rem_euclid(1_000),
             ),
+            Self::LeftOut { subject, count, .. } => {
+                let (of, subject) = match subject.strip_prefix(ADDRESS) {
+                    Some(address) => ("from", address),
+                    None => ("of", &**subject),
+                };
+                write!(f, "… and {count} more {of} {} within 10 s", subject.escape_debug())
+            }
             Self::AcceptFailed { reason } => write!(f, "a connection could not be accepted: {reason}"),
         }
     }

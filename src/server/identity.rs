@@ -6,7 +6,7 @@ mod users;
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 use self::kept::Kept;
 use self::tokens::Tokens;
 pub use self::users::UsersFile;
-use self::users::{Login, Users};
+use self::users::{Login, Memory, Users};
 use super::broker::reason::Reason;
 use super::event::Event;
 use super::settings::EventSink;
@@ -70,6 +70,8 @@ pub struct IdentityFiles {
 /// What keeps a file from being used.
 #[derive(Debug)]
 pub enum IdentityError {
+    /// Nobody can have such a name; why.
+    Name(&'static str),
     /// The system.
     Io {
         /// What could not be done.
@@ -93,6 +95,7 @@ pub enum IdentityError {
 impl fmt::Display for IdentityError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Name(what) => write!(out, "nobody can be called so: {what}"),
             Self::Io { what, path, cause } => write!(out, "cannot {what} {}: {cause}", path.display()),
             Self::Nonsense { path, line: None, what } => write!(out, "{} {what}", path.display()),
             Self::Nonsense { path, line: Some(line), what } => {
@@ -113,6 +116,7 @@ pub struct Identities {
     users: Option<Arc<Kept<Users>>>,
     tokens: Option<Arc<Kept<Tokens>>>,
     room_for_passwords: Arc<Semaphore>,
+    memory: Arc<Memory>,
     room_for_tokens: Arc<Semaphore>,
 }
 
@@ -123,6 +127,7 @@ impl Default for Identities {
             users: None,
             tokens: None,
             room_for_passwords: Arc::new(Semaphore::new(processors.min(PASSWORDS_MAX))),
+            memory: Arc::default(),
             room_for_tokens: Arc::new(Semaphore::new(TOKENS_MAX)),
         }
     }
@@ -151,14 +156,6 @@ impl Identities {
         self.tokens.is_some()
     }
 
-    /// Those of the files that others than their owner may read or write.
-    #[must_use]
-    pub fn exposed(&self) -> Vec<&Path> {
-        let users = self.users.as_ref().map(|users| users.path());
-        let tokens = self.tokens.as_ref().map(|tokens| tokens.path());
-        users.into_iter().chain(tokens).filter(|path| kept::is_exposed(path)).collect()
-    }
-
     /// Checks a name and a password; it takes as long for a name that nobody has.
     pub(super) async fn check_password(
         &self,
@@ -172,8 +169,9 @@ impl Identities {
             logged,
         };
         let Some(users) = self.users.clone() else { return Err(denied(format!("no users, so no {name}"))) };
+        let memory = Arc::clone(&self.memory);
         let check = move || {
-            let login = users.current(&events).log_in(&name, &password);
+            let login = users.current(&events).log_in(&name, &password, &memory);
             (login, name)
         };
         match in_room(&self.room_for_passwords, check).await? {
@@ -219,7 +217,6 @@ async fn in_room<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
     use std::sync::Mutex;
 
     use tempfile::TempDir;
@@ -304,16 +301,6 @@ mod tests {
         fs::write(&path, "").unwrap();
         assert!(check("bob", "p2").await.is_err());
         assert_eq!(lines.lock().unwrap().len(), 1);
-    }
-
-    #[test]
-    fn a_file_that_others_may_read_is_found_out() {
-        let home = tempfile::tempdir().unwrap();
-        let (identities, path) = with_tokens(&home, "one t1\n");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(identities.exposed().is_empty());
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert_eq!(identities.exposed(), [path]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The store behind an embedded broker.
 
+pub mod authorization;
 mod backlog;
 pub mod broker;
 pub mod delivery;
@@ -9,6 +10,7 @@ pub mod event;
 mod hosting;
 pub mod identity;
 pub mod journal;
+mod moderation;
 mod repeats;
 pub mod service;
 pub mod settings;
@@ -24,12 +26,13 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
+pub use self::authorization::{AuthorizationError, Authorizer};
 use self::broker::admission::Entrance;
 use self::broker::listener::Door;
 use self::broker::{Application, Broker, sweeper};
 pub use self::error::Error;
 pub use self::event::Event;
-pub use self::hosting::StoreServer;
+pub use self::hosting::{RulesReloader, StoreServer};
 pub use self::identity::{Identities, IdentityError, IdentityFiles, Principal, UsersFile};
 pub use self::journal::{JournalError, JournalErrorKind, offline};
 pub use self::service::{Persistence, StoreSettings};

@@ -11,6 +11,9 @@ use crate::protocol::message::TIMESTAMP;
 const ANSWERS_MAX: usize = 28_672;
 /// How long an answer is remembered whose request does not expire, in milliseconds.
 const DEFAULT_EXPIRY_MS: u64 = 60_000;
+/// How long after its request has expired an answer is remembered: a client that has lost its line delivers the request
+/// again all the same once it is back, and by then somebody else may have written. The SDKs' responders take as long.
+const LATE_MS: u64 = 60_000;
 /// How much of a payload tells it from another: reading more would cost more than it tells.
 const PAYLOAD_BYTES_MAX: usize = 1024;
 
@@ -19,7 +22,7 @@ const PAYLOAD_BYTES_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(u64);
 
-/// Remembers the latest answers, each for as long as its request lives; the oldest go first.
+/// Remembers the latest answers, each for as long as its request lives and a while longer; the oldest go first.
 #[derive(Debug, Default)]
 pub struct Repeats {
     hasher: RandomState,
@@ -45,7 +48,7 @@ impl Repeats {
         Fingerprint(self.hasher.hash_one((client_id, response_topic, correlation, what)))
     }
 
-    /// The answer that such a request has had, if it still lives.
+    /// The answer that such a request has had, if that is still known.
     pub fn recall(&self, fingerprint: Fingerprint, monotonic_ms: u64) -> Option<Answer> {
         let known = self.answers.get(&fingerprint)?;
         (monotonic_ms < known.until_ms).then(|| known.answer.clone())
@@ -66,8 +69,9 @@ impl Repeats {
             self.answers.remove(oldest);
             self.order.pop_front();
         }
-        let lifetime_ms =
-            expiry_s.map_or(DEFAULT_EXPIRY_MS, |expiry_s| u64::from(expiry_s).saturating_mul(1_000));
+        let lifetime_ms = expiry_s.map_or(DEFAULT_EXPIRY_MS, |expiry_s| {
+            u64::from(expiry_s).saturating_mul(1_000).saturating_add(LATE_MS)
+        });
         let until_ms = monotonic_ms.saturating_add(lifetime_ms);
         self.order.push_back(fingerprint);
         self.answers.insert(fingerprint, Remembered { answer, until_ms, ticket });
@@ -118,16 +122,20 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_remembered_as_long_as_its_request_lives() {
+    fn an_answer_is_remembered_as_long_as_its_request_may_be_delivered_again() {
         let mut repeats = Repeats::default();
-        let [short, long] =
-            ["1", "2"].map(|correlation| repeats.fingerprint("c", &asker(correlation), &Message::default()));
-        repeats.remember(short, answer(), Some(2), 100, 0);
-        repeats.remember(long, answer(), None, 100, 0);
-        assert_eq!(repeats.recall(short, 2_099), Some(answer()));
-        assert_eq!(repeats.recall(short, 2_100), None);
-        assert_eq!(repeats.recall(long, 60_099), Some(answer()));
-        repeats.remember(Fingerprint(1), answer(), None, 60_100, 0);
+        let [expiring, lasting, expired] = ["1", "2", "3"]
+            .map(|correlation| repeats.fingerprint("c", &asker(correlation), &Message::default()));
+        repeats.remember(expiring, answer(), Some(2), 100, 0);
+        repeats.remember(lasting, answer(), None, 100, 0);
+        // An SDK that counts in whole seconds makes this of half a second.
+        repeats.remember(expired, answer(), Some(0), 100, 0);
+        assert_eq!(repeats.recall(expired, 101), Some(answer()));
+        assert_eq!(repeats.recall(expiring, 62_099), Some(answer()));
+        assert_eq!(repeats.recall(expiring, 62_100), None);
+        assert_eq!(repeats.recall(lasting, 60_099), Some(answer()));
+        assert_eq!(repeats.recall(lasting, 60_100), None);
+        repeats.remember(Fingerprint(1), answer(), None, 62_100, 0);
         assert_eq!((repeats.answers.len(), repeats.order.len()), (1, 1));
     }
 

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -16,6 +17,7 @@ use crate::protocol::request::Case;
 use crate::protocol::{Message, Request, Timestamp, topic};
 use crate::store::{Call, ConnectionId, Limits, Now, Store};
 
+use super::authorization::Pass;
 use super::broker::reason::Reason;
 use super::broker::{Application, Broker, Peer, Verdict};
 use super::delivery::{Answer, Asker, Delivery, Outlet};
@@ -67,6 +69,8 @@ pub struct StoreSettings {
 /// the lock; the broker calls the service without any of its own.
 pub struct Service {
     state: Mutex<State>,
+    /// Of those who watch keys, where there are rules. Taken before `state`, never after it.
+    passes: Mutex<HashMap<ConnectionId, Arc<Pass>>>,
     /// Where the journal waits for [`Service::run`].
     journal: Mutex<Option<Journal>>,
     has_unsaved: Condvar,
@@ -118,6 +122,7 @@ impl Service {
         let state = State::new(Box::new(store), journal.is_some());
         Ok(Arc::new(Self {
             state: Mutex::new(state),
+            passes: Mutex::default(),
             journal: Mutex::new(journal),
             has_unsaved: Condvar::new(),
             has_earlier_deadline: Notify::new(),
@@ -167,6 +172,14 @@ impl Service {
             return Verdict::Disconnect { reason: Reason::TopicNameInvalid, text };
         }
         match read_asker(&message, response_topic.as_deref()) {
+            Ok(_) if !from.may_publish(response_topic.as_deref().unwrap_or_default()) => {
+                // The store would publish there in the client's stead.
+                show(outlet, from, &message, response_topic.as_deref());
+                let (client_id, what) = (Arc::clone(&from.client_id), "have its answer published to");
+                let topic = response_topic.unwrap_or_default();
+                (self.events)(Event::NotAuthorized { client_id, what, topic });
+                return Verdict::Refused(Reason::NotAuthorized);
+            }
             Ok(correlation) => {
                 let asker = Asker { response_topic: response_topic.unwrap_or_default(), correlation };
                 self.answer(outlet, from, &message, asker);
@@ -201,6 +214,7 @@ impl Service {
         };
         let parsed = |name| message.user_property(name).map(str::parse::<Timestamp>);
         let call = Call {
+            rights: from.pass.as_ref().map(|pass| pass.rights()),
             connection: ConnectionId(from.connection.0),
             client_id: Arc::clone(&from.client_id),
             request,
@@ -209,12 +223,27 @@ impl Service {
             persist: self.keeps_all || message.user_property(PERSIST) == Some("true"),
         };
         let now = self.now();
+        if let (Request::KeyNotify { stop: false, .. }, Some(pass)) = (&call.request, &from.pass) {
+            self.passes().insert(call.connection, Arc::clone(pass));
+        }
         let mut state = self.lock();
         // Under the lock, so that requests are overheard in the order in which the store decides them.
         show(outlet, from, message, Some(&asker.response_topic));
         state.answer(outlet, call, asker, message, now);
         self.wake_writer(&state);
         self.wake_timer(&mut state);
+    }
+
+    /// The rules may have changed: whoever may not read a key any more is no longer told of it.
+    pub fn revoke(&self) {
+        let passes = self.passes();
+        self.lock().engine.revoke_watches(&|connection, key| {
+            passes.get(&connection).is_none_or(|pass| pass.rights().read.contains(key.as_bytes()))
+        });
+    }
+
+    fn passes(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<Pass>>> {
+        self.passes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake_timer(&self, state: &mut State) {
@@ -266,7 +295,15 @@ impl Application for Service {
         Ok(())
     }
 
+    /// A client is always told of the keys that it watches.
+    fn is_own_filter(&self, client_id: &str, filter: &str) -> bool {
+        topic::is_of_client(client_id, filter)
+    }
+
     fn handle_disconnect(&self, _: &Broker, peer: &Peer) {
+        if peer.pass.is_some() {
+            self.passes().remove(&ConnectionId(peer.connection.0));
+        }
         self.lock().engine.handle_disconnect(ConnectionId(peer.connection.0));
     }
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::authorization::Authorizer;
 use super::event::Event;
 use super::identity::Identities;
 use super::tls::Tls;
@@ -19,6 +20,8 @@ pub struct Settings {
     pub listeners: Vec<ListenerSettings>,
     /// Who may come in, where a door is not open to everybody. What a client says of itself is checked at all doors.
     pub identities: Arc<Identities>,
+    /// The rules for who may do what; none: everybody may do everything.
+    pub authorizer: Option<Arc<Authorizer>>,
     /// The largest packet taken from a client, in bytes with its header; announced in CONNACK.
     pub packet_bytes_max: u32,
     /// The most connections at one time, those that have not sent a CONNECT yet included.
@@ -86,6 +89,7 @@ impl Default for Settings {
         Self {
             listeners: Vec::new(),
             identities: Arc::default(),
+            authorizer: None,
             packet_bytes_max: 64 * 1024 * 1024,
             connections_max: 10_000,
             sessions_max: 20_000,

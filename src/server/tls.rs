@@ -142,7 +142,7 @@ mod tests {
 
     use rcgen::{CertifiedKey, generate_simple_self_signed};
     use tempfile::TempDir;
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
     use tokio::sync::mpsc;
 
@@ -182,6 +182,29 @@ mod tests {
         assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
         let event = events.recv().await.unwrap();
         assert!(event.ends_with(" refused: no TLS handshake in time"), "{event}");
+        server.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn handshakes_that_are_left_hanging_hold_nobody_up_and_end() {
+        let home = tempfile::tempdir().unwrap();
+        let settings = Settings { connect_timeout: Duration::from_secs(2), ..Settings::default() };
+        let server = start(&home, settings).await;
+        let mut hanging = Vec::new();
+        for number in 0..100 {
+            let mut stream = TcpStream::connect(server.addresses()[0]).await.unwrap();
+            // Some of them begin.
+            stream.write_all(&b"\x16\x03\x01\x02\0\x01\0"[..number % 8]).await.unwrap();
+            hanging.push(stream);
+        }
+        let client = connect(&server, &home).await.unwrap();
+        client.close().await;
+        for mut stream in hanging {
+            let mut rest = Vec::new();
+            // Closed, with an alert or without.
+            let _ = stream.read_to_end(&mut rest).await;
+            assert!(rest.len() < 16, "{rest:?}");
+        }
         server.shutdown().await;
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::protocol::timestamp::TimestampError;
 use crate::protocol::{Key, Refusal, Reply, Request, Timestamp};
 
+use super::authorization::Rights;
 use super::entry::{Content, Version};
 use super::watchers::{ConnectionId, Watcher};
 
@@ -24,6 +25,8 @@ pub struct Call {
     pub connection: ConnectionId,
     /// Who sent it: the connection's client id.
     pub client_id: Arc<str>,
+    /// What the client may do with keys; none: everything.
+    pub rights: Option<Arc<Rights>>,
     /// What is asked for.
     pub request: Request,
     /// The property `__ts`, as it could be read.

@@ -50,6 +50,15 @@ impl Pattern {
         Ok(Self(tokens))
     }
 
+    /// What every text that it describes begins with.
+    pub(super) fn literal_prefix(&self) -> String {
+        let literal = self.0.iter().map_while(|token| match token {
+            Token::Char(char) => Some(*char),
+            _ => None,
+        });
+        literal.collect()
+    }
+
     /// Whether the pattern describes the whole text.
     ///
     /// Only the last star ever needs another try: whatever an earlier one could take, the last can take too.

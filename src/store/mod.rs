@@ -1,5 +1,6 @@
 //! The rules of the store: (state, who, request, now) → (reply, notifications, what to keep on disk).
 
+pub mod authorization;
 mod call;
 mod condition;
 mod entries;
@@ -21,6 +22,7 @@ use bytes::Bytes;
 use crate::protocol::timestamp::TimestampError;
 use crate::protocol::{Condition, Key, Refusal, Reply, Request, Timestamp, Value, topic};
 
+use authorization::check;
 use condition::{Decision, Held, Wish, decide};
 use entries::Entries;
 use entry::Entry;
@@ -71,39 +73,52 @@ impl Store {
         Self { limits, ..Self::default() }
     }
 
-    /// Decides about a request, in the order of protocol §5: key length, timestamps, fence, condition.
+    /// Decides about a request, in the order of protocol §5: key length, timestamps, authorization, fence, condition.
     pub fn handle_request(&mut self, call: Call, now: Now) -> Outcome {
         let wall_ms = self.observe(now);
-        let Call { connection, client_id, request, timestamp, fence, persist } = call;
+        let Call { connection, client_id, rights, request, timestamp, fence, persist } = call;
+        let (reads, writes) = (rights.as_ref().map(|all| &all.read), rights.as_ref().map(|all| &all.write));
         let outcome = match request {
             Request::Set { key, value, condition, ttl_ms } => self
                 .check_lengths(&key, &value)
                 .and_then(|()| Ok((check_timestamp(timestamp, wall_ms)?, check_fence(fence, wall_ms)?)))
+                .and_then(|stamps| check(writes, &key).map(|()| stamps))
                 .map(|(timestamp, fence)| {
                     self.set(Set { key, value, condition, ttl_ms, persist }, &timestamp, fence)
                 }),
-            Request::Get { key } => self.check_key(&key).map(|()| self.get(&key)),
+            Request::Get { key } => {
+                self.check_key(&key).and_then(|()| check(reads, &key)).map(|()| self.get(&key))
+            }
             Request::Del { key } => self
                 .check_key(&key)
                 .and_then(|()| check_fence(fence, wall_ms))
+                .and_then(|fence| check(writes, &key).map(|()| fence))
                 .map(|fence| self.remove(&key, Wish::Del, fence.as_ref())),
             Request::VDel { key, value } => self
                 .check_lengths(&key, &value)
                 .and_then(|()| check_fence(fence, wall_ms))
+                .and_then(|fence| check(writes, &key).map(|()| fence))
                 .map(|fence| self.remove(&key, Wish::VDel(&value), fence.as_ref())),
             Request::KeyNotify { key, stop: true } => {
                 let watched = self.watchers.remove(&key, connection);
                 Ok(if watched { Reply::Done } else { Reply::Count(0) }.into())
             }
-            Request::KeyNotify { key, stop: false } => {
-                self.check_key(&key).and_then(|()| self.watch(&key, Watcher { connection, client_id }))
-            }
+            Request::KeyNotify { key, stop: false } => self
+                .check_key(&key)
+                .and_then(|()| check(reads, &key))
+                .and_then(|()| self.watch(&key, Watcher { connection, client_id })),
             Request::Scan { pattern, token } => {
-                let alive = |slot| !self.is_due(slot);
-                Ok(scan::scan(&self.entries, &pattern, token.as_deref(), alive).into())
+                let shown =
+                    |slot, key: &[u8]| !self.is_due(slot) && reads.is_none_or(|keys| keys.contains(key));
+                Ok(scan::scan(&self.entries, &pattern, token.as_deref(), shown).into())
             }
         };
         outcome.unwrap_or_else(Outcome::refused)
+    }
+
+    /// Forgets what no rule allows to be watched any more.
+    pub fn revoke_watches(&mut self, may_watch: impl Fn(ConnectionId, &Key) -> bool) {
+        self.watchers.retain(may_watch);
     }
 
     /// Forgets what a connection watches.

@@ -16,7 +16,7 @@ const BYTES_PER_PAGE_MAX: usize = 128 * 1024;
 /// The most slots looked at for one page: other requests wait meanwhile. Pages may be empty.
 const SLOTS_PER_PAGE_MAX: usize = 32_768;
 
-/// Answers with the next page of the entries that are `alive`.
+/// Answers with the next page of the entries that are to be `shown`.
 ///
 /// Entries are listed by their slots, which they keep: a key that lives throughout a scan is listed exactly once,
 /// and a page costs the same however many keys there are. The token is the slot where the next page begins.
@@ -24,7 +24,7 @@ pub(super) fn scan(
     entries: &Entries,
     pattern: &[u8],
     token: Option<&[u8]>,
-    alive: impl Fn(Slot) -> bool,
+    shown: impl Fn(Slot, &[u8]) -> bool,
 ) -> Reply {
     let pattern = std::str::from_utf8(pattern).ok().filter(|text| !text.is_empty());
     let first = token.map_or(Some(0), |token| token.try_into().ok().map(Slot::from_be_bytes));
@@ -39,7 +39,7 @@ pub(super) fn scan(
             return Reply::Keys { keys, token };
         }
         seen = seen.saturating_add(1);
-        if matches(&pattern, entry) && alive(slot) {
+        if matches(&pattern, entry) && shown(slot, entry.key()) {
             bytes = bytes.saturating_add(entry.key().len());
             keys.push(Bytes::copy_from_slice(entry.key()));
         }

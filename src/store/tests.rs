@@ -1,5 +1,8 @@
 //! The store as its clients and its caller see it, and against a naive model.
 
+use std::sync::Arc;
+
+use super::authorization::Rights;
 use super::*;
 use crate::protocol::timestamp::SKEW_MAX_MS;
 
@@ -17,6 +20,7 @@ fn later(ms: u64) -> Now {
 
 fn call(request: Request) -> Call {
     Call {
+        rights: None,
         connection: ConnectionId(1),
         client_id: "client".into(),
         request,
@@ -346,4 +350,46 @@ fn a_scan_of_nonsense_is_a_syntax_error() {
     }
     let beyond = store.handle_request(scan(b"*", Some(b"\xff\xff\xff\xff")), NOW);
     assert_eq!(beyond.reply, Reply::Keys { keys: vec![], token: None });
+}
+
+#[test]
+fn what_a_client_has_no_right_to_is_refused_after_its_timestamps_and_before_its_fence() {
+    let mut rights = Rights::default();
+    rights.read.add(b"readable");
+    rights.write.add_pattern("writ*").unwrap();
+    let rights = Some(Arc::new(rights));
+    let mut store = store();
+    for name in ["readable", "writable", "closed"] {
+        store.handle_request(set(name, "v"), NOW);
+    }
+    let mut ask = |call: Call| store.handle_request(Call { rights: rights.clone(), ..call }, NOW).reply;
+    let refused = Reply::Refused(Refusal::NotAuthorized);
+    assert_eq!(ask(get("readable")), Reply::Value("v".into()));
+    assert_eq!(ask(watch("readable", false)), Reply::Done);
+    assert_eq!(ask(set("writable", "w")), Reply::Done);
+    for call in [set("readable", "w"), del("readable"), vdel("readable", "v"), get("writable")] {
+        assert_eq!(ask(call), refused);
+    }
+    assert_eq!(ask(watch("closed", false)), refused);
+    // Whoever may not write learns nothing of a fence, and whoever cannot tell the time learns that first.
+    assert_eq!(ask(fenced(1, set("closed", "w"))), refused);
+    assert_eq!(
+        ask(Call { timestamp: None, ..set("closed", "w") }),
+        Reply::Refused(Refusal::MissingTimestamp)
+    );
+    let scan = Call { request: Request::Scan { pattern: "*".into(), token: None }, ..get("k") };
+    assert_eq!(ask(scan), Reply::Keys { keys: vec!["readable".into()], token: None });
+    assert_eq!(ask(del("writable")), Reply::Count(1));
+}
+
+#[test]
+fn a_watch_that_is_no_longer_allowed_ends() {
+    let mut store = store();
+    for name in ["a", "b"] {
+        store.handle_request(watch(name, false), NOW);
+    }
+    store.revoke_watches(|_, key| key.as_bytes() == b"a");
+    let told = |outcome: Outcome| outcome.change.map_or(0, |change| change.watchers.len());
+    assert_eq!(told(store.handle_request(set("a", "v"), NOW)), 1);
+    assert_eq!(told(store.handle_request(set("b", "v"), NOW)), 0);
 }

@@ -76,6 +76,16 @@ impl Watchers {
         }
     }
 
+    /// Ends the registrations that are not to go on.
+    pub(super) fn retain(&mut self, goes_on: impl Fn(ConnectionId, &Key) -> bool) {
+        let pairs = self.by_connection.iter().flat_map(|(id, keys)| keys.iter().map(|key| (*id, key)));
+        let ending: Vec<_> =
+            pairs.filter(|(id, key)| !goes_on(*id, key)).map(|(id, key)| (id, key.clone())).collect();
+        for (connection, key) in ending {
+            self.remove(&key, connection);
+        }
+    }
+
     /// Who watches a key. Nobody costs no allocation.
     pub(super) fn of(&self, key: &[u8]) -> Vec<Watcher> {
         // Most stores have no watcher at all: spare them the hash.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use super::common::{Place, Server};
+use super::common::{CTRL_C, Place, Server, Terminal};
 
 const FILE: &str = ".config/mqkv/config.toml";
 
@@ -162,6 +162,20 @@ fn an_edited_file_counts_only_if_it_makes_sense() {
     let (place, _) = edit(place, "echo '[context.b]' >");
     assert_eq!(file(&place), "[context.b]\n");
     assert_eq!(fs::read_dir(place.path(".config/mqkv")).unwrap().count(), 2, "the file and the broken one");
+}
+
+#[test]
+fn a_key_of_the_editors_does_not_end_what_waits_for_it() {
+    const EDITOR: &str =
+        "trap 'echo heard' INT; echo open; until read line; do :; done; printf '[context.a]\\n' >";
+    let place = Place::new().with_variable("EDITOR", EDITOR);
+    let mut terminal = Terminal::start(place.command(&["context", "edit"]));
+    terminal.shows("open");
+    terminal.keys(CTRL_C);
+    terminal.shows("heard");
+    terminal.line("");
+    assert_eq!(terminal.end(), Some(0), "{}", terminal.screen());
+    assert_eq!(file(&place), "[context.a]\n");
 }
 
 #[test]

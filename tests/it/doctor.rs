@@ -351,8 +351,23 @@ fn tls_and_plain_that_meet_are_told_apart() {
     assert_eq!(failure(&place, &format!("-b {}", server.url())), failed("tls", message, hint, 69));
     let plain = Server::start(&place, &["-q"]);
     let url = plain.url().replace("mqtt://", "mqtts://");
-    let message = "BROKER did not finish the TLS handshake: the other side closed the connection";
+    let message = "BROKER does not speak TLS";
     assert_eq!(failure(&place, &format!("-b {url} -T ca.pem")), failed("tls", message, PORT_HINT, 69));
+    // A broker that says nothing of it, as most do: the second time it is asked in the other way.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("mqtt://{}", silent.local_addr().unwrap());
+    let twice = spawn(move || {
+        let mut bytes = [0; 65_536];
+        let read = silent.accept().unwrap().0.read(&mut bytes).unwrap();
+        assert_eq!((read > 0, bytes[0]), (true, 0x10), "CONNECT");
+        let (mut again, _) = silent.accept().unwrap();
+        let read = again.read(&mut bytes).unwrap();
+        assert_eq!((read > 0, bytes[0]), (true, 0x16), "a ClientHello");
+        again.write_all(b"\x15\x03\x03\0\x02\x02\x28").unwrap();
+    });
+    let message = "BROKER wants TLS, and was spoken to without";
+    assert_eq!(failure(&place, &format!("-b {url}")), failed("tls", message, hint, 69));
+    twice.join().unwrap();
 }
 
 /// A listener of this machine that says something once it is spoken to, and then closes.

@@ -167,6 +167,10 @@ fn standard_input_is_not_both_the_password_and_the_value() {
     }
     let shown = place.run_bounded(&["get", "k", "-u", "ann", "--password-file", "-"]);
     assert_eq!(shown, "--- stderr\nerror: there is no password on standard input\n--- exit 2\n");
+    let words = ["get", "k", "-u", "ann", "--password-file", "-"];
+    let shown = place.run_at_with_input("mqtt://127.0.0.1:1", &words, &[b'p'; 65_536]);
+    let error = "standard input has more than 65535 bytes, too long for a password";
+    assert_eq!(shown, format!("--- stderr\nerror: {error}\n--- exit 2\n"));
 }
 
 #[test]

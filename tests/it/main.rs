@@ -1,9 +1,12 @@
 //! Everything that starts processes: the real binary in a hermetic environment.
 #![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)] // clippy.toml exempts tests only, not what they share
 
+mod authorization;
 mod bad_answers;
 mod bad_brokers;
 mod bad_input;
+mod broker_bad_input;
+mod broker_suite;
 mod bulk;
 mod bytes;
 mod common;

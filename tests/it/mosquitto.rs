@@ -195,6 +195,23 @@ fn the_doctor_gets_as_far_as_the_missing_store() {
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
+fn mosquitto_that_is_spoken_to_in_the_wrong_way_is_told_apart_by_the_doctor() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem").issue(&place, "server", &["127.0.0.1"]);
+    let file = |name: &str| place.path(name).display().to_string();
+    let listener = format!("certfile {}\nkeyfile {}\n", file("server.pem"), file("server.key"));
+    let (_secured, url) = mosquitto_with(&place, &listener);
+    let shown = place.run_at(&url, &["doctor"]);
+    assert!(shown.contains("\tBROKER wants TLS, and was spoken to without\n"), "{shown}");
+    let place = Place::new();
+    let (_plain, url) = mosquitto(&place);
+    let shown = place.run_at(&url.replace("mqtt://", "mqtts://"), &["doctor", "--insecure"]);
+    assert!(shown.contains("\tBROKER does not speak TLS; trusted: "), "{shown}");
+    assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
 fn mosquitto_with_tls_is_reached_and_its_refusals_are_understood() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
@@ -290,4 +307,22 @@ fn mosquittos_tools_log_in_to_our_store() {
     let words = |output: Output| String::from_utf8(output.stderr).unwrap();
     assert!(words(publish(&["-u", "ann", "-P", "wrong"])).contains("Bad User Name or Password"));
     assert!(words(publish(&[])).contains("Not authorized"));
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn mosquitto_of_3_1_1_reads_what_it_has_retained_and_3_1_is_refused() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let speak = |version: &str, name: &str, words: &[&str]| {
+        let port = server.port().to_string();
+        let words = [&["-V", version, "-h", "127.0.0.1", "-p", &port, "-t", "t"], words].concat();
+        Command::new(name).args(words).stdin(Stdio::null()).output().unwrap_or_else(missing)
+    };
+    assert!(speak("311", "mosquitto_pub", &["-q", "2", "-r", "-m", "kept"]).status.success());
+    let heard = speak("311", "mosquitto_sub", &["-q", "2", "-C", "1", "-W", "30"]);
+    assert_eq!(String::from_utf8_lossy(&heard.stdout), "kept\n");
+    let refused = speak("31", "mosquitto_pub", &["-m", "x"]);
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && error.contains("unacceptable protocol version"), "{error}");
 }

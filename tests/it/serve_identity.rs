@@ -324,6 +324,10 @@ fn files_that_make_no_sense_are_told_with_their_line() {
     let gone = error("cannot read gone: No such file or directory (os error 2)", 74);
     assert_eq!(serve("--users", "gone"), gone);
     assert_eq!(serve("--sat-tokens", "gone"), gone);
+    let name =
+        "nobody can be called so: it begins with #, begins or ends with a blank, or has control characters";
+    let unnamed = ["serve", "user", "add", "fresh", "bob "];
+    assert_eq!(place.run_with_input(&unnamed, b"x"), error(name, 2));
     let add = ["serve", "user", "add", "users", "bob"];
     let nonsense = error("line 2 of users has no hash in the PHC format", 78);
     assert_eq!(place.run_with_input(&add, b"x"), nonsense);
@@ -340,11 +344,16 @@ fn files_that_make_no_sense_are_told_with_their_line() {
 #[test]
 fn a_file_that_others_may_read_is_warned_of() {
     let place = place();
-    let options = ["serve", "--listen", "127.0.0.1:0", "--users", "users"];
-    fs::set_permissions(place.path("users"), fs::Permissions::from_mode(0o644)).unwrap();
+    let secrets = ["users", "tokens", "server.key"];
+    for file in secrets {
+        fs::set_permissions(place.path(file), fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let options = [&["serve", "--listen", "127.0.0.1:0"], &LISTS[..], &TLS[..]].concat();
     let server = super::common::Running::start(&mut place.command(&options));
-    let warning = "warning: others than its owner may read or write users: chmod 600 users";
-    assert_eq!(server.words(), warning);
+    for file in secrets {
+        let words = "holds a secret, and others than you may use it (mode 0644)";
+        assert_eq!(server.words(), format!("warning: {file} {words}: chmod 600 {file}"));
+    }
     assert!(server.words().starts_with("listening on "));
 }
 

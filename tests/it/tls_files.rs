@@ -1,7 +1,12 @@
 //! Certificates and keys in files: every shape that is taken, and what is said of the others.
 
+use std::fs::OpenOptions;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+
 use super::common::pki::Ca;
-use super::common::{Place, Server};
+use super::common::{Place, Running, Server};
 
 const PASSWORD: &str = "not-a-secret";
 
@@ -114,6 +119,31 @@ fn a_file_that_cannot_be_read_is_74() {
     ] {
         let expected = format!("--- stderr\nerror: cannot read {file}: {cause}\n--- exit 74\n");
         assert_eq!(said(&place, &server, options), expected, "{options}");
+    }
+}
+
+#[test]
+fn a_pipe_that_never_delivers_can_be_stopped_and_holds_up_no_longer_than_a_connection_may_take() {
+    let place = Place::new();
+    assert!(Command::new("mkfifo").arg(place.path("fifo")).status().unwrap().success());
+    let message = "the files of the connection could not be read within 100ms";
+    for line in ["get k -T fifo", "watch k -C fifo -K fifo", "lock k -T fifo -- true"] {
+        let words: Vec<_> = line.split(' ').collect();
+        let options = ["-n", "localhost", "--connect-timeout", "100ms"];
+        assert_eq!(
+            place.run_bounded(&[&words[..1], &options, &words[1..]].concat()),
+            format!("--- stderr\nerror: {message}\n  try: mqkv config show --origin\n--- exit 74\n"),
+            "{line}"
+        );
+    }
+    for line in ["serve --tls-cert fifo --tls-key fifo", "serve --users fifo", "watch k -n h -T fifo"] {
+        let mut command = place.command_with_signals(&line.split(' ').collect::<Vec<_>>());
+        let server = Running::start(command.args(["--connect-timeout", "1h"]));
+        // Whoever opens the other end waits until it is being read.
+        let pipe = OpenOptions::new().write(true).open(place.path("fifo")).unwrap();
+        server.signal(Signal::SIGTERM);
+        assert_eq!(server.end().2, Some(143), "{line}");
+        drop(pipe);
     }
 }
 

@@ -2,8 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+
+use tokio::runtime::Builder;
 
 use crate::cli::config::file::File;
 use crate::cli::config::layers::Settled;
@@ -12,6 +15,7 @@ use crate::cli::config::variables::Variables;
 use crate::cli::connection::Connection;
 use crate::cli::settle;
 use crate::commands::configured::{Change, Configured};
+use crate::commands::signal::Signals;
 use crate::commands::{CommandError, Kind, file};
 
 /// What somebody finds who has no file yet.
@@ -91,9 +95,14 @@ fn run_editor(copy: &Path) -> Result<(), CommandError> {
     // The variable may hold options, too.
     let mut line = settle::editor();
     line.push(" \"$1\"");
-    let status = Command::new("/bin/sh").arg("-c").arg(&line).arg("sh").arg(copy).status();
     let failed =
         |what: String| CommandError::new(Kind::File, format!("the editor {what}")).hint("set EDITOR");
+    // Ctrl-C is a key of the editor's, and goes to everybody at the terminal; a child hears it as usual.
+    let deaf = |error: io::Error| failed(format!("cannot be waited for: {error}"));
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(deaf)?;
+    let _kept = runtime.enter();
+    let _signals = Signals::of_keys().map_err(deaf)?;
+    let status = Command::new("/bin/sh").arg("-c").arg(&line).arg("sh").arg(copy).status();
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(failed(ended(status))),

@@ -136,6 +136,7 @@ impl From<IdentityError> for CommandError {
                 Self::new(Kind::File, message).hint(hint)
             }
             IdentityError::Io { .. } => Self::new(Kind::File, message),
+            IdentityError::Name(_) => Self::usage(message),
             IdentityError::Nonsense { .. } => Self::new(Kind::Configuration, message),
         }
     }

@@ -9,7 +9,9 @@ use tokio_rustls::rustls::RootCertStore;
 use tokio_rustls::rustls::pki_types::pem::{PemObject, SectionKind};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::client::authentication::first_line;
 use crate::client::error::TlsSetupError as Error;
+use crate::client::secret::Secret;
 
 /// More than any bundle has; a device or a pipe without an end must not fill the memory.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -25,7 +27,7 @@ impl Identity {
     pub(crate) fn load(certfile: &Path, keyfile: &Path, password: Option<&Path>) -> Result<Self, Error> {
         let chain = certificates(certfile)?;
         let password = password.map(password_in).transpose()?;
-        Ok(Self { chain, key: key(keyfile, password.as_deref())? })
+        Ok(Self { chain, key: key(keyfile, password.as_ref())? })
     }
 }
 
@@ -53,9 +55,10 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     }
 }
 
-fn key(path: &Path, password: Option<&[u8]>) -> Result<PrivateKeyDer<'static>, Error> {
-    let text = read(path)?;
-    if holds(&text, ENCRYPTED_IN_AN_OLD_WAY) {
+fn key(path: &Path, password: Option<&Secret>) -> Result<PrivateKeyDer<'static>, Error> {
+    let text = Secret::new(read(path)?);
+    let text = text.bytes();
+    if holds(text, ENCRYPTED_IN_AN_OLD_WAY) {
         let hint = "openssl pkcs8 -topk8 -in FILE -out FILE.pkcs8";
         return Err(nonsense(
             path,
@@ -71,12 +74,12 @@ fn key(path: &Path, password: Option<&[u8]>) -> Result<PrivateKeyDer<'static>, E
             false => nonsense(path, "holds no key", None),
         })
     };
-    match (holds(&text, ENCRYPTED), password) {
+    match (holds(text, ENCRYPTED), password) {
         (true, None) => Err(nonsense(path, IS_ENCRYPTED, Some("-P with the file of its password"))),
         // Its section differs in the label alone, which the reader of PEM does not know.
-        (true, Some(password)) => decrypt(path, &found(&relabelled(&text))?.1, password),
+        (true, Some(password)) => decrypt(path, &found(relabelled(text).bytes())?.1, password.bytes()),
         (false, _) => {
-            let (kind, der) = found(&text)?;
+            let (kind, der) = found(text)?;
             let broken = || nonsense(path, "holds a key that cannot be read", None);
             PrivateKeyDer::from_pem(kind, der).ok_or_else(broken)
         }
@@ -102,11 +105,9 @@ fn decrypt(path: &Path, der: &[u8], password: &[u8]) -> Result<PrivateKeyDer<'st
 }
 
 /// A password is what stands in the file's first line.
-fn password_in(path: &Path) -> Result<Vec<u8>, Error> {
-    let bytes = read(path)?;
-    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let password = line.strip_suffix(b"\r").unwrap_or(line).to_vec();
-    if password.is_empty() { Err(nonsense(path, "holds no password", None)) } else { Ok(password) }
+fn password_in(path: &Path) -> Result<Secret, Error> {
+    let password = first_line(Secret::new(read(path)?));
+    if password.bytes().is_empty() { Err(nonsense(path, "holds no password", None)) } else { Ok(password) }
 }
 
 fn sections(path: &Path, text: &[u8], from_der: &'static str) -> Result<Vec<(SectionKind, Vec<u8>)>, Error> {
@@ -130,14 +131,19 @@ fn holds(text: &[u8], words: &str) -> bool {
     text.windows(words.len()).any(|window| window == words.as_bytes())
 }
 
-fn relabelled(text: &[u8]) -> Vec<u8> {
-    String::from_utf8_lossy(text).replace(ENCRYPTED, "PRIVATE KEY-----").into_bytes()
+fn relabelled(text: &[u8]) -> Secret {
+    Secret::new(String::from_utf8_lossy(text).replace(ENCRYPTED, "PRIVATE KEY-----").into_bytes())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     File::open(path)
-        .and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes))
+        .and_then(|file| {
+            // Room for all of it from the start: a buffer that grows leaves its content behind.
+            let len = file.metadata()?.len().min(FILE_BYTES_MAX).saturating_add(1);
+            bytes.reserve(usize::try_from(len).unwrap_or(0));
+            file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)
+        })
         .map_err(|error: io::Error| Error::Unreadable { path: path.to_owned(), cause: error.to_string() })?;
     Ok(bytes)
 }

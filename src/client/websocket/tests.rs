@@ -177,6 +177,21 @@ async fn a_close_is_answered_and_is_the_end() {
 }
 
 #[tokio::test]
+async fn a_close_for_a_reason_is_told_to_who_reads_and_to_who_writes() {
+    let (mut server, mut client) = begun(1000).await;
+    client.write_all(&masked(0x88, b"\x03\xF0go\x1b away")).await.unwrap();
+    let words = "the other side closed the WebSocket with code 1008: go\\u{1b} away";
+    for _ in 0..2 {
+        assert_eq!(in_time(server.read(&mut [0; 10])).await.unwrap_err().to_string(), words);
+        assert_eq!(in_time(server.write(b"a")).await.unwrap_err().to_string(), words);
+    }
+    let (mut server, mut client) = begun(1000).await;
+    client.write_all(&masked(0x88, b"")).await.unwrap();
+    assert_eq!(in_time(server.read(&mut [0; 10])).await.unwrap(), 0);
+    assert_eq!(in_time(server.write(b"a")).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+}
+
+#[tokio::test]
 async fn bytes_behind_the_request_are_not_lost() {
     let request = format!("GET / HTTP/1.1\r\n{UPGRADE}{KEY}{MQTT}\r\n");
     let (mut client, server) = duplex(4096);

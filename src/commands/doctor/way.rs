@@ -9,7 +9,7 @@ use super::chart::Chart;
 use super::check::{Advice, Check, Seen, days_left};
 use crate::client::certificate::Certificate;
 use crate::client::examination::{Finding, Observation, Roots, TlsSight};
-use crate::client::{Client, Error, Examiner, Reconnect, Settings, Target, TlsTrouble};
+use crate::client::{Client, Error, Examiner, Reconnect, Settings, Target, TlsTrouble, second_look};
 
 /// With fewer days left a certificate is worth a warning.
 const DAYS_LEFT_MIN: i64 = 30;
@@ -42,7 +42,7 @@ pub(super) async fn connect(
     let is_inside = way.is_reached;
     let (examiner, mut observations) = Examiner::new();
     let settings = Settings { examiner, connect_retries: 0, reconnect: Reconnect::Never, ..settings };
-    let mut connecting = pin!(Client::connect(settings));
+    let mut connecting = pin!(Client::connect(settings.clone()));
     let result = loop {
         tokio::select! {
             biased;
@@ -56,6 +56,7 @@ pub(super) async fn connect(
     match result {
         Ok(client) => Ok(Some(client)),
         Err(error) => {
+            let error = if way.is_reached { second_look(&settings, error).await } else { error };
             way.fail(error, is_inside, chart)?;
             chart.skip_rest()?;
             Ok(None)

@@ -9,20 +9,21 @@ use rumqttc::mqttbytes::v5::{
 };
 use rumqttc::mqttbytes::{self, QoS, v5};
 
+use super::dialect::{Dialect, Sending};
 use super::filter;
 use super::packet::{Connect, Fault, Incoming, Publish, RetainHandling, SubscriptionRequest, Will};
-use super::publication::Delivery;
 use super::reason::Reason;
+use super::strict;
 use super::subscriptions::Options;
 use crate::client::Secret;
 use crate::protocol::message::{Message, Qos};
 
-/// Payloads up to this size are copied out of the read buffer: then it can be used again at once,
-/// and a small value that is kept never keeps a large buffer alive.
+/// Payloads up to this size are copied out of the read buffer, so that it can be used again at once.
 const COPIED_BYTES_MAX: usize = 4096;
 
-/// The answer of every MQTT 3 server to a protocol level that it does not speak (MQTT 3.1.1, 3.2.2.3).
-pub const CONNACK_OF_MQTT_3: [u8; 4] = [0x20, 0x02, 0x00, 0x01];
+/// A payload is copied as well if it is a smaller part than this of the read buffer: what is kept of a message must not
+/// keep much more than that alive.
+const COPIED_PART: usize = 4;
 
 /// What is at the start of the bytes that came in.
 #[derive(Debug)]
@@ -66,8 +67,10 @@ pub fn decode(input: &mut BytesMut, bytes_max: u32) -> Result<Decoded, Fault> {
         DisconnectReasonCode::try_from(reason).map_err(|error| fault(&error))?;
         return Ok(Decoded::Packet(Incoming::Disconnect { is_normal: reason == 0, session_expiry_s: None }));
     }
+    strict::check(input)?;
+    let kept = input.capacity();
     let packet = Packet::read(input, Some(bytes_max)).map_err(|error| fault(&error))?;
-    incoming(packet).map(Decoded::Packet)
+    incoming(packet, kept).map(Decoded::Packet)
 }
 
 fn fault(error: &mqttbytes::Error) -> Fault {
@@ -76,21 +79,27 @@ fn fault(error: &mqttbytes::Error) -> Fault {
         E::ProtocolViolation(reason) if *reason == DisconnectReasonCode::TopicAliasInvalid => {
             Reason::TopicAliasInvalid
         }
-        E::ProtocolViolation(_) | E::ProtocolError | E::PacketIdZero | E::EmptySubscription => {
-            Reason::ProtocolError
-        }
+        E::ProtocolViolation(_)
+        | E::ProtocolError
+        | E::PacketIdZero
+        | E::EmptySubscription
+        // In the options of a subscription (3.8.3.1).
+        | E::InvalidQoS(_)
+        | E::InvalidRetainForwardRule(_) => Reason::ProtocolError,
         E::PayloadSizeLimitExceeded { .. } => Reason::PacketTooLarge,
         E::InvalidProtocol | E::InvalidProtocolLevel(_) => Reason::UnsupportedProtocolVersion,
         _ => Reason::MalformedPacket,
     };
-    let is_mqtt_3 = matches!(error, E::InvalidProtocolLevel(3 | 4) | E::InvalidProtocol);
-    Fault { reason, text: error.to_string(), is_mqtt_3 }
+    Fault::new(reason, error.to_string())
 }
 
-fn incoming(packet: Packet) -> Result<Incoming, Fault> {
+/// `kept` is how large the buffer is that the packet is a part of.
+fn incoming(packet: Packet, kept: usize) -> Result<Incoming, Fault> {
     Ok(match packet {
-        Packet::Connect(packet, will, login) => Incoming::Connect(Box::new(connect(packet, will, login)?)),
-        Packet::Publish(packet) => Incoming::Publish(publish(packet)?),
+        Packet::Connect(packet, will, login) => {
+            Incoming::Connect(Box::new(connect(packet, will, login, kept)?))
+        }
+        Packet::Publish(packet) => Incoming::Publish(publish(packet, kept)?),
         Packet::PubAck(packet) => Incoming::PubAck(packet.pkid),
         Packet::PubRec(packet) => {
             let is_accepted =
@@ -126,7 +135,12 @@ fn incoming(packet: Packet) -> Result<Incoming, Fault> {
     })
 }
 
-fn connect(packet: v5::Connect, will: Option<v5::LastWill>, login: ConnectAuth) -> Result<Connect, Fault> {
+fn connect(
+    packet: v5::Connect,
+    will: Option<v5::LastWill>,
+    login: ConnectAuth,
+    kept: usize,
+) -> Result<Connect, Fault> {
     let properties = packet.properties.unwrap_or_default();
     if properties.max_packet_size == Some(0) {
         return Err(Fault::new(Reason::ProtocolError, "a Maximum Packet Size of 0"));
@@ -138,24 +152,26 @@ fn connect(packet: v5::Connect, will: Option<v5::LastWill>, login: ConnectAuth) 
         ConnectAuth::UsernamePassword { username, password } => (Some(username), Some(secret(password))),
     };
     Ok(Connect {
+        dialect: Dialect::Mqtt5,
         client_id: packet.client_id,
         clean_start: packet.clean_start,
         keep_alive_s: packet.keep_alive,
         session_expiry_s: properties.session_expiry_interval.unwrap_or(0),
         receive_maximum: properties.receive_maximum.unwrap_or(u16::MAX),
         packet_bytes_max: properties.max_packet_size,
+        topic_alias_max: properties.topic_alias_max.unwrap_or(0),
         authentication_method: properties.authentication_method,
         authentication_data: properties.authentication_data.map(secret),
         username,
         password,
-        will: will.map(last_will).transpose()?,
+        will: will.map(|will| last_will(will, kept)).transpose()?,
     })
 }
 
-fn last_will(packet: v5::LastWill) -> Result<Will, Fault> {
+fn last_will(packet: v5::LastWill, kept: usize) -> Result<Will, Fault> {
     let mut message = Message {
         topic: text(&packet.topic)?,
-        payload: detached(packet.message),
+        payload: detached(packet.message, kept),
         qos: qos_in(packet.qos),
         retain: packet.retain,
         ..Message::default()
@@ -164,7 +180,7 @@ fn last_will(packet: v5::LastWill) -> Result<Will, Fault> {
     if let Some(properties) = packet.properties {
         delay_s = properties.delay_interval.unwrap_or(0);
         message.response_topic = properties.response_topic;
-        message.correlation = properties.correlation_data.map(detached);
+        message.correlation = properties.correlation_data.map(|data| detached(data, kept));
         message.content_type = properties.content_type;
         message.expiry_s = properties.message_expiry_interval;
         message.payload_format = properties.payload_format_indicator;
@@ -177,8 +193,8 @@ fn last_will(packet: v5::LastWill) -> Result<Will, Fault> {
     Ok(Will { message, delay_s })
 }
 
-fn publish(packet: v5::Publish) -> Result<Publish, Fault> {
-    let payload = detached(packet.payload);
+fn publish(packet: v5::Publish, kept: usize) -> Result<Publish, Fault> {
+    let payload = detached(packet.payload, kept);
     let mut message = Message {
         topic: text(&packet.topic)?,
         payload,
@@ -193,7 +209,7 @@ fn publish(packet: v5::Publish) -> Result<Publish, Fault> {
         }
         topic_alias = properties.topic_alias;
         message.response_topic = properties.response_topic;
-        message.correlation = properties.correlation_data.map(detached);
+        message.correlation = properties.correlation_data.map(|data| detached(data, kept));
         message.content_type = properties.content_type;
         message.expiry_s = properties.message_expiry_interval;
         message.payload_format = properties.payload_format_indicator;
@@ -246,8 +262,11 @@ fn text(bytes: &[u8]) -> Result<String, Fault> {
         .map_err(|_| Fault::new(Reason::MalformedPacket, "a topic that is not UTF-8"))
 }
 
-fn detached(bytes: Bytes) -> Bytes {
-    if bytes.len() <= COPIED_BYTES_MAX { Bytes::copy_from_slice(&bytes) } else { bytes }
+/// Bytes that may be kept: a copy, unless they are much and a good part of the `kept` bytes that they keep alive.
+#[must_use]
+pub fn detached(bytes: Bytes, kept: usize) -> Bytes {
+    let is_small = bytes.len() <= COPIED_BYTES_MAX || bytes.len().saturating_mul(COPIED_PART) < kept;
+    if is_small { Bytes::copy_from_slice(&bytes) } else { bytes }
 }
 
 fn qos_in(qos: QoS) -> Qos {
@@ -295,7 +314,6 @@ pub fn encode_connack(accepted: Accepted, output: &mut BytesMut) {
         max_packet_size: Some(accepted.packet_bytes_max),
         assigned_client_identifier: accepted.assigned_client_id,
         topic_alias_max: Some(accepted.topic_alias_max),
-        shared_subscription_available: Some(0),
         server_keep_alive: accepted.keep_alive_s,
         authentication_method: accepted.authentication_method,
         ..no_properties()
@@ -304,8 +322,8 @@ pub fn encode_connack(accepted: Accepted, output: &mut BytesMut) {
     put_control(&Packet::ConnAck(ConnAck { session_present, code, properties: Some(properties) }), output);
 }
 
-/// Writes the CONNACK of a refusal, with its reason in words.
-pub fn encode_refusal(reason: Reason, text: &str, output: &mut BytesMut) {
+/// Writes the CONNACK of a refusal, with its reason in words if the client takes so many bytes.
+pub fn encode_refusal(reason: Reason, text: &str, bytes_max: Option<u32>, output: &mut BytesMut) {
     let code = match reason {
         Reason::MalformedPacket => ConnectReturnCode::MalformedPacket,
         Reason::ProtocolError => ConnectReturnCode::ProtocolError,
@@ -321,11 +339,11 @@ pub fn encode_refusal(reason: Reason, text: &str, output: &mut BytesMut) {
         Reason::QuotaExceeded => ConnectReturnCode::QuotaExceeded,
         _ => ConnectReturnCode::UnspecifiedError,
     };
-    let properties = ConnAckProperties { reason_string: Some(text.to_owned()), ..no_properties() };
-    put_control(
-        &Packet::ConnAck(ConnAck { session_present: false, code, properties: Some(properties) }),
-        output,
-    );
+    let properties = Some(ConnAckProperties { reason_string: Some(text.to_owned()), ..no_properties() });
+    let refusal = |properties| Packet::ConnAck(ConnAck { session_present: false, code, properties });
+    if put(&refusal(properties), bytes_max, output).is_err() {
+        put_control(&refusal(None), output);
+    }
 }
 
 /// Writes a DISCONNECT; without its words if they would not fit the client's Maximum Packet Size.
@@ -340,40 +358,36 @@ pub fn encode_disconnect(reason: Reason, text: &str, bytes_max: Option<u32>, out
     };
     let in_words = Packet::Disconnect(Disconnect::new_with_properties(code, properties));
     if put(&in_words, bytes_max, output).is_err() {
-        put_control(&Packet::Disconnect(Disconnect::new(code)), output);
+        // A client that does not even take this is told nothing.
+        let _ = put(&Packet::Disconnect(Disconnect::new(code)), bytes_max, output);
     }
 }
 
-/// Writes a PUBLISH, `expiry_s` being what is left of its expiry interval.
+/// Writes a PUBLISH.
 ///
 /// # Errors
 ///
 /// [`Unsendable`]; then nothing is written.
-pub fn encode_publish(
-    delivery: &Delivery,
-    packet_id: Option<u16>,
-    dup: bool,
-    expiry_s: Option<u32>,
-    bytes_max: Option<u32>,
-    output: &mut BytesMut,
-) -> Result<(), Unsendable> {
+pub fn encode_publish(sending: Sending<'_>, output: &mut BytesMut) -> Result<(), Unsendable> {
+    let Sending { delivery, packet_id, dup, expiry_s, alias, bytes_max } = sending;
     let message = &delivery.publication.message;
     let identifiers = delivery.subscription_ids.iter();
     let properties = PublishProperties {
         payload_format_indicator: message.payload_format,
         message_expiry_interval: expiry_s,
-        topic_alias: None,
+        topic_alias: alias.map(|alias| alias.number),
         response_topic: message.response_topic.clone(),
         correlation_data: message.correlation.clone(),
         user_properties: message.user_properties.clone(),
         subscription_identifiers: identifiers.filter_map(|id| usize::try_from(*id).ok()).collect(),
         content_type: message.content_type.clone(),
     };
+    let is_named = alias.is_none_or(|alias| alias.is_new);
     let packet = v5::Publish {
         dup,
         qos: qos_out(delivery.qos),
         retain: delivery.retain,
-        topic: Bytes::copy_from_slice(message.topic.as_bytes()),
+        topic: if is_named { Bytes::copy_from_slice(message.topic.as_bytes()) } else { Bytes::new() },
         pkid: packet_id.unwrap_or(0),
         payload: message.payload.clone(),
         properties: Some(properties),
@@ -559,14 +573,57 @@ mod tests {
     }
 
     #[test]
+    fn the_fields_of_a_connect_are_read_in_their_order() {
+        let head = b"\x10\x20\0\x04MQTT\x05\xf6\0\x3c\x05\x11\0\0\0\x09";
+        let fields = b"\0\x01a\0\0\x01w\0\x01m\0\x01u\0\x01p";
+        let mut bytes = BytesMut::from(&[&head[..], fields].concat()[..]);
+        let decoded = decode(&mut bytes, 1000).unwrap();
+        let Decoded::Packet(Incoming::Connect(connect)) = decoded else { panic!("{decoded:?}") };
+        assert_eq!((connect.client_id.as_str(), connect.username.as_deref()), ("a", Some("u")));
+        let will = connect.will.unwrap().message;
+        assert_eq!(
+            (will.topic.as_str(), &will.payload[..], will.qos, will.retain),
+            ("w", &b"m"[..], Qos::ExactlyOnce, true)
+        );
+        assert_eq!(connect.password.unwrap().bytes(), b"p");
+        assert_eq!((connect.keep_alive_s, connect.session_expiry_s, connect.clean_start), (60, 9, true));
+    }
+
+    #[test]
+    fn what_is_kept_keeps_little_more_alive() {
+        let buffer = Bytes::from(vec![b'x'; 100_000]);
+        let is_copy = |bytes: usize, kept| {
+            let part = buffer.slice(..bytes);
+            detached(part.clone(), kept).as_ptr() != part.as_ptr()
+        };
+        assert!(is_copy(COPIED_BYTES_MAX, COPIED_BYTES_MAX));
+        assert!(is_copy(24_999, 100_000));
+        assert!(!is_copy(25_000, 100_000));
+        assert!(!is_copy(COPIED_BYTES_MAX + 1, 8_192));
+    }
+
+    #[test]
     fn what_cannot_be_sent_leaves_no_trace() {
-        use super::super::publication::Publication;
+        use super::super::publication::{Delivery, Publication};
         let message = Message { topic: "x".repeat(70_000), ..Message::default() };
         let publication = std::sync::Arc::new(Publication::new(message, crate::clock::monotonic()));
-        let delivery =
-            Delivery { publication, qos: Qos::AtMostOnce, retain: false, subscription_ids: Vec::new() };
+        let delivery = Delivery {
+            publication,
+            qos: Qos::AtMostOnce,
+            retain: false,
+            subscription_ids: Vec::new(),
+            group: None,
+        };
         let mut output = BytesMut::from(&b"before"[..]);
-        assert_eq!(encode_publish(&delivery, None, false, None, None, &mut output), Err(Unsendable));
+        let sending = Sending {
+            delivery: &delivery,
+            packet_id: None,
+            dup: false,
+            expiry_s: None,
+            alias: None,
+            bytes_max: None,
+        };
+        assert_eq!(encode_publish(sending, &mut output), Err(Unsendable));
         assert_eq!(&output[..], b"before");
     }
 

@@ -11,8 +11,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::admission::{self, Entrance};
-use super::codec::{self, CONNACK_OF_MQTT_3, Decoded};
+use super::codec::Decoded;
 use super::conversation::Conversation;
+use super::dialect::Dialect;
 use super::packet::{Connect, Fault, Incoming};
 use super::reason::Reason;
 use super::{Broker, Ending};
@@ -27,6 +28,9 @@ const READ_BYTES_MIN: usize = 8 * 1024;
 const FAREWELL_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long the peer may take to close after them, so that they are not lost to a reset.
 const LINGER_TIMEOUT: Duration = Duration::from_millis(500);
+/// The longest CONNECT: several times what all its parts but user properties can come to, and what a stranger may have
+/// us keep.
+const CONNECT_BYTES_MAX: u32 = 2 * 1024 * 1024;
 /// The first byte of a CONNECT.
 const CONNECT: u8 = 0x10;
 /// The first byte of whoever wants TLS.
@@ -78,10 +82,10 @@ async fn write<W: AsyncWrite + Unpin>(writer: &mut W, output: &mut BytesMut) -> 
 enum Refusal {
     /// The peer does not speak MQTT, so there is no answer either.
     Silent(String),
-    /// With a CONNACK.
-    Answered(Fault),
+    /// With a CONNACK, of so many bytes at most.
+    Answered(Fault, Option<u32>),
     /// With a CONNACK, for what the client has said of who it is.
-    Denied { client_id: String, denial: Denial },
+    Denied { client_id: String, dialect: Dialect, bytes_max: Option<u32>, denial: Denial },
 }
 
 impl Refusal {
@@ -89,16 +93,12 @@ impl Refusal {
         let mut output = BytesMut::new();
         let reason = match self {
             Self::Silent(text) => text,
-            Self::Answered(Fault { text, is_mqtt_3: true, .. }) => {
-                output.extend_from_slice(&CONNACK_OF_MQTT_3);
+            Self::Answered(Fault { reason, text, dialect }, bytes_max) => {
+                dialect.refusal(reason, &text, bytes_max, &mut output);
                 text
             }
-            Self::Answered(Fault { reason, text, .. }) => {
-                codec::encode_refusal(reason, &text, &mut output);
-                text
-            }
-            Self::Denied { client_id, denial } => {
-                codec::encode_refusal(denial.reason, denial.told, &mut output);
+            Self::Denied { client_id, dialect, bytes_max, denial } => {
+                dialect.refusal(denial.reason, denial.told, bytes_max, &mut output);
                 return (denied(client_id.into(), &remote, denial), output);
             }
         };
@@ -162,14 +162,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
         let connect = timeout(after, self.read_connect(broker)).await;
         let mut connect =
             connect.unwrap_or_else(|_| Err(Refusal::Silent("no CONNECT in time".to_owned())))?;
-        let admitted = timeout(after, admission::admit(broker, &mut connect, entrance)).await;
-        let principal = admitted
-            .unwrap_or_else(|_| Err(too_slow()))
-            .map_err(|denial| Refusal::Denied { client_id: connect.client_id.clone(), denial })?;
-        Conversation::begin(broker, connect, principal, &entrance.remote).map_err(Refusal::Answered)
+        let bytes_max = connect.packet_bytes_max;
+        // Whoever hangs up leaves the queue of those to be checked: it must not be made long for nothing.
+        let admitted = tokio::select! {
+            biased;
+            admitted = timeout(after, admission::admit(broker, &mut connect, entrance)) => admitted,
+            refusal = self.end_of_input() => return Err(refusal),
+        };
+        let principal = admitted.unwrap_or_else(|_| Err(too_slow())).map_err(|denial| Refusal::Denied {
+            client_id: connect.client_id.clone(),
+            dialect: connect.dialect,
+            bytes_max,
+            denial,
+        })?;
+        Conversation::begin(broker, connect, principal, &entrance.remote)
+            .map_err(|fault| Refusal::Answered(fault, bytes_max))
     }
 
     async fn read_connect(&mut self, broker: &Broker) -> Result<Connect, Refusal> {
+        let bytes_max = broker.settings().packet_bytes_max.min(CONNECT_BYTES_MAX);
         loop {
             match self.input.first() {
                 None | Some(&CONNECT) => {}
@@ -178,13 +189,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                 }
                 Some(_) => return Err(Refusal::Silent("what came first was no CONNECT".to_owned())),
             }
-            let missing = match codec::decode(&mut self.input, broker.settings().packet_bytes_max) {
+            let missing = match Dialect::decode_first(&mut self.input, bytes_max) {
                 Ok(Decoded::Packet(Incoming::Connect(connect))) => return Ok(*connect),
                 Ok(Decoded::Packet(_)) => {
                     return Err(Refusal::Silent("what came first was no CONNECT".to_owned()));
                 }
                 Ok(Decoded::Missing(missing)) => missing,
-                Err(fault) => return Err(Refusal::Answered(fault)),
+                Err(fault) => return Err(Refusal::Answered(fault, None)),
             };
             self.make_room(missing);
             match self.reader.read_buf(&mut self.input).await {
@@ -193,6 +204,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                 Err(error) => return Err(Refusal::Silent(error.to_string())),
             }
         }
+    }
+
+    /// Waits until the peer is gone; what it says meanwhile is kept, if it is not much.
+    async fn end_of_input(&mut self) -> Refusal {
+        while self.input.len() < READ_BYTES_MIN {
+            self.input.reserve(READ_BYTES_MIN);
+            match self.reader.read_buf(&mut self.input).await {
+                Ok(0) => return Refusal::Silent("it closed before it was let in".to_owned()),
+                Ok(_) => {}
+                Err(error) => return Refusal::Silent(error.to_string()),
+            }
+        }
+        std::future::pending().await
     }
 
     async fn converse(&mut self, broker: &Broker, remote: &str, conversation: &mut Conversation) -> Ending {

@@ -1,13 +1,15 @@
 //! What a connection says and hears after its CONNECT, without the socket: packets in, bytes out.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 
+use super::aliases::{Given, Taken};
 use super::codec::{self, Accepted, Decoded};
-use super::packet::{Connect, Fault, Incoming, Publish};
+use super::dialect::{Dialect, Sending};
+use super::filter;
+use super::packet::{Connect, Fault, Incoming, Publish, SubscriptionRequest};
 use super::postponed::Postponed;
 use super::reason::Reason;
 use super::registry::{Arrival, Attached};
@@ -18,6 +20,7 @@ use crate::chance;
 use crate::client::Secret;
 use crate::clock;
 use crate::protocol::message::{Message, Qos};
+use crate::server::authorization::Pass;
 use crate::server::event::Event;
 use crate::server::identity::{Denial, Principal};
 
@@ -58,6 +61,7 @@ pub struct Conversation {
     peer: Peer,
     seat: Arc<Seat>,
     link: Arc<Link>,
+    dialect: Dialect,
     /// The client's Maximum Packet Size, in bytes.
     packet_bytes_max: Option<u32>,
     /// How the client came in, if by a method of enhanced authentication: then it may do so again.
@@ -65,7 +69,8 @@ pub struct Conversation {
     /// What the client said at first, in seconds.
     session_expiry_s: u32,
     keep_alive: Option<Duration>,
-    aliases: HashMap<u16, String>,
+    given_aliases: Given,
+    taken_aliases: Taken,
     postponed: Postponed,
     /// PUBACKs of which none has been written to the socket.
     unwritten_acknowledgements: usize,
@@ -85,20 +90,32 @@ impl Conversation {
         principal: Principal,
         remote: &str,
     ) -> Result<Self, Fault> {
-        let settings = broker.settings();
-        if let Some(will) = &connect.will {
-            let refuse = |text| Fault::new(Reason::TopicNameInvalid, text);
-            broker.check_will(&will.message).map_err(refuse)?;
-        }
+        let (settings, dialect) = (broker.settings(), connect.dialect);
         let assigned_client_id = connect.client_id.is_empty().then(new_client_id);
         let client_id: Arc<str> = assigned_client_id.as_ref().unwrap_or(&connect.client_id).as_str().into();
         let session_expiry_s = connect.session_expiry_s.min(settings.session_expiry_s_max);
         let keep_alive_s = match (connect.keep_alive_s, settings.keep_alive_s_max) {
             (wanted, 0) => wanted,
+            // It cannot be told of another one.
+            (wanted, _) if dialect == Dialect::Mqtt311 => wanted,
             (0, max) => max,
             (wanted, max) => wanted.min(max),
         };
-        let peer = Peer { connection: ConnectionId::next(), client_id, principal };
+        let pass = settings.authorizer.as_ref().map(|authorizer| {
+            Arc::new(Pass::new(Arc::clone(authorizer), Arc::clone(&client_id), principal.clone()))
+        });
+        let peer = Peer { connection: ConnectionId::next(), client_id, principal, pass };
+        if let Some(will) = &connect.will {
+            let refuse = |text| Fault { reason: Reason::TopicNameInvalid, text, dialect };
+            broker.check_will(&will.message).map_err(refuse)?;
+        }
+        let refuse = |text: &str| Fault { reason: Reason::NotAuthorized, text: text.to_owned(), dialect };
+        if peer.pass.as_ref().is_some_and(|pass| !pass.may_connect()) {
+            return Err(refuse("no rule lets this client come in"));
+        }
+        if connect.will.as_ref().is_some_and(|will| !peer.may_publish(&will.message.topic)) {
+            return Err(refuse("no rule lets this client publish to the topic of its will"));
+        }
         let arrival = Arrival {
             connection: peer.connection,
             client_id: Arc::clone(&peer.client_id),
@@ -108,7 +125,7 @@ impl Conversation {
             expiry_s: session_expiry_s,
         };
         let Attached { seat, link, session_present, .. } =
-            broker.attach(arrival).map_err(|reason| Fault::new(reason, reason.to_string()))?;
+            broker.attach(arrival).map_err(|reason| Fault { reason, text: reason.to_string(), dialect })?;
         let accepted = Accepted {
             session_present,
             assigned_client_id,
@@ -120,29 +137,38 @@ impl Conversation {
             authentication_method: connect.authentication_method.clone(),
         };
         let mut output = BytesMut::new();
-        codec::encode_connack(accepted, &mut output);
-        broker.tell([Event::Connected {
-            client_id: Arc::clone(&peer.client_id),
-            remote: remote.to_owned(),
-            principal: peer.principal.words(),
-            session_present,
-        }]);
-        Ok(Self {
+        dialect.connack(accepted, &mut output);
+        let mut conversation = Self {
             broker: broker.clone(),
             peer,
             seat,
             link,
+            dialect,
             packet_bytes_max: connect.packet_bytes_max,
             authentication: connect.authentication_method.map(Authentication::new),
             session_expiry_s,
             keep_alive: (keep_alive_s > 0)
                 .then(|| Duration::from_millis(u64::from(keep_alive_s).saturating_mul(1_500))),
-            aliases: HashMap::new(),
+            given_aliases: Given::new(settings.topic_alias_max),
+            taken_aliases: Taken::new(connect.topic_alias_max),
             postponed: Postponed::new(Limits::from(settings).share()),
             unwritten_acknowledgements: 0,
             output,
             ending: Ending::Lost("its task failed".to_owned()),
-        })
+        };
+        let connack_bytes = conversation.output.len();
+        if is_beyond(connack_bytes, conversation.packet_bytes_max) {
+            conversation.ending = Ending::Left { keeps_will: false, session_expiry_s: Some(0) };
+            let text = "a CONNACK exceeds the client's Maximum Packet Size".to_owned();
+            return Err(Fault { reason: Reason::PacketTooLarge, text, dialect });
+        }
+        broker.tell([Event::Connected {
+            client_id: Arc::clone(&conversation.peer.client_id),
+            remote: remote.to_owned(),
+            principal: conversation.peer.principal.words(),
+            session_present,
+        }]);
+        Ok(conversation)
     }
 
     /// After how long a silence the client counts as gone: 1.5 times the keep-alive.
@@ -253,7 +279,7 @@ impl Conversation {
                 continue;
             }
             let before = input.len();
-            match codec::decode(input, self.broker.settings().packet_bytes_max) {
+            match self.dialect.decode(input, self.broker.settings().packet_bytes_max) {
                 Ok(Decoded::Packet(packet)) if self.postponed.must_wait(&packet, || self.is_laden()) => {
                     self.postponed.push(packet, before.saturating_sub(input.len()));
                 }
@@ -274,7 +300,7 @@ impl Conversation {
     #[must_use]
     pub fn end(mut self, ending: Ending) -> BytesMut {
         if let Ending::Cut { reason, text } = &ending {
-            codec::encode_disconnect(*reason, text, self.packet_bytes_max, &mut self.output);
+            self.dialect.disconnect(*reason, text, self.packet_bytes_max, &mut self.output);
         }
         self.ending = ending;
         std::mem::take(&mut self.output)
@@ -301,14 +327,25 @@ impl Conversation {
     fn send(&mut self, outgoing: Outgoing, now: Instant) {
         let (packet_id, dup, delivery) = match outgoing {
             Outgoing::Release(packet_id) => {
-                codec::encode_pubrel(packet_id, true, &mut self.output);
+                self.dialect.pubrel(packet_id, true, &mut self.output);
                 return;
             }
             Outgoing::Publish { packet_id, dup, delivery } => (packet_id, dup, delivery),
         };
-        let expiry_s = delivery.publication.remaining_s(now);
-        let output = &mut self.output;
-        if codec::encode_publish(&delivery, packet_id, dup, expiry_s, self.packet_bytes_max, output).is_ok() {
+        let topic = &delivery.publication.message.topic;
+        let alias = self.taken_aliases.of(topic);
+        let sending = Sending {
+            delivery: &delivery,
+            packet_id,
+            dup,
+            expiry_s: delivery.publication.remaining_s(now),
+            alias,
+            bytes_max: self.packet_bytes_max,
+        };
+        if self.dialect.publish(sending, &mut self.output).is_ok() {
+            if let Some(alias) = alias {
+                self.taken_aliases.handle_sent(topic, alias);
+            }
             return;
         }
         // As if it had been delivered (MQTT 5, 3.1.2.11.4).
@@ -317,12 +354,25 @@ impl Conversation {
         }
         self.broker.tell([Event::Dropped {
             client_id: Arc::clone(&self.peer.client_id),
-            topic: delivery.publication.message.topic.clone(),
+            topic: topic.clone(),
             reason: "it exceeds the client's Maximum Packet Size",
         }]);
     }
 
+    /// Handles a packet, whose answer must fit the client's Maximum Packet Size (MQTT 5, 3.1.2.11.4).
     fn handle_packet(&mut self, packet: Incoming) -> Result<(), Ending> {
+        let before = self.output.len();
+        self.answer(packet)?;
+        let bytes = self.output.len().saturating_sub(before);
+        if is_beyond(bytes, self.packet_bytes_max) {
+            self.output.truncate(before);
+            let text = "the answer exceeds the client's Maximum Packet Size".to_owned();
+            return Err(Ending::Cut { reason: Reason::PacketTooLarge, text });
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, packet: Incoming) -> Result<(), Ending> {
         let connection = self.peer.connection;
         match packet {
             Incoming::Publish(publish) => self.handle_publish(publish)?,
@@ -336,23 +386,27 @@ impl Conversation {
                     .unwrap_or(false);
                 // A refusal ends the exchange, there is nothing to release (MQTT 5, 4.3.3).
                 if is_accepted {
-                    codec::encode_pubrel(packet_id, is_known, &mut self.output);
+                    self.dialect.pubrel(packet_id, is_known, &mut self.output);
                 }
             }
             Incoming::PubRel(packet_id) => {
                 let released = self.seat.with_session(connection, |session| session.handle_pubrel(packet_id));
-                codec::encode_pubcomp(packet_id, released.unwrap_or(false), &mut self.output);
+                self.dialect.pubcomp(packet_id, released.unwrap_or(false), &mut self.output);
             }
             Incoming::PubComp(packet_id) => {
                 self.seat.with_session(connection, |session| session.handle_pubcomp(packet_id));
             }
             Incoming::Subscribe { packet_id, requests } => {
-                let results = self.broker.subscribe(connection, requests);
-                codec::encode_suback(packet_id, &results, &mut self.output);
+                let is_local = |request: &SubscriptionRequest| request.options.no_local;
+                if requests.iter().any(|request| is_local(request) && filter::is_shared(&request.filter)) {
+                    return Err(protocol_error("no local messages of a shared subscription"));
+                }
+                let results = self.subscribe(requests);
+                self.dialect.suback(packet_id, &results, &mut self.output);
             }
             Incoming::Unsubscribe { packet_id, filters } => {
                 let results = self.broker.unsubscribe(connection, &filters);
-                codec::encode_unsuback(packet_id, &results, &mut self.output);
+                self.dialect.unsuback(packet_id, &results, &mut self.output);
             }
             Incoming::PingReq => codec::encode_pingresp(&mut self.output),
             Incoming::Disconnect { is_normal, session_expiry_s } => {
@@ -370,7 +424,8 @@ impl Conversation {
 
     fn handle_publish(&mut self, publish: Publish) -> Result<(), Ending> {
         let Publish { packet_id, topic_alias, mut message } = publish;
-        self.resolve_alias(topic_alias, &mut message)?;
+        let resolved = self.given_aliases.resolve(topic_alias, &mut message.topic);
+        resolved.map_err(|(reason, text)| Ending::Cut { reason, text: text.to_owned() })?;
         match message.qos {
             Qos::AtMostOnce => {
                 self.publish(message)?;
@@ -380,7 +435,7 @@ impl Conversation {
                 let incoming = self.seat.with_session(self.peer.connection, |session| session.incoming());
                 self.check_receive_maximum(incoming.unwrap_or(0))?;
                 let reason = self.publish(message)?;
-                codec::encode_puback(packet_id, reason, &mut self.output);
+                self.dialect.puback(packet_id, reason, &mut self.output);
             }
             Qos::ExactlyOnce => {
                 let arrived = self.seat.with_session(self.peer.connection, |session| {
@@ -389,7 +444,11 @@ impl Conversation {
                 let (is_new, incoming) = arrived.unwrap_or((false, 0));
                 self.check_receive_maximum(incoming)?;
                 let reason = if is_new { self.publish(message)? } else { Reason::Success };
-                codec::encode_pubrec(packet_id, reason, &mut self.output);
+                if reason == Reason::NotAuthorized {
+                    // There will be no PUBREL for it (MQTT 5, 4.3.3).
+                    self.seat.with_session(self.peer.connection, |session| session.handle_pubrel(packet_id));
+                }
+                self.dialect.pubrec(packet_id, reason, &mut self.output);
             }
         }
         Ok(())
@@ -417,27 +476,6 @@ impl Conversation {
         Ok(())
     }
 
-    fn resolve_alias(&mut self, alias: Option<u16>, message: &mut Message) -> Result<(), Ending> {
-        let Some(alias) = alias else {
-            return if message.topic.is_empty() {
-                Err(protocol_error("a PUBLISH without a topic"))
-            } else {
-                Ok(())
-            };
-        };
-        if alias > self.broker.settings().topic_alias_max {
-            let text = "a topic alias above the maximum".to_owned();
-            return Err(Ending::Cut { reason: Reason::TopicAliasInvalid, text });
-        }
-        if message.topic.is_empty() {
-            let topic = self.aliases.get(&alias).ok_or_else(|| protocol_error("an unknown topic alias"))?;
-            message.topic.clone_from(topic);
-        } else {
-            self.aliases.insert(alias, message.topic.clone());
-        }
-        Ok(())
-    }
-
     /// Counts only what the client cannot have an acknowledgement of, so it never hits one that keeps to the rule.
     fn check_receive_maximum(&self, incoming: usize) -> Result<(), Ending> {
         let unacknowledged = self.unwritten_acknowledgements.saturating_add(incoming);
@@ -448,13 +486,48 @@ impl Conversation {
         Ok(())
     }
 
+    /// Subscribes to what the rules let the client subscribe to.
+    fn subscribe(&self, requests: Vec<SubscriptionRequest>) -> Vec<Result<Qos, Reason>> {
+        let connection = self.peer.connection;
+        let Some(pass) = &self.peer.pass else { return self.broker.subscribe(connection, requests) };
+        let application = &self.broker.inner.application;
+        let is_allowed = |request: &SubscriptionRequest| {
+            let filter = filter::shared(&request.filter).unwrap_or(&request.filter);
+            application.is_own_filter(&self.peer.client_id, filter) || pass.may_subscribe(filter)
+        };
+        let allowed: Vec<bool> = requests.iter().map(is_allowed).collect();
+        let (mut granted, mut refused) = (Vec::new(), Vec::new());
+        for (request, is_allowed) in requests.into_iter().zip(&allowed) {
+            if *is_allowed { granted.push(request) } else { refused.push(request.filter) }
+        }
+        for filter in refused {
+            self.tell_of_refusal("subscribe to", filter);
+        }
+        let mut results = self.broker.subscribe(connection, granted).into_iter();
+        let result = |is_allowed: &bool| match is_allowed {
+            true => results.next().unwrap_or(Err(Reason::UnspecifiedError)),
+            false => Err(Reason::NotAuthorized),
+        };
+        allowed.iter().map(result).collect()
+    }
+
+    fn tell_of_refusal(&self, what: &'static str, topic: String) {
+        let client_id = Arc::clone(&self.peer.client_id);
+        self.broker.tell([Event::NotAuthorized { client_id, what, topic }]);
+    }
+
     fn publish(&self, message: Message) -> Result<Reason, Ending> {
+        if !self.peer.may_publish(&message.topic) {
+            self.tell_of_refusal("publish to", message.topic);
+            return Ok(Reason::NotAuthorized);
+        }
         match self.broker.inner.application.handle_publish(&self.broker, &self.peer, message) {
             Verdict::Route(message) => match self.broker.publish(Some(self.peer.connection), message) {
                 0 => Ok(Reason::NoMatchingSubscribers),
                 _ => Ok(Reason::Success),
             },
             Verdict::Consumed => Ok(Reason::Success),
+            Verdict::Refused(reason) => Ok(reason),
             Verdict::Disconnect { reason, text } => Err(Ending::Cut { reason, text }),
         }
     }
@@ -467,6 +540,10 @@ impl Drop for Conversation {
         let client_id = Arc::clone(&self.peer.client_id);
         self.broker.tell([Event::Gone { client_id, reason: self.ending.to_string() }]);
     }
+}
+
+fn is_beyond(bytes: usize, bytes_max: Option<u32>) -> bool {
+    bytes_max.and_then(|bytes_max| usize::try_from(bytes_max).ok()).is_some_and(|bytes_max| bytes > bytes_max)
 }
 
 fn protocol_error(text: &str) -> Ending {

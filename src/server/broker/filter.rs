@@ -5,6 +5,22 @@ use crate::protocol::message::TOPIC_BYTES_MAX;
 /// The most levels of a filter, so that nothing recursive over them can exhaust a stack.
 pub const LEVELS_MAX: usize = 200;
 
+/// The filters that begin so share their messages among several sessions (MQTT 5, 4.8.2).
+const SHARED: &str = "$share/";
+
+/// Whether a filter shares its messages; it need not be well formed.
+#[must_use]
+pub fn is_shared(filter: &str) -> bool {
+    filter.starts_with(SHARED)
+}
+
+/// The filter that a shared one shares: what follows the name of the share. None if it is not well formed (4.8.2).
+#[must_use]
+pub fn shared(filter: &str) -> Option<&str> {
+    let (name, filter) = filter.strip_prefix(SHARED)?.split_once('/')?;
+    (!name.is_empty() && !has_wildcard(name) && is_valid(filter)).then_some(filter)
+}
+
 /// Whether a filter is well formed and not too deep.
 #[must_use]
 pub fn is_valid(filter: &str) -> bool {
@@ -66,6 +82,21 @@ mod tests {
         for filter in ["", "a+", "+a", "a#", "#/a", "a/#/b", "a/b#", "++"] {
             assert!(!is_valid(filter), "{filter}");
         }
+    }
+
+    #[test]
+    fn a_shared_filter_has_a_name_and_a_filter() {
+        for (filter, shared_filter) in
+            [("$share/g/a", "a"), ("$share/g/#", "#"), ("$share/g//", "/"), ("$share/$/+/a", "+/a")]
+        {
+            assert_eq!(shared(filter), Some(shared_filter), "{filter}");
+        }
+        for filter in
+            ["$share/", "$share/g", "$share/g/", "$share//a", "$share/+/a", "$share/a#/a", "$share/g/a#"]
+        {
+            assert!(is_shared(filter) && shared(filter).is_none(), "{filter}");
+        }
+        assert!(!is_shared("$share") && !is_shared("$shared/g/a") && shared("g/a").is_none());
     }
 
     #[test]

@@ -180,8 +180,10 @@ impl Door {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
     use std::process::Command;
 
+    use tempfile::TempDir;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::sync::mpsc;
 
@@ -214,8 +216,23 @@ mod tests {
         server.shutdown().await;
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn what_cannot_be_checked_in_time_is_refused_as_busy() {
+    #[tokio::test]
+    async fn a_strangers_connect_is_not_waited_for_if_it_is_longer_than_any() {
+        let (server, mut told) = start(|_| {}, Settings::default()).await;
+        let mut client = TcpStream::connect(server.addresses()[0]).await.unwrap();
+        // 3 MiB, which is no more than a client may send that has come in.
+        client.write_all(b"\x10\x80\x80\xC0\x01\0\x04MQTT\x05").await.unwrap();
+        let mut connack = [0; 4];
+        client.read_exact(&mut connack).await.unwrap();
+        assert_eq!((connack[0], connack[3]), (0x20, 0x95));
+        assert!(told.recv().await.unwrap().contains(" refused: "));
+        server.shutdown().await;
+    }
+
+    /// A server with a list of tokens that cannot be read, a client that has sent one, and what the server tells.
+    async fn unreadable(
+        connect_timeout: Duration,
+    ) -> (Server, TcpStream, mpsc::UnboundedReceiver<String>, Pipe) {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("tokens");
         std::fs::write(&path, "sat token\n").unwrap();
@@ -224,13 +241,30 @@ mod tests {
         // Whoever opens a pipe waits until somebody writes.
         std::fs::remove_file(&path).unwrap();
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let connect_timeout = Duration::from_millis(50);
         let settings = Settings { connect_timeout, identities, ..Settings::default() };
-        let (server, mut told) = start(|listener| listener.is_anonymous = false, settings).await;
+        let (server, told) = start(|listener| listener.is_anonymous = false, settings).await;
         let mut client = TcpStream::connect(server.addresses()[0]).await.unwrap();
         let properties = b"\x12\x15\0\x07K8S-SAT\x16\0\x05token";
         let head = b"\x10\x20\0\x04MQTT\x05\x02\0\0";
         client.write_all(&[&head[..], properties, b"\0\x01c"].concat()).await.unwrap();
+        (server, client, told, Pipe { path, _home: home })
+    }
+
+    struct Pipe {
+        path: PathBuf,
+        _home: TempDir,
+    }
+
+    impl Drop for Pipe {
+        fn drop(&mut self) {
+            // The thread that reads can end.
+            std::fs::write(&self.path, "sat token\n").unwrap();
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn what_cannot_be_checked_in_time_is_refused_as_busy() {
+        let (server, mut client, mut told, _pipe) = unreadable(Duration::from_millis(50)).await;
         let line = told.recv().await.unwrap();
         assert!(
             line.ends_with("server busy (0x89): what it says of itself could not be checked in time"),
@@ -240,7 +274,16 @@ mod tests {
         client.read_exact(&mut connack).await.unwrap();
         assert_eq!((connack[0], connack[3]), (0x20, 0x89));
         server.shutdown().await;
-        // The thread that reads can end.
-        std::fs::write(&path, "sat token\n").unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn whoever_hangs_up_before_he_is_checked_is_waited_for_no_longer() {
+        let (server, mut client, mut told, _pipe) = unreadable(Duration::from_secs(3600)).await;
+        // What a client says before it is let in is no end.
+        client.write_all(b"\xC0\0").await.unwrap();
+        drop(client);
+        let line = told.recv().await.unwrap();
+        assert!(line.ends_with(" refused: it closed before it was let in"), "{line}");
+        server.shutdown().await;
     }
 }

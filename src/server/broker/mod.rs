@@ -1,11 +1,14 @@
 //! An MQTT 5 broker that serves one application behind it; nothing here knows the state store.
 
 pub mod admission;
+pub mod aliases;
 pub mod codec;
 pub mod connection;
 pub mod conversation;
+pub mod dialect;
 pub mod filter;
 pub mod listener;
+pub mod mqtt311;
 pub mod packet;
 pub mod postponed;
 pub mod publication;
@@ -14,6 +17,8 @@ pub mod registry;
 pub mod retained;
 pub mod seat;
 pub mod session;
+pub mod shares;
+pub mod strict;
 pub mod subscriptions;
 pub mod sweeper;
 
@@ -33,6 +38,7 @@ use self::packet::SubscriptionRequest;
 use self::publication::Publication;
 use self::reason::Reason;
 use self::registry::{Arrival, Attached, Registry};
+use super::authorization::Pass;
 use super::event::Event;
 use super::identity::Principal;
 use super::settings::Settings;
@@ -51,7 +57,7 @@ impl ConnectionId {
 }
 
 /// Who is at the other end of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Peer {
     /// The connection; a client that comes again has another one.
     pub connection: ConnectionId,
@@ -59,6 +65,16 @@ pub struct Peer {
     pub client_id: Arc<str>,
     /// Who it has shown to be.
     pub principal: Principal,
+    /// What the rules let it do; none: there are no rules.
+    pub pass: Option<Arc<Pass>>,
+}
+
+impl Peer {
+    /// Whether it may publish to a topic.
+    #[must_use]
+    pub fn may_publish(&self, topic: &str) -> bool {
+        self.pass.as_ref().is_none_or(|pass| pass.may_publish(topic))
+    }
 }
 
 /// What becomes of a message that a client has published.
@@ -68,6 +84,8 @@ pub enum Verdict {
     Route(Message),
     /// It has been dealt with; the client gets its acknowledgement, nobody gets the message.
     Consumed,
+    /// Nobody gets the message; the client gets this with its acknowledgement.
+    Refused(Reason),
     /// The client is disconnected.
     Disconnect {
         /// The reason code to give.
@@ -95,6 +113,11 @@ pub trait Application: Send + Sync + 'static {
     /// The reason in words.
     fn check_will(&self, _will: &Message) -> Result<(), String> {
         Ok(())
+    }
+
+    /// Whether a filter is the client's own by what it is, whatever the rules say.
+    fn is_own_filter(&self, _client_id: &str, _filter: &str) -> bool {
+        false
     }
 
     /// A connection is over: called once for each that was accepted, after its last message.
@@ -189,9 +212,9 @@ impl Broker {
     /// Delivers a message to one connection exactly once, whether it subscribes to it or not, at the message's
     /// QoS; and to all other sessions that subscribe to it.
     ///
-    /// A connection that is over gets nothing.
-    pub fn push(&self, to: ConnectionId, message: Message) {
-        self.deliver(None, Some(to), message);
+    /// A connection that is over gets nothing, and then its client `client_id` does not either.
+    pub fn push(&self, to: ConnectionId, client_id: &str, message: Message) {
+        self.deliver(None, Some((to, client_id)), message);
     }
 
     /// Whether anybody subscribes to the topic that the application lets others overhear.
@@ -216,7 +239,12 @@ impl Broker {
         }
     }
 
-    fn deliver(&self, from: Option<ConnectionId>, to: Option<ConnectionId>, message: Message) -> usize {
+    fn deliver(
+        &self,
+        from: Option<ConnectionId>,
+        to: Option<(ConnectionId, &str)>,
+        message: Message,
+    ) -> usize {
         let now = clock::monotonic();
         let publication = Arc::new(Publication::new(message, now));
         let mut events = Vec::new();
@@ -314,6 +342,9 @@ impl Broker {
         let topic = self.inner.application.overheard_topic();
         let is_overheard = topic.is_some_and(|topic| registry.has_subscribers(topic));
         self.inner.is_overheard.store(is_overheard, Ordering::Release);
+        let events = registry.take_events();
+        drop(registry);
+        self.tell(events);
         result
     }
 

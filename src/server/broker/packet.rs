@@ -1,5 +1,6 @@
 //! The packets that come from a client, as this broker sees them: no type of the codec's crate.
 
+use super::dialect::Dialect;
 use super::reason::Reason;
 use super::subscriptions::Options;
 use crate::client::Secret;
@@ -64,6 +65,8 @@ pub enum Incoming {
 /// CONNECT (MQTT 5, 3.1).
 #[derive(Debug)]
 pub struct Connect {
+    /// The version that the client speaks.
+    pub dialect: Dialect,
     /// May be empty: then the server assigns one.
     pub client_id: String,
     /// To drop an earlier session.
@@ -76,6 +79,8 @@ pub struct Connect {
     pub receive_maximum: u16,
     /// The largest packet that the client takes, in bytes.
     pub packet_bytes_max: Option<u32>,
+    /// The greatest topic alias that the client takes; 0 is none.
+    pub topic_alias_max: u16,
     /// The method of enhanced authentication, if the client wants any.
     pub authentication_method: Option<String>,
     /// The data of enhanced authentication.
@@ -137,14 +142,14 @@ pub struct Fault {
     pub reason: Reason,
     /// The same in words.
     pub text: String,
-    /// Whether it is a CONNECT of MQTT 3, which takes another form of CONNACK.
-    pub is_mqtt_3: bool,
+    /// The version in which to say so.
+    pub dialect: Dialect,
 }
 
 impl Fault {
     /// A fault of an MQTT 5 client.
     #[must_use]
     pub fn new(reason: Reason, text: impl Into<String>) -> Self {
-        Self { reason, text: text.into(), is_mqtt_3: false }
+        Self { reason, text: text.into(), dialect: Dialect::Mqtt5 }
     }
 }

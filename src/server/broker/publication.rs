@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::shares::GroupId;
 use crate::protocol::message::{Message, Qos};
 
 /// What a queue is charged for a message besides its bytes.
@@ -74,6 +75,8 @@ pub struct Delivery {
     pub retain: bool,
     /// The identifiers of all subscriptions that matched.
     pub subscription_ids: Vec<u32>,
+    /// The group in which it was this session's turn.
+    pub group: Option<GroupId>,
 }
 
 #[cfg(test)]

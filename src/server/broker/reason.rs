@@ -56,8 +56,6 @@ pub enum Reason {
     AdministrativeAction = 0x98,
     /// The payload is not what its format says.
     PayloadFormatInvalid = 0x99,
-    /// Shared subscriptions are not supported.
-    SharedSubscriptionsNotSupported = 0x9E,
 }
 
 impl Reason {
@@ -96,7 +94,6 @@ impl fmt::Display for Reason {
             Self::QuotaExceeded => "quota exceeded",
             Self::AdministrativeAction => "administrative action",
             Self::PayloadFormatInvalid => "payload format invalid",
-            Self::SharedSubscriptionsNotSupported => "shared subscriptions not supported",
         };
         write!(f, "{text} (0x{:02X})", self.code())
     }

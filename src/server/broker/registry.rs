@@ -14,13 +14,11 @@ use super::reason::Reason;
 use super::retained::Retained;
 use super::seat::{Desk, Link, Seat};
 use super::session::{Limits, Session};
+use super::shares::Shares;
 use super::subscriptions::{Options, SessionId, Subscriptions};
 use crate::protocol::message::{Message, Qos};
 use crate::server::event::Event;
 use crate::server::settings::Settings;
-
-/// The filters that begin so share their messages among several clients (MQTT 5, 4.8.2).
-const SHARED: &str = "$share/";
 
 /// A connection that asks for its seat.
 #[derive(Debug)]
@@ -60,9 +58,8 @@ pub struct Registry {
     subscriptions_max: usize,
     seats: HashMap<Arc<str>, Arc<Seat>>,
     links: HashMap<ConnectionId, (Arc<Seat>, Arc<Link>)>,
-    /// Whose the connections were that lost their seat to another one and are not over yet.
-    displaced: HashMap<ConnectionId, Arc<str>>,
-    subscriptions: Subscriptions<Arc<Seat>>,
+    subscriptions: Subscriptions<SessionId, (Arc<Seat>, Options)>,
+    shares: Shares,
     retained: Retained,
     /// When a seat without a connection is due for its will or its end.
     deadlines: BTreeMap<(Instant, SessionId), Arc<Seat>>,
@@ -70,6 +67,8 @@ pub struct Registry {
     away: BTreeMap<(Instant, SessionId), Arc<Seat>>,
     next_session: u64,
     is_closed: bool,
+    /// What is to be told of, once nobody waits for the lock any more.
+    events: Vec<Event>,
 }
 
 impl Registry {
@@ -82,13 +81,14 @@ impl Registry {
             subscriptions_max: settings.subscriptions_per_session_max,
             seats: HashMap::new(),
             links: HashMap::new(),
-            displaced: HashMap::new(),
             subscriptions: Subscriptions::default(),
+            shares: Shares::default(),
             retained: Retained::new(settings.retained_messages_max, settings.retained_bytes_max),
             deadlines: BTreeMap::new(),
             away: BTreeMap::new(),
             next_session: 0,
             is_closed: false,
+            events: Vec::new(),
         }
     }
 
@@ -129,7 +129,6 @@ impl Registry {
         if let Some(last) = &last {
             last.end(Reason::SessionTakenOver, "another connection uses this client id");
             self.links.remove(&last.id);
-            self.displaced.insert(last.id, Arc::clone(&seat.client_id));
         }
         self.forget_absence(&seat, &desk);
         // A session that was not to outlive its connection ends with it, also when that was just cut.
@@ -160,7 +159,6 @@ impl Registry {
         expiry_s: Option<u32>,
         now: Instant,
     ) -> Option<Message> {
-        self.displaced.remove(&connection);
         let (seat, _) = self.links.remove(&connection)?;
         let mut desk = seat.desk();
         desk.link = None;
@@ -183,7 +181,27 @@ impl Registry {
         for at in [desk.will_at, desk.ends_at].into_iter().flatten() {
             self.deadlines.insert((at, seat.id), Arc::clone(&seat));
         }
+        // What has been sent waits for the client to come back, the rest need not.
+        let has_another = |group| self.shares.group(group).is_some_and(|group| group.has_another(seat.id));
+        let shared = desk.session.take_queued(has_another);
+        drop(desk);
+        self.share(shared, &seat);
         will.map(|will| will.message)
+    }
+
+    /// Gives the others in its groups what a session does not get.
+    fn share(&mut self, deliveries: Vec<Delivery>, instead_of: &Seat) {
+        for Delivery { publication, group: id, .. } in deliveries {
+            let group = id.and_then(|id| Some((id, self.shares.group(id)?)));
+            if let Some((id, group)) = group {
+                group.offer(id, &publication, Some(instead_of.id), &mut self.events);
+            }
+        }
+    }
+
+    /// What there is to be told of.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
     }
 
     /// Ends the sessions and takes the wills that are due; the wills are to be published.
@@ -247,10 +265,9 @@ impl Registry {
         options: Options,
         retain_handling: RetainHandling,
     ) -> Result<bool, Reason> {
-        if filter.starts_with(SHARED) {
-            return Err(Reason::SharedSubscriptionsNotSupported);
-        }
-        if !filter::is_valid(filter) {
+        let is_shared = filter::is_shared(filter);
+        let is_valid = if is_shared { filter::shared(filter).is_some() } else { filter::is_valid(filter) };
+        if !is_valid {
             return Err(Reason::TopicFilterInvalid);
         }
         {
@@ -260,7 +277,12 @@ impl Registry {
             }
             desk.filters.insert(filter.to_owned());
         }
-        let is_new = self.subscriptions.insert(filter, seat.id, Arc::clone(seat), options);
+        if is_shared {
+            self.shares.insert(filter, Arc::clone(seat), options);
+            // None of them would know which it is (MQTT 5, 4.8.2).
+            return Ok(false);
+        }
+        let is_new = self.subscriptions.insert(filter, seat.id, (Arc::clone(seat), options));
         Ok(match retain_handling {
             RetainHandling::Always => true,
             RetainHandling::IfNew => is_new,
@@ -281,7 +303,7 @@ impl Registry {
             let publication = Arc::clone(publication);
             let qos = publication.message.qos.min(options.qos);
             let subscription_ids = options.identifier.into_iter().collect();
-            seat.offer(Delivery { publication, qos, retain: true, subscription_ids }, events)
+            seat.offer(Delivery { publication, qos, retain: true, subscription_ids, group: None }, events)
         })
     }
 
@@ -292,7 +314,7 @@ impl Registry {
         };
         let mut desk = seat.desk();
         let mut unsubscribe = |filter: &String| {
-            let existed = desk.filters.remove(filter) && self.subscriptions.remove(filter, seat.id);
+            let existed = desk.filters.remove(filter) && self.remove_subscription(filter, seat.id);
             if existed { Reason::Success } else { Reason::NoSubscriptionExisted }
         };
         filters.iter().map(&mut unsubscribe).collect()
@@ -307,32 +329,36 @@ impl Registry {
 
     /// Gives a message to `to` whether it subscribes or not, and to all others that do; says how many got it.
     ///
-    /// If another connection has taken over from `to`, its client gets nothing: what that one is to have is given to it.
+    /// If the connection of `to` is over, its client gets nothing either: what another connection of it is to have is
+    /// given to that one.
     pub fn route(
         &self,
         from: Option<ConnectionId>,
-        to: Option<ConnectionId>,
+        to: Option<(ConnectionId, &str)>,
         publication: &Arc<Publication>,
         events: &mut Vec<Event>,
     ) -> usize {
         let session_of = |connection| self.links.get(&connection).map(|(seat, _)| seat);
-        let successor = to.and_then(|to| self.seats.get(self.displaced.get(&to)?));
-        let (from, to) = (from.and_then(session_of), to.and_then(session_of));
-        let addressee = to.or(successor).map(|seat| seat.id);
+        let from = from.and_then(session_of);
+        let addressee = to.map(|(connection, client_id)| (session_of(connection), client_id));
+        let (to, addressee) = match addressee {
+            Some((Some(seat), _)) => (Some(seat), Some(seat.id)),
+            Some((None, client_id)) => (None, self.seats.get(client_id).map(|seat| seat.id)),
+            None => (None, None),
+        };
         let message = &publication.message;
         let mut count = usize::from(to.is_some());
         if let Some(seat) = to {
-            let publication = Arc::clone(publication);
-            seat.offer(
-                Delivery { publication, qos: message.qos, retain: false, subscription_ids: Vec::new() },
-                events,
-            );
+            let (publication, subscription_ids) = (Arc::clone(publication), Vec::new());
+            let delivery =
+                Delivery { publication, qos: message.qos, retain: false, subscription_ids, group: None };
+            seat.offer(delivery, events);
         }
         let mut matches: Vec<(SessionId, &Arc<Seat>, Options)> = Vec::new();
-        self.subscriptions.for_each_match(&message.topic, |session, seat, options| {
+        self.subscriptions.for_each_match(&message.topic, |session, (seat, options)| {
             let is_own = options.no_local && from.is_some_and(|from| from.id == session);
             if !is_own && addressee != Some(session) {
-                matches.push((session, seat, options));
+                matches.push((session, seat, *options));
             }
         });
         matches.sort_by_key(|(session, ..)| *session);
@@ -347,16 +373,17 @@ impl Registry {
                 qos: options().map(|options| options.qos).max().unwrap_or_default().min(message.qos),
                 retain: message.retain && options().any(|options| options.retain_as_published),
                 subscription_ids: options().filter_map(|options| options.identifier).collect(),
+                group: None,
             };
             seat.offer(delivery, events);
         }
-        count
+        count.saturating_add(self.shares.route(publication, addressee, events))
     }
 
     /// Whether a message on this topic would find anybody.
     #[must_use]
     pub fn has_subscribers(&self, topic: &str) -> bool {
-        self.subscriptions.has_match(topic)
+        self.subscriptions.has_match(topic) || self.shares.has_match(topic)
     }
 
     /// A live connection.
@@ -382,15 +409,24 @@ impl Registry {
     }
 
     fn remove_seat(&mut self, seat: &Arc<Seat>) {
-        let filters = {
+        let (filters, shared) = {
             let mut desk = seat.desk();
             self.forget_absence(seat, &desk);
-            std::mem::take(&mut desk.filters)
+            (std::mem::take(&mut desk.filters), desk.session.end())
         };
         for filter in filters {
-            self.subscriptions.remove(&filter, seat.id);
+            self.remove_subscription(&filter, seat.id);
         }
+        self.share(shared, seat);
         self.seats.remove(&seat.client_id);
+    }
+
+    fn remove_subscription(&mut self, filter: &str, session: SessionId) -> bool {
+        if filter::is_shared(filter) {
+            self.shares.remove(filter, session)
+        } else {
+            self.subscriptions.remove(filter, session)
+        }
     }
 
     fn forget_absence(&mut self, seat: &Seat, desk: &Desk) {
@@ -556,11 +592,13 @@ mod tests {
             let message = Message { topic: "t".to_owned(), ..Message::default() };
             let publication = Arc::new(Publication::new(message, start));
             let push = |registry: &Registry, to| {
-                registry.route(None, Some(ConnectionId(to)), &publication, &mut Vec::new())
+                registry.route(None, Some((ConnectionId(to), "a")), &publication, &mut Vec::new())
             };
             assert_eq!((push(&registry, 1), push(&registry, 2)), (1, 2));
             detach(&mut registry, 1, start);
-            assert!(registry.displaced.is_empty());
+            assert_eq!(push(&registry, 1), 1, "also when the old one's task has ended");
+            detach(&mut registry, 2, start);
+            assert_eq!(push(&registry, 2), 1, "nor when there is no other one");
         }
     }
 

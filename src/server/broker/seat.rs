@@ -46,6 +46,17 @@ impl Link {
     }
 }
 
+/// Whether a client can be given a message now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// It is connected and has room for it.
+    Ready,
+    /// It is connected, but has no room.
+    Full,
+    /// It is not connected, or about to be cut off.
+    Away,
+}
+
 /// A client's place, as long as its session lives.
 #[derive(Debug)]
 pub struct Seat {
@@ -131,6 +142,21 @@ impl Seat {
             desk.is_idle = or_rest;
         }
         outgoing
+    }
+
+    /// Whether the client can be given a message of so many bytes, as charged by `Publication::bytes`.
+    pub fn readiness(&self, bytes: usize) -> Readiness {
+        let desk = self.desk();
+        match &desk.link {
+            Some(link) if link.ending().is_none() => {
+                if desk.session.has_room(bytes) {
+                    Readiness::Ready
+                } else {
+                    Readiness::Full
+                }
+            }
+            Some(_) | None => Readiness::Away,
+        }
     }
 
     /// Gives the client a message; cuts its connection off if it does not read, drops the message if it is away.

@@ -6,6 +6,7 @@ use std::time::Instant;
 use hashbrown::{HashMap, HashSet};
 
 use super::publication::Delivery;
+use super::shares::GroupId;
 use crate::protocol::message::Qos;
 use crate::server::settings::Settings;
 
@@ -131,12 +132,10 @@ impl Session {
     ///
     /// [`Full`] when it would exceed a limit; then nothing is added.
     pub fn enqueue(&mut self, delivery: Delivery) -> Result<(), Full> {
-        let messages = self.queue.len().saturating_add(self.flights.len());
-        let bytes = self.bytes.saturating_add(delivery.publication.bytes);
-        if messages >= self.limits.messages_max || bytes > self.limits.bytes_max {
+        if !self.has_room(delivery.publication.bytes) {
             return Err(Full);
         }
-        self.bytes = bytes;
+        self.bytes = self.bytes.saturating_add(delivery.publication.bytes);
         self.queue.push_back(delivery);
         Ok(())
     }
@@ -172,6 +171,40 @@ impl Session {
             let packet_id = if is_tracked { Some(self.take_off(delivery.clone())) } else { None };
             return Some(Outgoing::Publish { packet_id, dup: false, delivery });
         }
+    }
+
+    /// Takes out what was queued for this session as one of a group, and has not been sent, if `may_go` says so of the
+    /// group.
+    pub fn take_queued(&mut self, mut may_go: impl FnMut(GroupId) -> bool) -> Vec<Delivery> {
+        if self.queue.iter().all(|delivery| delivery.group.is_none()) {
+            return Vec::new();
+        }
+        let goes = |delivery: &Delivery| delivery.group.is_some_and(&mut may_go);
+        let (taken, kept) = std::mem::take(&mut self.queue).into_iter().partition::<Vec<_>, _>(goes);
+        self.queue = kept.into();
+        for delivery in &taken {
+            self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
+        }
+        taken
+    }
+
+    /// The session is over: what it was given as one of a group and never acknowledged. Not what was sent at QoS 2,
+    /// which nobody else may get (MQTT 5, 4.8.2).
+    pub fn end(&mut self) -> Vec<Delivery> {
+        let mut flights: Vec<_> = self.flights.drain().map(|(_, flight)| flight).collect();
+        flights.sort_unstable_by_key(|flight| flight.sequence);
+        let unacknowledged = flights.into_iter().filter_map(|flight| match flight.stage {
+            Stage::Published(delivery) if delivery.qos == Qos::AtLeastOnce => Some(delivery),
+            Stage::Published(_) | Stage::Released => None,
+        });
+        unacknowledged.chain(self.queue.drain(..)).filter(|delivery| delivery.group.is_some()).collect()
+    }
+
+    /// Whether there is room for so many bytes more.
+    #[must_use]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let messages = self.queue.len().saturating_add(self.flights.len());
+        messages < self.limits.messages_max && self.bytes.saturating_add(bytes) <= self.limits.bytes_max
     }
 
     /// PUBACK: the message has arrived.
@@ -302,7 +335,7 @@ mod tests {
     fn delivery(topic: &str, qos: Qos, expiry_s: Option<u32>) -> Delivery {
         let message = Message { topic: topic.to_owned(), qos, expiry_s, ..Message::default() };
         let publication = Arc::new(Publication::new(message, crate::clock::monotonic()));
-        Delivery { publication, qos, retain: false, subscription_ids: Vec::new() }
+        Delivery { publication, qos, retain: false, subscription_ids: Vec::new(), group: None }
     }
 
     fn enqueue(session: &mut Session, topics: &[&str], qos: Qos) {

@@ -23,62 +23,62 @@ pub struct Options {
     pub identifier: Option<u32>,
 }
 
-/// All subscriptions of a broker, each with what holds it. Pure.
+/// Subscriptions, each by who has it, and with what is to be found. Pure.
 ///
 /// Filters must be valid (`filter::is_valid`), which also bounds the depth of every recursion here.
 #[derive(Debug)]
-pub struct Subscriptions<S> {
-    root: Node<S>,
+pub struct Subscriptions<K, S> {
+    root: Node<K, S>,
 }
 
 #[derive(Debug)]
-struct Node<S> {
+struct Node<K, S> {
     /// By level.
-    children: HashMap<Box<str>, Node<S>>,
+    children: HashMap<Box<str>, Node<K, S>>,
     /// Below `+`, which every level matches.
-    any: Option<Box<Node<S>>>,
+    any: Option<Box<Node<K, S>>>,
     /// Subscriptions whose filter ends here.
-    here: BTreeMap<SessionId, (S, Options)>,
+    here: BTreeMap<K, S>,
     /// Subscriptions whose filter ends with `#` below here.
-    below: BTreeMap<SessionId, (S, Options)>,
+    below: BTreeMap<K, S>,
 }
 
-impl<S> Default for Node<S> {
+impl<K, S> Default for Node<K, S> {
     fn default() -> Self {
         Self { children: HashMap::new(), any: None, here: BTreeMap::new(), below: BTreeMap::new() }
     }
 }
 
-impl<S> Default for Subscriptions<S> {
+impl<K, S> Default for Subscriptions<K, S> {
     fn default() -> Self {
         Self { root: Node::default() }
     }
 }
 
-impl<S> Subscriptions<S> {
+impl<K: Copy + Ord, S> Subscriptions<K, S> {
     /// Adds or replaces a subscription; true if it is new.
-    pub fn insert(&mut self, filter: &str, session: SessionId, holder: S, options: Options) -> bool {
+    pub fn insert(&mut self, filter: &str, key: K, subscription: S) -> bool {
         let mut node = &mut self.root;
         for level in filter.split('/') {
             if level == "#" {
-                return node.below.insert(session, (holder, options)).is_none();
+                return node.below.insert(key, subscription).is_none();
             }
             node = match level {
                 "+" => node.any.get_or_insert_default(),
                 level => node.children.entry(level.into()).or_default(),
             };
         }
-        node.here.insert(session, (holder, options)).is_none()
+        node.here.insert(key, subscription).is_none()
     }
 
     /// Removes a subscription; false if there was none.
-    pub fn remove(&mut self, filter: &str, session: SessionId) -> bool {
-        self.root.remove(Some(filter), session)
+    pub fn remove(&mut self, filter: &str, key: K) -> bool {
+        self.root.remove(Some(filter), key)
     }
 
-    /// Calls `found` for each subscription that matches a topic; a session may come several times.
-    pub fn for_each_match<'a>(&'a self, topic: &str, mut found: impl FnMut(SessionId, &'a S, Options)) {
-        let found: &mut dyn FnMut(SessionId, &'a S, Options) = &mut found;
+    /// Calls `found` for each subscription that matches a topic; a key may come several times.
+    pub fn for_each_match<'a>(&'a self, topic: &str, mut found: impl FnMut(K, &'a S)) {
+        let found: &mut dyn FnMut(K, &'a S) = &mut found;
         if topic.starts_with('$') {
             // No wildcard at the start of a filter matches such a topic (MQTT 5, 4.7.2).
             let (level, rest) = split(topic);
@@ -100,7 +100,7 @@ impl<S> Subscriptions<S> {
     }
 }
 
-impl<S> Node<S> {
+impl<K: Copy + Ord, S> Node<K, S> {
     fn has_match(&self, topic: Option<&str>) -> bool {
         let Some(topic) = topic else {
             return !self.below.is_empty() || !self.here.is_empty();
@@ -112,7 +112,7 @@ impl<S> Node<S> {
             || self.any.as_deref().is_some_and(has_match)
     }
 
-    fn visit<'a>(&'a self, topic: Option<&str>, found: &mut dyn FnMut(SessionId, &'a S, Options)) {
+    fn visit<'a>(&'a self, topic: Option<&str>, found: &mut dyn FnMut(K, &'a S)) {
         report(&self.below, found);
         let Some(topic) = topic else {
             report(&self.here, found);
@@ -127,19 +127,19 @@ impl<S> Node<S> {
         }
     }
 
-    fn remove(&mut self, filter: Option<&str>, session: SessionId) -> bool {
+    fn remove(&mut self, filter: Option<&str>, key: K) -> bool {
         let Some(filter) = filter else {
-            return self.here.remove(&session).is_some();
+            return self.here.remove(&key).is_some();
         };
         if filter == "#" {
-            return self.below.remove(&session).is_some();
+            return self.below.remove(&key).is_some();
         }
         let (level, rest) = split(filter);
         let child = if level == "+" { self.any.as_deref_mut() } else { self.children.get_mut(level) };
         let Some(child) = child else {
             return false;
         };
-        let removed = child.remove(rest, session);
+        let removed = child.remove(rest, key);
         if child.is_empty() {
             if level == "+" {
                 self.any = None;
@@ -155,12 +155,9 @@ impl<S> Node<S> {
     }
 }
 
-fn report<'a, S>(
-    subscriptions: &'a BTreeMap<SessionId, (S, Options)>,
-    found: &mut dyn FnMut(SessionId, &'a S, Options),
-) {
-    for (session, (holder, options)) in subscriptions {
-        found(*session, holder, *options);
+fn report<'a, K: Copy, S>(subscriptions: &'a BTreeMap<K, S>, found: &mut dyn FnMut(K, &'a S)) {
+    for (key, subscription) in subscriptions {
+        found(*key, subscription);
     }
 }
 
@@ -178,12 +175,9 @@ mod tests {
     use super::super::filter;
     use super::*;
 
-    const OPTIONS: Options =
-        Options { qos: Qos::AtLeastOnce, no_local: false, retain_as_published: false, identifier: None };
-
-    fn matching(subscriptions: &Subscriptions<()>, topic: &str) -> Vec<u64> {
+    fn matching(subscriptions: &Subscriptions<SessionId, ()>, topic: &str) -> Vec<u64> {
         let mut found = Vec::new();
-        subscriptions.for_each_match(topic, |session, (), _| found.push(session.0));
+        subscriptions.for_each_match(topic, |session, ()| found.push(session.0));
         found.sort_unstable();
         found
     }
@@ -192,7 +186,7 @@ mod tests {
     fn a_topic_finds_its_filters() {
         let mut subscriptions = Subscriptions::default();
         for (session, filter) in ["a/b", "a/+", "a/#", "#", "+/b", "$SYS/#", "b"].into_iter().enumerate() {
-            assert!(subscriptions.insert(filter, SessionId(session as u64), (), OPTIONS));
+            assert!(subscriptions.insert(filter, SessionId(session as u64), ()));
         }
         assert_eq!(matching(&subscriptions, "a/b"), [0, 1, 2, 3, 4]);
         assert_eq!(matching(&subscriptions, "a"), [2, 3]);
@@ -201,20 +195,20 @@ mod tests {
     }
 
     #[test]
-    fn the_same_filter_again_replaces_the_options() {
+    fn the_same_filter_again_replaces_the_subscription() {
         let mut subscriptions = Subscriptions::default();
-        assert!(subscriptions.insert("a", SessionId(1), (), OPTIONS));
-        assert!(!subscriptions.insert("a", SessionId(1), (), Options { qos: Qos::AtMostOnce, ..OPTIONS }));
+        assert!(subscriptions.insert("a", SessionId(1), 1));
+        assert!(!subscriptions.insert("a", SessionId(1), 2));
         let mut found = Vec::new();
-        subscriptions.for_each_match("a", |_, (), options| found.push(options.qos));
-        assert_eq!(found, [Qos::AtMostOnce]);
+        subscriptions.for_each_match("a", |_, subscription| found.push(*subscription));
+        assert_eq!(found, [2]);
     }
 
     #[test]
     fn nothing_is_left_of_a_removed_subscription() {
         let mut subscriptions = Subscriptions::default();
-        subscriptions.insert("a/b/#", SessionId(1), (), OPTIONS);
-        subscriptions.insert("a/+", SessionId(1), (), OPTIONS);
+        subscriptions.insert("a/b/#", SessionId(1), ());
+        subscriptions.insert("a/+", SessionId(1), ());
         assert!(!subscriptions.remove("a/b", SessionId(1)));
         assert!(!subscriptions.remove("a/b/#", SessionId(2)));
         assert!(subscriptions.remove("a/b/#", SessionId(1)));
@@ -231,7 +225,7 @@ mod tests {
             let filters: Vec<_> = filters.into_iter().filter(|filter| filter::is_valid(filter)).collect();
             let mut subscriptions = Subscriptions::default();
             for (session, filter) in filters.iter().enumerate() {
-                subscriptions.insert(filter, SessionId(session as u64), (), OPTIONS);
+                subscriptions.insert(filter, SessionId(session as u64), ());
             }
             let expected: Vec<_> = (0u64..)
                 .zip(&filters)

@@ -99,6 +99,26 @@ impl Client {
         }
     }
 
+    /// The next so many bytes.
+    pub async fn hear_bytes(&mut self, count: usize) -> Vec<u8> {
+        while self.input.len() < count {
+            let read = timeout(PATIENCE, self.stream.read_buf(&mut self.input));
+            assert!(read.await.expect("the broker says nothing").unwrap() > 0, "the broker closed");
+        }
+        self.input.split_to(count).to_vec()
+    }
+
+    /// All bytes until the broker closes.
+    pub async fn hear_rest(mut self) -> Vec<u8> {
+        while timeout(PATIENCE, self.stream.read_buf(&mut self.input))
+            .await
+            .expect("it is not closed")
+            .unwrap()
+            > 0
+        {}
+        self.input.to_vec()
+    }
+
     pub async fn hear(&mut self) -> Packet {
         self.hear_any().await.expect("the broker closed")
     }

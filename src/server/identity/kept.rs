@@ -1,9 +1,8 @@
 //! A file of the operator's that is read again whenever it is asked for; what was good last counts.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,11 +37,6 @@ impl<T> Kept<T> {
         let good = Arc::new(parse(bytes.bytes()).map_err(|mistake| nonsense(path, mistake))?);
         let state = Mutex::new(State { bytes, good, trouble: None });
         Ok(Self { path: path.to_owned(), parse, state })
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// What it says now, or said when it was good; may wait for the disk. The clock of a file system is too coarse to
@@ -118,10 +112,4 @@ pub fn lines(bytes: &[u8]) -> Result<Vec<(usize, &str)>, Mistake> {
         }
     }
     Ok(lines)
-}
-
-/// Whether others than its owner may read or write a file.
-pub fn is_exposed(path: &Path) -> bool {
-    const OTHERS: u32 = 0o077;
-    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & OTHERS != 0)
 }

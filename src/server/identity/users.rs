@@ -1,14 +1,15 @@
 //! Users and their passwords: the only file that names the crate for password hashes.
 
 use std::collections::HashMap;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use argon2::password_hash::phc::PasswordHash;
-use argon2::password_hash::{PasswordHasher, PasswordVerifier};
-use argon2::{ARGON2ID_IDENT, Argon2, Params};
+use argon2::password_hash::PasswordHasher;
+use argon2::password_hash::phc::{Output, PasswordHash};
+use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Block, Params, Version};
 
 use super::kept::{lines, nonsense, read};
 use super::{IdentityError, Mistake};
@@ -48,7 +49,7 @@ impl Users {
             let wrong = |what: &str| (number, what.to_owned());
             // There is no colon in a hash.
             let (name, hash) = line.rsplit_once(':').ok_or_else(|| wrong("is not NAME:HASH"))?;
-            check_name(name).map_err(wrong)?;
+            check_name(name).map_err(|what| (number, format!("has a name that nobody can have: {what}")))?;
             let hash = PasswordHash::new(hash).map_err(|_| wrong("has no hash in the PHC format"))?;
             let work = work_of(&hash).map_err(wrong)?;
             if decoy.as_ref().is_none_or(|(most, _)| *most < work) {
@@ -62,17 +63,54 @@ impl Users {
     }
 
     /// Checks a password. It takes a while, for a name that nobody has as well.
-    pub fn log_in(&self, name: &str, password: &Secret) -> Login {
+    pub fn log_in(&self, name: &str, password: &Secret, memory: &Memory) -> Login {
         let known = self.hashes.get(name);
         let is_right = known
             .or(self.decoy.as_ref())
-            .is_some_and(|hash| Argon2::default().verify_password(password.bytes(), hash).is_ok());
+            .is_some_and(|hash| memory.lend(|blocks| is_of(password.bytes(), hash, blocks)));
         match (known, is_right) {
             (None, _) => Login::Unknown,
             (Some(_), true) => Login::Good,
             (Some(_), false) => Login::WrongPassword,
         }
     }
+}
+
+/// Memory for as many checks at a time as there have been: each takes many MiB, which an allocator that has given them
+/// out once may keep for each of its threads.
+#[derive(Debug, Default)]
+pub struct Memory(Mutex<Vec<Vec<Block>>>);
+
+impl Memory {
+    fn lend<T>(&self, work: impl FnOnce(&mut Vec<Block>) -> T) -> T {
+        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut blocks = kept().pop().unwrap_or_default();
+        let done = work(&mut blocks);
+        // Something of a password is in it.
+        blocks.fill(Block::new());
+        kept().push(blocks);
+        done
+    }
+}
+
+/// Whether it is the password of a hash.
+fn is_of(password: &[u8], hash: &PasswordHash, blocks: &mut Vec<Block>) -> bool {
+    let version = hash.version.map_or(Ok(Version::default()), Version::try_from);
+    let (Ok(version), Ok(params), Some(salt), Some(right)) =
+        (version, Params::try_from(hash), &hash.salt, &hash.hash)
+    else {
+        return false;
+    };
+    let count = params.block_count();
+    if blocks.len() < count {
+        blocks.resize(count, Block::new());
+    }
+    let Some(blocks) = blocks.get_mut(..count) else { return false };
+    let mut found = vec![0; right.len()];
+    let argon2 = Argon2::new(Algorithm::Argon2id, version, params);
+    argon2.hash_password_into_with_memory(password, salt, &mut found, blocks).is_ok()
+        // In constant time.
+        && Output::new(&found).is_ok_and(|found| found == *right)
 }
 
 /// How much memory is run through to check a password, in KiB, if it is not too much.
@@ -93,10 +131,10 @@ fn work_of(hash: &PasswordHash) -> Result<u64, &'static str> {
 
 fn check_name(name: &str) -> Result<(), &'static str> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
-        return Err("has no name, or one of more than 1024 bytes");
+        return Err("it is empty, or has more than 1024 bytes");
     }
     if name.starts_with('#') || name.trim() != name || name.contains(char::is_control) {
-        return Err("has a name that begins with #, begins or ends with a blank, or has control characters");
+        return Err("it begins with #, begins or ends with a blank, or has control characters");
     }
     Ok(())
 }
@@ -119,7 +157,7 @@ impl UsersFile {
     /// # Errors
     /// The file cannot be read or written, makes no sense, or nobody can have such a name.
     pub fn add(&self, name: &str, password: &Secret) -> Result<bool, IdentityError> {
-        self.nonsense_in(check_name(name).map_err(|what| (0, format!("cannot take a line that {what}"))))?;
+        check_name(name).map_err(IdentityError::Name)?;
         let line = format!("{name}:{}", self.hash(password)?);
         self.change(name, Some(line))
     }
@@ -199,7 +237,8 @@ impl UsersFile {
             .mode(0o600)
             .open(&unfinished)
             .map_err(failed("create", &unfinished))?;
-        let written = file.write_all(bytes).and_then(|()| file.sync_all());
+        let written =
+            keep_owner(&path, &file).and_then(|()| file.write_all(bytes)).and_then(|()| file.sync_all());
         let replaced = written
             .map_err(failed("write", &unfinished))
             .and_then(|()| fs::rename(&unfinished, &path).map_err(failed("replace", &path)));
@@ -215,6 +254,15 @@ impl UsersFile {
     }
 }
 
+/// Whoever runs the server must be able to read the new file, too: it may be somebody else's than whoever changes it.
+fn keep_owner(old: &Path, new: &File) -> io::Result<()> {
+    let Ok(old) = fs::metadata(old) else { return Ok(()) };
+    if old.uid() == new.metadata()?.uid() {
+        return Ok(());
+    }
+    fchown(new, Some(old.uid()), Some(old.gid()))
+}
+
 fn name_in(line: &str) -> Option<&str> {
     if line.starts_with('#') { None } else { line.rsplit_once(':').map(|(name, _)| name) }
 }
@@ -226,7 +274,7 @@ mod tests {
     use super::*;
 
     /// The password is `p`.
-    const HASH: &str = "$argon2id$v=19$m=16,t=2,p=1$c2FsdHNhbHQ$Qh4ECuwu1IAvJSFTR6yUfA";
+    const HASH: &str = "$argon2id$v=19$m=16,t=2,p=1$c2FsdHNhbHQ$NdgbF781BvForgQq/MBkGA";
 
     fn secret(text: &str) -> Secret {
         Secret::new(text.as_bytes().to_vec())
@@ -236,7 +284,7 @@ mod tests {
     fn what_is_wrong_with_a_line_is_said_and_not_what_is_in_it() {
         let cases = [
             ("ann", "is not NAME:HASH"),
-            (":$argon2id$v=19$m=16,t=2,p=1$c2FsdHNhbHQ$Qh4ECuwu1IAvJSFTR6yUfA", "has no name"),
+            (":$argon2id$v=19$m=16,t=2,p=1$c2FsdHNhbHQ$Qh4ECuwu1IAvJSFTR6yUfA", "it is empty"),
             ("ann:secret", "has no hash in the PHC format"),
             (
                 "ann:$argon2i$v=19$m=16,t=2,p=1$c2FsdHNhbHQ$Qh4ECuwu1IAvJSFTR6yUfA",
@@ -275,10 +323,18 @@ mod tests {
         let path = home.path().join("users");
         UsersFile::new(&path).add("ann", &secret("p")).unwrap();
         let users = Users::parse(&fs::read(&path).unwrap()).unwrap();
-        assert_eq!(users.log_in("ann", &secret("p")), Login::Good);
-        assert_eq!(users.log_in("ann", &secret("")), Login::WrongPassword);
-        assert_eq!(users.log_in("bob", &secret("p")), Login::Unknown);
-        assert_eq!(Users::parse(b"").unwrap().log_in("ann", &secret("p")), Login::Unknown);
+        let memory = Memory::default();
+        let log_in = |users: &Users, name, password| users.log_in(name, &secret(password), &memory);
+        assert_eq!(log_in(&users, "ann", "p"), Login::Good);
+        assert_eq!(log_in(&users, "ann", ""), Login::WrongPassword);
+        assert_eq!(log_in(&users, "bob", "p"), Login::Unknown);
+        assert_eq!(log_in(&Users::parse(b"").unwrap(), "ann", "p"), Login::Unknown);
+        // Another cost, and the memory of the last one.
+        let cheap = Users::parse(format!("ann:{HASH}\n").as_bytes()).unwrap();
+        assert_eq!(log_in(&cheap, "ann", "p"), Login::Good);
+        assert_eq!(log_in(&cheap, "ann", "q"), Login::WrongPassword);
+        let kept = memory.0.into_inner().unwrap();
+        assert_eq!(kept.iter().map(Vec::len).collect::<Vec<_>>(), [19_456], "one check at a time");
     }
 
     #[test]
@@ -300,6 +356,21 @@ mod tests {
         assert!(!file.remove("bob").unwrap());
         assert_eq!(file.names().unwrap(), ["ann", "eve"]);
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_stays_its_owners_whoever_changes_it() {
+        const SOMEBODY: u32 = 65_534;
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("users");
+        fs::write(&path, format!("ann:{HASH}\n")).unwrap();
+        // Only root may give a file away; nobody else can change one of somebody else's.
+        let owner = match std::os::unix::fs::chown(&path, Some(SOMEBODY), Some(SOMEBODY)) {
+            Ok(()) => SOMEBODY,
+            Err(_) => fs::metadata(&path).unwrap().uid(),
+        };
+        assert!(UsersFile::new(&path).remove("ann").unwrap());
+        assert_eq!(fs::metadata(&path).unwrap().uid(), owner);
     }
 
     #[test]

@@ -142,6 +142,7 @@ impl World {
         };
         let call = Call {
             connection: ConnectionId(1),
+            rights: None,
             client_id: "client".into(),
             request: request.clone(),
             timestamp: Some(Ok(Timestamp::of_store(life.now.wall_ms + self.chance.below(50), 0))),

@@ -20,7 +20,7 @@ impl Outlet for Notes {
         self.0.lock().unwrap().push((None, message));
     }
 
-    fn push(&self, to: ConnectionId, message: Message) {
+    fn push(&self, to: ConnectionId, _: &str, message: Message) {
         self.0.lock().unwrap().push((Some(to), message));
     }
 
@@ -128,6 +128,7 @@ fn peer(connection: u64) -> Peer {
         connection: broker::ConnectionId(connection),
         client_id: "client".into(),
         principal: crate::server::Principal::default(),
+        pass: None,
     }
 }
 
@@ -364,6 +365,7 @@ impl Bench {
         let _ = self.notes.take();
         let mut state = self.service.lock();
         let call = Call {
+            rights: None,
             connection: ConnectionId(1),
             client_id: "client".into(),
             request: get(name),

@@ -176,6 +176,7 @@ fn call_of(connection: u64, verb: &Verb, name: u8, value: u8, timestamp: u64, fe
         Verb::Watch(stop) => Request::KeyNotify { key, stop },
     };
     Call {
+        rights: None,
         connection: ConnectionId(connection),
         timestamp: Some(Ok(Timestamp::of_store(timestamp, 0))),
         fence: fence.map(|ms| Ok(Timestamp::of_store(ms, 0))),

@@ -1,5 +1,7 @@
 //! A `mqkv serve` with several doors, and what it tells its operator.
 
+use nix::sys::signal::Signal;
+
 use super::{Place, Running};
 
 /// A running server; killed when dropped.
@@ -34,6 +36,21 @@ impl Doors {
     /// What was said of where it listens, the ports taken out.
     pub fn ready(&self) -> String {
         self.ports.iter().fold(self.ready.clone(), |text, port| text.replace(&format!(":{port}"), ":PORT"))
+    }
+
+    /// Sends the server a signal.
+    pub fn signal(&self, signal: Signal) {
+        self.server.signal(signal);
+    }
+
+    /// The next line for the operator that has this in it.
+    pub fn told_of(&self, what: &str) -> String {
+        loop {
+            let line = self.told();
+            if line.contains(what) {
+                return line;
+            }
+        }
     }
 
     /// The next line for the operator, without the port that it is from.

@@ -90,7 +90,8 @@ impl Packet {
     }
 }
 
-fn packet(first: u8, body: Vec<u8>) -> Vec<u8> {
+/// A whole packet.
+pub fn packet(first: u8, body: Vec<u8>) -> Vec<u8> {
     Packet { first, body }.encode()
 }
 
@@ -281,7 +282,8 @@ impl Publish {
     }
 }
 
-fn text(text: &str) -> Vec<u8> {
+/// A string with its length before it.
+pub fn text(text: &str) -> Vec<u8> {
     binary(text.as_bytes())
 }
 
@@ -291,7 +293,8 @@ fn binary(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-fn length(len: usize) -> Vec<u8> {
+/// A length, of properties or of a packet.
+pub fn length(len: usize) -> Vec<u8> {
     // The same code as a packet's remaining length: whatever precedes its body but the first byte.
     let whole = packet(0, vec![0; len]);
     whole[1..whole.len() - len].to_vec()

@@ -1,0 +1,157 @@
+//! The topic aliases of one connection, each way (MQTT 5, 3.3.2.3.4); the next connection has none of them.
+
+use hashbrown::HashMap;
+
+use super::reason::Reason;
+
+/// The most aliases given to topics towards one client, however many it takes.
+const ALIASES_MAX: u16 = 64;
+/// The most bytes of topics that have an alias towards one client.
+const TOPIC_BYTES_MAX: usize = 16 * 1024;
+/// A topic shorter than this is sent as it is: an alias takes three bytes itself.
+const TOPIC_BYTES_MIN: usize = 8;
+
+/// The aliases that a client has given.
+#[derive(Debug)]
+pub struct Given {
+    topics: HashMap<u16, String>,
+    alias_max: u16,
+}
+
+impl Given {
+    /// None yet, and none above `alias_max` to come.
+    #[must_use]
+    pub fn new(alias_max: u16) -> Self {
+        Self { topics: HashMap::new(), alias_max }
+    }
+
+    /// Puts the topic that an alias stands for in the place of an empty one, or remembers which one it stands for.
+    ///
+    /// # Errors
+    ///
+    /// Why the PUBLISH cannot be.
+    pub fn resolve(&mut self, alias: Option<u16>, topic: &mut String) -> Result<(), (Reason, &'static str)> {
+        let Some(alias) = alias else {
+            return if topic.is_empty() {
+                Err((Reason::ProtocolError, "a PUBLISH without a topic"))
+            } else {
+                Ok(())
+            };
+        };
+        if alias == 0 || alias > self.alias_max {
+            return Err((Reason::TopicAliasInvalid, "a topic alias above the maximum"));
+        }
+        if topic.is_empty() {
+            let known = self.topics.get(&alias).ok_or((Reason::ProtocolError, "an unknown topic alias"))?;
+            topic.clone_from(known);
+        } else {
+            self.topics.insert(alias, topic.clone());
+        }
+        Ok(())
+    }
+}
+
+/// A topic's alias towards a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alias {
+    /// The number, at least 1.
+    pub number: u16,
+    /// Whether the client has to be told which topic it stands for.
+    pub is_new: bool,
+}
+
+/// The aliases that this broker has given: to the topics that come first, as long as there is room.
+#[derive(Debug)]
+pub struct Taken {
+    numbers: HashMap<Box<str>, u16>,
+    alias_max: u16,
+    bytes: usize,
+}
+
+impl Taken {
+    /// None yet, and none above what the client takes to come.
+    #[must_use]
+    pub fn new(alias_max: u16) -> Self {
+        Self { numbers: HashMap::new(), alias_max: alias_max.min(ALIASES_MAX), bytes: 0 }
+    }
+
+    /// The alias to send a topic with, if with any.
+    #[must_use]
+    pub fn of(&self, topic: &str) -> Option<Alias> {
+        if self.alias_max == 0 || topic.len() < TOPIC_BYTES_MIN {
+            return None;
+        }
+        if let Some(number) = self.numbers.get(topic) {
+            return Some(Alias { number: *number, is_new: false });
+        }
+        let count = u16::try_from(self.numbers.len()).unwrap_or(u16::MAX);
+        let has_room = count < self.alias_max && self.bytes.saturating_add(topic.len()) <= TOPIC_BYTES_MAX;
+        has_room.then_some(Alias { number: count.saturating_add(1), is_new: true })
+    }
+
+    /// A topic has been sent with its alias.
+    pub fn handle_sent(&mut self, topic: &str, alias: Alias) {
+        if alias.is_new {
+            self.bytes = self.bytes.saturating_add(topic.len());
+            self.numbers.insert(topic.into(), alias.number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends a topic, and says how.
+    fn send(taken: &mut Taken, topic: &str) -> Option<(u16, bool)> {
+        let alias = taken.of(topic)?;
+        taken.handle_sent(topic, alias);
+        Some((alias.number, alias.is_new))
+    }
+
+    #[test]
+    fn the_first_topics_get_the_aliases_that_there_are() {
+        let mut taken = Taken::new(2);
+        assert_eq!(send(&mut taken, "topic/one"), Some((1, true)));
+        assert_eq!(send(&mut taken, "topic/two"), Some((2, true)));
+        assert_eq!(send(&mut taken, "topic/one"), Some((1, false)));
+        assert_eq!(send(&mut taken, "topic/three"), None);
+        assert_eq!(send(&mut taken, "short"), None);
+        assert_eq!(send(&mut Taken::new(0), "topic/one"), None);
+    }
+
+    #[test]
+    fn what_was_not_sent_has_no_alias() {
+        let taken = Taken::new(2);
+        for _ in 0..2 {
+            assert_eq!(taken.of("topic/one"), Some(Alias { number: 1, is_new: true }));
+        }
+    }
+
+    #[test]
+    fn neither_their_number_nor_their_bytes_grow_with_what_a_client_would_take() {
+        let mut taken = Taken::new(u16::MAX);
+        let many = (0..1000).filter(|number| send(&mut taken, &format!("topic/{number}")).is_some()).count();
+        assert_eq!(many, usize::from(ALIASES_MAX));
+        let mut taken = Taken::new(u16::MAX);
+        let long = |number: usize| format!("{number}{}", "x".repeat(TOPIC_BYTES_MAX / 2 - 1));
+        assert_eq!((0..9).filter(|number| send(&mut taken, &long(*number)).is_some()).count(), 2);
+    }
+
+    #[test]
+    fn a_clients_alias_is_known_once_it_has_come_with_a_topic() {
+        let mut given = Given::new(5);
+        let mut resolve = |alias, topic: &str| {
+            let mut topic = topic.to_owned();
+            given.resolve(alias, &mut topic).map(|()| topic).map_err(|(reason, _)| reason)
+        };
+        assert_eq!(resolve(Some(5), ""), Err(Reason::ProtocolError));
+        assert_eq!(resolve(Some(5), "a").as_deref(), Ok("a"));
+        assert_eq!(resolve(Some(5), "").as_deref(), Ok("a"));
+        assert_eq!(resolve(Some(5), "b").as_deref(), Ok("b"));
+        assert_eq!(resolve(Some(5), "").as_deref(), Ok("b"));
+        assert_eq!(resolve(Some(6), "a"), Err(Reason::TopicAliasInvalid));
+        assert_eq!(resolve(Some(0), "a"), Err(Reason::TopicAliasInvalid));
+        assert_eq!(resolve(None, ""), Err(Reason::ProtocolError));
+    }
+}

@@ -1,0 +1,99 @@
+//! The application behind the broker, and the broker as a whole.
+
+use super::*;
+
+#[tokio::test]
+async fn a_push_arrives_once_whether_subscribed_or_not_and_reaches_other_subscribers() {
+    let (server, _) = start_echo().await;
+    let mut other = Client::connect(&server, "other").await;
+    other.subscribe(filter("answer/#")).await;
+    let mut client = Client::connect(&server, "a").await;
+    client.publish(qos_1("answer/1", 1)).await;
+    assert_eq!(client.hear_puback().await, PubAckReason::Success);
+    assert_eq!(client.hear_topics(1).await, ["answer/1"]);
+    client.subscribe(SubscribeFilter::new("answer/+", QoS::AtMostOnce)).await;
+    client.subscribe(filter("#")).await;
+    client.publish(qos_1("answer/2", 2)).await;
+    assert_eq!(client.hear_puback().await, PubAckReason::Success);
+    let heard = client.hear_publish().await;
+    assert_eq!((&heard.topic[..], heard.qos), (&b"answer/2"[..], QoS::AtLeastOnce));
+    client.hear_nothing().await;
+    assert_eq!(other.hear_topics(2).await, ["answer/1", "answer/2"]);
+}
+
+#[tokio::test]
+async fn the_application_may_throw_a_client_out() {
+    let (server, echo) = start_echo().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.publish(qos_1("leave", 1)).await;
+    assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::NotAuthorized);
+    assert_eq!(echo.gone.lock().unwrap().len(), 1);
+    let mut client = Client::connect(&server, "a").await;
+    client.publish(qos_1("x", 1)).await;
+    client.hear_puback().await;
+    let connection = echo.seen.lock().unwrap().last().unwrap().connection;
+    server.broker().disconnect(connection, Reason::AdministrativeAction, "enough");
+    assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::AdministrativeAction);
+}
+
+#[tokio::test]
+async fn a_panic_in_the_application_costs_only_its_connection() {
+    let (server, echo) = start_echo().await;
+    let mut watcher = Client::connect(&server, "watcher").await;
+    watcher.subscribe(filter("will")).await;
+    let hello = Hello { will: Some(will("will", 0)), ..Hello::lasting("a") };
+    let (mut client, _) = Client::connect_with(&server, hello).await;
+    client.publish(qos_1("fail", 1)).await;
+    assert_eq!(client.hear_any().await, None);
+    assert_eq!(echo.gone.lock().unwrap().len(), 1);
+    assert_eq!(watcher.hear_topics(1).await, ["will"]);
+    let (_, connack) = Client::connect_with(&server, Hello::lasting("a")).await;
+    assert!(connack.session_present);
+}
+
+#[tokio::test]
+async fn an_answer_and_its_acknowledgement_come_in_one_write() {
+    let (server, _) = start_echo().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.publish(qos_1("answer/a", 1)).await;
+    let mut bytes = vec![0; 1000];
+    let read = client.stream.read(&mut bytes).await.unwrap();
+    assert_eq!((bytes[0], bytes[4] & 0xF0), (0x40, 0x30), "{:?}", &bytes[..read]);
+}
+
+#[tokio::test]
+async fn too_many_connections_are_turned_away_and_room_comes_back() {
+    let server = start_with(Settings { connections_max: 1, ..Settings::default() }).await;
+    let client = Client::connect(&server, "a").await;
+    assert_eq!(Client::silent(&server).hear_any().await, None);
+    client.disconnect().await;
+    loop {
+        let mut next = Client::silent(&server);
+        // The old one's task may need a moment to end after its peer saw it close.
+        if next.stream.write_all(&[0xC0, 0x00]).await.is_ok() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn tcp_is_served_on_a_free_port_by_several_servers() {
+    let listening =
+        |address| Settings { listeners: vec![ListenerSettings::plain(address)], ..Settings::default() };
+    let settings = || listening("127.0.0.1:0".parse().unwrap());
+    let (one, two) = (start_with(settings()).await, start_with(settings()).await);
+    assert_ne!(one.addresses(), two.addresses());
+    let stream = std::net::TcpStream::connect(one.addresses()[0]).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let mut stream = tokio::net::TcpStream::from_std(stream).unwrap();
+    stream.write_all(&[0x10, 0x0E, 0, 4, b'M', b'Q', b'T', b'T', 5, 2, 0, 60, 0, 0, 1, b'a']).await.unwrap();
+    let mut first = [0; 1];
+    stream.read_exact(&mut first).await.unwrap();
+    assert_eq!(first, [0x20]);
+    let taken = listening(one.addresses()[0]);
+    let error = Server::start(taken, Arc::new(())).await.unwrap_err();
+    assert!(error.to_string().starts_with("cannot listen on 127.0.0.1:"), "{error}");
+    one.shutdown().await;
+    two.shutdown().await;
+}

@@ -1,0 +1,212 @@
+//! CONNECT and CONNACK (MQTT 5, 3.1 and 3.2).
+
+use super::*;
+
+#[tokio::test]
+async fn a_connack_announces_the_limits() {
+    let server = start().await;
+    let (mut client, connack) = Client::connect_with(&server, Hello::new("a")).await;
+    assert_eq!((connack.code, connack.session_present), (ConnectReturnCode::Success, false));
+    let properties = connack.properties.unwrap();
+    assert_eq!(properties.receive_max, Some(1024));
+    assert_eq!(properties.max_packet_size, Some(64 * 1024 * 1024));
+    assert_eq!(properties.topic_alias_max, Some(16));
+    assert_eq!(properties.assigned_client_identifier, None);
+    client.hear_nothing().await;
+    client.disconnect().await;
+}
+
+#[tokio::test]
+async fn a_client_without_an_id_gets_one() {
+    let server = start().await;
+    let (_one, first) = Client::connect_with(&server, Hello::new("")).await;
+    let (_two, second) = Client::connect_with(&server, Hello::new("")).await;
+    let ids = [first, second].map(|connack| connack.properties.unwrap().assigned_client_identifier.unwrap());
+    assert!(ids[0].starts_with("mqkv-") && ids[0] != ids[1], "{ids:?}");
+}
+
+#[tokio::test]
+async fn other_protocols_are_refused_each_in_its_own_way() {
+    let server = start().await;
+    let mut v3 = Client::silent(&server);
+    v3.say_bytes(b"\x10\x0f\0\x06MQIsdp\x03\x02\0\x3c\0\x01a").await;
+    assert_eq!(v3.hear_rest().await, [0x20, 0x02, 0x00, 0x01]);
+    let mut v6 = Client::silent(&server);
+    v6.say_bytes(&[0x10, 0x0E, 0, 4, b'M', b'Q', b'T', b'T', 6, 2, 0, 60, 0, 0, 1, b'a']).await;
+    let Packet::ConnAck(connack) = v6.hear().await else { panic!("no CONNACK") };
+    assert_eq!(connack.code, ConnectReturnCode::UnsupportedProtocolVersion);
+    let mut http = Client::silent(&server);
+    http.say_bytes(b"GET / HTTP/1.1\r\n\r\n").await;
+    assert_eq!(http.hear_any().await, None);
+    let mut hello = Hello::new("a");
+    hello.properties.authentication_method = Some("K8S-SAT".to_owned());
+    let (_, connack) = Client::connect_with(&server, hello).await;
+    assert_eq!(connack.code, ConnectReturnCode::BadAuthenticationMethod);
+}
+
+#[tokio::test]
+async fn a_connack_has_no_flag_but_its_own_and_limits_neither_qos_nor_retain() {
+    let server = start().await;
+    let mut client = Client::silent(&server);
+    client.say_bytes(b"\x10\x0e\0\x04MQTT\x05\x02\0\0\0\0\x01a").await;
+    let head = client.hear_bytes(4).await;
+    assert_eq!((head[0], head[2], head[3]), (0x20, 0, 0));
+    let (_, connack) = Client::connect_with(&server, Hello::new("b")).await;
+    let properties = connack.properties.unwrap();
+    assert_eq!((properties.max_qos, properties.retain_available), (None, None));
+    assert_eq!(properties.wildcard_subscription_available, None);
+    assert_eq!(properties.shared_subscription_available, None);
+    assert_eq!(properties.subscription_identifiers_available, None);
+    assert_eq!(properties.authentication_method, None);
+    assert_eq!((properties.session_expiry_interval, properties.server_keep_alive), (None, None));
+}
+
+#[tokio::test]
+async fn client_ids_of_all_lengths_are_taken() {
+    let server = start().await;
+    let alphabet = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    let long: &'static str = "x".repeat(65_535).leak();
+    for client_id in ["a", &alphabet[..23], &alphabet[39..], "ä/ #+$\u{FEFF}", long] {
+        let (client, connack) = Client::connect_with(&server, Hello::new(client_id)).await;
+        assert_eq!(connack.code, ConnectReturnCode::Success, "{client_id}");
+        assert_eq!(connack.properties.unwrap().assigned_client_identifier, None);
+        client.disconnect().await;
+    }
+}
+
+#[tokio::test]
+async fn response_information_is_not_given_whether_asked_for_or_not() {
+    let server = start().await;
+    for wanted in [0, 1] {
+        let mut hello = Hello::new("a");
+        hello.properties.request_response_info = Some(wanted);
+        let (client, connack) = Client::connect_with(&server, hello).await;
+        assert_eq!(connack.properties.unwrap().response_information, None);
+        client.disconnect().await;
+    }
+}
+
+#[tokio::test]
+async fn the_server_may_impose_its_keep_alive_and_a_shorter_expiry() {
+    let settings = Settings { keep_alive_s_max: 1, session_expiry_s_max: 60, ..Settings::default() };
+    let server = start_with(settings).await;
+    for keep_alive in [0, 60] {
+        let (_, connack) = Client::connect_with(&server, Hello { keep_alive, ..Hello::lasting("a") }).await;
+        let properties = connack.properties.unwrap();
+        assert_eq!(properties.server_keep_alive, Some(1));
+        assert_eq!(properties.session_expiry_interval, Some(60));
+    }
+    let (mut client, _) = Client::connect_with(&server, Hello::new("b")).await;
+    assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::KeepAliveTimeout);
+}
+
+#[tokio::test]
+async fn whatever_comes_before_a_connect_closes_without_an_answer() {
+    let server = start().await;
+    for first in [
+        &b"\x30\x05\0\x01a\0x"[..],
+        b"\xc0\0",
+        b"\xe0\0",
+        b"\x82\x07\0\x01\0\0\x01a\0",
+        b"\xf0\x02\x19\0",
+        b"\x00\0",
+        b"\x16\x03\x01\0\x05",
+    ] {
+        let mut client = Client::silent(&server);
+        client.say_bytes(first).await;
+        assert_eq!(client.hear_rest().await, b"", "{first:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_connect_that_cannot_be_is_refused_with_its_reason_and_never_with_a_disconnect() {
+    const MALFORMED: u8 = 0x81;
+    const PROTOCOL: u8 = 0x82;
+    const VERSION: u8 = 0x84;
+    let server = start().await;
+    let cases: [(&str, &[u8], u8); 24] = [
+        ("the reserved flag", b"\x10\x0e\0\x04MQTT\x05\x03\0\0\0\0\x01a", MALFORMED),
+        ("a will's QoS without a will", b"\x10\x0e\0\x04MQTT\x05\x0a\0\0\0\0\x01a", MALFORMED),
+        ("a retained will without a will", b"\x10\x0e\0\x04MQTT\x05\x22\0\0\0\0\x01a", MALFORMED),
+        ("a will of QoS 3", b"\x10\x15\0\x04MQTT\x05\x1e\0\0\0\0\x01a\0\0\x01w\0\x01m", MALFORMED),
+        ("a will that is missing", b"\x10\x0e\0\x04MQTT\x05\x06\0\0\0\0\x01a", MALFORMED),
+        (
+            "a will's topic that is not UTF-8",
+            b"\x10\x15\0\x04MQTT\x05\x06\0\0\0\0\x01a\0\0\x01\xff\0\x01m",
+            MALFORMED,
+        ),
+        ("a will's topic with a wildcard", b"\x10\x15\0\x04MQTT\x05\x06\0\0\0\0\x01a\0\0\x01#\0\x01m", 0x90),
+        ("a will that nobody left", b"\x10\x15\0\x04MQTT\x05\x02\0\0\0\0\x01a\0\0\x01w\0\x01m", MALFORMED),
+        ("a user name that is missing", b"\x10\x0e\0\x04MQTT\x05\x82\0\0\0\0\x01a", MALFORMED),
+        ("a user name that is not announced", b"\x10\x11\0\x04MQTT\x05\x02\0\0\0\0\x01a\0\x01u", MALFORMED),
+        ("a user name that is not UTF-8", b"\x10\x11\0\x04MQTT\x05\x82\0\0\0\0\x01a\0\x01\xff", MALFORMED),
+        ("a password that is missing", b"\x10\x11\0\x04MQTT\x05\xc2\0\0\0\0\x01a\0\x01u", MALFORMED),
+        (
+            "a password that is not announced",
+            b"\x10\x14\0\x04MQTT\x05\x82\0\0\0\0\x01a\0\x01u\0\x01p",
+            MALFORMED,
+        ),
+        ("no client id", b"\x10\x0b\0\x04MQTT\x05\x02\0\0\0", MALFORMED),
+        ("a client id that is not UTF-8", b"\x10\x0e\0\x04MQTT\x05\x02\0\0\0\0\x01\xff", MALFORMED),
+        ("a client id with the character 0", b"\x10\x0e\0\x04MQTT\x05\x02\0\0\0\0\x01\0", MALFORMED),
+        ("a client id that is longer than the packet", b"\x10\x0e\0\x04MQTT\x05\x02\0\0\0\0\x02a", MALFORMED),
+        ("a Receive Maximum of 0", b"\x10\x11\0\x04MQTT\x05\x02\0\0\x03\x21\0\0\0\x01a", PROTOCOL),
+        ("a Maximum Packet Size of 0", b"\x10\x13\0\x04MQTT\x05\x02\0\0\x05\x27\0\0\0\0\0\x01a", PROTOCOL),
+        (
+            "a session expiry that comes twice",
+            b"\x10\x18\0\x04MQTT\x05\x02\0\0\x0a\x11\0\0\0\x01\x11\0\0\0\x01\0\x01a",
+            PROTOCOL,
+        ),
+        (
+            "authentication data without a method",
+            b"\x10\x12\0\x04MQTT\x05\x02\0\0\x04\x16\0\x01x\0\x01a",
+            PROTOCOL,
+        ),
+        ("a property of PUBLISH", b"\x10\x11\0\x04MQTT\x05\x02\0\0\x03\x23\0\x01\0\x01a", MALFORMED),
+        ("a method that is not known", b"\x10\x12\0\x04MQTT\x05\x02\0\0\x04\x15\0\x01x\0\x01a", 0x8C),
+        ("a version to come", b"\x10\x0e\0\x04MQTT\x06\x02\0\0\0\0\x01a", VERSION),
+    ];
+    for (what, bytes, reason) in cases {
+        let mut client = Client::silent(&server);
+        client.say_bytes(bytes).await;
+        // What follows is not looked at.
+        let _ = client.stream.write_all(b"\x30\x05\0\x01a\0x").await;
+        let answer = client.hear_rest().await;
+        assert!(answer.len() >= 5, "{what}: {answer:?}");
+        assert_eq!((answer[0], answer[2], answer[3]), (0x20, 0, reason), "{what}: {answer:?}");
+        assert_eq!(usize::from(answer[1]) + 2, answer.len(), "{what}: more than a CONNACK");
+    }
+}
+
+#[tokio::test]
+async fn nothing_behind_a_refused_connect_is_handled() {
+    let (server, echo) = start_echo().await;
+    let mut client = Client::silent(&server);
+    client.say_bytes(b"\x10\x0e\0\x04MQTT\x06\x02\0\0\0\0\x01a\x30\x05\0\x01a\0x").await;
+    assert_eq!(client.hear_rest().await[3], 0x84);
+    assert!(echo.seen.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_connack_that_the_client_does_not_take_is_not_sent_and_a_refusal_has_only_the_words_that_fit() {
+    let server = start().await;
+    let connack_bytes = {
+        let mut client = Client::silent(&server);
+        client.say_bytes(b"\x10\x0e\0\x04MQTT\x05\x02\0\0\0\0\x01a").await;
+        usize::from(client.hear_bytes(2).await[1]) + 2
+    };
+    for (packet_bytes_max, reason) in [(connack_bytes, 0), (connack_bytes - 1, 0x95)] {
+        let mut client = Client::silent(&server);
+        let max = u8::try_from(packet_bytes_max).unwrap();
+        client
+            .say_bytes(&[&b"\x10\x13\0\x04MQTT\x05\x02\0\0\x05\x27\0\0\0"[..], &[max], b"\0\x01a"].concat())
+            .await;
+        client.stream.shutdown().await.unwrap();
+        let answer = client.hear_rest().await;
+        assert_eq!(answer[3], reason);
+        assert!(answer.len() <= packet_bytes_max, "{answer:?}");
+    }
+    let mut client = Client::silent(&server);
+    client.say_bytes(b"\x10\x17\0\x04MQTT\x05\x02\0\0\x09\x27\0\0\0\x08\x15\0\x01x\0\x01a").await;
+    assert_eq!(client.hear_rest().await, [0x20, 3, 0, 0x8C, 0]);
+}

@@ -1,0 +1,92 @@
+//! The broker as its clients see it, packet by packet.
+
+mod application;
+mod connect;
+mod delivery;
+mod endings;
+mod flow;
+mod malformed;
+mod mqtt311;
+mod publish;
+mod sessions;
+mod shared;
+mod subscribe;
+mod wills;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::codec::wire::{
+    ConnectReturnCode, Disconnect, DisconnectProperties, DisconnectReasonCode, LastWill, LastWillProperties,
+    Packet, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish, QoS, RetainForwardRule,
+    Subscribe, SubscribeFilter, SubscribeReasonCode, UnsubAckReason, Unsubscribe,
+};
+use super::reason::Reason;
+use super::test_client::{Client, Hello, filter, qos_0, qos_1, retained, with_properties};
+use super::{Application, Broker, ConnectionId, Peer, Verdict};
+use crate::protocol::message::{Message, Qos};
+use crate::server::{Event, ListenerSettings, Server, Settings};
+
+async fn start() -> Server {
+    start_with(Settings::default()).await
+}
+
+async fn start_with(settings: Settings) -> Server {
+    Server::start(settings, Arc::new(())).await.unwrap()
+}
+
+fn qos_2(topic: &str, packet_id: u16) -> Publish {
+    Publish { qos: QoS::ExactlyOnce, ..qos_1(topic, packet_id) }
+}
+
+/// A message of the operator's.
+fn message(topic: &str, qos: Qos) -> Message {
+    Message { topic: topic.to_owned(), qos, ..Message::default() }
+}
+
+fn will(topic: &str, delay_s: u32) -> LastWill {
+    let properties = LastWillProperties {
+        delay_interval: Some(delay_s),
+        payload_format_indicator: None,
+        message_expiry_interval: None,
+        content_type: None,
+        response_topic: None,
+        correlation_data: None,
+        user_properties: Vec::new(),
+    };
+    LastWill::new(topic, "gone", QoS::AtLeastOnce, false, Some(properties))
+}
+
+/// Answers on `answer/…` by a push to the sender, consumes `consume`, and throws out on `leave`.
+#[derive(Default)]
+struct Echo {
+    gone: Mutex<Vec<ConnectionId>>,
+    seen: Mutex<Vec<Peer>>,
+}
+
+impl Application for Echo {
+    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict {
+        self.seen.lock().unwrap().push(from.clone());
+        if message.topic == "leave" {
+            return Verdict::Disconnect { reason: Reason::NotAuthorized, text: "go".to_owned() };
+        }
+        assert_ne!(message.topic, "fail", "as the test wants it");
+        if message.topic.starts_with("answer/") {
+            broker.push(from.connection, &from.client_id, message);
+            return Verdict::Consumed;
+        }
+        Verdict::Route(message)
+    }
+
+    fn handle_disconnect(&self, _: &Broker, peer: &Peer) {
+        self.gone.lock().unwrap().push(peer.connection);
+    }
+}
+
+async fn start_echo() -> (Server, Arc<Echo>) {
+    let echo = Arc::new(Echo::default());
+    (Server::start(Settings::default(), Arc::clone(&echo) as Arc<dyn Application>).await.unwrap(), echo)
+}

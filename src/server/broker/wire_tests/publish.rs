@@ -1,0 +1,282 @@
+//! PUBLISH: topics, properties, retained messages, aliases (MQTT 5, 3.3).
+
+use super::*;
+
+#[tokio::test]
+async fn a_message_reaches_its_subscribers_with_all_its_properties() {
+    let server = start().await;
+    let mut subscriber = Client::connect(&server, "subscriber").await;
+    let suback = subscriber.subscribe_with(filter("a/+"), Some(7)).await;
+    assert_eq!(suback.return_codes, [SubscribeReasonCode::Success(QoS::AtLeastOnce)]);
+    let mut publisher = Client::connect(&server, "publisher").await;
+    let sent = with_properties(qos_1("a/b", 3), |properties| {
+        properties.payload_format_indicator = Some(1);
+        properties.message_expiry_interval = Some(100);
+        properties.response_topic = Some("back".to_owned());
+        properties.correlation_data = Some(Bytes::from_static(b"\0\xff"));
+        properties.content_type = Some("text".to_owned());
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        properties.user_properties = vec![pair("b", "1"), pair("a", "2"), pair("b", "0"), pair("", "")];
+    });
+    publisher.publish(sent.clone()).await;
+    assert_eq!(publisher.hear_puback().await, PubAckReason::Success);
+    let heard = subscriber.hear_publish().await;
+    assert_eq!((heard.qos, heard.dup, heard.retain), (QoS::AtLeastOnce, false, false));
+    assert_eq!((&heard.topic[..], &heard.payload[..]), (&b"a/b"[..], &b"payload"[..]));
+    let mut expected = sent.properties.unwrap();
+    expected.subscription_identifiers = vec![7];
+    assert_eq!(heard.properties.unwrap(), expected);
+}
+
+#[tokio::test]
+async fn overlapping_subscriptions_bring_one_message_with_all_identifiers() {
+    let server = start().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.subscribe_with(SubscribeFilter::new("a/#", QoS::AtMostOnce), Some(1)).await;
+    client.subscribe_with(filter("a/b"), Some(2)).await;
+    client.publish(qos_1("a/b", 1)).await;
+    assert_eq!(client.hear_puback().await, PubAckReason::Success);
+    let heard = client.hear_publish().await;
+    assert_eq!(heard.qos, QoS::AtLeastOnce);
+    let mut identifiers = heard.properties.unwrap().subscription_identifiers;
+    identifiers.sort_unstable();
+    assert_eq!(identifiers, [1, 2]);
+    client.hear_nothing().await;
+}
+
+#[tokio::test]
+async fn the_retain_flag_is_forwarded_only_if_asked_for() {
+    let server = start().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.subscribe(filter("plain")).await;
+    client.subscribe(SubscribeFilter { preserve_retain: true, ..filter("kept") }).await;
+    client.publish(retained("plain", "1")).await;
+    assert!(!client.hear_publish().await.retain);
+    client.publish(retained("kept", "1")).await;
+    assert!(client.hear_publish().await.retain);
+}
+
+#[tokio::test]
+async fn what_a_client_cannot_take_is_dropped_and_the_rest_comes() {
+    let server = start().await;
+    let mut hello = Hello::new("a");
+    hello.properties.max_packet_size = Some(100);
+    let (mut client, _) = Client::connect_with(&server, hello).await;
+    client.subscribe(filter("#")).await;
+    client.publish(Publish { payload: Bytes::from(vec![b'x'; 200]), ..qos_1("large", 1) }).await;
+    assert_eq!(client.hear_puback().await, PubAckReason::Success);
+    client.publish(qos_1("small", 2)).await;
+    assert_eq!(client.hear_puback().await, PubAckReason::Success);
+    assert_eq!(client.hear_topics(1).await, ["small"]);
+}
+
+#[tokio::test]
+async fn a_large_message_passes_through_a_small_pipe_both_ways() {
+    let server = start().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.subscribe(filter("large")).await;
+    let payload = Bytes::from(vec![b'x'; 3_000_000]);
+    client.publish(Publish { payload: payload.clone(), ..qos_1("large", 1) }).await;
+    // The second one is written before anything of the first is read.
+    client.publish(Publish { payload: payload.clone(), ..qos_1("other", 2) }).await;
+    assert_eq!(client.hear_puback().await, PubAckReason::Success);
+    assert_eq!(client.hear_publish().await.payload, payload);
+    assert_eq!(client.hear_puback().await, PubAckReason::NoMatchingSubscribers);
+}
+
+#[tokio::test]
+async fn a_topic_alias_stands_for_the_topic_it_was_given() {
+    let server = start().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.subscribe(filter("#")).await;
+    let alias = |topic| with_properties(qos_0(topic), |properties| properties.topic_alias = Some(3));
+    client.publish(alias("long/topic")).await;
+    client.publish(alias("")).await;
+    let heard = client.hear_publish().await;
+    assert_eq!(heard.properties.and_then(|properties| properties.topic_alias), None);
+    assert_eq!(client.hear_topics(1).await, ["long/topic"]);
+}
+
+#[tokio::test]
+async fn expired_messages_do_not_wait_for_a_session() {
+    let server = start().await;
+    let (mut client, _) = Client::connect_with(&server, Hello::lasting("a")).await;
+    client.subscribe(filter("#")).await;
+    client.disconnect().await;
+    let message = |topic: &str, expiry_s| Message { topic: topic.to_owned(), expiry_s, ..Message::default() };
+    for (topic, expiry_s) in [("old", Some(0)), ("new", Some(1000)), ("kept", None)] {
+        let message = Message { qos: Qos::AtLeastOnce, ..message(topic, expiry_s) };
+        assert_eq!(server.broker().publish(None, message), 1);
+    }
+    let (mut client, _) = Client::connect_with(&server, Hello::lasting("a")).await;
+    assert_eq!(client.hear_topics(2).await, ["new", "kept"]);
+    client.hear_nothing().await;
+}
+
+#[tokio::test]
+async fn at_qos_0_there_is_no_packet_id_no_repetition_and_no_property_is_said_to_be_none() {
+    let server = start().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.subscribe(filter("a")).await;
+    client.say_bytes(b"\x30\x05\0\x01a\0x").await;
+    assert_eq!(client.hear_bytes(7).await, b"\x30\x05\0\x01a\0x");
+}
+
+#[tokio::test]
+async fn a_byte_order_mark_stays_where_it_is_and_nothing_is_normalized() {
+    let server = start().await;
+    let mut client = Client::connect(&server, "a").await;
+    // The letter ä in one and in two characters.
+    for topic in ["\u{FEFF}a", "\u{E4}", "a\u{308}"] {
+        client.subscribe(filter(topic)).await;
+    }
+    for (topic, count) in [("\u{FEFF}a", 1), ("a", 0), ("\u{E4}", 1), ("a\u{308}", 1), ("A\u{308}", 0)] {
+        client.publish(qos_0(topic)).await;
+        assert_eq!(client.hear_topics(count).await, vec![topic; count]);
+        client.hear_nothing().await;
+    }
+}
+
+#[tokio::test]
+async fn only_what_is_marked_so_is_retained() {
+    let server = start().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.publish(qos_0("plain")).await;
+    client.publish(retained("kept", "first")).await;
+    client.publish(qos_0("kept")).await;
+    client.subscribe(filter("#")).await;
+    let heard = client.hear_publish().await;
+    assert_eq!((&heard.topic[..], &heard.payload[..]), (&b"kept"[..], &b"first"[..]));
+    client.publish(retained("kept", "second")).await;
+    assert_eq!(client.hear_topics(1).await, ["kept"]);
+    let mut late = Client::connect(&server, "late").await;
+    late.subscribe(filter("#")).await;
+    assert_eq!(late.hear_publish().await.payload, "second");
+    late.hear_nothing().await;
+}
+
+#[tokio::test]
+async fn a_retained_message_keeps_its_qos_and_its_properties() {
+    let server = start().await;
+    let mut client = Client::connect(&server, "a").await;
+    let sent = with_properties(Publish { retain: true, ..qos_1("kept", 1) }, |properties| {
+        properties.content_type = Some("text".to_owned());
+        properties.user_properties = vec![("a".to_owned(), "b".to_owned())];
+    });
+    client.publish(sent.clone()).await;
+    client.hear_puback().await;
+    for (granted, expected) in [
+        (QoS::ExactlyOnce, QoS::AtLeastOnce),
+        (QoS::AtLeastOnce, QoS::AtLeastOnce),
+        (QoS::AtMostOnce, QoS::AtMostOnce),
+    ] {
+        client.subscribe(SubscribeFilter::new("kept", granted)).await;
+        let heard = client.hear_publish().await;
+        assert_eq!((heard.qos, heard.retain), (expected, true));
+        assert_eq!(heard.properties, sent.properties);
+    }
+}
+
+#[tokio::test]
+async fn a_retained_message_that_has_expired_is_not_sent() {
+    let server = start().await;
+    let broker = server.broker();
+    for (topic, expiry_s) in [("old", Some(0)), ("new", Some(1000))] {
+        let payload = Bytes::from_static(b"x");
+        broker.publish(None, Message { retain: true, expiry_s, payload, ..message(topic, Qos::AtMostOnce) });
+    }
+    let mut client = Client::connect(&server, "a").await;
+    client.subscribe(filter("#")).await;
+    let heard = client.hear_publish().await;
+    assert_eq!(&heard.topic[..], b"new");
+    assert!(heard.properties.unwrap().message_expiry_interval.is_some_and(|left| left <= 1000));
+    client.hear_nothing().await;
+}
+
+#[tokio::test]
+async fn every_alias_up_to_the_maximum_is_taken_and_ends_with_its_connection() {
+    let server = start_with(Settings { topic_alias_max: 3, ..Settings::default() }).await;
+    let alias =
+        |topic: &str, alias| with_properties(qos_0(topic), |properties| properties.topic_alias = Some(alias));
+    let (mut client, _) = Client::connect_with(&server, Hello::lasting("a")).await;
+    client.subscribe(filter("#")).await;
+    for number in 1..=3 {
+        client.publish(alias(&format!("topic/{number}"), number)).await;
+    }
+    for number in (1..=3).rev() {
+        client.publish(alias("", number)).await;
+    }
+    let expected = [1, 2, 3, 3, 2, 1].map(|number| format!("topic/{number}"));
+    assert_eq!(client.hear_topics(6).await, expected);
+    let (mut client, _) = Client::connect_with(&server, Hello::lasting("a")).await;
+    client.publish(alias("", 1)).await;
+    assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::ProtocolError);
+}
+
+/// The topic and the alias of the next message.
+async fn hear_alias(client: &mut Client) -> (String, Option<u16>) {
+    let publish = client.hear_publish().await;
+    let topic = String::from_utf8(publish.topic.to_vec()).unwrap();
+    (topic, publish.properties.and_then(|properties| properties.topic_alias))
+}
+
+#[tokio::test]
+async fn topics_have_as_many_aliases_towards_a_client_as_it_takes() {
+    let server = start().await;
+    let hello = |alias_max| {
+        let mut hello = Hello::lasting("a");
+        hello.properties.topic_alias_max = alias_max;
+        hello
+    };
+    let (mut client, _) = Client::connect_with(&server, hello(Some(1))).await;
+    client.subscribe(SubscribeFilter::new("#", QoS::AtMostOnce)).await;
+    let first = ("some/topic".to_owned(), Some(1));
+    let again = (String::new(), Some(1));
+    let other = ("another/topic".to_owned(), None);
+    for (topic, expected) in
+        [("some/topic", &first), ("some/topic", &again), ("another/topic", &other), ("some/topic", &again)]
+    {
+        client.publish(qos_0(topic)).await;
+        assert_eq!(hear_alias(&mut client).await, *expected);
+    }
+    // The next connection begins anew, and may take none.
+    for (alias_max, expected) in [(Some(1), Some(1)), (Some(0), None), (None, None)] {
+        (client, _) = Client::connect_with(&server, hello(alias_max)).await;
+        client.publish(qos_0("some/topic")).await;
+        assert_eq!(hear_alias(&mut client).await, ("some/topic".to_owned(), expected));
+    }
+}
+
+#[tokio::test]
+async fn a_topic_whose_message_could_not_be_sent_has_no_alias_yet() {
+    let server = start().await;
+    let mut hello = Hello::new("a");
+    hello.properties.topic_alias_max = Some(5);
+    hello.properties.max_packet_size = Some(100);
+    let (mut client, _) = Client::connect_with(&server, hello).await;
+    client.subscribe(SubscribeFilter::new("#", QoS::AtMostOnce)).await;
+    client.publish(Publish { payload: Bytes::from(vec![b'x'; 200]), ..qos_0("some/topic") }).await;
+    client.publish(qos_0("some/topic")).await;
+    assert_eq!(hear_alias(&mut client).await, ("some/topic".to_owned(), Some(1)));
+}
+
+#[tokio::test]
+async fn a_request_finds_its_answer_by_response_topic_and_correlation() {
+    let server = start().await;
+    let mut responder = Client::connect(&server, "responder").await;
+    responder.subscribe(filter("request")).await;
+    let mut asker = Client::connect(&server, "asker").await;
+    asker.subscribe(filter("answer/asker")).await;
+    let request = with_properties(qos_0("request"), |properties| {
+        properties.response_topic = Some("answer/asker".to_owned());
+        properties.correlation_data = Some(Bytes::from_static(b"\0\x01"));
+    });
+    asker.publish(request).await;
+    let asked = responder.hear_publish().await.properties.unwrap();
+    let answer = with_properties(qos_0(&asked.response_topic.unwrap()), |properties| {
+        properties.correlation_data = asked.correlation_data;
+    });
+    responder.publish(answer).await;
+    let answered = asker.hear_publish().await;
+    assert_eq!(answered.properties.unwrap().correlation_data.as_deref(), Some(&b"\0\x01"[..]));
+}

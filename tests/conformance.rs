@@ -1,0 +1,170 @@
+//! Holds `docs/mqtt-conformance.md` against the standard's numbers and the tests that it names.
+#![expect(clippy::arithmetic_side_effects, clippy::unwrap_used, reason = "a panic here is a failed test")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// How many statements each section of MQTT 5.0 has; they are counted from 1, those of 2.2.1 from 2.
+const SECTIONS: &[(&str, u32)] = &[
+    ("1.5.4", 3),
+    ("1.5.5", 1),
+    ("1.5.7", 1),
+    ("2.1.3", 1),
+    ("2.2.1", 6),
+    ("2.2.2", 1),
+    ("3.1.0", 2),
+    ("3.1.2", 30),
+    ("3.1.3", 12),
+    ("3.1.4", 6),
+    ("3.2.0", 2),
+    ("3.2.2", 22),
+    ("3.3.1", 13),
+    ("3.3.2", 20),
+    ("3.3.4", 10),
+    ("3.4.2", 3),
+    ("3.5.2", 3),
+    ("3.6.1", 1),
+    ("3.6.2", 3),
+    ("3.7.2", 3),
+    ("3.8.1", 1),
+    ("3.8.3", 5),
+    ("3.8.4", 8),
+    ("3.9.2", 2),
+    ("3.9.3", 2),
+    ("3.10.1", 1),
+    ("3.10.3", 2),
+    ("3.10.4", 6),
+    ("3.11.2", 2),
+    ("3.11.3", 2),
+    ("3.12.4", 1),
+    ("3.14.0", 1),
+    ("3.14.1", 1),
+    ("3.14.2", 4),
+    ("3.14.4", 3),
+    ("3.15.1", 1),
+    ("3.15.2", 3),
+    ("4.1.0", 2),
+    ("4.2.0", 1),
+    ("4.3.1", 1),
+    ("4.3.2", 5),
+    ("4.3.3", 13),
+    ("4.4.0", 2),
+    ("4.5.0", 2),
+    ("4.6.0", 6),
+    ("4.7.0", 1),
+    ("4.7.1", 2),
+    ("4.7.2", 1),
+    ("4.7.3", 4),
+    ("4.8.2", 6),
+    ("4.9.0", 3),
+    ("4.12.0", 7),
+    ("4.12.1", 2),
+    ("4.13.1", 1),
+    ("4.13.2", 1),
+    ("6.0.0", 4),
+];
+
+/// Where the files of the tests are, as the page names them.
+const PLACES: &[&str] = &["src/server/broker/wire_tests/", "src/server/broker/", "tests/it/", ""];
+
+/// The page says so, and then why, where a statement needs no test.
+const REASONS: &[&str] =
+    &["Binds clients", "No ", "All ", "It has none", "Every QoS", "Messages are retained"];
+
+/// All that is wrong with a page, given what the files of the tests say.
+fn complaints(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let rows: Vec<(&str, &str)> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"))
+        .filter(|row| row.starts_with(|first: char| first.is_ascii_digit()))
+        .map(|row| (row.split(" | ").next().unwrap(), row.rsplit(" | ").next().unwrap()))
+        .collect();
+    let mut counts = BTreeMap::<String, usize>::new();
+    for (section, last) in SECTIONS {
+        let first = if *section == "2.2.1" { 2 } else { 1 };
+        counts.extend((first..=*last).map(|number| (format!("{section}-{number}"), 0)));
+    }
+    let mut found = Vec::new();
+    for (number, shown) in rows {
+        match counts.get_mut(number) {
+            Some(count) => *count += 1,
+            None => found.push(format!("{number}: there is no such statement")),
+        }
+        let tests: Vec<_> = shown.split('`').skip(1).step_by(2).filter(|code| code.contains("::")).collect();
+        if tests.is_empty() && !REASONS.iter().any(|reason| shown.starts_with(reason)) {
+            found.push(format!("{number}: neither a test nor a reason"));
+        }
+        found.extend(
+            tests
+                .into_iter()
+                .filter(|test| !is_there(test, &read))
+                .map(|test| format!("{number}: no test {test}")),
+        );
+    }
+    for (number, count) in counts {
+        if count != 1 {
+            found.push(format!("{number}: {count} rows"));
+        }
+    }
+    found
+}
+
+/// Whether a test, which is called `file::name`, is there and is one.
+fn is_there(test: &str, read: &impl Fn(&str) -> Option<String>) -> bool {
+    let (file, name) = test.split_once("::").unwrap();
+    PLACES.iter().filter_map(|place| read(&format!("{place}{file}.rs"))).any(|text| {
+        let lines: Vec<_> = text.lines().map(str::trim).collect();
+        lines.iter().enumerate().any(|(at, line)| {
+            let declares = |start: &str| {
+                line.strip_prefix(start).is_some_and(|rest| rest.starts_with(&format!("{name}(")))
+            };
+            let above = lines.iter().take(at).rev().take_while(|line| line.starts_with('#'));
+            let is_test = |line: &&str| line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+            (declares("fn ") || declares("async fn ")) && above.clone().any(is_test)
+        })
+    })
+}
+
+fn page() -> String {
+    fs::read_to_string(root().join("docs/mqtt-conformance.md")).unwrap()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(root().join(path)).ok()
+}
+
+#[test]
+fn every_statement_has_its_row_and_every_test_exists() {
+    let found = complaints(&page(), read);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn each_fault_of_the_page_is_found() {
+    let row = |number: &str, shown: &str| format!("| {number} | something | {shown} |\n");
+    let source =
+        |_: &str| Some("#[tokio::test]\nasync fn a_test() {}\n\n/// None.\nfn no_test() {}\n".to_owned());
+    let complain = |from: &str, to: &str| {
+        assert_eq!(page().matches(from).count(), 1, "{from}");
+        complaints(&page().replace(from, to), read)
+    };
+    let line = page().lines().find(|line| line.starts_with("| 4.8.2-6 |")).unwrap().to_owned() + "\n";
+    assert_eq!(complain(&line, ""), ["4.8.2-6: 0 rows"]);
+    assert_eq!(complain(&line, &line.repeat(2)), ["4.8.2-6: 2 rows"]);
+    assert_eq!(
+        complain(&line, &(line.clone() + &line.replace("2-6", "2-7"))),
+        ["4.8.2-7: there is no such statement"]
+    );
+    assert_eq!(complain(&line, &row("4.8.2-6", "Surely")), ["4.8.2-6: neither a test nor a reason"]);
+    assert_eq!(complain(&line, &row("4.8.2-6", "`shared::x`")), ["4.8.2-6: no test shared::x"]);
+    for (test, is_one) in
+        [("x::a_test", true), ("x::no_test", false), ("x::a_tes", false), ("x::test", false)]
+    {
+        assert_eq!(is_there(test, &source), is_one, "{test}");
+    }
+}

@@ -1,0 +1,139 @@
+//! Brokers on free ports of this machine, ended with their tests.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use tempfile::TempDir;
+
+/// Far more than anything takes: whoever waits longer waits in vain.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running `mqkv serve`.
+pub struct Mqkv {
+    child: Child,
+    port: u16,
+    _folder: TempDir,
+}
+
+impl Mqkv {
+    /// Starts one and waits until it listens.
+    pub fn start(options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let port_file = folder.path().join("port");
+        let mut command = mqkv(folder.path());
+        command
+            .args(["serve", "--quiet", "--listen", "127.0.0.1:0", "--port-file"])
+            .arg(&port_file)
+            .args(options);
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        let port = until("mqkv serve listens", || {
+            assert!(child.try_wait().unwrap().is_none(), "mqkv serve has ended");
+            fs::read_to_string(&port_file).ok()?.trim().parse().ok()
+        });
+        Self { child, port, _folder: folder }
+    }
+
+    /// The port at which it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for Mqkv {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+/// A running Mosquitto, from Debian.
+pub struct Mosquitto {
+    child: Child,
+    port: u16,
+    _folder: TempDir,
+}
+
+impl Mosquitto {
+    /// Starts one and waits until it listens.
+    pub fn start() -> Self {
+        const TRIES_MAX: u32 = 20;
+        for _ in 0..TRIES_MAX {
+            // It cannot choose a port for itself: somebody else may take this one meanwhile.
+            let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let config = folder.path().join("mosquitto.conf");
+            fs::write(&config, format!("listener {} 127.0.0.1\nallow_anonymous true\n", free.port()))
+                .unwrap();
+            let mut command = Command::new("/usr/sbin/mosquitto");
+            command.arg("-c").arg(&config).stdout(Stdio::null()).stderr(Stdio::null());
+            let child = command.spawn();
+            let mut child = child.unwrap_or_else(|error| panic!("{error}: apt-get install mosquitto"));
+            let listens = until("mosquitto listens or ends", || {
+                let is_there = TcpStream::connect(free).is_ok();
+                (is_there || child.try_wait().unwrap().is_some()).then_some(is_there)
+            });
+            if listens {
+                return Self { child, port: free.port(), _folder: folder };
+            }
+        }
+        panic!("mosquitto does not listen");
+    }
+
+    /// The port at which it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for Mosquitto {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+/// Runs our client against a broker of this machine, to its end. It blocks: sessions of the SDK need another thread.
+pub fn run(port: u16, words: &[impl AsRef<OsStr>]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    mqkv(folder.path()).args(["-b", &format!("mqtt://127.0.0.1:{port}")]).args(words).output().unwrap()
+}
+
+/// Writes a file with one user for `mqkv serve --users`.
+pub fn add_user(users: &Path, name: &str, password: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = mqkv(folder.path());
+    command.args(["serve", "user", "add"]).arg(users).arg(name).stdin(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(password.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+/// The binary, in an environment of its own.
+fn mqkv(folder: &Path) -> Command {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let binary = env::var_os("MQKV_BIN").map_or_else(|| here.join("../../target/debug/mqkv"), PathBuf::from);
+    assert!(binary.is_file(), "{} is missing: cargo build, or set MQKV_BIN", binary.display());
+    let mut command = Command::new(binary.canonicalize().unwrap());
+    command.env_clear().env("HOME", folder).current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[track_caller]
+fn until<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = there() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}

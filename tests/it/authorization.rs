@@ -1,0 +1,212 @@
+//! `mqkv serve --authz`: what the rules let a client do, what it hears otherwise, and what the operator does.
+
+use nix::sys::signal::Signal;
+
+use super::common::wire::{self, Packet, Publish};
+use super::common::{Doors, Place, Raw, Running};
+
+const TAIL: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
+const NOTIFY: &str = "clients/statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8";
+
+/// Two clients: `press` reads and writes below its own name and reads what is `shared`, `guest` comes in and no more.
+const RULES: &str = r##"
+rules:
+- principals: {clientIds: [press, press-2]}
+  brokerResources:
+  - method: Connect
+  - {method: Publish, topics: ["TAIL", "clients/{principal.clientId}/#", "talk"]}
+  - {method: Subscribe, topics: ["clients/{principal.clientId}/#", "talk/+"]}
+  stateStoreResources:
+  - {method: ReadWrite, keyType: Pattern, keys: ["{principal.clientId}/*"]}
+  - {method: Read, keyType: String, keys: [shared]}
+- principals: {clientIds: [guest]}
+  brokerResources: [{method: Connect}]
+- principals: {usernames: [chief]}
+  brokerResources:
+  - method: Connect
+  - {method: Publish, topics: ["#"]}
+  - {method: Subscribe, topics: ["#"]}
+  stateStoreResources: [{method: ReadWrite, keyType: Pattern, keys: ["*"]}]
+"##;
+
+fn place() -> Place {
+    let place = Place::new();
+    place.write("rules", RULES.replace("TAIL", TAIL));
+    place.write("password", "p");
+    assert_eq!(
+        place.run_with_input(&["serve", "user", "add", "users", "chief", "-q"], b"p\n"),
+        "--- exit 0\n"
+    );
+    place
+}
+
+fn serve(place: &Place) -> Doors {
+    let listen = ["--listen", "mqtt://127.0.0.1:0?anonymous=yes"];
+    Doors::open(place, &[&["--authz", "rules", "--users", "users"], &listen[..]].concat())
+}
+
+fn run(place: &Place, server: &Doors, line: &str) -> String {
+    let url = format!("mqtt://127.0.0.1:{}", server.port(0));
+    let words: Vec<&str> = line.split(' ').chain(["-b", &url]).collect();
+    place.run(&words).replace(&url["mqtt://".len()..], "BROKER")
+}
+
+/// A client on the wire that has been let in.
+fn raw(server: &Doors, client_id: &str) -> Raw {
+    let mut client = Raw::connect(server.port(0));
+    client.say(&wire::connect(client_id));
+    assert_eq!(client.hear().unwrap().body[1], 0, "{client_id} is let in");
+    client
+}
+
+fn suback(client: &mut Raw, filter: &str) -> u8 {
+    client.say(&wire::subscribe(1, filter));
+    *client.hear().unwrap().body.last().unwrap()
+}
+
+#[test]
+fn keys_are_read_and_written_as_far_as_a_rule_allows() {
+    let place = place();
+    let server = serve(&place);
+    let chief = "-u chief --password-file password -q";
+    assert_eq!(run(&place, &server, &format!("set shared s {chief}")), "--- exit 0\n");
+    assert_eq!(run(&place, &server, &format!("set press/a 1 {chief}")), "--- exit 0\n");
+    assert_eq!(run(&place, &server, "set press/b 2 -i press"), "--- exit 0\n");
+    assert_eq!(run(&place, &server, "get shared -i press"), "--- stdout\ns(no line feed)\n--- exit 0\n");
+    assert_eq!(run(&place, &server, "keys -i press"), "--- stdout\npress/a\npress/b\nshared\n--- exit 0\n");
+    let refused = |outcome: &str| {
+        format!(
+            "--- stderr\nerror: the store refused: not authorized\n{outcome}  \
+             try: ask for the right to this key for this client id (-i)\n--- exit 77\n"
+        )
+    };
+    assert_eq!(run(&place, &server, "set shared t -i press"), refused("  nothing was changed\n"));
+    assert_eq!(run(&place, &server, "del press/a -i press-2"), refused("  nothing was changed\n"));
+    assert_eq!(run(&place, &server, "get press/a -i press-2"), refused(""));
+    assert_eq!(run(&place, &server, "watch press/a -i press-2 -c 1"), refused(""));
+}
+
+#[test]
+fn whoever_no_rule_lets_in_or_publish_is_told_so_and_the_operator_too() {
+    let place = place();
+    let server = serve(&place);
+    let said = run(&place, &server, "get k -i stranger");
+    assert!(
+        said.contains("refused the connection: not authorized (0x87)") && said.ends_with("--- exit 77\n")
+    );
+    assert!(server.told_of("refused").contains("no rule lets this client come in"));
+    let said = run(&place, &server, "get k -i guest");
+    assert!(said.contains("not authorized (0x87)") && said.ends_with("--- exit 77\n"), "{said}");
+    let told = server.told_of("may not");
+    assert!(told.starts_with("guest may not ") && told.ends_with(": no rule allows it"), "{told}");
+}
+
+#[test]
+fn subscriptions_and_messages_need_a_rule_and_a_clients_own_notifications_none() {
+    let place = place();
+    let server = serve(&place);
+    let mut press = raw(&server, "press");
+    for (filter, answer) in [
+        ("talk/x", 1),
+        ("talk/+", 1),
+        ("talk/#", 0x87),
+        ("#", 0x87),
+        ("$share/g/talk/+", 1),
+        ("$share/g/#", 0x87),
+        ("clients/press/x", 1),
+        ("clients/press-2/x", 0x87),
+    ] {
+        assert_eq!(suback(&mut press, filter), answer, "{filter}");
+    }
+    for (id, answer) in [("7072657373", 1), ("press", 1), ("67756573747", 0x87), ("+", 0x87)] {
+        assert_eq!(suback(&mut press, &format!("{NOTIFY}/{id}/command/notify/#")), answer, "{id}");
+    }
+    let mut say = |topic: &str| {
+        let publish = Publish { topic: topic.to_owned(), packet_id: 7, ..Publish::default() };
+        press.say(&publish.encode());
+        let puback = press.hear().unwrap();
+        assert_eq!(puback.name(), "PUBACK");
+        puback.body.get(2).copied().unwrap_or(0)
+    };
+    assert_eq!(say("talk"), 0x10, "nobody subscribes to it, but it may be said");
+    assert_eq!(say("talk/loud"), 0x87);
+    // QoS 2: refused in the PUBREC, and the packet id is free again.
+    for _ in 0..2 {
+        press.say(&wire::packet(0x34, [wire::text("talk/loud"), vec![0, 9, 0]].concat()));
+        let Packet { first, body } = press.hear().unwrap();
+        assert_eq!((first, &body[..3]), (0x50, &[0, 9, 0x87][..]));
+    }
+}
+
+#[test]
+fn the_store_publishes_no_answer_where_the_client_itself_may_not() {
+    let place = place();
+    let server = serve(&place);
+    let mut press = raw(&server, "press");
+    let mut ask = |response_topic: &str| {
+        let request = Publish {
+            topic: TAIL.to_owned(),
+            packet_id: 3,
+            response_topic: response_topic.to_owned(),
+            correlation: b"c".to_vec(),
+            payload: b"*2\r\n$3\r\nGET\r\n$6\r\nshared\r\n".to_vec(),
+            ..Publish::default()
+        };
+        press.say(&request.encode());
+        let puback = press.hear().unwrap();
+        puback.body.get(2).copied().unwrap_or(0)
+    };
+    assert_eq!(ask("clients/guest/answers"), 0x87);
+    assert_eq!(ask("clients/press/answers"), 0);
+    let told = server.told_of("may not");
+    assert_eq!(told, "press may not have its answer published to clients/guest/answers: no rule allows it");
+}
+
+#[test]
+fn a_hangup_brings_other_rules_to_those_who_are_connected_and_a_mistake_changes_nothing() {
+    let place = place();
+    let server = serve(&place);
+    let url = format!("mqtt://127.0.0.1:{}", server.port(0));
+    let chief = "-u chief --password-file password -q";
+    let set = |value: &str| run(&place, &server, &format!("set press/a {value} {chief}"));
+    assert_eq!(set("1"), "--- exit 0\n");
+    let watch = Running::start(&mut place.command(&["watch", "press/a", "-i", "press", "-b", &url]));
+    assert!(watch.line().ends_with("\tpress/a\t1"));
+    place.write("rules", "rules:\n- principals: {}\n  brokerResource: []\n");
+    server.signal(Signal::SIGHUP);
+    let told = server.told_of("rules");
+    assert_eq!(
+        told,
+        "rules:3: a rule has no brokerResource: there are principals, brokerResources, stateStoreResources; the \
+         rules before stay in force"
+    );
+    assert_eq!(set("2"), "--- exit 0\n");
+    assert!(watch.line().ends_with("\tpress/a\t2"));
+    place.write("rules", RULES.replace("TAIL", TAIL).replace("{principal.clientId}/*", "own/*"));
+    server.signal(Signal::SIGHUP);
+    assert_eq!(server.told_of("rules"), "the rules were read again: 3");
+    assert_eq!(set("3"), "--- exit 0\n");
+    let said = run(&place, &server, "set press/a 4 -i press-2");
+    assert!(said.ends_with("--- exit 77\n"), "{said}");
+    watch.signal(Signal::SIGINT);
+    let (lines, _, _) = watch.end();
+    assert!(!lines.iter().any(|line| line.ends_with("\t3")), "{lines:?}");
+}
+
+#[test]
+fn rules_with_a_mistake_or_that_cannot_be_read_are_refused_at_the_start() {
+    let place = place();
+    place.write("unclosed", "rules:\n- principals: {clientIds: [a]}\n  stateStoreResources:\n  - {method: Read, keyType: Pattern, keys: [\"a[\"]}\n");
+    place.write("look", "rules:\n- principals: {clientIds: [a]}\n  stateStoreResources:\n  - {method: Look, keyType: Binary, keys: [\"a\"]}\n");
+    place.write("base64", "rules:\n- principals: {clientIds: [a]}\n  stateStoreResources:\n  - {method: Read, keyType: Binary, keys: [\"a\"]}\n");
+    for (file, words, code) in [
+        ("unclosed", "unclosed:4: a[ is no pattern: a [ that is not closed", 78),
+        ("look", "look:4: method is Look: there are Read, Write, ReadWrite", 78),
+        ("base64", "base64:4: a is no base64: ", 78),
+        ("gone", "cannot read gone: No such file or directory", 74),
+    ] {
+        let said = place.run(&["serve", "--listen", "127.0.0.1:0", "--authz", file]);
+        assert!(said.contains(&format!("error: {words}")), "{said}");
+        assert!(said.ends_with(&format!("--- exit {code}\n")), "{said}");
+    }
+}
