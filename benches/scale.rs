@@ -227,15 +227,6 @@ async fn wildcards() {
 async fn gets(client: &mut Raw, get: &Bytes) -> f64 {
     const COUNT: usize = 50_000;
     let begun = Instant::now();
-    let (mut asked, mut answered) = (0, 0);
-    while answered < COUNT {
-        while asked < COUNT && asked - answered < INFLIGHT {
-            client.wire.ask(get);
-            asked += 1;
-        }
-        client.flush().await.unwrap();
-        client.messages(1).await.unwrap();
-        answered += 1 + client.wire.come();
-    }
+    client.ask_all(std::slice::from_ref(get), INFLIGHT, COUNT).await.unwrap();
     COUNT as f64 / begun.elapsed().as_secs_f64()
 }

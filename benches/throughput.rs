@@ -74,7 +74,7 @@ async fn load(port: u16, clients: usize, inflight: usize, count: usize) {
                 let mut client = Raw::connect(port, &id).await.unwrap();
                 client.subscribe(&raw::response_topic(&id)).await.unwrap();
                 let requests = requests(&id, &timestamp);
-                ask_all(&mut client, &requests, inflight, count / clients).await.unwrap();
+                client.ask_all(&requests, inflight, count / clients).await.unwrap();
             })
         })
         .collect();
@@ -100,20 +100,6 @@ fn requests(id: &str, timestamp: &str) -> [Bytes; 2] {
     let set = command(&[b"SET", key.as_bytes(), &[b'v'; 100]]);
     let get = command(&[b"GET", key.as_bytes()]);
     [set, get].map(|payload| raw::request(id, &payload, timestamp))
-}
-
-async fn ask_all(client: &mut Raw, requests: &[Bytes], inflight: usize, count: usize) -> io::Result<()> {
-    let (mut asked, mut answered) = (0, 0);
-    while answered < count {
-        while asked < count && asked - answered < inflight {
-            client.wire.ask(&requests[asked % requests.len()]);
-            asked += 1;
-        }
-        client.flush().await?;
-        client.messages(1).await?;
-        answered += 1 + client.wire.come();
-    }
-    Ok(())
 }
 
 /// Waits until requests are answered.

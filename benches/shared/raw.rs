@@ -157,6 +157,21 @@ impl Raw {
         }
     }
 
+    /// Asks one request after the other, in turn, so many at a time and so many altogether.
+    pub async fn ask_all(&mut self, requests: &[Bytes], inflight: usize, count: usize) -> io::Result<()> {
+        let (mut asked, mut answered) = (0, 0);
+        while answered < count {
+            while asked < count && asked - answered < inflight {
+                self.wire.ask(&requests[asked % requests.len()]);
+                asked += 1;
+            }
+            self.flush().await?;
+            self.messages(1).await?;
+            answered += 1 + self.wire.come();
+        }
+        Ok(())
+    }
+
     /// Waits for so many messages.
     pub async fn messages(&mut self, count: usize) -> io::Result<()> {
         let mut come = 0;

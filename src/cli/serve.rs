@@ -122,7 +122,7 @@ pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<Exit, CommandError
     let (log, writer) = Log::start()?;
     warn_of_few_descriptors(&log, display);
     let result = runtime.block_on(async {
-        let mut signals = Signals::new()?;
+        let mut signals = if args.authz.is_some() { Signals::besides_hangup() } else { Signals::new() }?;
         // What is read at the start may be a pipe, or on a disk that hangs.
         let (server, doors) = tokio::select! {
             biased;

@@ -70,6 +70,14 @@ impl Signals {
         Self::of(&[Signal::Interrupt, Signal::Quit])
     }
 
+    /// All but SIGHUP, which means something else to who asks.
+    ///
+    /// # Errors
+    /// The system takes no handler.
+    pub fn besides_hangup() -> io::Result<Self> {
+        Self::of(&[Signal::Interrupt, Signal::Terminate, Signal::Quit])
+    }
+
     fn of(signals: &[Signal]) -> io::Result<Self> {
         let ignored = ignored_mask();
         let heard = signals.iter().copied().filter(|signal| !is_in(ignored, signal.kind()));

@@ -46,7 +46,7 @@ pub fn is_of_client(client_id: &str, filter: &str) -> bool {
     let is_below =
         |id: &str| rest.and_then(|rest| rest.strip_prefix(id)).is_some_and(|rest| rest.starts_with('/'));
     let is_plain = !client_id.contains(['/', '+', '#']);
-    is_below(&hex::encode_upper(client_id)) || (is_plain && is_below(client_id))
+    !client_id.is_empty() && (is_below(&hex::encode_upper(client_id)) || (is_plain && is_below(client_id)))
 }
 
 /// Whether a valid topic filter matches a topic (MQTT 5, 4.7).

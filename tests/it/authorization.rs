@@ -71,9 +71,11 @@ fn keys_are_read_and_written_as_far_as_a_rule_allows() {
     let chief = "-u chief --password-file password -q";
     assert_eq!(run(&place, &server, &format!("set shared s {chief}")), "--- exit 0\n");
     assert_eq!(run(&place, &server, &format!("set press/a 1 {chief}")), "--- exit 0\n");
+    assert_eq!(run(&place, &server, &format!("set hidden h {chief}")), "--- exit 0\n");
     assert_eq!(run(&place, &server, "set press/b 2 -i press"), "--- exit 0\n");
     assert_eq!(run(&place, &server, "get shared -i press"), "--- stdout\ns(no line feed)\n--- exit 0\n");
-    assert_eq!(run(&place, &server, "keys -i press"), "--- stdout\npress/a\npress/b\nshared\n--- exit 0\n");
+    let keys = run(&place, &server, "keys -i press");
+    assert_eq!(keys, "--- stdout\nshared\npress/a\npress/b\n--- exit 0\n");
     let refused = |outcome: &str| {
         format!(
             "--- stderr\nerror: the store refused: not authorized\n{outcome}  \
