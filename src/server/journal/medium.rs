@@ -94,6 +94,10 @@ impl Medium for Folder {
     fn install(&mut self) -> Result<(), JournalErrorKind> {
         fs::rename(self.directory.join(NEW_NAME), self.path())?;
         sync_directory(&self.directory)?;
+        if let Some(parent) = self.directory.parent() {
+            // The folder may be new itself. Not everybody may look into the one above.
+            let _ = sync_directory(parent);
+        }
         Ok(())
     }
 }

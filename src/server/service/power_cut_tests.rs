@@ -35,6 +35,8 @@ struct Figures {
     cuts: u64,
     commits: u64,
     acknowledged: u64,
+    /// How many cuts came while the file was opened.
+    early: u64,
     /// How often a commit that was cut short was there afterwards.
     finished: u64,
     failures: u64,
@@ -67,9 +69,21 @@ impl World {
 
     /// One life, from what the last cut has left to the next one.
     fn live(&mut self) -> Result<(), String> {
-        let mut life = self.begin()?;
-        let cut_after = self.chance.below(1_200);
-        self.disk.trouble(|trouble| trouble.cut_after = Some(cut_after));
+        // Every fourth power cut may come while the file is made, or put in order after the last one.
+        let cut_after =
+            if self.chance.below(4) == 0 { self.chance.below(200) } else { self.chance.below(1_200) };
+        let is_early = cut_after < 200;
+        self.disk.trouble(|trouble| trouble.cut_after = is_early.then_some(cut_after));
+        let mut life = match self.begin() {
+            Err(_) if self.disk.is_off() => {
+                self.disk = self.disk.after_the_cut(&mut self.chance);
+                self.figures.cuts += 1;
+                self.figures.early += 1;
+                return Ok(());
+            }
+            other => other?,
+        };
+        self.disk.trouble(|trouble| trouble.cut_after = trouble.cut_after.or(Some(cut_after)));
         while !self.disk.is_off() {
             self.have_troubles();
             (0..=self.chance.below(8)).for_each(|_| self.ask(&mut life));
@@ -179,7 +193,12 @@ impl World {
                     let key = Key::new(answer.topic.clone()).unwrap();
                     let version = Version { ms: version.ms, counter: version.counter };
                     let seen = self.seen.entry(key).or_default();
-                    *seen = version.max(*seen);
+                    let is_new = Reply::decode(&answer.payload) == Ok(Reply::Done);
+                    assert!(
+                        version > *seen || (version == *seen && !is_new),
+                        "{version:?} goes back from {seen:?}"
+                    );
+                    *seen = version;
                     self.figures.acknowledged += 1;
                 }
             }
@@ -228,8 +247,9 @@ fn cut(cuts: u64) {
             world.live().unwrap_or_else(|trouble| panic!("seed {seed}, after cut {cut}: {trouble}"));
         }
         world.begin().unwrap_or_else(|trouble| panic!("seed {seed}, after the last cut: {trouble}"));
-        let Figures { cuts, commits, acknowledged, finished, failures, recoveries } = world.figures;
+        let Figures { cuts, early, commits, acknowledged, finished, failures, recoveries } = world.figures;
         sum.cuts += cuts;
+        sum.early += early;
         sum.commits += commits;
         sum.acknowledged += acknowledged;
         sum.finished += finished;
@@ -238,7 +258,10 @@ fn cut(cuts: u64) {
     }
     println!("{sum:?}");
     assert!(sum.cuts >= cuts && sum.commits > cuts && sum.acknowledged > sum.commits, "{sum:?}");
-    assert!(sum.finished > 0 && sum.failures > cuts / 10 && sum.recoveries > cuts / 10, "{sum:?}");
+    assert!(
+        sum.early > cuts / 20 && sum.finished > 0 && sum.failures > cuts / 10 && sum.recoveries > cuts / 10,
+        "{sum:?}"
+    );
 }
 
 #[test]
