@@ -38,10 +38,8 @@ const CACHE_BYTES: usize = 16 * 1024 * 1024;
 const FORMATS: TableDefinition<(), u64> = TableDefinition::new("format");
 /// The key again, and a [`Row`].
 const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
-/// The greatest version ever given out: a key that is gone must not come back with a lower one (protocol §4).
-const GREATEST: TableDefinition<(), (u64, u32)> = TableDefinition::new("greatest");
-/// What the clock said at the last commit, in Unix milliseconds.
-const CLOCK: TableDefinition<(), u64> = TableDefinition::new("clock");
+/// [`Past`]: milliseconds and counter of the greatest version, and the clock. One page more to be written each time.
+const PAST: TableDefinition<(), (u64, u32, u64)> = TableDefinition::new("past");
 
 /// The file of one server. No other process can open it meanwhile.
 #[derive(Debug)]
@@ -63,7 +61,7 @@ struct Open {
 /// What is known of the time before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Past {
-    /// The greatest version that was ever committed.
+    /// The greatest version ever given out: a key that is gone must not come back with a lower one (protocol §4).
     pub greatest: Version,
     /// What the clock said at the last commit, in Unix milliseconds; 0 if there was none.
     pub wall_ms: u64,
@@ -284,8 +282,7 @@ fn make_beside(
 
 fn write_past(write: &WriteTransaction, past: Past) -> Result<(), JournalErrorKind> {
     let Past { greatest: Version { ms, counter }, wall_ms } = past;
-    write.open_table(GREATEST)?.insert((), (ms, counter))?;
-    write.open_table(CLOCK)?.insert((), wall_ms)?;
+    write.open_table(PAST)?.insert((), (ms, counter, wall_ms))?;
     Ok(())
 }
 
@@ -296,10 +293,9 @@ fn read_past(database: &Database) -> Result<Past, JournalErrorKind> {
         Some(other) => return Err(JournalErrorKind::OtherFormat(other)),
         None => return Err(JournalErrorKind::Damaged("it has no format".to_owned())),
     }
-    let greatest = read.open_table(GREATEST)?.get(())?.map(|greatest| greatest.value());
-    let (ms, counter) = greatest.unwrap_or_default();
-    let wall_ms = read.open_table(CLOCK)?.get(())?.map(|clock| clock.value());
-    Ok(Past { greatest: Version { ms, counter }, wall_ms: wall_ms.unwrap_or_default() })
+    let past = read.open_table(PAST)?.get(())?.map(|past| past.value());
+    let (ms, counter, wall_ms) = past.unwrap_or_default();
+    Ok(Past { greatest: Version { ms, counter }, wall_ms })
 }
 
 fn rows(database: &Database, mut each: impl FnMut(Row)) -> Result<(), JournalErrorKind> {

@@ -33,6 +33,8 @@ struct Held {
     actions: Vec<Action>,
     blocks: HashMap<u64, Box<[u8; BLOCK]>>,
     len: u64,
+    /// It is what it was: nothing is written below.
+    len_below: u64,
 }
 
 #[derive(Debug)]
@@ -48,9 +50,7 @@ impl Disk {
     /// # Errors
     /// The length cannot be read.
     pub fn holding(below: Box<dyn StorageBackend>) -> io::Result<Self> {
-        let disk = Self::new(below, true, false);
-        disk.0.held().len = disk.0.below.len()?;
-        Ok(disk)
+        Self::new(below, true, false).measured()
     }
 
     /// The same for one that others may read at the same time; must not be released.
@@ -58,14 +58,21 @@ impl Disk {
     /// # Errors
     /// The length cannot be read.
     pub fn read_only(below: Box<dyn StorageBackend>) -> io::Result<Self> {
-        let disk = Self::new(below, true, true);
-        disk.0.held().len = disk.0.below.len()?;
-        Ok(disk)
+        Self::new(below, true, true).measured()
     }
 
     /// One that holds nothing back.
     pub fn direct(below: Box<dyn StorageBackend>) -> Self {
         Self::new(below, false, false)
+    }
+
+    fn measured(self) -> io::Result<Self> {
+        let len = self.0.below.len()?;
+        {
+            let mut held = self.0.held();
+            (held.len, held.len_below) = (len, len);
+        }
+        Ok(self)
     }
 
     fn new(below: Box<dyn StorageBackend>, is_holding: bool, is_shared: bool) -> Self {
@@ -148,7 +155,10 @@ impl Held {
         if offset.saturating_add(out.len() as u64) > self.len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        if self.actions.is_empty() {
+        let is_touched = || parts(offset, out.len()).any(|(number, ..)| self.blocks.contains_key(&number));
+        if self.actions.is_empty()
+            || (offset.saturating_add(out.len() as u64) <= self.len_below && !is_touched())
+        {
             return below.read(offset, out);
         }
         for (number, from, part) in parts(offset, out.len()) {
