@@ -1426,7 +1426,11 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
         }
         'mqkv;serve' {
             [CompletionResult]::new('--listen', '--listen', [CompletionResultType]::ParameterName, 'Where to listen, as HOST:PORT or a URL; may be given several times [default: 127.0.0.1:1883, with TLS 8883, and, if available, the same port of [::1]]')
-            [CompletionResult]::new('--data', '--data', [CompletionResultType]::ParameterName, 'Keep everything in this folder')
+            [CompletionResult]::new('--data', '--data', [CompletionResultType]::ParameterName, 'Keep everything in this folder, or what --persist says')
+            [CompletionResult]::new('--persist', '--persist', [CompletionResultType]::ParameterName, 'What is kept in the folder of --data')
+            [CompletionResult]::new('--clear-fence', '--clear-fence', [CompletionResultType]::ParameterName, 'Take the fencing token from a key in the folder of --data, and end: for one that nobody holds any more')
+            [CompletionResult]::new('--key-hex', '--key-hex', [CompletionResultType]::ParameterName, 'The key of --clear-fence in hexadecimal digits')
+            [CompletionResult]::new('--key-base64', '--key-base64', [CompletionResultType]::ParameterName, 'The key of --clear-fence in base64')
             [CompletionResult]::new('--tls-cert', '--tls-cert', [CompletionResultType]::ParameterName, 'TLS, with this certificate and those that lead to its CA, in PEM')
             [CompletionResult]::new('--tls-key', '--tls-key', [CompletionResultType]::ParameterName, 'The certificate''s key, in PEM')
             [CompletionResult]::new('--client-ca', '--client-ca', [CompletionResultType]::ParameterName, 'Let in only clients with a certificate from one of these CAs, in PEM')
@@ -1475,6 +1479,8 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
             [CompletionResult]::new('-o', '-o', [CompletionResultType]::ParameterName, 'The shape of the output (see `mqkv help formats`)')
             [CompletionResult]::new('--output', '--output', [CompletionResultType]::ParameterName, 'The shape of the output (see `mqkv help formats`)')
             [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'Whether to use colour [default: auto]')
+            [CompletionResult]::new('--verify', '--verify', [CompletionResultType]::ParameterName, 'Say what is in the folder of --data and whether it is whole, and end; nothing is changed')
+            [CompletionResult]::new('--salvage', '--salvage', [CompletionResultType]::ParameterName, 'Write what can be read of a damaged file to a new one, in DIR/salvaged, and end; the damaged one stays as it is')
             [CompletionResult]::new('--exec', '--exec', [CompletionResultType]::ParameterName, 'Run the command behind --, with the variables that lead to this store; end with it, and with its exit code')
             [CompletionResult]::new('--notls', '--notls', [CompletionResultType]::ParameterName, 'Plain MQTT, no TLS')
             [CompletionResult]::new('--no-tls', '--no-tls', [CompletionResultType]::ParameterName, 'Plain MQTT, no TLS')

@@ -5123,7 +5123,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__serve)
-            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --listen --data --tls-cert --tls-key --client-ca --users --sat-tokens --authz --keys-max --port-file --log --admin --sys-interval --drain --seed --exec --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --trace --output --json --quiet --verbose --color --force-write --help user"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --listen --data --persist --verify --salvage --clear-fence --key-hex --key-base64 --tls-cert --tls-key --client-ca --users --sat-tokens --authz --keys-max --port-file --log --admin --sys-interval --drain --seed --exec --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --trace --output --json --quiet --verbose --color --force-write --help user"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -5134,6 +5134,22 @@ _mqkv() {
                     return 0
                     ;;
                 --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --persist)
+                    COMPREPLY=($(compgen -W "all custom" -- "${cur}"))
+                    return 0
+                    ;;
+                --clear-fence)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key-hex)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key-base64)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -1399,7 +1399,11 @@ set edit:completion:arg-completer[mqkv] = {|@words|
         }
         &'mqkv;serve'= {
             cand --listen 'Where to listen, as HOST:PORT or a URL; may be given several times [default: 127.0.0.1:1883, with TLS 8883, and, if available, the same port of [::1]]'
-            cand --data 'Keep everything in this folder'
+            cand --data 'Keep everything in this folder, or what --persist says'
+            cand --persist 'What is kept in the folder of --data'
+            cand --clear-fence 'Take the fencing token from a key in the folder of --data, and end: for one that nobody holds any more'
+            cand --key-hex 'The key of --clear-fence in hexadecimal digits'
+            cand --key-base64 'The key of --clear-fence in base64'
             cand --tls-cert 'TLS, with this certificate and those that lead to its CA, in PEM'
             cand --tls-key 'The certificate''s key, in PEM'
             cand --client-ca 'Let in only clients with a certificate from one of these CAs, in PEM'
@@ -1448,6 +1452,8 @@ set edit:completion:arg-completer[mqkv] = {|@words|
             cand -o 'The shape of the output (see `mqkv help formats`)'
             cand --output 'The shape of the output (see `mqkv help formats`)'
             cand --color 'Whether to use colour [default: auto]'
+            cand --verify 'Say what is in the folder of --data and whether it is whole, and end; nothing is changed'
+            cand --salvage 'Write what can be read of a damaged file to a new one, in DIR/salvaged, and end; the damaged one stays as it is'
             cand --exec 'Run the command behind --, with the variables that lead to this store; end with it, and with its exit code'
             cand --notls 'Plain MQTT, no TLS'
             cand --no-tls 'Plain MQTT, no TLS'

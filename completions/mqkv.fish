@@ -1093,7 +1093,12 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s v -l verbose -d 'Say
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l force-write -d 'Write, although the context is read-only'
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l listen -d 'Where to listen, as HOST:PORT or a URL; may be given several times [default: 127.0.0.1:1883, with TLS 8883, and, if available, the same port of [::1]]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l data -d 'Keep everything in this folder' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l data -d 'Keep everything in this folder, or what --persist says' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l persist -d 'What is kept in the folder of --data' -r -f -a "all\t'Every key; the default'
+custom\t'The keys whose SET asked for it once (`mqkv set --persist`), until they are gone'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l clear-fence -d 'Take the fencing token from a key in the folder of --data, and end: for one that nobody holds any more' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l key-hex -d 'The key of --clear-fence in hexadecimal digits' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l key-base64 -d 'The key of --clear-fence in base64' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l tls-cert -d 'TLS, with this certificate and those that lead to its CA, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l tls-key -d 'The certificate\'s key, in PEM' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l client-ca -d 'Let in only clients with a certificate from one of these CAs, in PEM' -r -F
@@ -1138,6 +1143,8 @@ jsonl\t'JSON objects, one a line'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l color -d 'Whether to use colour [default: auto]' -r -f -a "auto\t'On a terminal that takes it'
 always\t'Always'
 never\t'Never'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l verify -d 'Say what is in the folder of --data and whether it is whole, and end; nothing is changed'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l salvage -d 'Write what can be read of a damaged file to a new one, in DIR/salvaged, and end; the damaged one stays as it is'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l exec -d 'Run the command behind --, with the variables that lead to this store; end with it, and with its exit code'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l insecure -d 'Trust any certificate, and so anybody in between'

@@ -22,6 +22,17 @@ pub struct Process {
 }
 
 impl Process {
+    /// One that was started already.
+    pub fn of(child: Child, port: u16) -> Self {
+        Self { child, port, _folder: None }
+    }
+
+    /// Ends it in an orderly way, and waits for that.
+    pub fn terminate(mut self) {
+        assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
+        self.child.wait().unwrap();
+    }
+
     /// Megabytes of memory that are its own now.
     pub fn resident_mib(&self) -> f64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();

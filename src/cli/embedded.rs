@@ -20,7 +20,7 @@ impl Embedded {
     /// # Errors
     /// The folder cannot be used.
     pub async fn start(data: Option<&Path>) -> Result<Self, CommandError> {
-        let store = StoreSettings { persistence: serve::persistence(data), ..StoreSettings::default() };
+        let store = StoreSettings { persistence: serve::data::keep_all(data), ..StoreSettings::default() };
         let server = StoreServer::start(Settings::default(), store).await.map_err(serve::failure)?;
         Ok(Self { server: Arc::new(server) })
     }

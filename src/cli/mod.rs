@@ -158,6 +158,9 @@ fn run_verb(
             if let ServeArgs { action: Some(action), .. } = &args {
                 return serve::user::run(action, &display, reporter);
             }
+            if let Some(done) = args.data.run(&display, reporter) {
+                return done;
+            }
             return Ok(serve::run(&args, &display)?.into());
         }
         Verb::Context(args) => return run_context(&args.verb, options, variables, reporter),

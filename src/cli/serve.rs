@@ -1,5 +1,6 @@
 //! `serve`: a broker with a state store, until a signal.
 
+pub mod data;
 pub mod door;
 mod exec;
 mod operations;
@@ -22,6 +23,7 @@ use super::args::DisplayArgs;
 use super::aside::aside;
 use super::descriptors;
 use super::permissions;
+use data::DataArgs;
 use door::{ClientCertificate, Door, Settled};
 use exec::ExecArgs;
 use operations::{LogFormat, OperationsArgs};
@@ -30,17 +32,18 @@ use user::ServeAction;
 
 use crate::commands::signal::Signals;
 use crate::commands::{CommandError, Kind, Verdict, duration};
-use crate::render::escape::escape;
 use crate::render::log::Field;
 use crate::server::{
-    self, AdminSettings, Identities, IdentityFiles, JournalErrorKind, Limits, ListenerSettings, Persistence,
-    Settings, StoreServer, StoreSettings, Tls, TlsFiles, WebSocketSettings,
+    self, AdminSettings, Identities, IdentityFiles, Limits, ListenerSettings, Settings, StoreServer,
+    StoreSettings, Tls, TlsFiles, WebSocketSettings,
 };
 
 const EXAMPLES: &str = "\
 Examples:
   mqkv serve                            in memory: gone at the end
   mqkv serve --data ./state             everything is kept in ./state
+  mqkv serve --data ./state --persist custom
+  mqkv serve --data ./state --verify    what is in there, and whether it is whole
   mqkv serve --listen 0.0.0.0:1883      for other machines too
   mqkv serve --listen 127.0.0.1:0 --port-file port
   mqkv serve --tls-cert server.pem --tls-key server.key --client-ca ca.pem
@@ -96,9 +99,8 @@ pub struct ServeArgs {
     /// Where to listen, as HOST:PORT or a URL; may be given several times [default: 127.0.0.1:1883, with TLS 8883, and, if available, the same port of [::1]]
     #[arg(long, value_name = "HOST:PORT|URL", value_parser = Door::parse)]
     pub listen: Vec<Door>,
-    /// Keep everything in this folder
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub data: DataArgs,
     /// TLS, with this certificate and those that lead to its CA, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
@@ -261,7 +263,7 @@ async fn start(args: &ServeArgs, teller: &Teller) -> Result<(StoreServer, Vec<Se
             "whoever reaches {address} can read keys and values there: it asks for no password"
         ));
     }
-    let persistence = persistence(args.data.as_deref());
+    let persistence = args.data.persistence();
     let store = StoreSettings { limits, persistence, operations, ..StoreSettings::default() };
     Ok((StoreServer::prepare(settings, store).await.map_err(failure)?, doors))
 }
@@ -299,11 +301,6 @@ async fn tls(args: &ServeArgs, door: &Settled) -> Result<Option<Tls>, CommandErr
     Ok(Some(aside(move || Tls::load(&files)).await??))
 }
 
-/// What a folder means: everything is kept in it.
-pub fn persistence(data: Option<&Path>) -> Persistence {
-    data.map_or(Persistence::None, |folder| Persistence::All(folder.to_owned()))
-}
-
 /// Why a server did not start, for the user.
 pub fn failure(error: server::Error) -> CommandError {
     match &error {
@@ -334,17 +331,7 @@ pub fn failure(error: server::Error) -> CommandError {
             };
             CommandError::new(Kind::Unavailable, error.to_string()).hint(hint)
         }
-        server::Error::Journal(journal) => {
-            let hint = match &journal.kind {
-                JournalErrorKind::InUse => {
-                    "-b mqtt://HOST:PORT of the `mqkv serve` that keeps it, or end that"
-                }
-                JournalErrorKind::Damaged(_) => "another folder, or this file from a backup",
-                JournalErrorKind::OtherFormat(_) => "another folder, or the version of mqkv that wrote it",
-                JournalErrorKind::Io(_) | JournalErrorKind::Other(_) => "a folder that you may write to",
-            };
-            CommandError::new(Kind::File, error.to_string()).hint(hint)
-        }
+        server::Error::Journal(journal) => data::failure(journal),
         server::Error::Settings(_) | server::Error::Thread(_) => {
             CommandError::new(Kind::Bug, error.to_string())
         }
@@ -370,9 +357,5 @@ fn write_port(path: &Path, addresses: &[SocketAddr]) -> Result<(), CommandError>
 }
 
 fn ready(doors: &[(Settled, SocketAddr)], args: &ServeArgs) -> String {
-    let kept = match &args.data {
-        Some(folder) => format!("everything is kept in {}", escape(folder.as_os_str().as_encoded_bytes())),
-        None => "in memory".to_owned(),
-    };
-    format!("listening on {}, {kept}", door::words(doors))
+    format!("listening on {}, {}", door::words(doors), args.data.words())
 }

@@ -1,6 +1,6 @@
 //! What waits for the disk: changes that are not committed, and every answer that depends on them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use crate::protocol::{Key, Refusal};
 use crate::store::{Change, Content, Version};
@@ -28,7 +28,8 @@ pub struct Backlog {
     /// The number of the latest change.
     ticket: u64,
     saved: u64,
-    failed: bool,
+    /// After a failure of the disk, until it works again: what it may hold of these keys is out of date.
+    failure: Option<BTreeSet<Key>>,
 }
 
 #[derive(Debug)]
@@ -39,12 +40,13 @@ struct Waiting {
 }
 
 impl Backlog {
-    /// Why no write is taken now, if so.
-    pub fn refusal_of_write(&self) -> Option<Refusal> {
-        if self.failed {
+    /// Why no write to this key is taken now, if so. One that concerns the disk needs one that works; the others wait
+    /// only behind such a one, to the same key.
+    pub fn refusal_of_write(&self, key: &Key, persist: bool) -> Option<Refusal> {
+        if persist && self.failure.is_some() {
             return Some(Refusal::NotPersisted);
         }
-        self.refusal_if_full()
+        if persist || self.must_wait(Some(key)) { self.refusal_if_full() } else { None }
     }
 
     /// Why no read of this key, or of all if that is none, is taken now, if so: one that does not wait always is.
@@ -85,13 +87,18 @@ impl Backlog {
         self.ticket
     }
 
-    /// Puts a delivery in the queue; gives it back if it need not wait. It waits if it is about a change, or for the
-    /// changes of the key that it depends on; of all keys, if that is none.
+    /// Puts a delivery in the queue; gives it back if it need not wait. It waits if it is about a change for the disk,
+    /// or for such changes of the key that it depends on; of all keys, if that is none.
     pub fn hold(&mut self, delivery: Delivery, key: Option<&Key>, undo: Option<Undo>) -> Option<Delivery> {
-        if self.failed || !(self.must_wait(key) || delivery.change.is_some()) {
+        let change = delivery.change.as_ref().filter(|change| change.persist);
+        if let Some(outdated) = &mut self.failure {
+            outdated.extend(change.map(|change| change.key.clone()));
             return Some(delivery);
         }
-        if let Some(change) = &delivery.change {
+        if change.is_none() && !self.must_wait(key) {
+            return Some(delivery);
+        }
+        if let Some(change) = change {
             self.ticket = self.ticket.saturating_add(1);
             self.unsettled.insert(change.key.clone(), self.ticket);
             self.unsaved.push(change.clone());
@@ -121,13 +128,14 @@ impl Backlog {
         }
     }
 
-    /// The disk has failed: what waits for it has not happened, and no other change will. Says which change was the
-    /// last to be saved.
+    /// The disk has failed: what waits for it has not happened, and nothing for it is taken until
+    /// [`Backlog::handle_recovery`]. Says which change was the last to be saved.
     ///
     /// Keys that have expired stay gone, for no answer says otherwise.
     pub fn handle_failure(&mut self, engine: &mut dyn Engine, outlet: &dyn Outlet) -> u64 {
-        let Self { saved, waiting, .. } = std::mem::take(self);
-        (self.saved, self.failed) = (saved, true);
+        let Self { saved, ticket, waiting, unsettled, .. } = std::mem::take(self);
+        (self.saved, self.ticket) = (saved, ticket);
+        self.failure = Some(unsettled.into_keys().collect());
         for waiting in waiting.iter().rev() {
             if let Some((key, was)) = &waiting.undo {
                 engine.restore(key, was.clone());
@@ -139,6 +147,26 @@ impl Backlog {
             Delivery { answer, change }.send(outlet);
         }
         saved
+    }
+}
+
+/// The way back after a failure.
+impl Backlog {
+    /// The keys of which the disk may hold something that is out of date, in their order; none, if it has not failed.
+    pub fn outdated(&self) -> Option<Vec<Key>> {
+        self.failure.as_ref().map(|keys| keys.iter().cloned().collect())
+    }
+
+    /// The disk works, and holds what is true of these keys. Says whether changes are taken again: not yet, if others
+    /// have become out of date meanwhile.
+    pub fn handle_recovery(&mut self, keys: &[Key]) -> bool {
+        if let Some(outdated) = &mut self.failure {
+            for key in keys {
+                outdated.remove(key);
+            }
+        }
+        self.failure.take_if(|outdated| outdated.is_empty());
+        self.failure.is_none()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What decides about requests: the service knows no more of it than this.
 
 use crate::protocol::Key;
-use crate::store::{Call, Change, ConnectionId, Content, Now, Outcome, Page, Store, Tally, Version};
+use crate::store::{Call, Change, ConnectionId, Content, Kept, Now, Outcome, Page, Store, Tally, Version};
 
 /// Decides about requests and says what came of each. The store in this process is the first of its kind.
 pub trait Engine: Send + 'static {
@@ -31,6 +31,15 @@ pub trait Engine: Send + 'static {
 
     /// At most so many keys from a place on, for somebody to look at.
     fn page(&self, from: u32, keys_max: usize, now: Now) -> Page;
+
+    /// Whether a key is to be kept on disk.
+    fn is_persistent(&self, key: &Key) -> bool;
+
+    /// What is to be kept on disk, in portions: see [`Store::persistent_from`].
+    fn persistent_from(&self, from: u32, keys_max: usize) -> (Vec<Kept>, Option<u32>);
+
+    /// The greatest version ever given out.
+    fn greatest_version(&self) -> Version;
 }
 
 impl Engine for Store {
@@ -68,5 +77,17 @@ impl Engine for Store {
 
     fn page(&self, from: u32, keys_max: usize, now: Now) -> Page {
         Self::page(self, from, keys_max, now)
+    }
+
+    fn is_persistent(&self, key: &Key) -> bool {
+        Self::is_persistent(self, key)
+    }
+
+    fn persistent_from(&self, from: u32, keys_max: usize) -> (Vec<Kept>, Option<u32>) {
+        Self::persistent_from(self, from, keys_max)
+    }
+
+    fn greatest_version(&self) -> Version {
+        Self::greatest_version(self)
     }
 }

@@ -88,10 +88,17 @@ pub enum Event {
         /// What it lacked.
         reason: String,
     },
-    /// The disk has failed: the state store takes no write any more.
+    /// The disk has failed: what must reach it is refused until it works again.
     NotPersisted {
         /// What was wrong with it.
         reason: String,
+    },
+    /// The disk works again.
+    PersistedAgain,
+    /// The machine's clock is behind what it was when the store was last written.
+    ClockBehind {
+        /// By how much, in milliseconds.
+        by_ms: u64,
     },
     /// Events that were not told because there were so many of their kind.
     LeftOut {
@@ -139,9 +146,11 @@ impl Event {
             }
             Self::NotRetained { .. } => Some("messages that are not retained".into()),
             Self::AcceptFailed { .. } => Some("connections that could not be accepted".into()),
+            // On a disk that is nearly full, each change that is too large makes two of them.
+            Self::NotPersisted { .. } | Self::PersistedAgain => Some("changes that must be kept".into()),
             Self::IdentityFile { .. }
             | Self::Rules { .. }
-            | Self::NotPersisted { .. }
+            | Self::ClockBehind { .. }
             | Self::LeftOut { .. } => None,
         }
     }
@@ -164,6 +173,8 @@ impl Event {
             Self::NotRetained { .. } => "not-retained",
             Self::Unanswerable { .. } => "unanswerable",
             Self::NotPersisted { .. } => "not-persisted",
+            Self::PersistedAgain => "persisted-again",
+            Self::ClockBehind { .. } => "clock-behind",
             Self::LeftOut { .. } => "left-out",
             Self::AcceptFailed { .. } => "accept-failed",
         }
@@ -197,6 +208,8 @@ impl Event {
             Self::Rules { outcome: Ok(count) } => vec![("rules", count.to_string())],
             Self::Rules { outcome: Err(reason) } => vec![("reason", reason.clone())],
             Self::NotRetained { topic } => vec![("topic", topic.clone())],
+            Self::PersistedAgain => Vec::new(),
+            Self::ClockBehind { by_ms } => vec![("by_ms", by_ms.to_string())],
             Self::LeftOut { subject, count, .. } => {
                 let subject = subject.strip_prefix(ADDRESS).unwrap_or(subject);
                 vec![("subject", subject.to_owned()), ("count", count.to_string())]
@@ -254,8 +267,16 @@ impl fmt::Display for Event {
                 write!(f, "request of {client_id} cannot be answered: {reason}")
             }
             Self::NotPersisted { reason } => {
-                write!(f, "no write is taken any more, for the disk has failed: {reason}")
+                write!(f, "what must be kept is refused until the disk works again: {reason}")
             }
+            Self::PersistedAgain => f.write_str("the disk works again: what must be kept is taken again"),
+            Self::ClockBehind { by_ms } => write!(
+                f,
+                "this machine's clock is {}.{:03} s behind what it was when the store was last written: versions go on \
+                 from the greatest one, and keys may live longer",
+                by_ms.div_euclid(1_000),
+                by_ms.rem_euclid(1_000),
+            ),
             Self::LeftOut { subject, count, .. } => {
                 let (of, subject) = match subject.strip_prefix(ADDRESS) {
                     Some(address) => ("from", address),

@@ -1,110 +1,103 @@
-//! What must survive a restart, on disk: the only file that names the storage crate.
+//! What must survive a restart, on disk: one file, written in groups, read once.
 
-use std::cell::Cell;
-use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::panic::{self, AssertUnwindSafe, catch_unwind};
+mod disk;
+mod error;
+mod guard;
+mod medium;
+pub mod offline;
+mod row;
+#[cfg(test)]
+pub mod simulated;
+#[cfg(test)]
+mod tests;
+
 use std::path::{Path, PathBuf};
-use std::sync::Once;
 
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 
-use crate::protocol::{Key, Timestamp, Value};
-use crate::store::{Change, Content, Now, Version};
+use crate::protocol::Key;
+use crate::store::{Change, Content, Kept, Now, Version};
+
+use disk::Disk;
+pub use error::{JournalError, JournalErrorKind};
+use guard::guarded;
+use medium::{Folder, Medium};
+use row::Row;
 
 /// The file's name in the directory that the operator names.
 pub const FILE_NAME: &str = "store.redb";
+/// Whoever has this one locked has the directory.
+const LOCK_NAME: &str = "store.lock";
+/// What is not finished yet.
+const NEW_NAME: &str = "store.redb.new";
 /// The layout of the tables below. Another one is refused, never guessed at.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 /// The map in memory serves; the file is read once.
 const CACHE_BYTES: usize = 16 * 1024 * 1024;
 
-/// A row: milliseconds and counter of the version, deadline, fence, value.
-///
-/// A deadline is the Unix milliseconds at which it passes, and how many were left when it was written.
-type Row = (u64, u32, Option<(u64, u64)>, Option<&'static str>, &'static [u8]);
-
 const FORMATS: TableDefinition<(), u64> = TableDefinition::new("format");
-const ENTRIES: TableDefinition<&[u8], Row> = TableDefinition::new("entries");
-/// The greatest version ever given out: a key that is gone must not come back with a lower one (protocol §4).
-const GREATEST: TableDefinition<(), (u64, u32)> = TableDefinition::new("greatest");
+/// The key again, and a [`Row`].
+const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
+/// [`Past`]: milliseconds and counter of the greatest version, and the clock. One page more to be written each time.
+const PAST: TableDefinition<(), (u64, u32, u64)> = TableDefinition::new("past");
 
-/// The open file of one server. No other process can open it meanwhile.
+/// The file of one server. No other process can open it meanwhile.
 #[derive(Debug)]
 pub struct Journal {
+    medium: Box<dyn Medium>,
+    /// None after a failure: see [`Journal::reopen`].
+    open: Option<Open>,
+    /// Whether what the system says is in the file cannot be believed.
+    is_doubtful: bool,
+    past: Past,
+}
+
+#[derive(Debug)]
+struct Open {
     database: Database,
-    path: PathBuf,
-    greatest: Version,
+    disk: Disk,
 }
 
-/// Why the file cannot be opened, read or written.
-#[derive(Debug)]
-pub struct JournalError {
-    /// The file.
-    pub path: PathBuf,
-    /// The trouble.
-    pub kind: JournalErrorKind,
-}
-
-/// What can be wrong with the file.
-#[derive(Debug)]
-pub enum JournalErrorKind {
-    /// Another process has it open.
-    InUse,
-    /// It holds something else than it should, in these words.
-    Damaged(String),
-    /// It was written by another version of this program, in this format.
-    OtherFormat(u64),
-    /// The system refused.
-    Io(io::Error),
-    /// The storage crate refused, in these words.
-    Other(String),
+/// What is known of the time before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Past {
+    /// The greatest version ever given out: a key that is gone must not come back with a lower one (protocol §4).
+    pub greatest: Version,
+    /// What the clock said at the last commit, in Unix milliseconds; 0 if there was none.
+    pub wall_ms: u64,
 }
 
 impl Journal {
     /// Opens the file in a directory; makes both, for their owner only, where they are missing.
     ///
     /// # Errors
-    /// [`JournalError`] of any kind.
+    /// [`JournalError`] of any kind. A file that is not whole has not been touched.
     pub fn open(directory: &Path) -> Result<Self, JournalError> {
-        let path = directory.join(FILE_NAME);
-        match guarded(|| Self::open_file(directory, &path)) {
-            Ok((database, greatest)) => Ok(Self { database, path, greatest }),
-            Err(kind) => Err(JournalError { path, kind }),
+        let error = |kind| JournalError { path: directory.join(FILE_NAME), kind };
+        Self::open_on(Box::new(Folder::take(directory).map_err(error)?))
+    }
+
+    /// The same wherever the file is.
+    ///
+    /// # Errors
+    /// [`JournalError`] of any kind.
+    pub fn open_on(mut medium: Box<dyn Medium>) -> Result<Self, JournalError> {
+        match guarded(|| connect(&mut *medium)) {
+            Ok((open, past)) => Ok(Self { medium, open: Some(open), is_doubtful: false, past }),
+            Err(kind) => Err(JournalError { path: medium.path(), kind }),
         }
     }
 
-    fn open_file(directory: &Path, path: &Path) -> Result<(Database, Version), JournalErrorKind> {
-        create_directory(directory)?;
-        let file =
-            owned(OpenOptions::new().read(true).write(true).create(true).truncate(false)).open(path)?;
-        let mut database = Database::builder().set_cache_size(CACHE_BYTES).create_file(file)?;
-        // The crate believes its pages: one that is damaged would be a panic later.
-        database.check_integrity()?;
-        sync_directory(directory)?;
-        let write = database.begin_write()?;
-        let greatest = {
-            let mut formats = write.open_table(FORMATS)?;
-            let format = formats.get(())?.map(|format| format.value());
-            match format {
-                Some(FORMAT) => {}
-                Some(other) => return Err(JournalErrorKind::OtherFormat(other)),
-                None => drop(formats.insert((), FORMAT)?),
-            }
-            write.open_table(ENTRIES)?;
-            let greatest = write.open_table(GREATEST)?.get(())?.map(|greatest| greatest.value());
-            let (ms, counter) = greatest.unwrap_or_default();
-            Version { ms, counter }
-        };
-        write.commit()?;
-        Ok((database, greatest))
+    /// What is known of the time before, and of what has been committed since.
+    #[must_use]
+    pub fn past(&self) -> Past {
+        self.past
     }
 
-    /// The greatest version that was ever committed.
+    /// The file.
     #[must_use]
-    pub fn greatest_version(&self) -> Version {
-        self.greatest
+    pub fn path(&self) -> PathBuf {
+        self.medium.path()
     }
 
     /// Hands over every key. A deadline that has passed meanwhile is at `now` or before; one that lies ahead is at
@@ -113,315 +106,207 @@ impl Journal {
     /// # Errors
     /// [`JournalError`] if the file cannot be read or holds what no store has written.
     pub fn load(&self, now: Now, mut each: impl FnMut(Key, Version, Content)) -> Result<(), JournalError> {
-        let damaged = |error: &dyn fmt::Display| JournalErrorKind::Damaged(error.to_string());
-        let rows = || {
-            let read = self.database.begin_read()?;
-            for row in read.open_table(ENTRIES)?.iter()? {
-                let (key, row) = row?;
-                let (ms, counter, deadline, fence, value) = row.value();
-                let key = Key::new(key.value().to_vec()).map_err(|error| damaged(&error))?;
-                let fence = fence.map(str::parse::<Timestamp>).transpose();
-                let content = Content {
-                    value: Value::copy_from_slice(value),
-                    fence: fence.map_err(|error| damaged(&error))?,
-                    deadline_ms: deadline.map(|deadline| monotonic_deadline(deadline, now)),
-                };
-                each(key, Version { ms, counter }, content);
-            }
-            Ok(())
+        let read = || {
+            let open = self.open.as_ref().ok_or_else(closed)?;
+            rows(&open.database, |row| {
+                let content = row.content(now);
+                each(row.key, row.version, content);
+            })
         };
-        guarded(rows).map_err(|kind| self.error(kind))
+        guarded(read).map_err(|kind| self.error(kind))
     }
 
-    /// Commits changes in their order, all or none; when this returns, they are on the disk.
+    /// Commits changes in their order, all or none, and the greatest version that there is; when this returns, they are
+    /// on the disk.
     ///
     /// # Errors
-    /// [`JournalError`]: none of them may be believed to be there, and no later one will be taken.
-    pub fn commit<'a>(
-        &mut self,
-        changes: impl IntoIterator<Item = &'a Change>,
-        now: Now,
-    ) -> Result<(), JournalError> {
-        guarded(|| self.write(changes, now)).map_err(|kind| self.error(kind))
-    }
-
-    fn write<'a>(
-        &mut self,
-        changes: impl IntoIterator<Item = &'a Change>,
-        now: Now,
-    ) -> Result<(), JournalErrorKind> {
-        let write = self.database.begin_write()?;
-        {
-            let mut entries = write.open_table(ENTRIES)?;
-            for Change { key, version, content, .. } in changes {
-                self.greatest = self.greatest.max(*version);
-                let Some(content) = content else {
-                    entries.remove(key.as_bytes())?;
-                    continue;
-                };
-                let fence = content.fence.as_ref().map(Timestamp::to_string);
-                let deadline = content.deadline_ms.map(|at| wall_deadline(at, now));
-                let row = (version.ms, version.counter, deadline, fence.as_deref(), &content.value[..]);
-                entries.insert(key.as_bytes(), row)?;
+    /// [`JournalError`]: it is not known what of them is there, and no later one is taken before
+    /// [`Journal::reopen`] or [`Journal::rewrite`].
+    pub fn commit(&mut self, changes: &[Change], greatest: Version, now: Now) -> Result<(), JournalError> {
+        let latest = changes.iter().map(|change| change.version).max().unwrap_or_default();
+        let greatest = self.past.greatest.max(greatest).max(latest);
+        let past = Past { greatest, wall_ms: now.wall_ms };
+        let committed = guarded(|| {
+            let write = self.open.as_ref().ok_or_else(closed)?.database.begin_write()?;
+            {
+                let mut rows = write.open_table(ROWS)?;
+                for Change { key, version, content, .. } in changes {
+                    match content {
+                        Some(content) => {
+                            let row = Row::new(key, *version, content, now).encode();
+                            rows.insert(key.as_bytes(), row.as_slice())?;
+                        }
+                        None => drop(rows.remove(key.as_bytes())?),
+                    }
+                }
             }
-            let Version { ms, counter } = self.greatest;
-            write.open_table(GREATEST)?.insert((), (ms, counter))?;
+            write_past(&write, past)?;
+            write.commit()?;
+            Ok(())
+        });
+        match committed {
+            Ok(()) => self.past = past,
+            Err(kind) => return Err(self.fail(kind)),
         }
-        write.commit()?;
         Ok(())
     }
 
-    fn error(&self, kind: JournalErrorKind) -> JournalError {
-        JournalError { path: self.path.clone(), kind }
+    /// Whether it takes changes.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
     }
-}
 
-/// Rounded up by the millisecond that two truncated clocks may differ by: late rather than early.
-fn wall_deadline(monotonic_ms: u64, now: Now) -> (u64, u64) {
-    let left_ms = monotonic_ms.saturating_sub(now.monotonic_ms).saturating_add(1);
-    (now.wall_ms.saturating_add(left_ms), left_ms)
-}
+    /// Whether only [`Journal::rewrite`] leads back to a file that can be believed: after a sync that has failed, the
+    /// system takes for written what is not (the man page of fsync has it, "error handling").
+    #[must_use]
+    pub fn must_rewrite(&self) -> bool {
+        self.is_doubtful
+    }
 
-fn monotonic_deadline((wall_ms, left_ms): (u64, u64), now: Now) -> u64 {
-    let left_ms = wall_ms.saturating_sub(now.wall_ms).min(left_ms);
-    now.monotonic_ms.saturating_add(left_ms)
-}
-
-thread_local! {
-    static GUARDED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Damage that the storage crate does not see coming is a panic of its. It becomes an error, and is told as one.
-fn guarded<T>(action: impl FnOnce() -> Result<T, JournalErrorKind>) -> Result<T, JournalErrorKind> {
-    static HUSHED: Once = Once::new();
-    HUSHED.call_once(|| {
-        let tell = panic::take_hook();
-        panic::set_hook(Box::new(move |panic| {
-            if !GUARDED.get() {
-                tell(panic);
+    /// Opens the file again after a failure. The changes of the commit that has failed may be in it or not.
+    ///
+    /// # Errors
+    /// [`JournalError`]; if the file has shown to be damaged, it must be rewritten.
+    pub fn reopen(&mut self) -> Result<(), JournalError> {
+        match guarded(|| connect(&mut *self.medium)) {
+            Ok((open, past)) => {
+                self.past.greatest = self.past.greatest.max(past.greatest);
+                self.open = Some(open);
+                Ok(())
             }
-        }));
-    });
-    GUARDED.set(true);
-    let caught = catch_unwind(AssertUnwindSafe(action));
-    GUARDED.set(false);
-    caught.unwrap_or_else(|_| Err(JournalErrorKind::Damaged("a page makes no sense".to_owned())))
-}
-
-#[cfg(unix)]
-fn owned(options: &mut OpenOptions) -> &mut OpenOptions {
-    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600)
-}
-
-#[cfg(not(unix))]
-fn owned(options: &mut OpenOptions) -> &mut OpenOptions {
-    options
-}
-
-fn create_directory(directory: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(directory).map_err(|error| match error.kind() {
-        // What exists is something else.
-        io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
-        _ => error,
-    })
-}
-
-/// Makes sure that the file can still be found after a power cut.
-fn sync_directory(directory: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
-}
-
-impl From<io::Error> for JournalErrorKind {
-    fn from(error: io::Error) -> Self {
-        // What is no file of this kind is reported so.
-        if error.kind() == io::ErrorKind::InvalidData {
-            Self::Damaged(error.to_string())
-        } else {
-            Self::Io(error)
-        }
-    }
-}
-
-impl From<redb::Error> for JournalErrorKind {
-    fn from(error: redb::Error) -> Self {
-        match error {
-            redb::Error::DatabaseAlreadyOpen => Self::InUse,
-            redb::Error::Io(error) => error.into(),
-            error @ (redb::Error::Corrupted(_)
-            | redb::Error::TableTypeMismatch { .. }
-            | redb::Error::TableIsMultimap(_)
-            | redb::Error::TypeDefinitionChanged { .. }
-            | redb::Error::UpgradeRequired(_)) => Self::Damaged(error.to_string()),
-            error => Self::Other(error.to_string()),
-        }
-    }
-}
-
-macro_rules! from_each {
-    ($($error:ty),*) => {
-        $(impl From<$error> for JournalErrorKind {
-            fn from(error: $error) -> Self {
-                redb::Error::from(error).into()
+            Err(kind) => {
+                self.is_doubtful |= matches!(kind, JournalErrorKind::Damaged(_));
+                Err(self.error(kind))
             }
-        })*
-    };
-}
-
-from_each!(DatabaseError, StorageError, redb::TransactionError, redb::TableError, redb::CommitError);
-
-impl fmt::Display for JournalError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
-        match &self.kind {
-            JournalErrorKind::InUse => write!(out, "{path} is in use by another process"),
-            JournalErrorKind::Damaged(what) => write!(out, "{path} is damaged or no store: {what}"),
-            JournalErrorKind::OtherFormat(format) => {
-                write!(out, "{path} has format {format}; this version reads and writes format {FORMAT}")
-            }
-            JournalErrorKind::Io(error) => write!(out, "cannot use {path}: {error}"),
-            JournalErrorKind::Other(what) => write!(out, "cannot use {path}: {what}"),
         }
     }
-}
 
-impl std::error::Error for JournalError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.kind {
-            JournalErrorKind::Io(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tempfile::TempDir;
-
-    const NOW: Now = Now { wall_ms: 1_000_000, monotonic_ms: 5_000 };
-
-    fn change(key: &'static str, version_ms: u64, content: Option<Content>) -> Change {
-        let version = Version { ms: version_ms, counter: 7 };
-        Change { key: Key::new(key).unwrap(), version, content, persist: false, watchers: vec![] }
-    }
-
-    fn content(value: &'static str, ttl_ms: Option<u64>) -> Content {
-        let deadline_ms = ttl_ms.map(|ttl_ms| NOW.monotonic_ms + ttl_ms);
-        Content { value: value.into(), fence: Some(Timestamp::of_store(9, 2)), deadline_ms }
-    }
-
-    fn all(journal: &Journal, now: Now) -> Vec<(Key, Version, Content)> {
-        let mut all = Vec::new();
-        journal.load(now, |key, version, content| all.push((key, version, content))).unwrap();
-        all
-    }
-
-    fn kind(directory: &Path) -> JournalErrorKind {
-        Journal::open(directory).unwrap_err().kind
-    }
-
-    #[test]
-    fn what_was_committed_is_there_when_the_file_is_opened_again() {
-        let home = TempDir::new().unwrap();
-        let directory = home.path().join("made/when/missing");
-        let mut journal = Journal::open(&directory).unwrap();
-        let changes = [
-            change("gone", 40, Some(content("v", None))),
-            change("kept", 20, Some(content("old", None))),
-            change("kept", 30, Some(content("v", None))),
-            change("gone", 40, None),
-        ];
-        journal.commit(&changes, NOW).unwrap();
-        drop(journal);
-        let journal = Journal::open(&directory).unwrap();
-        let kept = (Key::new("kept").unwrap(), Version { ms: 30, counter: 7 }, content("v", None));
-        assert_eq!(all(&journal, NOW), [kept]);
-        assert_eq!(journal.greatest_version(), Version { ms: 40, counter: 7 });
-    }
-
-    #[test]
-    fn a_deadline_is_kept_late_rather_than_early() {
-        let home = TempDir::new().unwrap();
-        let mut journal = Journal::open(home.path()).unwrap();
-        journal.commit(&[change("k", 1, Some(content("v", Some(100))))], NOW).unwrap();
-        let left = |wall_ms| {
-            let now = Now { wall_ms, monotonic_ms: 3 };
-            all(&journal, now)[0].2.deadline_ms.unwrap() - now.monotonic_ms
+    /// Puts a new file in the place of this one, with what comes in portions until there is no more.
+    ///
+    /// # Errors
+    /// [`JournalError`]; the file that was there is there still, as far as that can be known.
+    pub fn rewrite(
+        &mut self,
+        mut portions: impl FnMut() -> Option<Vec<Kept>>,
+        now: Now,
+    ) -> Result<(), JournalError> {
+        let rows = || {
+            let kept = portions()?;
+            let row = |(key, version, content)| Row::new(&key, version, &content, now);
+            Some(kept.into_iter().map(row).collect())
         };
-        assert_eq!(left(NOW.wall_ms), 101);
-        assert_eq!(left(NOW.wall_ms + 60), 41);
-        assert_eq!(left(NOW.wall_ms + 1_000), 0);
-        assert_eq!(left(0), 101, "the machine does not know the time yet");
-    }
-
-    #[test]
-    fn a_second_opener_is_refused() {
-        let home = TempDir::new().unwrap();
-        let _first = Journal::open(home.path()).unwrap();
-        let error = Journal::open(home.path()).unwrap_err();
-        assert!(matches!(error.kind, JournalErrorKind::InUse));
-        assert!(error.to_string().ends_with("store.redb is in use by another process"), "{error}");
-    }
-
-    #[test]
-    fn another_format_is_refused() {
-        let home = TempDir::new().unwrap();
-        let journal = Journal::open(home.path()).unwrap();
-        let write = journal.database.begin_write().unwrap();
-        write.open_table(FORMATS).unwrap().insert((), 2).unwrap();
-        write.commit().unwrap();
-        drop(journal);
-        assert!(matches!(kind(home.path()), JournalErrorKind::OtherFormat(2)));
-    }
-
-    #[test]
-    fn what_is_no_store_is_refused() {
-        let home = TempDir::new().unwrap();
-        for garbage in ["x".repeat(10), "x".repeat(100_000)] {
-            fs::write(home.path().join(FILE_NAME), garbage).unwrap();
-            assert!(matches!(kind(home.path()), JournalErrorKind::Damaged(_)));
+        let past = Past { wall_ms: now.wall_ms, ..self.past };
+        self.open = None;
+        match guarded(|| make(&mut *self.medium, rows, past)) {
+            Ok(open) => {
+                (self.open, self.is_doubtful, self.past) = (Some(open), false, past);
+                Ok(())
+            }
+            Err(kind) => Err(self.error(kind)),
         }
-        let occupied = home.path().join(FILE_NAME);
-        assert!(matches!(kind(&occupied), JournalErrorKind::Io(_)));
     }
 
-    /// Cuts and flips at many places: an error or an older state, never a panic.
-    #[test]
-    fn a_damaged_file_is_no_reason_to_panic() {
-        let home = TempDir::new().unwrap();
-        let mut journal = Journal::open(home.path()).unwrap();
-        for round in 0..20 {
-            journal.commit(&[change("k", round, Some(content("v", None)))], NOW).unwrap();
+    /// After a failure nothing more is to be done with what is open: the storage crate would refuse it anyway.
+    fn fail(&mut self, kind: JournalErrorKind) -> JournalError {
+        if let Some(open) = self.open.take() {
+            self.is_doubtful |= open.disk.has_failed_sync();
         }
-        drop(journal);
-        let path = home.path().join(FILE_NAME);
-        let whole = fs::read(&path).unwrap();
-        let damage = (0..60).flat_map(|part| {
-            let at = whole.len() * part / 60;
-            let mut flipped = whole.clone();
-            flipped[at..(at + 64).min(whole.len())].iter_mut().for_each(|byte| *byte ^= 0x55);
-            [whole[..at].to_vec(), flipped]
-        });
-        for bytes in damage {
-            fs::write(&path, bytes).unwrap();
-            if let Ok(mut journal) = Journal::open(home.path()) {
-                let _ = journal.load(NOW, |_, _, _| {});
-                let _ = journal.commit(&[change("k", 99, None)], NOW);
+        self.error(kind)
+    }
+
+    fn error(&self, kind: JournalErrorKind) -> JournalError {
+        JournalError { path: self.medium.path(), kind }
+    }
+}
+
+/// Opens what is there, and touches it only once it has shown to be whole; makes it where nothing is.
+fn connect(medium: &mut dyn Medium) -> Result<(Open, Past), JournalErrorKind> {
+    let Some(below) = medium.open()? else {
+        let open = make(medium, || None, Past::default())?;
+        return Ok((open, Past::default()));
+    };
+    let disk = Disk::holding(below)?;
+    let database = check(&disk)?;
+    let past = read_past(&database)?;
+    disk.release()?;
+    Ok((Open { database, disk }, past))
+}
+
+/// Opens and reads everything: the storage crate believes its pages, and one that is damaged would be a panic later.
+fn check(disk: &Disk) -> Result<Database, JournalErrorKind> {
+    let mut database = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(disk.clone())?;
+    if !database.check_integrity()? {
+        return Err(JournalErrorKind::Damaged("what was written last makes no sense".to_owned()));
+    }
+    Ok(database)
+}
+
+/// Makes a file that is there with all its rows, or not at all.
+fn make(
+    medium: &mut dyn Medium,
+    portions: impl FnMut() -> Option<Vec<Row>>,
+    past: Past,
+) -> Result<Open, JournalErrorKind> {
+    let made = make_beside(medium, portions, past).and_then(|open| {
+        medium.install()?;
+        Ok(open)
+    });
+    if made.is_err() {
+        medium.discard();
+    }
+    made
+}
+
+fn make_beside(
+    medium: &mut dyn Medium,
+    mut portions: impl FnMut() -> Option<Vec<Row>>,
+    past: Past,
+) -> Result<Open, JournalErrorKind> {
+    let disk = Disk::direct(medium.create()?);
+    let database = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(disk.clone())?;
+    let write = database.begin_write()?;
+    write.open_table(FORMATS)?.insert((), FORMAT)?;
+    {
+        let mut rows = write.open_table(ROWS)?;
+        while let Some(portion) = portions() {
+            for row in portion {
+                rows.insert(row.key.as_bytes(), row.encode().as_slice())?;
             }
         }
     }
+    write_past(&write, past)?;
+    write.commit()?;
+    Ok(Open { database, disk })
+}
 
-    #[cfg(unix)]
-    #[test]
-    fn only_the_owner_can_read_the_file() {
-        use std::os::unix::fs::PermissionsExt;
-        let home = TempDir::new().unwrap();
-        let directory = home.path().join("new");
-        let _journal = Journal::open(&directory).unwrap();
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&directory), mode(&directory.join(FILE_NAME))), (0o700, 0o600));
+fn write_past(write: &WriteTransaction, past: Past) -> Result<(), JournalErrorKind> {
+    let Past { greatest: Version { ms, counter }, wall_ms } = past;
+    write.open_table(PAST)?.insert((), (ms, counter, wall_ms))?;
+    Ok(())
+}
+
+fn read_past(database: &Database) -> Result<Past, JournalErrorKind> {
+    let read = database.begin_read()?;
+    match read.open_table(FORMATS)?.get(())?.map(|format| format.value()) {
+        Some(FORMAT) => {}
+        Some(other) => return Err(JournalErrorKind::OtherFormat(other)),
+        None => return Err(JournalErrorKind::Damaged("it has no format".to_owned())),
     }
+    let past = read.open_table(PAST)?.get(())?.map(|past| past.value());
+    let (ms, counter, wall_ms) = past.unwrap_or_default();
+    Ok(Past { greatest: Version { ms, counter }, wall_ms })
+}
+
+fn rows(database: &Database, mut each: impl FnMut(Row)) -> Result<(), JournalErrorKind> {
+    for entry in database.begin_read()?.open_table(ROWS)?.iter()? {
+        let (key, row) = entry?;
+        let row = Row::decode(row.value()).filter(|row| row.key.as_bytes() == key.value());
+        each(row.ok_or_else(|| JournalErrorKind::Damaged("a row makes no sense".to_owned()))?);
+    }
+    Ok(())
+}
+
+fn closed() -> JournalErrorKind {
+    JournalErrorKind::Other("it is closed after a failure".to_owned())
 }

@@ -35,7 +35,7 @@ pub use self::error::Error;
 pub use self::event::Event;
 pub use self::hosting::{RulesReloader, StoreServer};
 pub use self::identity::{Identities, IdentityError, IdentityFiles, Principal, UsersFile};
-pub use self::journal::{JournalError, JournalErrorKind};
+pub use self::journal::{JournalError, JournalErrorKind, offline};
 pub use self::operations::{AdminSettings, OperationsSettings};
 pub use self::service::{Persistence, StoreSettings};
 pub use self::settings::{ListenerSettings, Settings, WebSocketSettings};

@@ -189,12 +189,14 @@ impl Metrics {
             Event::Dropped { .. } | Event::NotRetained { .. } => self.dropped.add(1),
             Event::Unanswerable { .. } => self.unanswerable.add(1),
             Event::NotPersisted { .. } => self.has_disk_failed.store(true, Ordering::Relaxed),
+            Event::PersistedAgain => self.has_disk_failed.store(false, Ordering::Relaxed),
             Event::Connected { .. }
             | Event::Gone { .. }
             | Event::Reauthenticated { .. }
             | Event::IdentityFile { .. }
             | Event::LeftOut { .. }
             | Event::Rules { .. }
+            | Event::ClockBehind { .. }
             | Event::AcceptFailed { .. } => {}
         }
     }

@@ -15,10 +15,9 @@ use crate::clock;
 use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
 use crate::protocol::request::Case;
 use crate::protocol::{Message, Request, Timestamp, topic};
-use crate::store::{Call, Change, ConnectionId, Limits, Now, Page, Store};
+use crate::store::{Call, ConnectionId, Limits, Now, Page, Store};
 
 use super::authorization::Pass;
-use super::backlog::Backlog;
 use super::broker::reason::Reason;
 use super::broker::{Application, Broker, Peer, Verdict};
 use super::delivery::{Answer, Asker, Delivery, Outlet};
@@ -29,10 +28,15 @@ use super::operations::metrics::Verb;
 use super::settings::EventSink;
 
 #[cfg(test)]
+mod disk_tests;
+#[cfg(test)]
 mod overheard_tests;
+#[cfg(test)]
+mod power_cut_tests;
 mod state;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 use state::State;
 pub use state::Stock;
@@ -43,6 +47,9 @@ pub enum Persistence {
     /// Nothing: the values are in memory, as in the product (protocol §7).
     #[default]
     None,
+    /// What a SET asks for with `aio-persistence`, before it is answered, in a file in this directory; and then all
+    /// that happens to that key, until it is gone.
+    Custom(PathBuf),
     /// Every change, before it is answered, in a file in this directory.
     All(PathBuf),
 }
@@ -73,6 +80,8 @@ pub struct Service {
     journal: Mutex<Option<Journal>>,
     has_unsaved: Condvar,
     has_earlier_deadline: Notify,
+    /// Whether all keys are kept on disk, asked for or not.
+    keeps_all: bool,
     case: Case,
     events: EventSink,
     origin: Instant,
@@ -92,18 +101,29 @@ impl Service {
     /// # Errors
     /// [`JournalError`] if that cannot be read.
     pub fn open(settings: StoreSettings, events: EventSink) -> Result<Arc<Self>, JournalError> {
-        let reading = clock::now();
-        let mut store = Store::new(settings.limits);
-        let journal = match settings.persistence {
-            Persistence::None => None,
-            Persistence::All(directory) => {
-                let journal = Journal::open(&directory)?;
-                let now = Now { wall_ms: reading.wall_ms, monotonic_ms: 0 };
-                journal.load(now, |key, version, content| store.restore(&key, Some((version, content))))?;
-                store.raise_floor(journal.greatest_version());
-                Some(journal)
-            }
+        let (keeps_all, directory) = match &settings.persistence {
+            Persistence::None => (false, None),
+            Persistence::Custom(directory) => (false, Some(directory)),
+            Persistence::All(directory) => (true, Some(directory)),
         };
+        let journal = directory.map(|directory| Journal::open(directory)).transpose()?;
+        Self::with_journal(&settings, keeps_all, journal, events, clock::now())
+    }
+
+    fn with_journal(
+        settings: &StoreSettings,
+        keeps_all: bool,
+        journal: Option<Journal>,
+        events: EventSink,
+        reading: clock::Reading,
+    ) -> Result<Arc<Self>, JournalError> {
+        let mut store = Store::new(settings.limits);
+        if let Some(journal) = &journal {
+            let now = Now { wall_ms: reading.wall_ms, monotonic_ms: 0 };
+            if let Some(by_ms) = writer::load(journal, &mut store, now)? {
+                events(Event::ClockBehind { by_ms });
+            }
+        }
         let state = State::new(Box::new(store), journal.is_some());
         Ok(Arc::new(Self {
             state: Mutex::new(state),
@@ -111,6 +131,7 @@ impl Service {
             journal: Mutex::new(journal),
             has_unsaved: Condvar::new(),
             has_earlier_deadline: Notify::new(),
+            keeps_all,
             case: settings.case,
             events,
             origin: reading.monotonic,
@@ -220,7 +241,7 @@ impl Service {
             request,
             timestamp: parsed(TIMESTAMP),
             fence: parsed(FENCE),
-            persist: message.user_property(PERSIST) == Some("true"),
+            persist: self.keeps_all || message.user_property(PERSIST) == Some("true"),
         };
         let now = self.now();
         if let (Request::KeyNotify { stop: false, .. }, Some(pass)) = (&call.request, &from.pass) {
@@ -255,12 +276,6 @@ impl Service {
         }
     }
 
-    fn wake_writer(&self, state: &State) {
-        if state.backlog.as_ref().is_some_and(Backlog::has_unsaved) {
-            self.has_unsaved.notify_one();
-        }
-    }
-
     /// Removes keys at their deadlines, for ever.
     async fn expire(&self, outlet: &dyn Outlet) {
         loop {
@@ -281,39 +296,6 @@ impl Service {
         let next_ms = state.expire_due(outlet, now);
         self.wake_writer(&state);
         next_ms
-    }
-
-    /// Commits changes in groups, as many as have come while the disk was busy, until the service closes or the disk
-    /// fails. After a failure nothing is believed to reach it any more: it cannot be known what did.
-    fn save(&self, mut journal: Journal, outlet: &dyn Outlet) {
-        while let Some((changes, ticket)) = self.unsaved() {
-            let begun = clock::monotonic();
-            let result = journal.commit(&changes, self.now());
-            outlet.count_commit(clock::monotonic().saturating_duration_since(begun));
-            let mut state = self.lock();
-            match result {
-                Ok(()) => {
-                    state.handle_saved(ticket, outlet);
-                    self.wake_timer(&mut state);
-                }
-                Err(error) => {
-                    state.handle_failure(outlet);
-                    self.wake_timer(&mut state);
-                    drop(state);
-                    (self.events)(Event::NotPersisted { reason: error.to_string() });
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Waits for changes that must be committed, and for the number of the last; none when the service has closed.
-    fn unsaved(&self) -> Option<(Vec<Change>, u64)> {
-        let is_idle =
-            |state: &mut State| !state.closing && !state.backlog.as_ref().is_some_and(Backlog::has_unsaved);
-        let state = self.has_unsaved.wait_while(self.lock(), is_idle);
-        let mut state = state.unwrap_or_else(PoisonError::into_inner);
-        state.backlog.as_mut()?.fetch()
     }
 }
 

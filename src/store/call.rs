@@ -46,7 +46,7 @@ pub struct Change {
     pub version: Version,
     /// What the key holds now; none: it is gone.
     pub content: Option<Content>,
-    /// Whether the request asked for the disk.
+    /// Whether it concerns the disk: the key is to be kept there, or was.
     pub persist: bool,
     /// Whom to tell.
     pub watchers: Vec<Watcher>,

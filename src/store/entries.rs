@@ -86,6 +86,13 @@ impl Entries {
         self.bytes = self.bytes.saturating_sub(before).saturating_add(after);
     }
 
+    /// Marks an entry that is to be kept on disk.
+    pub(super) fn persist(&mut self, slot: Slot) {
+        if let Some(entry) = self.get_mut(slot) {
+            entry.persist();
+        }
+    }
+
     /// Adds the entry of a key that has none.
     pub(super) fn insert(&mut self, entry: Entry) -> Slot {
         let Self { index, slots, vacant, bytes, hasher } = self;

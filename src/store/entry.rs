@@ -49,6 +49,8 @@ pub struct Content {
     pub fence: Option<Timestamp>,
     /// When it runs out, in monotonic milliseconds; none: never.
     pub deadline_ms: Option<u64>,
+    /// Whether it is to be kept on disk, as once asked for.
+    pub persist: bool,
 }
 
 /// A key, its value, version and fence. Its deadline is in [`super::expiry::Expiry`].
@@ -61,6 +63,7 @@ pub(super) struct Entry {
     version_ms: u64,
     version_counter: u32,
     key_len: u16,
+    persist: bool,
 }
 
 #[derive(Debug)]
@@ -97,7 +100,18 @@ impl Entry {
             version_counter: version.counter,
             // A key has at most `KEY_BYTES_MAX` bytes, which is this type's greatest number.
             key_len: u16::try_from(key.len()).unwrap_or(u16::MAX),
+            persist: false,
         }
+    }
+
+    /// Marks it as one that is to be kept on disk; it stays one for as long as it lives.
+    pub(super) fn persist(&mut self) {
+        self.persist = true;
+    }
+
+    /// Whether it is to be kept on disk.
+    pub(super) fn is_persistent(&self) -> bool {
+        self.persist
     }
 
     pub(super) fn key(&self) -> &[u8] {

@@ -37,6 +37,9 @@ pub use limits::Limits;
 pub use page::{Page, Row, Tally};
 pub use watchers::{ConnectionId, Watcher};
 
+/// A key that is to be kept on disk, with its version and what it holds.
+pub type Kept = (Key, Version, Content);
+
 /// The most keys that one [`Store::poll_expired`] removes: a million that expire at once must not hold up requests.
 pub const EXPIRED_PER_POLL_MAX: usize = 1_000;
 
@@ -92,12 +95,12 @@ impl Store {
                 .check_key(&key)
                 .and_then(|()| check_fence(fence, wall_ms))
                 .and_then(|fence| check(writes, &key).map(|()| fence))
-                .map(|fence| self.remove(&key, Wish::Del, fence.as_ref(), persist)),
+                .map(|fence| self.remove(&key, Wish::Del, fence.as_ref())),
             Request::VDel { key, value } => self
                 .check_lengths(&key, &value)
                 .and_then(|()| check_fence(fence, wall_ms))
                 .and_then(|fence| check(writes, &key).map(|()| fence))
-                .map(|fence| self.remove(&key, Wish::VDel(&value), fence.as_ref(), persist)),
+                .map(|fence| self.remove(&key, Wish::VDel(&value), fence.as_ref())),
             Request::KeyNotify { key, stop: true } => {
                 let watched = self.watchers.remove(&key, connection);
                 Ok(if watched { Reply::Done } else { Reply::Count(0) }.into())
@@ -155,13 +158,44 @@ impl Store {
     #[must_use]
     pub fn read(&self, key: &Key) -> Option<(Version, Content)> {
         let slot = self.entries.find(key.as_bytes())?;
-        let entry = self.entries.get(slot)?;
+        Some(self.content(slot, self.entries.get(slot)?))
+    }
+
+    fn content(&self, slot: Slot, entry: &Entry) -> (Version, Content) {
         let content = Content {
             value: entry.to_value(),
             fence: entry.fence().cloned(),
             deadline_ms: self.expiry.get(slot),
+            persist: entry.is_persistent(),
         };
-        Some((entry.version(), content))
+        (entry.version(), content)
+    }
+
+    /// Whether a key is to be kept on disk.
+    #[must_use]
+    pub fn is_persistent(&self, key: &Key) -> bool {
+        let slot = self.entries.find(key.as_bytes());
+        slot.and_then(|slot| self.entries.get(slot)).is_some_and(Entry::is_persistent)
+    }
+
+    /// What is to be kept on disk, some of it: from a place on, 0 at first, up to about so many keys, and the place to
+    /// go on from, none at the end. A key that lives all the while is among what comes, whatever happens in between.
+    #[must_use]
+    pub fn persistent_from(&self, from: u32, keys_max: usize) -> (Vec<Kept>, Option<u32>) {
+        let mut found = Vec::new();
+        for (slot, entry) in self.entries.iter_from(from) {
+            if found.len() >= keys_max {
+                return (found, Some(slot));
+            }
+            // A vacant slot is not persistent, and has no key.
+            if entry.is_persistent()
+                && let Ok(key) = Key::new(Bytes::copy_from_slice(entry.key()))
+            {
+                let (version, content) = self.content(slot, entry);
+                found.push((key, version, content));
+            }
+        }
+        (found, None)
     }
 
     /// Makes a key what it was, at a start or because a change of it has failed; tells nobody.
@@ -171,7 +205,11 @@ impl Store {
             self.entries.remove(slot);
         }
         if let Some((version, content)) = was {
-            let slot = self.entries.insert(Entry::new(key, &content.value, version, content.fence));
+            let mut entry = Entry::new(key, &content.value, version, content.fence);
+            if content.persist {
+                entry.persist();
+            }
+            let slot = self.entries.insert(entry);
             self.expiry.set(slot, content.deadline_ms);
             self.versions.raise_greatest(version);
         }
@@ -225,6 +263,9 @@ impl Store {
             }
         }
         let last = held.map(Entry::version);
+        // Once kept on disk, a key stays there until it is gone: a SET that does not ask for it must not leave an older
+        // value there, which would be back after a restart, and takes nothing from whoever has asked.
+        let persist = set.persist || held.is_some_and(Entry::is_persistent);
         if found.is_none() && self.entries.len() >= self.limits.keys_max() {
             // There is room once something that has expired is gone.
             expired = expired.or_else(|| self.first_due().and_then(|slot| self.expire(slot)));
@@ -235,12 +276,15 @@ impl Store {
         let version = self.versions.next(set.key.as_bytes(), last, timestamp);
         let deadline_ms = set.ttl_ms.map(|ttl_ms| self.monotonic_ms.saturating_add(ttl_ms.get()));
         let slot = self.write(found, &set, version, fence.clone());
+        if persist {
+            self.entries.persist(slot);
+        }
         self.expiry.set(slot, deadline_ms);
         let change = Change {
             version,
             watchers: self.watchers.of(set.key.as_bytes()),
-            content: Some(Content { value: set.value, fence, deadline_ms }),
-            persist: set.persist,
+            content: Some(Content { value: set.value, fence, deadline_ms, persist }),
+            persist,
             key: set.key,
         };
         Outcome { reply: Reply::Done, version: Some(version), expired, change: Some(change) }
@@ -257,13 +301,13 @@ impl Store {
     }
 
     /// DEL and VDEL.
-    fn remove(&mut self, key: &Key, wish: Wish<'_>, fence: Option<&Timestamp>, persist: bool) -> Outcome {
+    fn remove(&mut self, key: &Key, wish: Wish<'_>, fence: Option<&Timestamp>) -> Outcome {
         let (found, expired) = self.find(key);
         let held = found.and_then(|slot| self.entries.get(slot));
         let version = held.map(Entry::version);
         let reply = match decide(wish, fence, held.map(Held::from)) {
             Decision::Apply => {
-                let change = found.and_then(|slot| self.take(slot, key.clone(), persist));
+                let change = found.and_then(|slot| self.take(slot, key.clone()));
                 return Outcome { reply: Reply::Count(1), version, expired, change };
             }
             Decision::Refuse(refusal) => {
@@ -304,12 +348,13 @@ impl Store {
 
     fn expire(&mut self, slot: Slot) -> Option<Change> {
         let key = Key::new(Bytes::copy_from_slice(self.entries.get(slot)?.key())).ok()?;
-        self.take(slot, key, false)
+        self.take(slot, key)
     }
 
-    fn take(&mut self, slot: Slot, key: Key, persist: bool) -> Option<Change> {
+    fn take(&mut self, slot: Slot, key: Key) -> Option<Change> {
         self.expiry.set(slot, None);
-        let version = self.entries.remove(slot)?.version();
+        let entry = self.entries.remove(slot)?;
+        let (version, persist) = (entry.version(), entry.is_persistent());
         self.versions.remove(key.as_bytes(), version);
         let watchers = self.watchers.of(key.as_bytes());
         Some(Change { key, version, content: None, persist, watchers })

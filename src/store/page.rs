@@ -98,7 +98,12 @@ mod tests {
     const NOW: Now = Now { wall_ms: 0, monotonic_ms: 100 };
 
     fn put(store: &mut Store, key: &str, value: Option<&str>, deadline_ms: Option<u64>) {
-        let content = |value: &str| Content { value: value.to_owned().into(), fence: None, deadline_ms };
+        let content = |value: &str| Content {
+            value: value.to_owned().into(),
+            fence: None,
+            deadline_ms,
+            persist: false,
+        };
         let was = value.map(|value| (Version { ms: 1, counter: 0 }, content(value)));
         store.restore(&Key::new(key.to_owned()).unwrap(), was);
     }

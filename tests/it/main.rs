@@ -29,6 +29,8 @@ mod operations_drain;
 mod operations_log;
 mod operations_seed;
 mod operations_sys;
+mod persistence;
+mod persistence_kill;
 mod retries;
 mod round_trips;
 mod sat;

@@ -1,7 +1,7 @@
 //! What the service's lock protects: the engine, and what waits for the disk.
 
 use crate::protocol::{Key, Message, Request};
-use crate::store::{Call, Now, Outcome, Tally};
+use crate::store::{Call, Change, Now, Outcome, Tally};
 
 use super::super::backlog::{Backlog, Undo};
 use super::super::delivery::{Answer, Asker, Delivery, Outlet};
@@ -70,21 +70,23 @@ impl State {
     ) {
         let fingerprint = self.repeats.fingerprint(&call.client_id, &asker, message);
         if let Some(answer) = self.repeats.recall(fingerprint, now.monotonic_ms) {
-            return self.send(outlet, Delivery::from((asker, answer)), Some(key), None);
+            self.send(outlet, Delivery::from((asker, answer)), Some(key), None);
+            return;
         }
-        if let Some(refusal) = self.backlog.as_ref().and_then(Backlog::refusal_of_write) {
+        let persist = call.persist || self.engine.is_persistent(key);
+        let refusal = self.backlog.as_ref().and_then(|backlog| backlog.refusal_of_write(key, persist));
+        if let Some(refusal) = refusal {
             return Delivery::from((asker, Answer::refusal(refusal))).send(outlet);
         }
         let undo = self.backlog.is_some().then(|| self.undo(key, now));
         let Outcome { reply, version, expired, change } = self.engine.handle_request(call, now);
         if let Some(expired) = expired {
-            self.send(outlet, expired.into(), None, None);
+            self.send_expired(outlet, expired);
         }
         let answer = Answer::new(&reply, version);
         let undo = undo.filter(|_| change.is_some());
         let delivery = Delivery { answer: Some((asker, answer.clone())), change };
-        self.send(outlet, delivery, Some(key), undo);
-        let ticket = self.backlog.as_ref().map_or(0, Backlog::ticket);
+        let ticket = self.send(outlet, delivery, Some(key), undo);
         self.repeats.remember(fingerprint, answer, message.expiry_s, now.monotonic_ms, ticket);
     }
 
@@ -101,27 +103,35 @@ impl State {
         }
         let Outcome { reply, version, expired, .. } = self.engine.handle_request(call, now);
         if let Some(expired) = expired {
-            self.send(outlet, expired.into(), None, None);
+            self.send_expired(outlet, expired);
         }
         let answer = Answer::new(&reply, version);
         self.send(outlet, Delivery::from((asker, answer)), key.as_ref(), None);
     }
 
-    /// Sends now or, if that depends on what is not on the disk yet, then: see [`Backlog::hold`].
+    fn send_expired(&mut self, outlet: &dyn Outlet, expired: Change) {
+        let key = expired.key.clone();
+        self.send(outlet, expired.into(), Some(&key), None);
+    }
+
+    /// Sends now or, if that depends on what is not on the disk yet, then: see [`Backlog::hold`]. Says which change it
+    /// waits for, 0 if for none.
     pub(super) fn send(
         &mut self,
         outlet: &dyn Outlet,
         delivery: Delivery,
         key: Option<&Key>,
         undo: Option<Undo>,
-    ) {
+    ) -> u64 {
         let delivery = match &mut self.backlog {
             Some(backlog) => backlog.hold(delivery, key, undo),
             None => Some(delivery),
         };
-        if let Some(delivery) = delivery {
-            delivery.send(outlet);
+        match delivery {
+            Some(delivery) => delivery.send(outlet),
+            None => return self.backlog.as_ref().map_or(0, Backlog::ticket),
         }
+        0
     }
 
     fn is_due(&self, key: &Key, now: Now) -> bool {
@@ -133,7 +143,7 @@ impl State {
     pub(super) fn expire_due(&mut self, outlet: &dyn Outlet, now: Now) -> u64 {
         if self.may_expire() {
             for change in self.engine.poll_expired(now) {
-                self.send(outlet, change.into(), None, None);
+                self.send_expired(outlet, change);
             }
         }
         self.timer_ms = self.next_expiry().unwrap_or(u64::MAX);
@@ -161,6 +171,25 @@ impl State {
         if let Some(backlog) = &mut self.backlog {
             backlog.handle_saved(ticket, outlet);
         }
+    }
+
+    /// What the disk should be told of the keys of which it may hold something that is out of date; none, if it has not
+    /// failed.
+    pub(super) fn outdated(&self) -> Option<Vec<Change>> {
+        let keys = self.backlog.as_ref()?.outdated()?;
+        let change = |key: Key| {
+            let kept = self.engine.read(&key).filter(|(_, content)| content.persist);
+            let (version, content) =
+                kept.map(|(version, content)| (version, Some(content))).unwrap_or_default();
+            Change { key, version, content, persist: true, watchers: Vec::new() }
+        };
+        Some(keys.into_iter().map(change).collect())
+    }
+
+    /// The disk works again, and holds this: says whether changes are taken again.
+    pub(super) fn handle_recovery(&mut self, changes: &[Change]) -> bool {
+        let keys: Vec<_> = changes.iter().map(|change| change.key.clone()).collect();
+        self.backlog.as_mut().is_none_or(|backlog| backlog.handle_recovery(&keys))
     }
 
     /// The disk has failed: what is not on it has not happened.

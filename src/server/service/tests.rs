@@ -13,7 +13,7 @@ type Sent = (Option<ConnectionId>, Message);
 
 /// A broker that only takes notes.
 #[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<Sent>>>);
+pub(super) struct Notes(Arc<Mutex<Vec<Sent>>>);
 
 impl Outlet for Notes {
     fn publish(&self, message: Message) {
@@ -32,18 +32,18 @@ impl Outlet for Notes {
 }
 
 impl Notes {
-    fn take(&self) -> Vec<Sent> {
+    pub(super) fn take(&self) -> Vec<Sent> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
     /// The replies since the last time, notifications left out.
-    fn replies(&self) -> Vec<Reply> {
+    pub(super) fn replies(&self) -> Vec<Reply> {
         let responses = self.take().into_iter().filter(|(to, _)| to.is_none());
         responses.map(|(_, message)| Reply::decode(&message.payload).unwrap()).collect()
     }
 
     /// Waits for the disk.
-    fn wait_for(&self, count: usize) {
+    pub(super) fn wait_for(&self, count: usize) {
         for _ in 0..10_000 {
             if self.0.lock().unwrap().len() >= count {
                 return;
@@ -55,20 +55,45 @@ impl Notes {
 }
 
 /// A service with its outlet and what it has told the operator.
-struct Bench {
-    service: Arc<Service>,
-    notes: Notes,
-    events: Arc<Mutex<Vec<Event>>>,
+pub(super) struct Bench {
+    pub(super) service: Arc<Service>,
+    pub(super) notes: Notes,
+    pub(super) events: Arc<Mutex<Vec<Event>>>,
 }
 
 impl Bench {
-    fn new(persistence: Persistence) -> Self {
+    pub(super) fn new(persistence: Persistence) -> Self {
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&events);
         let settings = StoreSettings { persistence, ..StoreSettings::default() };
         let service =
             Service::open(settings, Arc::new(move |event| sink.lock().unwrap().push(event))).unwrap();
         Self { service, notes: Notes::default(), events }
+    }
+
+    /// On a disk where only that is kept which asks for it.
+    pub(super) fn on(journal: Journal) -> Self {
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let sink: EventSink = {
+            let events = Arc::clone(&events);
+            Arc::new(move |event| events.lock().unwrap().push(event))
+        };
+        let settings = StoreSettings::default();
+        let service = Service::with_journal(&settings, false, Some(journal), sink, clock::now()).unwrap();
+        Self { service, notes: Notes::default(), events }
+    }
+
+    pub(super) fn wait_for_event(&self, event: &Event) {
+        for _ in 0..10_000 {
+            let mut events = self.events.lock().unwrap();
+            if let Some(at) = events.iter().position(|known| known == event) {
+                events.remove(at);
+                return;
+            }
+            drop(events);
+            thread::sleep(Duration::from_millis(1));
+        }
+        panic!("no {event:?} in time");
     }
 
     fn in_memory() -> Self {
@@ -79,20 +104,20 @@ impl Bench {
         Self::new(Persistence::All(home.path().to_owned()))
     }
 
-    fn run(&self) -> Running {
+    pub(super) fn run(&self) -> Running {
         self.service.run(self.notes.clone()).unwrap()
     }
 
-    fn send(&self, message: Message) -> Verdict {
+    pub(super) fn send(&self, message: Message) -> Verdict {
         self.service.take(&self.notes, &peer(1), message)
     }
 
-    fn ask(&self, request: &Request) {
+    pub(super) fn ask(&self, request: &Request) {
         assert!(matches!(self.send(message(request)), Verdict::Consumed));
     }
 
     /// The reply to a request that does not wait.
-    fn reply(&self, request: &Request) -> Reply {
+    pub(super) fn reply(&self, request: &Request) -> Reply {
         self.ask(request);
         self.notes.replies().pop().unwrap()
     }
@@ -108,7 +133,7 @@ fn peer(connection: u64) -> Peer {
 }
 
 /// A request as an SDK sends it, with correlation data of its own.
-fn message(request: &Request) -> Message {
+pub(super) fn message(request: &Request) -> Message {
     static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let number = LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     Message {
@@ -123,24 +148,24 @@ fn message(request: &Request) -> Message {
     }
 }
 
-fn key(name: &str) -> Key {
+pub(super) fn key(name: &str) -> Key {
     Key::new(name.to_owned()).unwrap()
 }
 
-fn set_with(name: &str, value: &str, condition: Option<Condition>, ttl_ms: u64) -> Request {
+pub(super) fn set_with(name: &str, value: &str, condition: Option<Condition>, ttl_ms: u64) -> Request {
     let (value, ttl_ms) = (Value::from(value.to_owned()), NonZeroU64::new(ttl_ms));
     Request::Set { key: key(name), value, condition, ttl_ms }
 }
 
-fn set(name: &str, value: &str) -> Request {
+pub(super) fn set(name: &str, value: &str) -> Request {
     set_with(name, value, None, 0)
 }
 
-fn get(name: &str) -> Request {
+pub(super) fn get(name: &str) -> Request {
     Request::Get { key: key(name) }
 }
 
-fn del(name: &str) -> Request {
+pub(super) fn del(name: &str) -> Request {
     Request::Del { key: key(name) }
 }
 
@@ -148,11 +173,11 @@ fn watch(name: &str) -> Request {
     Request::KeyNotify { key: key(name), stop: false }
 }
 
-fn value(text: &'static str) -> Reply {
+pub(super) fn value(text: &'static str) -> Reply {
     Reply::Value(text.into())
 }
 
-fn version(message: &Message) -> Timestamp {
+pub(super) fn version(message: &Message) -> Timestamp {
     message.user_property(TIMESTAMP).unwrap().parse().unwrap()
 }
 
@@ -336,7 +361,7 @@ async fn what_was_acknowledged_survives_a_restart() {
 
 impl Bench {
     /// The reply to a GET of a key that nothing waits for.
-    fn reply_of_get(&self, name: &str) -> Reply {
+    pub(super) fn reply_of_get(&self, name: &str) -> Reply {
         let _ = self.notes.take();
         let mut state = self.service.lock();
         let call = Call {

@@ -1,0 +1,263 @@
+//! `serve --data`: what is kept in the folder, and what can be done with it while nobody serves it.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use crate::cli::args::DisplayArgs;
+use crate::cli::exit::Exit;
+use crate::cli::report::{self, Reporter};
+use crate::clock;
+use crate::commands::encoding::{Encoded, parse_base64, parse_hex};
+use crate::commands::{CommandError, Kind};
+use crate::protocol::{Key, Timestamp};
+use crate::render::escape::escape;
+use crate::server::offline::{self, Cleared, Condition, Survey};
+use crate::server::{JournalError, JournalErrorKind, Persistence};
+
+/// The folder, and what to do with it.
+#[derive(Debug, Args)]
+pub struct DataArgs {
+    /// Keep everything in this folder, or what --persist says
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// What is kept in the folder of --data
+    #[arg(long, value_name = "WHAT", requires = "data")]
+    persist: Option<Persist>,
+    /// Say what is in the folder of --data and whether it is whole, and end; nothing is changed
+    #[arg(long, requires = "data", group = "offline")]
+    verify: bool,
+    /// Write what can be read of a damaged file to a new one, in DIR/salvaged, and end; the damaged one stays as it is
+    #[arg(long, requires = "data", group = "offline")]
+    salvage: bool,
+    /// Take the fencing token from a key in the folder of --data, and end: for one that nobody holds any more
+    #[arg(long, value_name = "KEY", num_args = 0..=1, requires = "data", group = "offline", allow_hyphen_values = false)]
+    clear_fence: Option<Option<OsString>>,
+    /// The key of --clear-fence in hexadecimal digits
+    #[arg(long, value_name = "HEX", value_parser = parse_hex, requires = "clear_fence", conflicts_with = "key_base64")]
+    key_hex: Option<Encoded>,
+    /// The key of --clear-fence in base64
+    #[arg(long, value_name = "BASE64", value_parser = parse_base64, requires = "clear_fence")]
+    key_base64: Option<Encoded>,
+}
+
+/// What is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Persist {
+    /// Every key; the default
+    All,
+    /// The keys whose SET asked for it once (`mqkv set --persist`), until they are gone
+    Custom,
+}
+
+impl DataArgs {
+    /// What goes to the disk.
+    pub fn persistence(&self) -> Persistence {
+        match (&self.data, self.persist) {
+            (Some(folder), Some(Persist::Custom)) => Persistence::Custom(folder.clone()),
+            (folder, _) => keep_all(folder.as_deref()),
+        }
+    }
+
+    /// What is kept, in words.
+    pub fn words(&self) -> String {
+        let Some(folder) = &self.data else {
+            return "in memory".to_owned();
+        };
+        let folder = shown(folder);
+        match self.persist {
+            Some(Persist::Custom) => format!("what is asked for is kept in {folder}"),
+            None | Some(Persist::All) => format!("everything is kept in {folder}"),
+        }
+    }
+
+    /// Does what is to be done instead of serving, if anything is.
+    ///
+    /// # Errors
+    /// The folder cannot be used, or what is in it.
+    pub fn run(&self, display: &DisplayArgs, reporter: &mut Reporter) -> Option<Result<Exit, CommandError>> {
+        let folder = self.data.as_deref()?;
+        if self.verify {
+            Some(verify(folder, reporter))
+        } else if self.salvage {
+            Some(salvage(folder, display, reporter))
+        } else if self.clear_fence.is_some() {
+            Some(self.key().and_then(|key| clear_fence(folder, &key, display)))
+        } else {
+            None
+        }
+    }
+
+    fn key(&self) -> Result<Key, CommandError> {
+        let word = self.clear_fence.clone().flatten().map(OsString::into_encoded_bytes);
+        let encoded = self.key_hex.clone().or_else(|| self.key_base64.clone()).map(|encoded| encoded.0);
+        let bytes = match (word, encoded) {
+            (Some(key), None) | (None, Some(key)) => key,
+            (Some(_), Some(_)) => return Err(CommandError::usage("the key is given twice")),
+            (None, None) => {
+                let hint = "--clear-fence KEY, or --clear-fence with --key-hex or --key-base64";
+                return Err(CommandError::usage("which key? --clear-fence needs one").hint(hint));
+            }
+        };
+        Key::new(bytes).map_err(|error| CommandError::usage(error.to_string()))
+    }
+}
+
+/// Everything in a folder; in memory without one.
+pub fn keep_all(folder: Option<&Path>) -> Persistence {
+    folder.map_or(Persistence::None, |folder| Persistence::All(folder.to_owned()))
+}
+
+/// Why the file cannot be used, for the user.
+pub fn failure(error: &JournalError) -> CommandError {
+    let hint = match &error.kind {
+        JournalErrorKind::InUse => {
+            "-b mqtt://HOST:PORT of the `mqkv serve` that keeps it, or end that".to_owned()
+        }
+        JournalErrorKind::Damaged(_) => {
+            let folder = error.path.parent().map(shown).unwrap_or_default();
+            format!("this file from a backup, or what `mqkv serve --data {folder} --verify` finds in it")
+        }
+        JournalErrorKind::OtherFormat(_) => "another folder, or the version of mqkv that wrote it".to_owned(),
+        JournalErrorKind::Missing => "the folder that `mqkv serve --data` was given".to_owned(),
+        JournalErrorKind::Io(cause) if is_full(cause) => "a disk with more room".to_owned(),
+        JournalErrorKind::Io(_) | JournalErrorKind::Other(_) => "a folder that you may write to".to_owned(),
+    };
+    CommandError::new(Kind::File, error.to_string()).hint(hint)
+}
+
+fn is_full(cause: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+fn verify(folder: &Path, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+    let survey = offline::survey(folder, clock::wall_ms()).map_err(|error| offline_failure(&error))?;
+    reporter.data(describe(&survey).as_bytes())?;
+    match damage(&survey) {
+        None => Ok(Exit::Yes),
+        Some(damage) => {
+            let error = CommandError::new(Kind::File, damage);
+            Err(if survey.keys == 0 {
+                error.hint("this file from a backup: no key in it can be read")
+            } else {
+                error.hint(format!(
+                    "this file from a backup, or `mqkv serve --data {} --salvage`",
+                    shown(folder)
+                ))
+            })
+        }
+    }
+}
+
+fn salvage(folder: &Path, display: &DisplayArgs, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+    let (survey, to) = offline::salvage(folder, clock::wall_ms()).map_err(|error| offline_failure(&error))?;
+    reporter.data(describe(&survey).as_bytes())?;
+    if !display.quiet {
+        let Some(to) = to else {
+            report::log("it is whole: nothing was written");
+            return Ok(Exit::Yes);
+        };
+        let (keys, to) = (survey.keys, shown(&to));
+        report::log(&format!("saved {} to {to}; the damaged file is as it was", counted(keys, "key")));
+        report::log(&format!("  go on with: mqkv serve --data {to}"));
+    }
+    Ok(Exit::Yes)
+}
+
+fn clear_fence(folder: &Path, key: &Key, display: &DisplayArgs) -> Result<Exit, CommandError> {
+    let cleared = offline::clear_fence(folder, key).map_err(|error| failure(&error))?;
+    let key = escape(key.as_bytes());
+    let (words, exit) = match cleared {
+        Cleared::Fence(token) => (format!("{key} is protected by {token} no more"), Exit::Yes),
+        Cleared::NoFence => (format!("{key} is not protected; nothing was changed"), Exit::Yes),
+        Cleared::NoKey => (format!("no such key: {key}"), Exit::No),
+    };
+    if !display.quiet {
+        report::log(&words);
+    }
+    Ok(exit)
+}
+
+/// For what only reads: no folder need be writable.
+fn offline_failure(error: &JournalError) -> CommandError {
+    match &error.kind {
+        JournalErrorKind::InUse => {
+            CommandError::new(Kind::File, error.to_string()).hint("end the `mqkv serve` that keeps it first")
+        }
+        JournalErrorKind::Damaged(_) => {
+            CommandError::new(Kind::File, error.to_string()).hint("this file from a backup")
+        }
+        JournalErrorKind::Io(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
+            let path = error.path.display();
+            CommandError::new(Kind::File, format!("{path} is there already; nothing was written"))
+                .hint(format!("move {path} away"))
+        }
+        JournalErrorKind::Io(_) => CommandError::new(Kind::File, error.to_string()),
+        _ => failure(error),
+    }
+}
+
+fn damage(survey: &Survey) -> Option<String> {
+    let path = survey.path.display();
+    match &survey.condition {
+        Condition::Whole => None,
+        Condition::Gap { damage, .. } | Condition::Loose { damage } => {
+            Some(format!("{path} is damaged: {damage}"))
+        }
+    }
+}
+
+/// Lines of a name and what there is to say.
+fn describe(survey: &Survey) -> String {
+    let mut lines = vec![
+        ("file", format!("{}, {} bytes", shown(&survey.path), survey.file_bytes)),
+        ("condition", condition(survey)),
+        ("keys", survey.keys.to_string()),
+        ("bytes", format!("{} in keys, {} in values", survey.key_bytes, survey.value_bytes)),
+        ("fenced", survey.fenced.to_string()),
+        ("expiring", format!("{}, of which {} have expired", survey.expiring, survey.expired)),
+    ];
+    let text = |version| Timestamp::from(version).to_string();
+    if let Some((least, most)) = survey.versions {
+        lines.push(("versions", format!("{} to {}", text(least), text(most))));
+    }
+    lines.push(("greatest", text(survey.greatest)));
+    let age_ms = clock::wall_ms().checked_sub(survey.written_ms).filter(|_| survey.written_ms > 0);
+    if let Some(age_ms) = age_ms {
+        lines.push(("written", format!("{} s ago", age_ms.div_euclid(1_000))));
+    } else if survey.written_ms > 0 {
+        lines.push(("written", "in the future, by this machine's clock".to_owned()));
+    }
+    lines.into_iter().map(|(name, value)| format!("{:11}{value}\n", format!("{name}:"))).collect()
+}
+
+fn condition(survey: &Survey) -> String {
+    match &survey.condition {
+        Condition::Whole => "whole".to_owned(),
+        Condition::Gap { found, lost, .. } => {
+            let lost = lost.map_or_else(|| "some keys".to_owned(), |lost| counted(lost, "key"));
+            let mut words = format!("damaged; {lost} cannot be read");
+            if *found > 0 {
+                let found = counted(*found, "key");
+                words.push_str(&format!(
+                    "; {found} below may be older than they should be, or deleted long ago"
+                ));
+            }
+            words
+        }
+        Condition::Loose { .. } => {
+            "damaged; keys can be found one by one only, those that had been deleted among them".to_owned()
+        }
+    }
+}
+
+fn counted(count: usize, name: &str) -> String {
+    if count == 1 { format!("1 {name}") } else { format!("{count} {name}s") }
+}
+
+fn shown(path: &Path) -> String {
+    escape(path.as_os_str().as_encoded_bytes()).to_string()
+}

@@ -1,0 +1,323 @@
+//! The file while no server has it: what is in it, what can be saved of it, and fences that nobody holds any more.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use redb::backends::FileBackend;
+use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
+
+use super::disk::Disk;
+use super::error::{JournalError, JournalErrorKind};
+use super::guard::guarded;
+use super::medium::Folder;
+use super::row::{Found, Row, next_mark};
+use super::{CACHE_BYTES, FILE_NAME, Journal, Past, ROWS, check, make, read_past, rows};
+use crate::protocol::{Key, Timestamp};
+use crate::store::Version;
+
+/// The folder, within that of the damaged file, that takes what was saved.
+pub const SALVAGED: &str = "salvaged";
+/// How much of a file is read at once.
+const READ_BYTES: usize = 1024 * 1024;
+
+/// How far a file can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// It is whole, or was after what a crash leaves had been put in order.
+    Whole,
+    /// Its order can be read except for a gap. Keys that were found in the gap may be older than they should be, or
+    /// deleted long ago.
+    Gap {
+        /// What is wrong with it.
+        damage: String,
+        /// How many keys were found in the gap.
+        found: usize,
+        /// How many keys there should be and are not found anywhere, as far as that is known.
+        lost: Option<usize>,
+    },
+    /// There is no order: what was found is the newest of each key that is anywhere in the file, deleted ones too.
+    Loose {
+        /// What is wrong with it.
+        damage: String,
+    },
+}
+
+/// What is in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// The file.
+    pub path: PathBuf,
+    /// How many bytes it has.
+    pub file_bytes: u64,
+    /// How far it can be read.
+    pub condition: Condition,
+    /// How many keys there are.
+    pub keys: usize,
+    /// How many bytes they have together.
+    pub key_bytes: u64,
+    /// How many bytes their values have together.
+    pub value_bytes: u64,
+    /// How many keys a token protects.
+    pub fenced: usize,
+    /// How many keys run out some day.
+    pub expiring: usize,
+    /// How many of those have run out by now.
+    pub expired: usize,
+    /// The least and the greatest version of the values.
+    pub versions: Option<(Version, Version)>,
+    /// The greatest version ever given out, as far as it is known.
+    pub greatest: Version,
+    /// When it was written last, in Unix milliseconds; 0 if that is not known.
+    pub written_ms: u64,
+}
+
+/// What has become of a fence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cleared {
+    /// This token protects the key no more.
+    Fence(Timestamp),
+    /// There was none.
+    NoFence,
+    /// There is no such key.
+    NoKey,
+}
+
+struct Findings {
+    survey: Survey,
+    rows: BTreeMap<Key, Row>,
+    past: Past,
+}
+
+/// Looks at the file in a folder, and changes nothing.
+///
+/// # Errors
+/// There is none, it cannot be read, another process has it, or it is of another format.
+pub fn survey(directory: &Path, wall_ms: u64) -> Result<Survey, JournalError> {
+    Ok(look(directory, wall_ms)?.survey)
+}
+
+/// Writes what can be read of a damaged file to a new one, in a folder within its folder; nothing, if it is whole.
+/// Returns the folder.
+///
+/// # Errors
+/// As for [`survey`]; or there is nothing to be saved, or the new file is there already or cannot be written.
+pub fn salvage(directory: &Path, wall_ms: u64) -> Result<(Survey, Option<PathBuf>), JournalError> {
+    let Findings { survey, rows, past } = look(directory, wall_ms)?;
+    if survey.condition == Condition::Whole {
+        return Ok((survey, None));
+    }
+    let to = directory.join(SALVAGED);
+    let error = |kind| JournalError { path: to.join(FILE_NAME), kind };
+    if to.join(FILE_NAME).exists() {
+        return Err(error(JournalErrorKind::Io(std::io::ErrorKind::AlreadyExists.into())));
+    }
+    if rows.is_empty() {
+        let nothing = JournalErrorKind::Damaged("no key in it can be read".to_owned());
+        return Err(JournalError { path: survey.path, kind: nothing });
+    }
+    let mut folder = Folder::take(&to).map_err(error)?;
+    let mut rows = Some(rows.into_values().collect());
+    guarded(|| make(&mut folder, || rows.take(), past)).map_err(error)?;
+    Ok((survey, Some(to)))
+}
+
+/// Takes the token from a key, whoever holds it.
+///
+/// # Errors
+/// As for [`survey`], or the file cannot be written.
+pub fn clear_fence(directory: &Path, key: &Key) -> Result<Cleared, JournalError> {
+    let path = directory.join(FILE_NAME);
+    if !path.exists() {
+        return Err(JournalError { path, kind: JournalErrorKind::Missing });
+    }
+    let journal = Journal::open(directory)?;
+    let clear = || {
+        let database = &journal.open.as_ref().ok_or_else(super::closed)?.database;
+        let write = database.begin_write()?;
+        let cleared = {
+            let mut rows = write.open_table(ROWS)?;
+            let row = rows.get(key.as_bytes())?.and_then(|row| Row::decode(row.value()));
+            match row {
+                None => Cleared::NoKey,
+                Some(Row { fence: None, .. }) => Cleared::NoFence,
+                Some(Row { fence: Some(fence), version, deadline, value, key }) => {
+                    let row = Row { fence: None, version, deadline, value, key };
+                    rows.insert(row.key.as_bytes(), row.encode().as_slice())?;
+                    Cleared::Fence(fence)
+                }
+            }
+        };
+        write.commit()?;
+        Ok(cleared)
+    };
+    guarded(clear).map_err(|kind| JournalError { path: journal.path(), kind })
+}
+
+fn look(directory: &Path, wall_ms: u64) -> Result<Findings, JournalError> {
+    let path = directory.join(FILE_NAME);
+    read(&path, wall_ms).map_err(|kind| JournalError { path, kind })
+}
+
+fn read(path: &Path, wall_ms: u64) -> Result<Findings, JournalErrorKind> {
+    let file = File::open(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => JournalErrorKind::Missing,
+        _ => error.into(),
+    })?;
+    let file_bytes = file.metadata()?.len();
+    let (condition, found, past) = match guarded(|| read_whole(path)) {
+        Ok((found, past)) => (Condition::Whole, found, past),
+        Err(JournalErrorKind::Damaged(damage)) => read_damaged(path, damage)?,
+        Err(other) => return Err(other),
+    };
+    let versions = found.values().map(|row| row.version);
+    let versions = versions.clone().min().zip(versions.max());
+    let greatest = past.greatest.max(versions.unwrap_or_default().1);
+    let bytes = |len: fn(&Row) -> usize| found.values().map(|row| len(row) as u64).sum();
+    let count = |is: &dyn Fn(&Row) -> bool| found.values().filter(|row| is(row)).count();
+    let survey = Survey {
+        path: path.to_owned(),
+        file_bytes,
+        condition,
+        keys: found.len(),
+        key_bytes: bytes(|row| row.key.as_bytes().len()),
+        value_bytes: bytes(|row| row.value.len()),
+        fenced: count(&|row| row.fence.is_some()),
+        expiring: count(&|row| row.deadline.is_some()),
+        expired: count(&|row| row.deadline.is_some_and(|deadline| deadline.wall_ms <= wall_ms)),
+        versions,
+        greatest,
+        written_ms: past.wall_ms,
+    };
+    Ok(Findings { survey, rows: found, past: Past { greatest, ..past } })
+}
+
+fn disk(path: &Path) -> Result<Disk, JournalErrorKind> {
+    Ok(Disk::read_only(Box::new(FileBackend::new(File::open(path)?)?))?)
+}
+
+fn read_whole(path: &Path) -> Result<(BTreeMap<Key, Row>, Past), JournalErrorKind> {
+    let database = check(&disk(path)?)?;
+    let past = read_past(&database)?;
+    let mut found = BTreeMap::new();
+    rows(&database, |row| drop(found.insert(row.key.clone(), row)))?;
+    Ok((found, past))
+}
+
+fn read_damaged(
+    path: &Path,
+    damage: String,
+) -> Result<(Condition, BTreeMap<Key, Row>, Past), JournalErrorKind> {
+    let mut ordered = BTreeMap::new();
+    let mut gap = None;
+    let mut past = Past::default();
+    let mut should_be = None;
+    // What is not checked is opened as the storage crate left it, and read until a page makes no sense.
+    let opened = guarded(|| {
+        let builder = &mut Database::builder();
+        let database = builder.set_cache_size(CACHE_BYTES).create_with_backend(disk(path)?)?;
+        if let Ok(known) = guarded(|| read_past(&database)) {
+            past = known;
+        }
+        should_be = guarded(|| Ok(database.begin_read()?.open_table(ROWS)?.len()?)).ok();
+        gap = read_to_the_gap(&database, &mut ordered)?;
+        Ok(())
+    });
+    let loose = scan(path)?;
+    if opened.is_err() {
+        return Ok((Condition::Loose { damage }, loose, past));
+    }
+    let mut found = 0;
+    for (key, row) in loose {
+        let (from, to) = gap.as_ref().map_or((None, None), |(from, to)| (from.as_ref(), to.as_ref()));
+        let is_within = gap.is_some() && from.is_none_or(|from| key > *from) && to.is_none_or(|to| key < *to);
+        if is_within && !ordered.contains_key(&key) {
+            found = usize::saturating_add(found, 1);
+            ordered.insert(key, row);
+        }
+    }
+    let should_be = should_be.and_then(|count| usize::try_from(count).ok());
+    let lost = should_be.map(|count| count.saturating_sub(ordered.len()));
+    Ok((Condition::Gap { damage, found, lost }, ordered, past))
+}
+
+/// The keys around what cannot be read: the last one before, and the first one after.
+type Gap = (Option<Key>, Option<Key>);
+
+/// Reads from both ends until a page makes no sense.
+fn read_to_the_gap(
+    database: &Database,
+    into: &mut BTreeMap<Key, Row>,
+) -> Result<Option<Gap>, JournalErrorKind> {
+    let table = database.begin_read()?.open_table(ROWS)?;
+    let mut gap = (None, None);
+    let take = |entry: redb::Result<_>, into: &mut BTreeMap<Key, Row>| {
+        let (key, row): (redb::AccessGuard<'_, &[u8]>, redb::AccessGuard<'_, &[u8]>) = entry?;
+        let row = Row::decode(row.value()).filter(|row| row.key.as_bytes() == key.value());
+        let row = row.ok_or_else(|| JournalErrorKind::Damaged("a row makes no sense".to_owned()))?;
+        let key = row.key.clone();
+        into.insert(key.clone(), row);
+        Ok::<_, JournalErrorKind>(key)
+    };
+    let forward = guarded(|| {
+        for entry in table.iter()? {
+            gap.0 = Some(take(entry, into)?);
+        }
+        Ok(())
+    });
+    if forward.is_ok() {
+        return Ok(None);
+    }
+    // It ends at the same page, or at another one further behind.
+    let _ = guarded(|| {
+        for entry in table.iter()?.rev() {
+            gap.1 = Some(take(entry, into)?);
+        }
+        Ok(())
+    });
+    Ok(Some(gap))
+}
+
+/// Looks for rows wherever they are, and keeps the newest of each key.
+fn scan(path: &Path) -> Result<BTreeMap<Key, Row>, JournalErrorKind> {
+    let mut file = File::open(path)?;
+    let mut found = BTreeMap::<Key, Row>::new();
+    let mut bytes = Vec::new();
+    let mut is_at_end = false;
+    // How many bytes are wanted at the place where a row may begin.
+    let mut wanted = READ_BYTES;
+    loop {
+        while !is_at_end && bytes.len() < wanted {
+            let before = bytes.len();
+            (&mut file).take(READ_BYTES as u64).read_to_end(&mut bytes)?;
+            is_at_end = bytes.len() == before;
+        }
+        let mut done = 0;
+        wanted = READ_BYTES;
+        while let Some(at) = bytes.get(done..).and_then(next_mark) {
+            done = done.saturating_add(at);
+            match Row::find(bytes.get(done..).unwrap_or_default()) {
+                Found::Row(row, len) => {
+                    done = done.saturating_add(len);
+                    let is_newer = found.get(&row.key).is_none_or(|known| known.version < row.version);
+                    if is_newer {
+                        found.insert(row.key.clone(), *row);
+                    }
+                }
+                Found::Cut(len) if !is_at_end => {
+                    wanted = len.max(READ_BYTES);
+                    break;
+                }
+                Found::Cut(_) | Found::Nothing => done = done.saturating_add(1),
+            }
+        }
+        if is_at_end {
+            return Ok(found);
+        }
+        // Without a row that is cut, all but the beginning of a mark has been looked at.
+        let rest = bytes.get(done..).unwrap_or_default();
+        let keep = if next_mark(rest).is_some() { rest.len() } else { rest.len().min(3) };
+        bytes.drain(..bytes.len().saturating_sub(keep));
+    }
+}

@@ -1,0 +1,258 @@
+//! A disk that loses power: what was written and not synced is lost, torn, or there before what was written earlier.
+
+use std::io;
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use redb::{BackendError, StorageBackend};
+
+use super::error::JournalErrorKind;
+use super::medium::Medium;
+
+/// What a disk writes at once, or not at all.
+const SECTOR: usize = 512;
+
+/// Random numbers that are the same for the same seed.
+#[derive(Clone, Debug)]
+pub struct Chance(u64);
+
+impl Chance {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// One of so many numbers, from 0 on.
+    pub fn below(&mut self, count: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % count
+    }
+}
+
+/// What is the matter with a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trouble {
+    /// How many things it does before its power is cut.
+    pub cut_after: Option<u64>,
+    /// How many bytes a file may have.
+    pub bytes_max: Option<u64>,
+    /// Whether the next sync fails: what was to be synced is lost, and can be read nonetheless.
+    pub fails_next_sync: bool,
+    /// Whether it says that it has synced, and has not.
+    pub lies: bool,
+}
+
+/// The disk, with one file and one that is being made. Clones are the same disk.
+#[derive(Clone, Debug, Default)]
+pub struct SimulatedDisk(Arc<Mutex<World>>);
+
+#[derive(Debug, Default)]
+struct World {
+    trouble: Trouble,
+    is_off: bool,
+    files: Vec<File>,
+    main: Option<usize>,
+    new: Option<usize>,
+}
+
+#[derive(Debug, Default)]
+struct File {
+    durable: Vec<u8>,
+    current: Vec<u8>,
+    pending: Vec<Pending>,
+}
+
+#[derive(Debug)]
+enum Pending {
+    Write(usize, Vec<u8>),
+    SetLen(usize),
+}
+
+#[derive(Debug)]
+struct Handle {
+    disk: SimulatedDisk,
+    file: usize,
+}
+
+impl SimulatedDisk {
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap()
+    }
+
+    pub fn trouble(&self, change: impl FnOnce(&mut Trouble)) {
+        change(&mut self.world().trouble);
+    }
+
+    pub fn is_off(&self) -> bool {
+        self.world().is_off
+    }
+
+    /// The disk after its power has come back: of what was not synced, any sectors may be there, and any may not.
+    pub fn after_the_cut(&self, chance: &mut Chance) -> Self {
+        let world = self.world();
+        let main = world.main.and_then(|main| world.files.get(main)).map(|file| file.survivor(chance));
+        let new = World {
+            trouble: Trouble { cut_after: None, fails_next_sync: false, ..world.trouble },
+            main: main.is_some().then_some(0),
+            files: main.into_iter().map(File::new).collect(),
+            ..World::default()
+        };
+        Self(Arc::new(Mutex::new(new)))
+    }
+}
+
+impl World {
+    /// Counts what is done; the last thing is not.
+    fn act(&mut self) -> io::Result<()> {
+        if let Some(left) = &mut self.trouble.cut_after {
+            self.is_off |= *left == 0;
+            *left = left.saturating_sub(1);
+        }
+        if self.is_off { Err(io::Error::other("the power is off")) } else { Ok(()) }
+    }
+}
+
+impl File {
+    fn new(bytes: Vec<u8>) -> Self {
+        Self { current: bytes.clone(), durable: bytes, pending: Vec::new() }
+    }
+
+    fn apply(bytes: &mut Vec<u8>, at: usize, data: &[u8]) {
+        bytes.resize(bytes.len().max(at + data.len()), 0);
+        bytes[at..at + data.len()].copy_from_slice(data);
+    }
+
+    fn survivor(&self, chance: &mut Chance) -> Vec<u8> {
+        let mut bytes = self.durable.clone();
+        let mut len = bytes.len();
+        // Everything, nothing, or something in between: a disk that is nearly done is as likely as one that has not begun.
+        let odds = [0, 10, 50, 90, 100][usize::try_from(chance.below(5)).unwrap()];
+        for pending in &self.pending {
+            match pending {
+                Pending::SetLen(to) => {
+                    if chance.below(100) < odds {
+                        bytes.resize(*to, 0);
+                        len = *to;
+                    }
+                }
+                Pending::Write(at, data) => {
+                    for (sector, part) in data.chunks(SECTOR).enumerate() {
+                        if chance.below(100) < odds {
+                            Self::apply(&mut bytes, at + sector * SECTOR, part);
+                        }
+                    }
+                }
+            }
+        }
+        bytes.resize(len, 0);
+        bytes
+    }
+}
+
+impl Medium for SimulatedDisk {
+    fn path(&self) -> PathBuf {
+        PathBuf::from("simulated")
+    }
+
+    fn open(&mut self) -> Result<Option<Box<dyn StorageBackend>>, JournalErrorKind> {
+        let world = self.world();
+        let file = world.main.filter(|main| !world.files[*main].current.is_empty());
+        Ok(file.map(|file| Box::new(Handle { disk: self.clone(), file }) as Box<dyn StorageBackend>))
+    }
+
+    fn create(&mut self) -> Result<Box<dyn StorageBackend>, JournalErrorKind> {
+        let mut world = self.world();
+        world.act()?;
+        world.files.push(File::default());
+        let file = world.files.len() - 1;
+        world.new = Some(file);
+        Ok(Box::new(Handle { disk: self.clone(), file }))
+    }
+
+    fn discard(&mut self) {
+        self.world().new = None;
+    }
+
+    /// A journaling file system: the name is there when this returns, and before that one or the other is.
+    fn install(&mut self) -> Result<(), JournalErrorKind> {
+        let mut world = self.world();
+        let done = world.act();
+        // Whether it has happened when the power goes, is told by what was done before.
+        if done.is_ok() || world.files.len().is_multiple_of(2) {
+            world.main = world.new.take();
+        }
+        Ok(done?)
+    }
+}
+
+impl StorageBackend for Handle {
+    fn len(&self) -> io::Result<u64> {
+        let mut world = self.disk.world();
+        world.act()?;
+        Ok(world.files[self.file].current.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let mut world = self.disk.world();
+        world.act()?;
+        let at = usize::try_from(offset).unwrap();
+        let bytes = world.files[self.file].current.get(at..at + out.len());
+        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut world = self.disk.world();
+        world.act()?;
+        if world.trouble.bytes_max.is_some_and(|bytes_max| len > bytes_max) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let len = usize::try_from(len).unwrap();
+        let file = &mut world.files[self.file];
+        file.current.resize(len, 0);
+        file.pending.push(Pending::SetLen(len));
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut world = self.disk.world();
+        world.act()?;
+        let (fails, lies) = (std::mem::take(&mut world.trouble.fails_next_sync), world.trouble.lies);
+        let file = &mut world.files[self.file];
+        if fails {
+            // The system has given up, and takes for written what is not.
+            file.pending.clear();
+            return Err(io::Error::other("the sync has failed"));
+        }
+        if !lies {
+            // Only what was to be written: what an earlier sync has lost stays lost.
+            for pending in std::mem::take(&mut file.pending) {
+                match pending {
+                    Pending::SetLen(len) => file.durable.resize(len, 0),
+                    Pending::Write(at, data) => File::apply(&mut file.durable, at, &data),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut world = self.disk.world();
+        world.act()?;
+        let at = usize::try_from(offset).unwrap();
+        let file = &mut world.files[self.file];
+        File::apply(&mut file.current, at, data);
+        file.pending.push(Pending::Write(at, data.to_vec()));
+        Ok(())
+    }
+
+    fn try_lock_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<bool, BackendError> {
+        Ok(true)
+    }
+
+    fn unlock_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<(), BackendError> {
+        Ok(())
+    }
+}
