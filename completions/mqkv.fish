@@ -1107,6 +1107,12 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_sub
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l authz -d 'Let clients do only what the rules in this file allow; read again at a SIGHUP' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l keys-max -d 'How many keys there may be' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l port-file -d 'Write the first port to this file once it is open' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l log -d 'Tell of every connection on standard error, in this shape [default: text, and of troubles only]' -r -f -a "text\t'A line for people'
+json\t'One JSON object a line'"
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l admin -d 'Serve a page to look at, /metrics for Prometheus and /healthz there, in HTTP; a port alone is one of 127.0.0.1' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l sys-interval -d 'How often the counters below $SYS/broker are published; 0 for never' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l drain -d 'How long a signal lets what came in be answered; a second one ends at once' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l seed -d 'Begin with the keys of this file, JSON lines as `export` writes them; they replace what --data holds of these keys' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s p -l port -d 'The broker\'s port' -r
@@ -1139,6 +1145,7 @@ always\t'Always'
 never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l verify -d 'Say what is in the folder of --data and whether it is whole, and end; nothing is changed'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l salvage -d 'Write what can be read of a damaged file to a new one, in DIR/salvaged, and end; the damaged one stays as it is'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l exec -d 'Run the command behind --, with the variables that lead to this store; end with it, and with its exit code'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l notls -l no-tls -d 'Plain MQTT, no TLS'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l insecure -d 'Trust any certificate, and so anybody in between'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l ask-password -d 'Ask for the user\'s password on the terminal'
@@ -1148,7 +1155,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_sub
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s v -l verbose -d 'Say more: versions beside values'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l force-write -d 'Write, although the context is read-only'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -f -a "user" -d 'Add, remove and list the users of a file for --users'
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -a "user" -d 'Add, remove and list the users of a file for --users'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s p -l port -d 'The broker\'s port' -r

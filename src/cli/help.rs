@@ -99,7 +99,8 @@ JSON records have v (the schema, 1) and op (the verb); those of watch have event
 resync) and seq in place of op, and lost, skipped and command-ended are on standard error. Those of monitor have
 event (listening, request, reply, no-reply, notification, gap) alike. Those of --trace have trace (sent, received,
 connecting, connected, lost, new-token, token-unanswered, not-sent); the words of a request or a reply are escaped as
-in text, with backslashes doubled.
+in text, with backslashes doubled. Those of `serve --log json` have event (ready, connected, disconnected, refused,
+denied, dropped, unanswerable, left-out, warning, stopping and others), time, and message, which is the line of text.
 A value comes with its encoding, utf-8 or base64; a key with key_encoding only if that is base64. With -j an error is one object on standard error:
 
   {\"v\":1,\"error\":{\"kind\":\"timeout\",\"code\":124,\"message\":\"...\",\"outcome\":\"unknown\",\"retryable\":true}}
@@ -150,11 +151,16 @@ Other variables that are read:
   {FENCING_TOKEN_FILE}  --fence-env: a file with a fencing token
   {FENCING_TOKEN}       --fence-env: a fencing token, where no file is named
   {LOCK_HOLDER}         unlock: in whose name the lock is held
+  NOTIFY_SOCKET            serve: the service manager that hears when it serves and when it stops
   XDG_RUNTIME_DIR, TMPDIR  lock: where the file with the fencing token is
 
 Environment variables that `mqkv lock` gives to its command:
 
   {LOCK_KEY}, {LOCK_HOLDER}, {FENCING_TOKEN}, {FENCING_TOKEN_FILE}
+
+Those that `mqkv serve --exec` gives to its command, all leading to its store:
+
+  MQKV_BROKER, AIO_BROKER_HOSTNAME, AIO_BROKER_TCP_PORT, AIO_MQTT_USE_TLS; MQKV_CONTEXT is emptied
 "
     )
 }

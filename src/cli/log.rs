@@ -43,12 +43,18 @@ pub struct Writer {
 }
 
 impl Log {
-    /// Starts the thread.
+    /// Starts the thread; `unread` says in a line how many were not written.
     ///
     /// # Errors
     /// The system starts no other thread.
-    pub fn start() -> Result<(Self, Writer), CommandError> {
-        Self::to(report::log, WAITING_BYTES_MAX)
+    pub fn start(unread: fn(u64) -> String) -> Result<(Self, Writer), CommandError> {
+        Self::with(report::log, WAITING_BYTES_MAX, unread)
+    }
+
+    /// Says how many lines were not written.
+    #[must_use]
+    pub fn unread(count: u64) -> String {
+        format!("{count} more lines were not written: nobody read them in time")
     }
 
     /// Starts a thread that writes lines elsewhere, of which so many bytes may wait.
@@ -56,8 +62,16 @@ impl Log {
     /// # Errors
     /// The system starts no other thread.
     pub fn to(
+        write: impl FnMut(&str) + Send + 'static,
+        waiting_bytes_max: usize,
+    ) -> Result<(Self, Writer), CommandError> {
+        Self::with(write, waiting_bytes_max, Self::unread)
+    }
+
+    fn with(
         mut write: impl FnMut(&str) + Send + 'static,
         waiting_bytes_max: usize,
+        unread: fn(u64) -> String,
     ) -> Result<(Self, Writer), CommandError> {
         let (lines, waiting) = channel();
         let (ended, done) = channel();
@@ -74,7 +88,7 @@ impl Log {
                 }
                 let untold = counted.untold.swap(0, Ordering::Relaxed);
                 if untold > 0 {
-                    write(&format!("{untold} more lines were not written: nobody read them in time"));
+                    write(&unread(untold));
                 }
             }
             // Nobody may wait for it any more.

@@ -161,7 +161,7 @@ fn run_verb(
             if let Some(done) = args.data.run(&display, reporter) {
                 return done;
             }
-            return serve::run(&args, &display);
+            return Ok(serve::run(&args, &display)?.into());
         }
         Verb::Context(args) => return run_context(&args.verb, options, variables, reporter),
         Verb::Config(args) => {

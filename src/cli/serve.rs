@@ -2,7 +2,12 @@
 
 pub mod data;
 pub mod door;
+mod exec;
+mod operations;
 mod rules;
+mod seed;
+mod systemd;
+mod telling;
 pub mod user;
 
 use std::fs;
@@ -17,18 +22,20 @@ use clap::Args;
 use super::args::DisplayArgs;
 use super::aside::aside;
 use super::descriptors;
-use super::exit::Exit;
-use super::log::Log;
 use super::permissions;
 use data::DataArgs;
 use door::{ClientCertificate, Door, Settled};
+use exec::ExecArgs;
+use operations::{LogFormat, OperationsArgs};
+use telling::{Teller, Told};
 use user::ServeAction;
 
 use crate::commands::signal::Signals;
-use crate::commands::{CommandError, Kind};
+use crate::commands::{CommandError, Kind, Verdict, duration};
+use crate::render::log::Field;
 use crate::server::{
-    self, Event, Identities, IdentityFiles, Limits, ListenerSettings, Settings, StoreServer, StoreSettings,
-    Tls, TlsFiles, WebSocketSettings,
+    self, AdminSettings, Identities, IdentityFiles, Limits, ListenerSettings, Settings, StoreServer,
+    StoreSettings, Tls, TlsFiles, WebSocketSettings,
 };
 
 const EXAMPLES: &str = "\
@@ -44,6 +51,8 @@ Examples:
   mqkv serve --sat-tokens tokens        for those only who bear one of the tokens in the lines NAME TOKEN
   mqkv serve --listen 127.0.0.1:1883 --listen ws://127.0.0.1:8080/mqtt
   mqkv serve --users users --listen 'mqtt://127.0.0.1:1883?anonymous=yes' --listen mqtt://0.0.0.0:1884
+  mqkv serve --admin 9883               with http://127.0.0.1:9883/ to look at, and its /metrics and /healthz
+  mqkv serve --seed defaults.jsonl --exec -- ./test.sh    a store for one command, with these keys in it
 
 A URL behind --listen says what is spoken there: mqtt:// or ws:// (WebSockets), with TLS mqtts:// or wss://. What
 differs from the other options stands behind a ?, with & between:
@@ -65,7 +74,15 @@ differs from the other options stands behind a ?, with & between:
 A client needs the right to publish to the topic that it wants its answers on, too. A SIGHUP reads the file again.
 
 The files of --users and --sat-tokens are read again whenever somebody comes in. One that has become unreadable
-changes nothing, but is told.";
+changes nothing, but is told.
+
+--exec sets MQKV_BROKER, and AIO_BROKER_HOSTNAME, AIO_BROKER_TCP_PORT and AIO_MQTT_USE_TLS, for its command; without
+--listen the store is at a free port of 127.0.0.1. Signals are passed on to the command; mqkv is silent but for -v.
+
+--admin serves what can be looked at and nothing that changes anything, to whoever can reach the address: there is no
+password. A name is served only if it was given here; an address and localhost always are.
+
+SIGTERM and SIGINT end it: nobody else comes in, what came in is answered, exit 0.";
 
 /// How long what still runs may take at the end: checks of passwords, and files being read.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -108,97 +125,147 @@ pub struct ServeArgs {
     /// Write the first port to this file once it is open
     #[arg(long, value_name = "FILE")]
     pub port_file: Option<PathBuf>,
+    /// What operators see.
+    #[command(flatten)]
+    pub operations: OperationsArgs,
+    /// What it begins with, and what it is started for.
+    #[command(flatten)]
+    pub run: ExecArgs,
 }
 
-/// Runs the verb: listens, says so, writes the port file, and serves until a signal.
+/// Runs the verb: listens, says so, writes the port file, and serves until a signal or until its command has ended.
 ///
 /// # Errors
-/// An address is taken, or the folder cannot be used.
-pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<Exit, CommandError> {
+/// An address is taken, the folder or the seed cannot be used, or the command cannot be started.
+pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<Verdict, CommandError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
-    let (log, writer) = Log::start()?;
-    warn_of_few_descriptors(&log, display);
-    let result = runtime.block_on(async {
-        let mut signals = if args.authz.is_some() { Signals::besides_hangup() } else { Signals::new() }?;
-        // What is read at the start may be a pipe, or on a disk that hangs.
-        let (server, doors) = tokio::select! {
-            biased;
-            started = start(args, display, log.clone()) => started?,
-            signal = signals.next() => return Ok(Exit::from(signal.verdict())),
-        };
-        if let Some(path) = &args.port_file {
-            write_port(path, server.addresses())?;
-        }
-        if !display.quiet {
-            let doors: Vec<_> = doors.into_iter().zip(server.addresses().iter().copied()).collect();
-            log.tell(ready(&doors, args));
-        }
-        let reloading = server.reloader().cloned().map(rules::reload_at_hangup).transpose()?;
-        signals.next().await;
-        if let Some(reloading) = reloading {
-            reloading.abort();
-        }
-        server.shutdown().await;
-        Ok(Exit::Yes)
-    });
+    let (teller, writer) =
+        Teller::start(args.operations.log.unwrap_or(LogFormat::Text), how_much_is_told(args, display))?;
+    warn_of_few_descriptors(&teller);
+    let result = runtime.block_on(serve(args, &teller));
     // A file that cannot be read is not waited for.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
-    drop(log);
+    drop(teller);
     writer.finish();
     result
 }
 
+/// With a command, standard error is the command's, unless more is asked for.
+fn how_much_is_told(args: &ServeArgs, display: &DisplayArgs) -> Told {
+    match (display.quiet, display.verbose || args.operations.log.is_some()) {
+        (true, _) => Told::Nothing,
+        (false, true) => Told::Everything,
+        (false, false) if args.run.exec => Told::Nothing,
+        (false, false) => Told::Troubles,
+    }
+}
+
+async fn serve(args: &ServeArgs, teller: &Teller) -> Result<Verdict, CommandError> {
+    let mut signals = if args.authz.is_some() { Signals::besides_hangup() } else { Signals::new() }?;
+    // What is read at the start may be a pipe, or on a disk that hangs.
+    let started = async {
+        let entries = seed::read(args.run.seed.as_deref()).await?;
+        let (server, doors) = start(args, teller).await?;
+        Ok::<_, CommandError>((seed::load(server, entries).await?, doors))
+    };
+    let (mut server, doors) = tokio::select! {
+        biased;
+        started = started => started?,
+        signal = signals.next() => return Ok(signal.verdict()),
+    };
+    server.open();
+    if let Some(path) = &args.port_file {
+        write_port(path, server.addresses())?;
+    }
+    let doors: Vec<_> = doors.into_iter().zip(server.addresses().iter().copied()).collect();
+    let reloading = server.reloader().cloned().map(rules::reload_at_hangup).transpose()?;
+    let verdict = if args.run.exec {
+        exec::run(&args.run.command, &doors, &mut signals).await?
+    } else {
+        say_ready(teller, &doors, &server, args);
+        signals.next().await;
+        Verdict::Yes
+    };
+    if let Some(reloading) = reloading {
+        reloading.abort();
+    }
+    systemd::stopping();
+    teller.note("stopping", "answering what has come in, then stopping".to_owned());
+    tokio::select! {
+        biased;
+        is_done = server.drain(args.operations.drain) => {
+            if !is_done {
+                let within = duration::text(args.operations.drain);
+                teller.warn(&format!("not everything that had come in could be answered within {within}"));
+            }
+            Ok(verdict)
+        }
+        signal = signals.next() => Ok(signal.verdict()),
+    }
+}
+
+fn say_ready(teller: &Teller, doors: &[(Settled, SocketAddr)], server: &StoreServer, args: &ServeArgs) {
+    let admin: Vec<String> =
+        server.admin_addresses().iter().map(|address| format!("http://{address}/")).collect();
+    let mut line = ready(doors, args);
+    if !admin.is_empty() {
+        line = format!("{line}; to look at: {}", admin.join(" and "));
+    }
+    systemd::ready(&line);
+    let brokers = doors.iter().map(|(door, address)| door.broker(*address)).collect();
+    teller.ready(line, vec![("brokers", Field::List(brokers)), ("admin", Field::List(admin))]);
+}
+
 /// A server that takes fewer connections than it says should say so before somebody finds out.
-fn warn_of_few_descriptors(log: &Log, display: &DisplayArgs) {
+fn warn_of_few_descriptors(teller: &Teller) {
     /// Listeners, standard streams, the disk, what the runtime needs.
     const OWN: u64 = 64;
     let wanted = u64::from(Settings::default().connections_max).saturating_add(OWN);
     if let Some(limit) = descriptors::raise_limit()
         && limit < wanted
-        && !display.quiet
     {
         let room = limit.saturating_sub(OWN);
-        log.tell(format!(
-            "warning: the system lets this process have about {room} connections: `ulimit -n {wanted}` for more"
+        teller.warn(&format!(
+            "the system lets this process have about {room} connections: `ulimit -n {wanted}` for more"
         ));
     }
 }
 
-async fn start(
-    args: &ServeArgs,
-    display: &DisplayArgs,
-    log: Log,
-) -> Result<(StoreServer, Vec<Settled>), CommandError> {
-    let (quiet, verbose) = (display.quiet, display.verbose);
+async fn start(args: &ServeArgs, teller: &Teller) -> Result<(StoreServer, Vec<Settled>), CommandError> {
     let doors = door::settle(args)?;
     let files = IdentityFiles { users: args.users.clone(), tokens: args.sat_tokens.clone() };
     let identities = aside(move || Identities::load(&files)).await??;
-    if !quiet {
-        let secrets = [&args.users, &args.sat_tokens, &args.tls_key].into_iter().flatten();
-        secrets.filter_map(|file| permissions::warning(file)).for_each(|warning| log.tell(warning));
+    let secrets = [&args.users, &args.sat_tokens, &args.tls_key].into_iter().flatten();
+    for warning in secrets.filter_map(|file| permissions::warning(file)) {
+        teller.warn(warning.strip_prefix("warning: ").unwrap_or(&warning));
     }
     let (listeners, doors) = listeners(args, doors).await?;
-    let events = move |event: Event| {
-        if verbose || (event.is_trouble() && !quiet) {
-            log.tell(event.to_string());
-        }
-    };
+    let events = teller.clone();
     let settings = Settings {
         listeners,
         identities: Arc::new(identities),
         authorizer: rules::load(args.authz.as_deref())?,
-        events: Arc::new(events),
+        events: Arc::new(move |event| events.event(&event)),
         ..Settings::default()
     };
     let mut limits = Limits::default();
     if let Some(keys_max) = args.keys_max {
         limits.keys_max = usize::try_from(keys_max).unwrap_or(usize::MAX);
     }
-    let store = StoreSettings { limits, persistence: args.data.persistence(), ..StoreSettings::default() };
-    Ok((StoreServer::start(settings, store).await.map_err(failure)?, doors))
+    let operations = args.operations.settle().await?;
+    for AdminSettings { address, .. } in
+        operations.admin.iter().filter(|admin| !admin.address.ip().is_loopback())
+    {
+        teller.warn(&format!(
+            "whoever reaches {address} can read keys and values there: it asks for no password"
+        ));
+    }
+    let persistence = args.data.persistence();
+    let store = StoreSettings { limits, persistence, operations, ..StoreSettings::default() };
+    Ok((StoreServer::prepare(settings, store).await.map_err(failure)?, doors))
 }
 
 /// What the server is told of each door, one for each address; and the door again that it is of.
@@ -250,6 +317,16 @@ pub fn failure(error: server::Error) -> CommandError {
                 _ => {
                     let any = SocketAddr::new(address.ip(), 0);
                     format!("--listen {any} for any free port, or end what listens there")
+                }
+            };
+            CommandError::new(Kind::Unavailable, error.to_string()).hint(hint)
+        }
+        server::Error::Admin { address, cause } => {
+            let hint = match cause.kind() {
+                io::ErrorKind::PermissionDenied => "a port above 1023".to_owned(),
+                _ => {
+                    let any = SocketAddr::new(address.ip(), 0);
+                    format!("--admin {any} for any free port, or end what listens there")
                 }
             };
             CommandError::new(Kind::Unavailable, error.to_string()).hint(hint)

@@ -157,7 +157,15 @@ impl<'a> Work<'a> for Import<'a> {
     }
 }
 
-async fn write(entry: Entry, condition: Option<Condition>, client: &Client) -> Result<Verdict, CommandError> {
+/// Writes an entry; whether the condition held.
+///
+/// # Errors
+/// The store refuses it, or does not answer.
+pub(super) async fn write(
+    entry: Entry,
+    condition: Option<Condition>,
+    client: &Client,
+) -> Result<Verdict, CommandError> {
     let Entry { key, value, ttl_ms } = entry;
     let options = SetOptions { condition, ttl_ms, ..SetOptions::default() };
     let outcome = client.set(&key, &value, options).await?;

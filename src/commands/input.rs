@@ -51,6 +51,14 @@ impl Lines {
             let open = session.take_input()?;
             return Self::start(open, "standard input".to_owned(), None, separator);
         }
+        Self::of_file(path, separator)
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn of_file(path: &Path, separator: u8) -> Result<Self, CommandError> {
         let unreadable = |error| CommandError::file("read", path, &error);
         let file = File::open(path).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;

@@ -2,7 +2,7 @@
 //! nothing; the command line, and whatever else parses a line, runs the same.
 
 mod batch;
-mod child;
+pub mod child;
 pub mod configured;
 mod decode;
 mod del;
@@ -30,6 +30,7 @@ mod pump;
 mod raw;
 pub mod records;
 mod scan;
+pub mod seed;
 pub mod session;
 mod set;
 pub mod signal;

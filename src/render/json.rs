@@ -20,9 +20,11 @@ use crate::protocol::{Condition, Key, Notification, Reply, Request, Timestamp};
 
 mod configured;
 mod doctor;
+mod log;
 mod trace;
 mod traffic;
 
+pub(super) use log::log;
 pub(super) use trace::trace;
 
 /// The version of the records.

@@ -9,6 +9,7 @@ pub mod escape;
 mod frame;
 mod json;
 mod lock;
+pub mod log;
 mod monitor;
 mod raw;
 pub mod style;

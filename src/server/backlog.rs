@@ -77,6 +77,11 @@ impl Backlog {
         !self.unsaved.is_empty()
     }
 
+    /// How many deliveries wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// The number of the latest change.
     pub fn ticket(&self) -> u64 {
         self.ticket

@@ -1,7 +1,10 @@
 //! What the service sends: the answer to a request, and after it what the watchers are told.
 
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
 
+use crate::clock;
 use crate::protocol::message::{
     CONTENT_TYPE, PROTOCOL_VERSION, PROTOCOL_VERSION_1, Qos, STATUS, STATUS_OK, TIMESTAMP,
 };
@@ -9,6 +12,7 @@ use crate::protocol::{Message, Notification, Refusal, Reply, Timestamp, topic};
 use crate::store::{Change, ConnectionId, Version};
 
 use super::broker::{self, Broker};
+use super::operations::metrics::{Outcome, Verb};
 
 /// Where the service's messages go. Called while the service is locked: it must not come back from there.
 pub trait Outlet: Send + Sync {
@@ -23,6 +27,12 @@ pub trait Outlet: Send + Sync {
 
     /// Delivers a copy of a request to whoever subscribes to the requests.
     fn overhear(&self, from: ConnectionId, request: Message);
+
+    /// Counts a request that was answered.
+    fn count_request(&self, _verb: Verb, _outcome: Outcome, _took: Duration) {}
+
+    /// Counts a commit to the disk.
+    fn count_commit(&self, _took: Duration) {}
 }
 
 impl Outlet for Broker {
@@ -41,6 +51,14 @@ impl Outlet for Broker {
     fn overhear(&self, from: ConnectionId, request: Message) {
         Self::overhear(self, broker::ConnectionId(from.0), request);
     }
+
+    fn count_request(&self, verb: Verb, outcome: Outcome, took: Duration) {
+        self.metrics().count_request(verb, outcome, took);
+    }
+
+    fn count_commit(&self, took: Duration) {
+        self.metrics().commits.observe(took);
+    }
 }
 
 /// Where an answer goes.
@@ -50,6 +68,10 @@ pub struct Asker {
     pub response_topic: String,
     /// Its correlation data.
     pub correlation: Bytes,
+    /// What was asked for.
+    pub verb: Verb,
+    /// When it was taken out of its connection's input.
+    pub since: Instant,
 }
 
 /// An answer, ready to be sent: payload and `__ts`.
@@ -57,6 +79,7 @@ pub struct Asker {
 pub struct Answer {
     payload: Bytes,
     version: Option<Version>,
+    outcome: Outcome,
 }
 
 impl Answer {
@@ -69,7 +92,7 @@ impl Answer {
     /// The answer for a reply and its version, if it has one (protocol §2).
     #[must_use]
     pub fn new(reply: &Reply, version: Option<Version>) -> Self {
-        Self { payload: reply.encode(), version }
+        Self { payload: reply.encode(), version, outcome: outcome(reply) }
     }
 
     /// The answer for a refusal.
@@ -92,7 +115,9 @@ impl Delivery {
     /// Hands everything to the broker.
     pub fn send(self, outlet: &dyn Outlet) {
         if let Some((asker, answer)) = self.answer {
+            let (verb, outcome, since) = (asker.verb, answer.outcome, asker.since);
             outlet.publish(response(asker, answer));
+            outlet.count_request(verb, outcome, clock::monotonic().saturating_duration_since(since));
         }
         if let Some(change) = self.change {
             notify(change, outlet);
@@ -109,6 +134,14 @@ impl From<(Asker, Answer)> for Delivery {
 impl From<Change> for Delivery {
     fn from(change: Change) -> Self {
         Self { answer: None, change: Some(change) }
+    }
+}
+
+fn outcome(reply: &Reply) -> Outcome {
+    match reply {
+        Reply::Refused(_) => Outcome::Refused,
+        Reply::NotApplied | Reply::Absent | Reply::Count(0) => Outcome::No,
+        Reply::Done | Reply::Value(_) | Reply::Count(_) | Reply::Keys { .. } => Outcome::Ok,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What decides about requests: the service knows no more of it than this.
 
 use crate::protocol::Key;
-use crate::store::{Call, Change, ConnectionId, Content, Kept, Now, Outcome, Store, Version};
+use crate::store::{Call, Change, ConnectionId, Content, Kept, Now, Outcome, Page, Store, Tally, Version};
 
 /// Decides about requests and says what came of each. The store in this process is the first of its kind.
 pub trait Engine: Send + 'static {
@@ -25,6 +25,12 @@ pub trait Engine: Send + 'static {
 
     /// Makes a key what it was; tells nobody.
     fn restore(&mut self, key: &Key, was: Option<(Version, Content)>);
+
+    /// How much there is.
+    fn tally(&self) -> Tally;
+
+    /// At most so many keys from a place on, for somebody to look at.
+    fn page(&self, from: u32, keys_max: usize, now: Now) -> Page;
 
     /// Whether a key is to be kept on disk.
     fn is_persistent(&self, key: &Key) -> bool;
@@ -63,6 +69,14 @@ impl Engine for Store {
 
     fn restore(&mut self, key: &Key, was: Option<(Version, Content)>) {
         Self::restore(self, key, was);
+    }
+
+    fn tally(&self) -> Tally {
+        Self::tally(self)
+    }
+
+    fn page(&self, from: u32, keys_max: usize, now: Now) -> Page {
+        Self::page(self, from, keys_max, now)
     }
 
     fn is_persistent(&self, key: &Key) -> bool {

@@ -18,6 +18,13 @@ pub enum Error {
         /// What the system said.
         cause: io::Error,
     },
+    /// The address for operators could not be listened on.
+    Admin {
+        /// The address as given.
+        address: SocketAddr,
+        /// What the system said.
+        cause: io::Error,
+    },
     /// The store cannot be read from the disk.
     Journal(JournalError),
     /// The system starts no other thread.
@@ -28,7 +35,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Settings(what) => write!(f, "the server's settings do not fit: {what}"),
-            Self::Bind { address, cause } => write!(f, "cannot listen on {address}: {cause}"),
+            Self::Bind { address, cause } | Self::Admin { address, cause } => {
+                write!(f, "cannot listen on {address}: {cause}")
+            }
             Self::Journal(error) => error.fmt(f),
             Self::Thread(cause) => write!(f, "cannot start a thread: {cause}"),
         }
@@ -39,7 +48,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Settings(_) => None,
-            Self::Bind { cause, .. } | Self::Thread(cause) => Some(cause),
+            Self::Bind { cause, .. } | Self::Admin { cause, .. } | Self::Thread(cause) => Some(cause),
             Self::Journal(error) => Some(error),
         }
     }

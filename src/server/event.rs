@@ -156,6 +156,71 @@ impl Event {
     }
 }
 
+impl Event {
+    /// Its name, for programs.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Connected { .. } => "connected",
+            Self::Reauthenticated { .. } => "reauthenticated",
+            Self::Denied { .. } => "denied",
+            Self::IdentityFile { .. } => "identity-file",
+            Self::Gone { .. } => "disconnected",
+            Self::Refused { .. } => "refused",
+            Self::NotAuthorized { .. } => "not-authorized",
+            Self::Rules { .. } => "rules",
+            Self::Dropped { .. } => "dropped",
+            Self::NotRetained { .. } => "not-retained",
+            Self::Unanswerable { .. } => "unanswerable",
+            Self::NotPersisted { .. } => "not-persisted",
+            Self::PersistedAgain => "persisted-again",
+            Self::ClockBehind { .. } => "clock-behind",
+            Self::LeftOut { .. } => "left-out",
+            Self::AcceptFailed { .. } => "accept-failed",
+        }
+    }
+
+    /// What it says, by names for programs. What came from the network is as it came.
+    #[must_use]
+    pub fn fields(&self) -> Vec<(&'static str, String)> {
+        let client = |client_id: &Arc<str>| ("client_id", client_id.to_string());
+        match self {
+            Self::Connected { client_id, remote, principal, session_present } => {
+                let session = if *session_present { "resumed" } else { "new" };
+                let principal = principal.iter().map(|principal| ("principal", principal.clone()));
+                let fields = [client(client_id), ("remote", remote.clone()), ("session", session.to_owned())];
+                fields.into_iter().chain(principal).collect()
+            }
+            Self::Reauthenticated { client_id } => vec![client(client_id)],
+            Self::Denied { client_id, remote, reason } => {
+                vec![client(client_id), ("remote", remote.clone()), ("reason", reason.clone())]
+            }
+            Self::Gone { client_id, reason } | Self::Unanswerable { client_id, reason } => {
+                vec![client(client_id), ("reason", reason.clone())]
+            }
+            Self::Refused { remote, reason } => vec![("remote", remote.clone()), ("reason", reason.clone())],
+            Self::Dropped { client_id, topic, reason } => {
+                vec![client(client_id), ("topic", topic.clone()), ("reason", (*reason).to_owned())]
+            }
+            Self::NotAuthorized { client_id, what, topic } => {
+                vec![client(client_id), ("what", (*what).to_owned()), ("topic", topic.clone())]
+            }
+            Self::Rules { outcome: Ok(count) } => vec![("rules", count.to_string())],
+            Self::Rules { outcome: Err(reason) } => vec![("reason", reason.clone())],
+            Self::NotRetained { topic } => vec![("topic", topic.clone())],
+            Self::PersistedAgain => Vec::new(),
+            Self::ClockBehind { by_ms } => vec![("by_ms", by_ms.to_string())],
+            Self::LeftOut { subject, count, .. } => {
+                let subject = subject.strip_prefix(ADDRESS).unwrap_or(subject);
+                vec![("subject", subject.to_owned()), ("count", count.to_string())]
+            }
+            Self::IdentityFile { reason } | Self::NotPersisted { reason } | Self::AcceptFailed { reason } => {
+                vec![("reason", reason.clone())]
+            }
+        }
+    }
+}
+
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -3,12 +3,16 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::DuplexStream;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::timeout;
 
 use super::authorization::Authorizer;
 use super::event::Event;
 use super::moderation::moderated;
+use super::operations::{AdminSettings, Operations, OperationsSettings, Phase, admin, sys};
 use super::service::{Running, Service, StoreSettings};
 use super::settings::EventSink;
 use super::{Error, Server, Settings};
@@ -18,7 +22,20 @@ use super::{Error, Server, Settings};
 pub struct StoreServer {
     server: Server,
     running: Running,
+    operations: Arc<Operations>,
+    admin_addresses: Vec<SocketAddr>,
     reloader: Option<RulesReloader>,
+    tasks: Tasks,
+}
+
+/// What is only there to be looked at; ends when this is dropped.
+#[derive(Debug, Default)]
+struct Tasks(Vec<JoinHandle<()>>);
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
 }
 
 /// Reads the rules of a running server again; clones do the same.
@@ -54,22 +71,62 @@ impl StoreServer {
     /// # Errors
     /// [`Error`] if the disk cannot be used or an address cannot be listened on; then nothing was started.
     pub async fn start(settings: Settings, store: StoreSettings) -> Result<Self, Error> {
-        let settings = Settings { events: moderated(settings.events), ..settings };
+        let mut server = Self::prepare(settings, store).await?;
+        server.open();
+        Ok(server)
+    }
+
+    /// The same, but with closed doors: until [`StoreServer::open`], clients come in through [`StoreServer::pipe`] only.
+    ///
+    /// # Errors
+    /// As for [`StoreServer::start`].
+    pub async fn prepare(mut settings: Settings, store: StoreSettings) -> Result<Self, Error> {
+        let OperationsSettings { admin, sys_interval } = store.operations.clone();
+        settings.events = counting(&settings);
         let service = Service::open(store, Arc::clone(&settings.events)).map_err(Error::Journal)?;
+        let mut doors = Vec::new();
+        for AdminSettings { address, names } in admin {
+            doors.push(
+                admin::Door::bind(address, names).await.map_err(|cause| Error::Admin { address, cause })?,
+            );
+        }
         let reloader = settings.authorizer.clone().map(|authorizer| RulesReloader {
             authorizer,
             service: Arc::clone(&service),
             events: Arc::clone(&settings.events),
         });
-        let server = Server::start(settings, Arc::<Service>::clone(&service)).await?;
+        let server = Server::prepare(settings, Arc::<Service>::clone(&service)).await?;
         let running = service.run(server.broker().clone()).map_err(Error::Thread)?;
-        Ok(Self { server, running, reloader })
+        let operations = Arc::new(Operations::new(server.broker().clone(), service));
+        let admin_addresses = doors.iter().map(admin::Door::address).collect();
+        let has_readers = !doors.is_empty();
+        let mut tasks: Vec<_> =
+            doors.into_iter().map(|door| tokio::spawn(door.serve(Arc::clone(&operations)))).collect();
+        if has_readers {
+            tasks.push(tokio::spawn(Arc::clone(&operations).sample()));
+        }
+        if let Some(interval) = sys_interval {
+            tasks.push(tokio::spawn(sys::publish(Arc::clone(&operations), interval)));
+        }
+        Ok(Self { server, running, operations, admin_addresses, reloader, tasks: Tasks(tasks) })
+    }
+
+    /// Lets clients in.
+    pub fn open(&mut self) {
+        self.operations.enter(Phase::Serving);
+        self.server.open();
     }
 
     /// The addresses listened on, in the order of the settings, with the ports that port 0 became.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         self.server.addresses()
+    }
+
+    /// The addresses for operators, in the order of the settings, with the ports that port 0 became.
+    #[must_use]
+    pub fn admin_addresses(&self) -> &[SocketAddr] {
+        &self.admin_addresses
     }
 
     /// What reads the rules again, if there are any.
@@ -84,9 +141,43 @@ impl StoreServer {
         self.server.pipe()
     }
 
+    /// The same for this process itself: the rules are not for it.
+    #[must_use]
+    pub fn own_pipe(&self) -> DuplexStream {
+        self.server.own_pipe()
+    }
+
+    /// Stops in good order: nobody else comes in, every message that was read is handled and answered, the disk has
+    /// what must be on it, and every client has got what was for it, and a DISCONNECT. What is not done `within` that
+    /// time is left undone; false if there was any.
+    pub async fn drain(self, within: Duration) -> bool {
+        let Self { server, running, operations, tasks, .. } = self;
+        operations.enter(Phase::Draining);
+        let drained = timeout(within, async {
+            server.drain().await;
+            // Ends with the last commit. Whoever waits for it waits for the disk, so not here.
+            let saved = spawn_blocking(move || drop(running)).await;
+            server.finish().await;
+            saved.is_ok()
+        });
+        let is_done = drained.await.unwrap_or(false);
+        server.shutdown().await;
+        drop(tasks);
+        is_done
+    }
+
     /// Stops: every client gets a DISCONNECT, and everything that was acknowledged is on the disk.
     pub async fn shutdown(self) {
         self.server.shutdown().await;
         drop(self.running);
     }
+}
+
+/// Counts what happens, and tells of it as often as anybody wants to hear.
+fn counting(settings: &Settings) -> EventSink {
+    let (metrics, events) = (Arc::clone(&settings.metrics), moderated(Arc::clone(&settings.events)));
+    Arc::new(move |event: Event| {
+        metrics.note(&event);
+        events(event);
+    })
 }

@@ -11,6 +11,7 @@ mod hosting;
 pub mod identity;
 pub mod journal;
 mod moderation;
+pub mod operations;
 mod repeats;
 pub mod service;
 pub mod settings;
@@ -35,6 +36,7 @@ pub use self::event::Event;
 pub use self::hosting::{RulesReloader, StoreServer};
 pub use self::identity::{Identities, IdentityError, IdentityFiles, Principal, UsersFile};
 pub use self::journal::{JournalError, JournalErrorKind, offline};
+pub use self::operations::{AdminSettings, OperationsSettings};
 pub use self::service::{Persistence, StoreSettings};
 pub use self::settings::{ListenerSettings, Settings, WebSocketSettings};
 pub use self::tls::{ClientCertificate, Tls, TlsFiles};
@@ -54,6 +56,8 @@ pub struct Server {
     closing: watch::Sender<bool>,
     room: Arc<Semaphore>,
     connections_max: u32,
+    /// Doors that are not open yet.
+    closed: Vec<(TcpListener, Arc<ListenerSettings>)>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -64,6 +68,17 @@ impl Server {
     ///
     /// When the settings contradict each other or an address cannot be listened on; then nothing was started.
     pub async fn start(settings: Settings, application: Arc<dyn Application>) -> Result<Self, Error> {
+        let mut server = Self::prepare(settings, application).await?;
+        server.open();
+        Ok(server)
+    }
+
+    /// The same, but the doors are closed: whoever comes waits.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Server::start`].
+    pub async fn prepare(settings: Settings, application: Arc<dyn Application>) -> Result<Self, Error> {
         settings.check().map_err(Error::Settings)?;
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
@@ -80,12 +95,16 @@ impl Server {
             Arc::new(Semaphore::new(usize::try_from(connections_max).unwrap_or(Semaphore::MAX_PERMITS)));
         let broker = Broker::new(settings, application);
         let door = Door::new(broker.clone(), is_closing.clone(), Arc::clone(&room), Handle::current());
-        let mut tasks = vec![tokio::spawn(sweeper::sweep(broker.clone(), is_closing))];
-        tasks.extend(listeners.into_iter().map(|(socket, listener)| {
-            let door = door.clone();
-            tokio::spawn(async move { door.listen(socket, listener).await })
-        }));
-        Ok(Self { broker, door, addresses, closing, room, connections_max, tasks })
+        let tasks = vec![tokio::spawn(sweeper::sweep(broker.clone(), is_closing))];
+        Ok(Self { broker, door, addresses, closing, room, connections_max, closed: listeners, tasks })
+    }
+
+    /// Opens the doors.
+    pub fn open(&mut self) {
+        for (socket, listener) in std::mem::take(&mut self.closed) {
+            let door = self.door.clone();
+            self.tasks.push(tokio::spawn(async move { door.listen(socket, listener).await }));
+        }
     }
 
     /// The addresses listened on, in the order of the settings, with the ports that port 0 became.
@@ -102,10 +121,32 @@ impl Server {
         theirs
     }
 
+    /// The same for this process itself: the rules are not for it.
+    #[must_use]
+    pub fn own_pipe(&self) -> DuplexStream {
+        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+        let entrance = Entrance { is_above_rules: true, ..Entrance::anonymous("memory") };
+        self.door.admit(ours, entrance);
+        theirs
+    }
+
     /// The broker, to publish and to disconnect with.
     #[must_use]
     pub fn broker(&self) -> &Broker {
         &self.broker
+    }
+
+    /// Lets nobody else in and takes no other message; returns when all that were read have been handled.
+    pub(crate) async fn drain(&self) {
+        self.closing.send_replace(true);
+        self.broker.drain().await;
+    }
+
+    /// Ends the connections of a drained server: each once it has been sent what there is for it.
+    pub(crate) async fn finish(&self) {
+        self.broker.finish();
+        // An error means that there is no room any more, and so nobody in it.
+        let _ = self.room.acquire_many(self.connections_max).await;
     }
 
     /// Stops: every client gets a DISCONNECT, and every connection has ended when this returns.

@@ -61,6 +61,16 @@ impl Moderated {
     }
 }
 
+/// At the end the rest is told at once.
+impl Drop for Moderated {
+    fn drop(&mut self) {
+        let rest = self.state().end();
+        for event in rest {
+            (self.sink)(event);
+        }
+    }
+}
+
 /// Whom an event is about: then whether it is trouble.
 type Subject = (Option<Arc<str>>, bool);
 
@@ -103,6 +113,11 @@ impl Moderator {
         if self.since.is_none_or(|since| now.saturating_duration_since(since) < PERIOD) {
             return Vec::new();
         }
+        self.end()
+    }
+
+    /// What was left out in a period that ends now.
+    fn end(&mut self) -> Vec<Event> {
         let counts = std::mem::take(self).counts;
         let mut left_out: Vec<_> = counts
             .into_iter()
@@ -189,5 +204,14 @@ mod tests {
         let moderated = Arc::new(Moderated { sink, state: Mutex::new(state) });
         Moderated::tell_rest(Arc::downgrade(&moderated), Duration::ZERO).await;
         assert_eq!(told.recv().await.unwrap().to_string(), "… and 5 more of noisy within 10 s");
+    }
+
+    #[test]
+    fn the_rest_is_told_at_the_end() {
+        let (sender, told) = std::sync::mpsc::channel();
+        let sink = moderated(Arc::new(move |event: Event| drop(sender.send(event.to_string()))));
+        (0..TOLD_MAX + 5).for_each(|_| sink(gone("noisy")));
+        drop(sink);
+        assert_eq!(told.iter().last().unwrap(), "… and 5 more of noisy within 10 s");
     }
 }

@@ -41,7 +41,7 @@ impl Repeats {
     /// Client, response topic and correlation data make a request what it is. Payload and timestamp are looked at too:
     /// a script that always sends the same correlation data does not repeat itself if it asks for something else.
     pub fn fingerprint(&self, client_id: &str, asker: &Asker, message: &Message) -> Fingerprint {
-        let Asker { response_topic, correlation } = asker;
+        let Asker { response_topic, correlation, .. } = asker;
         let payload = &message.payload[..];
         let start = payload.get(..PAYLOAD_BYTES_MAX).unwrap_or(payload);
         let what = (payload.len(), start, message.user_property(TIMESTAMP));
@@ -93,7 +93,8 @@ mod tests {
     use crate::protocol::Reply;
 
     fn asker(correlation: &'static str) -> Asker {
-        Asker { response_topic: "r".to_owned(), correlation: correlation.into() }
+        let (verb, since) = (Default::default(), crate::clock::monotonic());
+        Asker { response_topic: "r".to_owned(), correlation: correlation.into(), verb, since }
     }
 
     fn answer() -> Answer {

@@ -15,7 +15,7 @@ use crate::clock;
 use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
 use crate::protocol::request::Case;
 use crate::protocol::{Message, Request, Timestamp, topic};
-use crate::store::{Call, ConnectionId, Limits, Now, Store};
+use crate::store::{Call, ConnectionId, Limits, Now, Page, Store};
 
 use super::authorization::Pass;
 use super::broker::reason::Reason;
@@ -23,6 +23,8 @@ use super::broker::{Application, Broker, Peer, Verdict};
 use super::delivery::{Answer, Asker, Delivery, Outlet};
 use super::event::Event;
 use super::journal::{Journal, JournalError};
+use super::operations::OperationsSettings;
+use super::operations::metrics::Verb;
 use super::settings::EventSink;
 
 #[cfg(test)]
@@ -37,6 +39,7 @@ mod tests;
 mod writer;
 
 use state::State;
+pub use state::Stock;
 
 /// What goes to the disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,6 +63,8 @@ pub struct StoreSettings {
     pub case: Case,
     /// What goes to the disk.
     pub persistence: Persistence,
+    /// What operators get to see, and where.
+    pub operations: OperationsSettings,
 }
 
 /// The state store as the application behind a broker.
@@ -151,6 +156,19 @@ impl Service {
         Ok(Running { service: Arc::clone(self), timer, writer })
     }
 
+    /// How much there is now.
+    #[must_use]
+    pub fn stock(&self) -> Stock {
+        self.lock().stock()
+    }
+
+    /// Some keys, as they are now, the disk not asked: at most so many from a place on, and the place of the next.
+    #[must_use]
+    pub fn page(&self, from: u32, keys_max: usize) -> Page {
+        let now = self.now();
+        self.lock().engine.page(from, keys_max, now)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -181,7 +199,9 @@ impl Service {
                 return Verdict::Refused(Reason::NotAuthorized);
             }
             Ok(correlation) => {
-                let asker = Asker { response_topic: response_topic.unwrap_or_default(), correlation };
+                let response_topic = response_topic.unwrap_or_default();
+                let (verb, since) = (Verb::default(), clock::monotonic());
+                let asker = Asker { response_topic, correlation, verb, since };
                 self.answer(outlet, from, &message, asker);
             }
             Err(reason) => {
@@ -203,7 +223,7 @@ impl Service {
         Verdict::Consumed
     }
 
-    fn answer(&self, outlet: &dyn Outlet, from: &Peer, message: &Message, asker: Asker) {
+    fn answer(&self, outlet: &dyn Outlet, from: &Peer, message: &Message, mut asker: Asker) {
         let request = match Request::decode(&message.payload, self.case) {
             Ok(request) => request,
             Err(error) => {
@@ -212,6 +232,7 @@ impl Service {
                 return Delivery { answer, change: None }.send(outlet);
             }
         };
+        asker.verb = verb(&request);
         let parsed = |name| message.user_property(name).map(str::parse::<Timestamp>);
         let call = Call {
             rights: from.pass.as_ref().map(|pass| pass.rights()),
@@ -334,6 +355,17 @@ fn show(outlet: &dyn Outlet, from: &Peer, message: &Message, response_topic: Opt
     if outlet.is_overheard() {
         let response_topic = response_topic.map(str::to_owned);
         outlet.overhear(ConnectionId(from.connection.0), Message { response_topic, ..message.clone() });
+    }
+}
+
+fn verb(request: &Request) -> Verb {
+    match request {
+        Request::Set { .. } => Verb::Set,
+        Request::Get { .. } => Verb::Get,
+        Request::Del { .. } => Verb::Del,
+        Request::VDel { .. } => Verb::VDel,
+        Request::KeyNotify { .. } => Verb::KeyNotify,
+        Request::Scan { .. } => Verb::Scan,
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::authorization::Authorizer;
 use super::event::Event;
 use super::identity::Identities;
+use super::operations::metrics::Metrics;
 use super::tls::Tls;
 
 /// Takes everything an operator should hear of. Called from any thread; must be quick.
@@ -53,6 +54,8 @@ pub struct Settings {
     pub subscriptions_per_session_max: usize,
     /// Where events go.
     pub events: EventSink,
+    /// Where the broker, and what sits behind it, count.
+    pub metrics: Arc<Metrics>,
 }
 
 /// One door: where it is, what is spoken there, and to whom it is open. Connections in memory are as through a door
@@ -104,6 +107,7 @@ impl Default for Settings {
             retained_bytes_max: 256 * 1024 * 1024,
             subscriptions_per_session_max: 1_000,
             events: Arc::new(|_| {}),
+            metrics: Arc::default(),
         }
     }
 }

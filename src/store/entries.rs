@@ -4,8 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-use super::entry::Entry;
+use super::entry::{Entry, Version};
 use super::expiry::Slot;
+use crate::protocol::Timestamp;
 
 /// How many parts the index has. They grow one by one: with a single part, the request that comes when a million
 /// keys must be placed anew would wait 300 ms. With so many, a million keys, or a thousand, fill most of the room there
@@ -20,7 +21,14 @@ pub(super) struct Entries {
     index: Box<[HashTable<Slot>]>,
     slots: Vec<Entry>,
     vacant: Vec<Slot>,
+    /// Of all keys and values.
+    bytes: u64,
     hasher: RandomState,
+}
+
+fn size(entry: &Entry) -> u64 {
+    let bytes = entry.key().len().saturating_add(entry.value().len());
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 impl Default for Entries {
@@ -29,6 +37,7 @@ impl Default for Entries {
             index: (0..PARTS).map(|_| HashTable::new()).collect(),
             slots: Vec::new(),
             vacant: Vec::new(),
+            bytes: 0,
             hasher: RandomState::new(),
         }
     }
@@ -44,6 +53,11 @@ impl Entries {
         self.slots.len().saturating_sub(self.vacant.len())
     }
 
+    /// How many bytes keys and values have.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub(super) fn find(&self, key: &[u8]) -> Option<Slot> {
         let is_it = |slot: &Slot| self.get(*slot).is_some_and(|entry| entry.key() == key);
         let hash = self.hasher.hash_one(key);
@@ -54,7 +68,7 @@ impl Entries {
         self.slots.get(slot as usize)
     }
 
-    pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Entry> {
+    fn get_mut(&mut self, slot: Slot) -> Option<&mut Entry> {
         self.slots.get_mut(slot as usize)
     }
 
@@ -63,9 +77,26 @@ impl Entries {
         (slot..=Slot::MAX).zip(self.slots.get(slot as usize..).unwrap_or_default())
     }
 
+    /// Writes another value over an entry's.
+    pub(super) fn overwrite(&mut self, slot: Slot, value: &[u8], version: Version, fence: Option<Timestamp>) {
+        let Some(entry) = self.get_mut(slot) else { return };
+        let before = size(entry);
+        entry.overwrite(value, version, fence);
+        let after = size(entry);
+        self.bytes = self.bytes.saturating_sub(before).saturating_add(after);
+    }
+
+    /// Marks an entry that is to be kept on disk.
+    pub(super) fn persist(&mut self, slot: Slot) {
+        if let Some(entry) = self.get_mut(slot) {
+            entry.persist();
+        }
+    }
+
     /// Adds the entry of a key that has none.
     pub(super) fn insert(&mut self, entry: Entry) -> Slot {
-        let Self { index, slots, vacant, hasher } = self;
+        let Self { index, slots, vacant, bytes, hasher } = self;
+        *bytes = bytes.saturating_add(size(&entry));
         let hash = hasher.hash_one(entry.key());
         let slot = match vacant.pop() {
             Some(slot) => {
@@ -93,6 +124,8 @@ impl Entries {
         let part = self.index.get_mut(part(hash))?;
         part.find_entry(hash, |known| *known == slot).ok()?.remove();
         self.vacant.push(slot);
-        self.get_mut(slot).map(std::mem::take)
+        let removed = self.get_mut(slot).map(std::mem::take)?;
+        self.bytes = self.bytes.saturating_sub(size(&removed));
+        Some(removed)
     }
 }

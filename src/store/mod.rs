@@ -8,6 +8,7 @@ mod entry;
 mod expiry;
 mod glob;
 mod limits;
+mod page;
 mod scan;
 mod versions;
 mod watchers;
@@ -33,6 +34,7 @@ use watchers::Watchers;
 pub use call::{Call, Change, Now, Outcome};
 pub use entry::{Content, Version};
 pub use limits::Limits;
+pub use page::{Page, Row, Tally};
 pub use watchers::{ConnectionId, Watcher};
 
 /// A key that is to be kept on disk, with its version and what it holds.
@@ -274,8 +276,8 @@ impl Store {
         let version = self.versions.next(set.key.as_bytes(), last, timestamp);
         let deadline_ms = set.ttl_ms.map(|ttl_ms| self.monotonic_ms.saturating_add(ttl_ms.get()));
         let slot = self.write(found, &set, version, fence.clone());
-        if persist && let Some(entry) = self.entries.get_mut(slot) {
-            entry.persist();
+        if persist {
+            self.entries.persist(slot);
         }
         self.expiry.set(slot, deadline_ms);
         let change = Change {
@@ -289,9 +291,9 @@ impl Store {
     }
 
     fn write(&mut self, found: Option<Slot>, set: &Set, version: Version, fence: Option<Timestamp>) -> Slot {
-        match found.and_then(|slot| Some((slot, self.entries.get_mut(slot)?))) {
-            Some((slot, entry)) => {
-                entry.overwrite(&set.value, version, fence);
+        match found {
+            Some(slot) => {
+                self.entries.overwrite(slot, &set.value, version, fence);
                 slot
             }
             None => self.entries.insert(Entry::new(&set.key, &set.value, version, fence)),

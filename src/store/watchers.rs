@@ -76,6 +76,16 @@ impl Watchers {
         }
     }
 
+    /// How many registrations there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many watch a key.
+    pub(super) fn count(&self, key: &[u8]) -> usize {
+        self.by_key.get(key).map_or(0, BTreeMap::len)
+    }
+
     /// Ends the registrations that are not to go on.
     pub(super) fn retain(&mut self, goes_on: impl Fn(ConnectionId, &Key) -> bool) {
         let pairs = self.by_connection.iter().flat_map(|(id, keys)| keys.iter().map(|key| (*id, key)));

@@ -174,6 +174,12 @@ impl Door {
 }
 
 impl Settled {
+    /// The URL that leads a client here.
+    pub(super) fn broker(&self, address: SocketAddr) -> String {
+        let url = self.url(address);
+        url.split_once('?').map_or(url.as_str(), |(url, _)| url).to_owned()
+    }
+
     /// As a URL, with the address that it came to.
     fn url(&self, address: SocketAddr) -> String {
         let scheme = match (self.has_web_sockets, self.has_tls) {
@@ -199,7 +205,9 @@ impl Settled {
 /// # Errors
 /// A usage error: the options contradict each other.
 pub fn settle(args: &ServeArgs) -> Result<Vec<Settled>, CommandError> {
-    let doors = if args.listen.is_empty() {
+    let doors = if args.listen.is_empty() && args.run.exec {
+        vec![Door::at("127.0.0.1", 0, true)]
+    } else if args.listen.is_empty() {
         let port = if args.tls_cert.is_some() { TLS_PORT } else { PLAIN_PORT };
         // Not every machine has IPv6.
         vec![Door::at("127.0.0.1", port, true), Door::at("::1", port, false)]
@@ -236,7 +244,7 @@ pub fn words(doors: &[(Settled, SocketAddr)]) -> String {
     urls.join(" and ")
 }
 
-fn place_of(text: &str) -> Result<(&str, u16), String> {
+pub(super) fn place_of(text: &str) -> Result<(&str, u16), String> {
     let (host, port) = text.rsplit_once(':').ok_or(SHAPE)?;
     let plain = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let host = match plain {

@@ -20,6 +20,8 @@ pub struct Entrance {
     pub certificate: Option<Arc<[Attribute]>>,
     /// Whether the door is open to those who say nothing of who they are.
     pub is_anonymous: bool,
+    /// Whether no rules are for it: it is this process's own.
+    pub is_above_rules: bool,
     /// Whether the stream keeps what the socket does not take at once, and must be flushed behind what is written.
     pub holds_back: bool,
 }
@@ -28,7 +30,13 @@ impl Entrance {
     /// Through a door that is open to everybody, on a stream that holds nothing back.
     #[must_use]
     pub fn anonymous(remote: &str) -> Self {
-        Self { remote: remote.to_owned(), certificate: None, is_anonymous: true, holds_back: false }
+        Self {
+            remote: remote.to_owned(),
+            certificate: None,
+            is_anonymous: true,
+            is_above_rules: false,
+            holds_back: false,
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::client::Secret;
 use crate::clock;
 use crate::server::event::Event;
 use crate::server::identity::Denial;
+use crate::server::operations::metrics::Counter;
 
 /// The least room to read into.
 const READ_BYTES_MIN: usize = 8 * 1024;
@@ -28,6 +29,8 @@ const READ_BYTES_MIN: usize = 8 * 1024;
 const FAREWELL_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long the peer may take to close after them, so that they are not lost to a reset.
 const LINGER_TIMEOUT: Duration = Duration::from_millis(500);
+/// The same while the server stops.
+const CLOSING_LINGER_TIMEOUT: Duration = Duration::from_millis(50);
 /// The longest CONNECT: several times what all its parts but user properties can come to, and what a stranger may have
 /// us keep.
 const CONNECT_BYTES_MAX: u32 = 2 * 1024 * 1024;
@@ -76,6 +79,10 @@ where
 /// Writes some bytes or, if there are none, what is held back. May be dropped at any time.
 async fn write<W: AsyncWrite + Unpin>(writer: &mut W, output: &mut BytesMut) -> io::Result<usize> {
     if output.is_empty() { writer.flush().await.map(|()| 0) } else { writer.write_buf(output).await }
+}
+
+fn count(bytes: &Counter, len: usize) {
+    bytes.add(u64::try_from(len).unwrap_or(u64::MAX));
 }
 
 /// Why there is no conversation.
@@ -175,7 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
             bytes_max,
             denial,
         })?;
-        Conversation::begin(broker, connect, principal, &entrance.remote)
+        Conversation::begin(broker, connect, principal, entrance)
             .map_err(|fault| Refusal::Answered(fault, bytes_max))
     }
 
@@ -200,7 +207,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
             self.make_room(missing);
             match self.reader.read_buf(&mut self.input).await {
                 Ok(0) => return Err(Refusal::Silent("it closed before its CONNECT".to_owned())),
-                Ok(_) => {}
+                Ok(len) => count(&broker.metrics().received.bytes, len),
                 Err(error) => return Err(Refusal::Silent(error.to_string())),
             }
         }
@@ -228,6 +235,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                 Ok(missing) => self.make_room(missing),
                 Err(ending) => return ending,
             }
+            if conversation.is_finished() && !self.is_held_back {
+                let text = "the server stops".to_owned();
+                return Ending::Cut { reason: Reason::ServerShuttingDown, text };
+            }
             let link = Arc::clone(conversation.link());
             if let Some(ending) = link.ending() {
                 return ending.clone();
@@ -243,7 +254,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                 () = link.wake.notified() => false,
                 written = write(&mut self.writer, output), if writes || self.is_held_back => match written {
                     Ok(0) if writes => return Ending::Lost("it takes no more bytes".to_owned()),
-                    Ok(_) => {
+                    Ok(len) => {
+                        count(&broker.metrics().sent.bytes, len);
                         self.is_held_back = self.holds_back && writes;
                         conversation.handle_written();
                         // While nothing is read, a peer that takes its output shows that it lives.
@@ -253,7 +265,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                 },
                 read = self.reader.read_buf(&mut self.input), if reads => match read {
                     Ok(0) => return Ending::Lost("it closed without a DISCONNECT".to_owned()),
-                    Ok(_) => true,
+                    Ok(len) => {
+                        count(&broker.metrics().received.bytes, len);
+                        true
+                    }
                     // A stream that is closed in its own way, once it is said why.
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                         return Ending::Cut { reason: Reason::MalformedPacket, text: error.to_string() };
@@ -306,7 +321,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
         };
         // A peer that does not close in time loses its last bytes at worst.
         tokio::select! {
-            _ = closing.wait_for(|is_closing| *is_closing) => {}
+            () = async {
+                // An error means that the server was dropped.
+                let _ = closing.wait_for(|is_closing| *is_closing).await;
+                sleep(CLOSING_LINGER_TIMEOUT).await;
+            } => {}
             _ = timeout(LINGER_TIMEOUT, drain) => {}
         }
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 
+use super::admission::Entrance;
 use super::aliases::{Given, Taken};
 use super::codec::{self, Accepted, Decoded};
 use super::dialect::{Dialect, Sending};
@@ -13,9 +14,10 @@ use super::packet::{Connect, Fault, Incoming, Publish, SubscriptionRequest};
 use super::postponed::Postponed;
 use super::reason::Reason;
 use super::registry::{Arrival, Attached};
-use super::seat::{Link, Seat};
+use super::seat::{Link, Seat, Stage};
 use super::session::{Limits, Outgoing};
-use super::{Broker, ConnectionId, Ending, Peer, Verdict};
+use super::tally::Tally;
+use super::{Broker, ConnectionId, Ending, ONLY_THE_BROKER, Peer, SYS, Verdict};
 use crate::chance;
 use crate::client::Secret;
 use crate::clock;
@@ -75,6 +77,7 @@ pub struct Conversation {
     /// PUBACKs of which none has been written to the socket.
     unwritten_acknowledgements: usize,
     output: BytesMut,
+    tally: Tally,
     ending: Ending,
 }
 
@@ -88,7 +91,7 @@ impl Conversation {
         broker: &Broker,
         connect: Connect,
         principal: Principal,
-        remote: &str,
+        entrance: &Entrance,
     ) -> Result<Self, Fault> {
         let (settings, dialect) = (broker.settings(), connect.dialect);
         let assigned_client_id = connect.client_id.is_empty().then(new_client_id);
@@ -101,7 +104,8 @@ impl Conversation {
             (0, max) => max,
             (wanted, max) => wanted.min(max),
         };
-        let pass = settings.authorizer.as_ref().map(|authorizer| {
+        let rules = settings.authorizer.as_ref().filter(|_| !entrance.is_above_rules);
+        let pass = rules.map(|authorizer| {
             Arc::new(Pass::new(Arc::clone(authorizer), Arc::clone(&client_id), principal.clone()))
         });
         let peer = Peer { connection: ConnectionId::next(), client_id, principal, pass };
@@ -154,6 +158,7 @@ impl Conversation {
             postponed: Postponed::new(Limits::from(settings).share()),
             unwritten_acknowledgements: 0,
             output,
+            tally: Tally::begun(),
             ending: Ending::Lost("its task failed".to_owned()),
         };
         let connack_bytes = conversation.output.len();
@@ -162,9 +167,11 @@ impl Conversation {
             let text = "a CONNACK exceeds the client's Maximum Packet Size".to_owned();
             return Err(Fault { reason: Reason::PacketTooLarge, text, dialect });
         }
+        broker.metrics().connections.add(1);
+        broker.metrics().connections_max.raise(broker.connections());
         broker.tell([Event::Connected {
             client_id: Arc::clone(&conversation.peer.client_id),
-            remote: remote.to_owned(),
+            remote: entrance.remote.clone(),
             principal: conversation.peer.principal.words(),
             session_present,
         }]);
@@ -246,8 +253,16 @@ impl Conversation {
         !self.is_congested() || input.len() < READ_AHEAD_BYTES || is_incomplete()
     }
 
+    /// Whether the connection ends now: the broker is drained, and everything has been written.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        let is_sent = || self.seat.with_session(self.peer.connection, |session| session.is_sent());
+        self.link.has_come_to(Stage::Finishing) && self.output.is_empty() && is_sent().unwrap_or(true)
+    }
+
     /// Some output has been written to the socket.
     pub fn handle_written(&mut self) {
+        self.tally.add_to(self.broker.metrics());
         // From now on the client may have any of them, and count on it.
         self.unwritten_acknowledgements = 0;
         if self.output.is_empty() && self.output.capacity() > OUTPUT_BYTES_ENOUGH.saturating_mul(2) {
@@ -288,6 +303,7 @@ impl Conversation {
                     self.take_outgoing(true);
                     // What was just taken may have been what made the client laden.
                     if !self.may_resume() {
+                        self.note_drained();
                         return Ok(missing);
                     }
                 }
@@ -346,6 +362,7 @@ impl Conversation {
             if let Some(alias) = alias {
                 self.taken_aliases.handle_sent(topic, alias);
             }
+            self.tally.count_publish_sent();
             return;
         }
         // As if it had been delivered (MQTT 5, 3.1.2.11.4).
@@ -359,15 +376,28 @@ impl Conversation {
         }]);
     }
 
+    /// Everything that was read before the broker began to drain has been handled.
+    fn note_drained(&self) {
+        if self.link.has_come_to(Stage::Draining) && !self.link.has_come_to(Stage::Drained) {
+            self.link.advance(Stage::Drained);
+            self.broker.note_drained();
+        }
+    }
+
     /// Handles a packet, whose answer must fit the client's Maximum Packet Size (MQTT 5, 3.1.2.11.4).
     fn handle_packet(&mut self, packet: Incoming) -> Result<(), Ending> {
         let before = self.output.len();
+        self.tally.count_received();
         self.answer(packet)?;
         let bytes = self.output.len().saturating_sub(before);
         if is_beyond(bytes, self.packet_bytes_max) {
             self.output.truncate(before);
             let text = "the answer exceeds the client's Maximum Packet Size".to_owned();
             return Err(Ending::Cut { reason: Reason::PacketTooLarge, text });
+        }
+        // No packet has more than one for an answer.
+        if bytes > 0 {
+            self.tally.count_sent();
         }
         Ok(())
     }
@@ -423,6 +453,11 @@ impl Conversation {
     }
 
     fn handle_publish(&mut self, publish: Publish) -> Result<(), Ending> {
+        self.tally.count_publish_received();
+        if self.link.has_come_to(Stage::Drained) {
+            // It came too late, and is never acknowledged.
+            return Ok(());
+        }
         let Publish { packet_id, topic_alias, mut message } = publish;
         let resolved = self.given_aliases.resolve(topic_alias, &mut message.topic);
         resolved.map_err(|(reason, text)| Ending::Cut { reason, text: text.to_owned() })?;
@@ -517,6 +552,11 @@ impl Conversation {
     }
 
     fn publish(&self, message: Message) -> Result<Reason, Ending> {
+        if message.topic.starts_with(SYS) {
+            let (client_id, topic) = (Arc::clone(&self.peer.client_id), message.topic);
+            self.broker.tell([Event::Dropped { client_id, topic, reason: ONLY_THE_BROKER }]);
+            return Ok(Reason::NotAuthorized);
+        }
         if !self.peer.may_publish(&message.topic) {
             self.tell_of_refusal("publish to", message.topic);
             return Ok(Reason::NotAuthorized);
@@ -535,6 +575,7 @@ impl Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
+        self.tally.add_to(self.broker.metrics());
         self.broker.inner.application.handle_disconnect(&self.broker, &self.peer);
         self.broker.detach(self.peer.connection, &self.ending);
         let client_id = Arc::clone(&self.peer.client_id);

@@ -21,6 +21,7 @@ pub mod shares;
 pub mod strict;
 pub mod subscriptions;
 pub mod sweeper;
+pub mod tally;
 
 #[cfg(test)]
 pub(super) mod test_client;
@@ -41,9 +42,16 @@ use self::registry::{Arrival, Attached, Registry};
 use super::authorization::Pass;
 use super::event::Event;
 use super::identity::Principal;
+use super::operations::census::{Census, Client};
+use super::operations::metrics::Metrics;
 use super::settings::Settings;
 use crate::clock;
 use crate::protocol::message::{Message, Qos};
+
+/// Where the broker tells of itself; a client that publishes there could pass for it.
+pub const SYS: &str = "$SYS/";
+/// Why a client may not.
+const ONLY_THE_BROKER: &str = "only the broker publishes there";
 
 /// Names one connection; never used twice in this process, and later ones are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -193,13 +201,17 @@ struct Inner {
     is_overheard: AtomicBool,
     /// Tells the sweeper that there is a new deadline.
     deadline: Notify,
+    /// Tells who drains the broker that a connection has come further.
+    drained: Notify,
 }
 
 impl Broker {
     pub(super) fn new(settings: Settings, application: Arc<dyn Application>) -> Self {
         let registry = RwLock::new(Registry::new(&settings));
-        let (is_overheard, deadline) = (AtomicBool::new(false), Notify::new());
-        Self { inner: Arc::new(Inner { settings, application, registry, is_overheard, deadline }) }
+        let is_overheard = AtomicBool::new(false);
+        let (deadline, drained) = (Notify::new(), Notify::new());
+        let inner = Inner { settings, application, registry, is_overheard, deadline, drained };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Publishes a message to whoever subscribes to it; says how many sessions that are.
@@ -277,6 +289,7 @@ impl Broker {
         let now = clock::monotonic();
         let will = self.change(|registry| registry.detach(connection, ending.keeps_will(), expiry_s, now));
         self.inner.deadline.notify_one();
+        self.note_drained();
         if let Some(will) = will {
             self.publish(None, will);
         }
@@ -316,12 +329,57 @@ impl Broker {
         next
     }
 
+    /// Lets nobody else in, takes no message from a client any more but those that were read by now, and waits until
+    /// these have been handled.
+    pub(super) async fn drain(&self) {
+        self.write().drain();
+        while !self.read().is_drained() {
+            self.inner.drained.notified().await;
+        }
+    }
+
+    /// Ends the connections of a drained broker, each once it has been sent what there is for it.
+    pub(super) fn finish(&self) {
+        self.read().finish();
+    }
+
+    /// Says that a connection has come further in its draining, or to its end.
+    fn note_drained(&self) {
+        self.inner.drained.notify_one();
+    }
+
+    /// How much there is.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        self.read().census()
+    }
+
+    /// How many clients are connected.
+    fn connections(&self) -> u64 {
+        u64::try_from(self.read().connections()).unwrap_or(u64::MAX)
+    }
+
+    /// Some clients, as many as may be shown.
+    #[must_use]
+    pub fn clients(&self, clients_max: usize) -> Vec<Client> {
+        self.read().clients(clients_max)
+    }
+
+    /// Where the broker counts.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.settings.metrics
+    }
+
     /// Ends all connections and lets no other one in.
     pub(super) fn close(&self) {
         self.write().close();
     }
 
     fn check_will(&self, will: &Message) -> Result<(), String> {
+        if will.topic.starts_with(SYS) {
+            return Err(ONLY_THE_BROKER.to_owned());
+        }
         self.inner.application.check_will(will)
     }
 

@@ -12,12 +12,13 @@ use super::packet::{RetainHandling, SubscriptionRequest, Will};
 use super::publication::{Delivery, Publication};
 use super::reason::Reason;
 use super::retained::Retained;
-use super::seat::{Desk, Link, Seat};
+use super::seat::{Desk, Link, Seat, Stage};
 use super::session::{Limits, Session};
 use super::shares::Shares;
 use super::subscriptions::{Options, SessionId, Subscriptions};
 use crate::protocol::message::{Message, Qos};
 use crate::server::event::Event;
+use crate::server::operations::census::{Census, Client};
 use crate::server::settings::Settings;
 
 /// A connection that asks for its seat.
@@ -390,6 +391,70 @@ impl Registry {
     #[must_use]
     pub fn link(&self, connection: ConnectionId) -> Option<&Arc<Link>> {
         self.links.get(&connection).map(|(_, link)| link)
+    }
+
+    /// Lets no other connection in, and takes no other message from those that there are.
+    pub fn drain(&mut self) {
+        self.is_closed = true;
+        for (_, link) in self.links.values() {
+            link.advance(Stage::Draining);
+        }
+    }
+
+    /// Whether every connection has handled what it had read.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        let is_drained = |link: &Arc<Link>| link.has_come_to(Stage::Drained) || link.ending().is_some();
+        self.links.values().all(|(_, link)| is_drained(link))
+    }
+
+    /// Ends connections, each once it has been sent what there is for it.
+    pub fn finish(&self) {
+        for (_, link) in self.links.values() {
+            link.advance(Stage::Finishing);
+        }
+    }
+
+    /// How much there is.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        let (retained, retained_bytes) = self.retained.size();
+        let mut census = Census {
+            connected: self.links.len(),
+            sessions: self.seats.len(),
+            retained,
+            retained_bytes,
+            ..Census::default()
+        };
+        for seat in self.seats.values() {
+            let desk = seat.desk();
+            let (messages, bytes) = desk.session.size();
+            census.subscriptions = census.subscriptions.saturating_add(desk.filters.len());
+            census.queued = census.queued.saturating_add(messages);
+            census.queued_bytes = census.queued_bytes.saturating_add(bytes);
+        }
+        census
+    }
+
+    /// How many clients are connected.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Some clients, in no order that means anything.
+    #[must_use]
+    pub fn clients(&self, clients_max: usize) -> Vec<Client> {
+        let client = |seat: &Arc<Seat>| {
+            let desk = seat.desk();
+            Client {
+                client_id: Arc::clone(&seat.client_id),
+                is_connected: desk.link.is_some(),
+                subscriptions: desk.filters.len(),
+                queued: desk.session.size().0,
+            }
+        };
+        self.seats.values().take(clients_max).map(client).collect()
     }
 
     /// Ends all connections and lets no other one in.

@@ -52,6 +52,12 @@ impl Retained {
         Ok(())
     }
 
+    /// How many messages there are, and what they are charged for in bytes.
+    #[must_use]
+    pub fn size(&self) -> (usize, usize) {
+        (self.messages.len(), self.bytes)
+    }
+
     /// All messages that a valid filter matches and that have not expired.
     pub fn matching<'a>(
         &'a self,

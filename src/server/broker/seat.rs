@@ -1,6 +1,7 @@
 //! A client's place in the broker: its session, and the connection that serves it now, if there is one.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -23,13 +24,39 @@ pub struct Link {
     /// Wakes the connection's task.
     pub wake: Notify,
     ending: OnceLock<Ending>,
+    stage: AtomicU8,
+}
+
+/// How far a connection has come to its end where the broker is drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// It goes on.
+    Open,
+    /// What was read is to be handled, and no other message.
+    Draining,
+    /// That has been handled.
+    Drained,
+    /// It ends once everything has been sent.
+    Finishing,
 }
 
 impl Link {
     /// A connection that has not been told to end.
     #[must_use]
     pub fn new(id: ConnectionId) -> Self {
-        Self { id, wake: Notify::new(), ending: OnceLock::new() }
+        Self { id, wake: Notify::new(), ending: OnceLock::new(), stage: AtomicU8::new(Stage::Open as u8) }
+    }
+
+    /// Brings the connection further to its end; it never goes back.
+    pub fn advance(&self, stage: Stage) {
+        self.stage.fetch_max(stage as u8, Ordering::AcqRel);
+        self.wake.notify_one();
+    }
+
+    /// Whether the connection has come as far as this.
+    #[must_use]
+    pub fn has_come_to(&self, stage: Stage) -> bool {
+        self.stage.load(Ordering::Acquire) >= stage as u8
     }
 
     /// Tells the connection to end; the first reason given counts.

@@ -140,6 +140,18 @@ impl Session {
         Ok(())
     }
 
+    /// How many messages wait or are under way, and what they are charged for in bytes.
+    #[must_use]
+    pub fn size(&self) -> (usize, usize) {
+        (self.queue.len().saturating_add(self.flights.len()), self.bytes)
+    }
+
+    /// Whether everything there is for the client has been sent, though perhaps not acknowledged.
+    #[must_use]
+    pub fn is_sent(&self) -> bool {
+        self.queue.is_empty() && self.resend.is_empty()
+    }
+
     /// Whether so much waits that the client should acknowledge some of it before it is given more.
     #[must_use]
     pub fn is_laden(&self) -> bool {

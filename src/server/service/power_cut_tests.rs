@@ -165,7 +165,9 @@ impl World {
         };
         let message = message(&request);
         // The answer says what it was about.
-        let asker = Asker { response_topic: name, correlation: message.correlation.clone().unwrap() };
+        let (verb, since) = (super::Verb::Set, crate::clock::monotonic());
+        let correlation = message.correlation.clone().unwrap();
+        let asker = Asker { response_topic: name, correlation, verb, since };
         life.service.lock().answer(&life.notes, call, asker, &message, life.now);
         // What need not wait is of keys that are not kept.
         life.notes.take();

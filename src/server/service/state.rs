@@ -1,7 +1,7 @@
 //! What the service's lock protects: the engine, and what waits for the disk.
 
 use crate::protocol::{Key, Message, Request};
-use crate::store::{Call, Change, Now, Outcome};
+use crate::store::{Call, Change, Now, Outcome, Tally};
 
 use super::super::backlog::{Backlog, Undo};
 use super::super::delivery::{Answer, Asker, Delivery, Outlet};
@@ -18,7 +18,21 @@ pub(super) struct State {
     pub(super) closing: bool,
 }
 
+/// How much a store holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stock {
+    /// Keys, keys and values in bytes, registrations of watchers.
+    pub tally: Tally,
+    /// How many answers and notifications wait for the disk.
+    pub waiting_for_disk: usize,
+}
+
 impl State {
+    pub(super) fn stock(&self) -> Stock {
+        let waiting_for_disk = self.backlog.as_ref().map_or(0, Backlog::waiting);
+        Stock { tally: self.engine.tally(), waiting_for_disk }
+    }
+
     pub(super) fn new(engine: Box<dyn Engine>, has_disk: bool) -> Self {
         Self {
             engine,

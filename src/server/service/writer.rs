@@ -47,7 +47,9 @@ impl Service {
     }
 
     pub(super) fn commit(&self, journal: &mut Journal, work: &Work, now: Now, outlet: &dyn Outlet) -> bool {
+        let begun = clock::monotonic();
         let result = journal.commit(&work.changes, work.greatest, now);
+        outlet.count_commit(clock::monotonic().saturating_duration_since(begun));
         let mut state = self.lock();
         match &result {
             Ok(()) => state.handle_saved(work.ticket, outlet),

@@ -4,6 +4,7 @@ pub mod bounded;
 mod doors;
 pub mod fake;
 mod gatekeeper;
+pub mod http;
 pub mod pki;
 mod process;
 pub mod proxy;

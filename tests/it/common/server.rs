@@ -28,6 +28,11 @@ impl Server {
         self.child.wait().unwrap();
     }
 
+    /// Waits for its end, which something else has brought about: its exit code.
+    pub fn end(&mut self) -> Option<i32> {
+        until("the server ends", || self.child.try_wait().unwrap()).code()
+    }
+
     /// Starts a server where the killed one was.
     pub fn start_again(&mut self, place: &Place, options: &[&str]) {
         *self = Self::start_at(place, self.port, options);

@@ -1,0 +1,105 @@
+//! `serve --exec -- CMD`: a command that has a store of its own for as long as it runs.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use tokio::time::{Instant, sleep_until};
+
+use super::door::Settled;
+use crate::clock;
+use crate::commands::child::{Change, Group};
+use crate::commands::signal::{Signal, Signals};
+use crate::commands::{CommandError, Kind, Verdict};
+
+/// How long what the command has left running may take to end when told to.
+const KILL_AFTER: Duration = Duration::from_secs(5);
+
+/// What a store is started for, and what it begins with.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// Begin with the keys of this file, JSON lines as `export` writes them; they replace what --data holds of these keys
+    #[arg(long, value_name = "FILE")]
+    pub seed: Option<PathBuf>,
+    /// Run the command behind --, with the variables that lead to this store; end with it, and with its exit code
+    #[arg(long, requires = "command")]
+    pub exec: bool,
+    /// The command of --exec and its arguments
+    #[arg(last = true, value_name = "CMD", requires = "exec")]
+    pub command: Vec<OsString>,
+}
+
+/// Runs the command to its end; signals are passed on.
+///
+/// # Errors
+/// It cannot be started, or the system does not say what has become of it.
+pub async fn run(
+    command: &[OsString],
+    doors: &[(Settled, SocketAddr)],
+    signals: &mut Signals,
+) -> Result<Verdict, CommandError> {
+    let variables = variables(doors);
+    let variables: Vec<(&str, OsString)> =
+        variables.iter().map(|(name, value)| (*name, OsString::from(value))).collect();
+    let mut group = Group::spawn(command, &variables)?;
+    let (mut code, mut kill_at) = (None, None);
+    loop {
+        tokio::select! {
+            biased;
+            change = group.next() => match change.map_err(of_system)? {
+                Change::Ended(ended) => {
+                    code = Some(ended);
+                    // Without the store, what the command has left running is of no use.
+                    group.tell(Signal::Terminate);
+                    kill_at = clock::monotonic().checked_add(KILL_AFTER);
+                }
+                Change::Suspended => group.resume(),
+                Change::Gone => break,
+            },
+            signal = signals.next() => group.tell(signal),
+            // Dropped, the group is killed.
+            () = at(kill_at) => break,
+        }
+    }
+    Ok(Verdict::Child(code.unwrap_or(u8::MAX)))
+}
+
+/// What leads a command to the store: our own variable, and those of the official SDKs (protocol §8).
+fn variables(doors: &[(Settled, SocketAddr)]) -> Vec<(&'static str, String)> {
+    let mut variables = Vec::new();
+    if let Some((door, address)) = doors.first() {
+        variables.push(("MQKV_BROKER", door.broker(reachable(*address))));
+        // A context named there would have its say, too.
+        variables.push(("MQKV_CONTEXT", String::new()));
+    }
+    if let Some((door, address)) = doors.iter().find(|(door, _)| !door.has_web_sockets) {
+        let address = reachable(*address);
+        variables.push(("AIO_BROKER_HOSTNAME", address.ip().to_string()));
+        variables.push(("AIO_BROKER_TCP_PORT", address.port().to_string()));
+        variables.push(("AIO_MQTT_USE_TLS", door.has_tls.to_string()));
+    }
+    variables
+}
+
+/// An address at which a server on all addresses of this machine can be reached.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+fn of_system(error: std::io::Error) -> CommandError {
+    CommandError::new(Kind::Bug, format!("cannot wait for the command: {error}"))
+}
+
+async fn at(when: Option<std::time::Instant>) {
+    match when {
+        Some(when) => sleep_until(Instant::from_std(when)).await,
+        None => std::future::pending().await,
+    }
+}

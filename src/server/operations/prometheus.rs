@@ -1,0 +1,163 @@
+//! The counters in the text format of Prometheus, version 0.0.4.
+
+use std::fmt::{Display, Write};
+
+use super::Operations;
+use super::metrics::{BOUNDS_US, Histogram, Verb};
+
+/// Its name in HTTP.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// All there is to measure.
+pub fn text(operations: &Operations) -> String {
+    let metrics = operations.metrics();
+    let census = operations.broker.census();
+    let stock = operations.service.stock();
+    let mut text = Text(String::new());
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    text.family("mqkv_build_info", "gauge", "Which version runs; always 1.", [(&version[..], 1)]);
+    let started_s = operations.started_ms / 1_000;
+    text.one("mqkv_start_time_seconds", "gauge", "When the server started, in Unix time.", started_s);
+    let requests: Vec<_> = metrics.each_request().collect();
+    let labels: Vec<_> = requests
+        .iter()
+        .map(|(verb, outcome, count)| ([("verb", verb.name()), ("outcome", outcome.name())], count))
+        .collect();
+    text.family(
+        "mqkv_requests_total",
+        "counter",
+        "Requests to the state store that were answered.",
+        labels.iter().map(|(labels, count)| (&labels[..], count)),
+    );
+    text.head(
+        "mqkv_request_duration_seconds",
+        "histogram",
+        "From the request's packet being taken from the input to its answer being queued, with the wait for the disk.",
+    );
+    for verb in Verb::ALL {
+        if let Some(histogram) = metrics.latency(verb) {
+            text.histogram("mqkv_request_duration_seconds", &[("verb", verb.name())], histogram);
+        }
+    }
+    text.head(
+        "mqkv_commit_duration_seconds",
+        "histogram",
+        "What a commit to the disk took, the flush included.",
+    );
+    text.histogram("mqkv_commit_duration_seconds", &[], &metrics.commits);
+    text.one("mqkv_keys", "gauge", "Keys in the store.", stock.tally.keys);
+    text.one("mqkv_stored_bytes", "gauge", "Bytes of keys and values in the store.", stock.tally.bytes);
+    text.one("mqkv_watches", "gauge", "Registrations for changes of a key.", stock.tally.watches);
+    text.one(
+        "mqkv_disk_queue_length",
+        "gauge",
+        "Answers and notifications that wait for the disk.",
+        stock.waiting_for_disk,
+    );
+    let has_failed = u8::from(metrics.has_disk_failed());
+    text.one("mqkv_disk_failed", "gauge", "1 if the disk has failed and no write is taken.", has_failed);
+    text.one("mqkv_connections", "gauge", "Clients that are connected.", census.connected);
+    text.one("mqkv_sessions", "gauge", "MQTT sessions, those of absent clients included.", census.sessions);
+    text.one("mqkv_subscriptions", "gauge", "MQTT subscriptions.", census.subscriptions);
+    text.one("mqkv_retained_messages", "gauge", "Retained messages.", census.retained);
+    text.one(
+        "mqkv_session_queue_messages",
+        "gauge",
+        "Messages that wait for clients or their acknowledgements.",
+        census.queued,
+    );
+    text.one("mqkv_session_queue_bytes", "gauge", "Bytes of these messages.", census.queued_bytes);
+    text.one(
+        "mqkv_connections_accepted_total",
+        "counter",
+        "Clients that were let in.",
+        metrics.connections.get(),
+    );
+    text.one(
+        "mqkv_connections_refused_total",
+        "counter",
+        "Connections that were not let in.",
+        metrics.refused.get(),
+    );
+    text.one(
+        "mqkv_messages_dropped_total",
+        "counter",
+        "Reports of messages that were dropped.",
+        metrics.dropped.get(),
+    );
+    text.one(
+        "mqkv_requests_unanswerable_total",
+        "counter",
+        "Requests that could not be answered.",
+        metrics.unanswerable.get(),
+    );
+    text.one(
+        "mqkv_not_authorized_total",
+        "counter",
+        "What the rules did not let clients do.",
+        metrics.not_authorized.get(),
+    );
+    let (received, sent) = (&metrics.received, &metrics.sent);
+    for (name, help, counts) in [
+        ("mqkv_mqtt_packets_total", "MQTT packets.", [&received.packets, &sent.packets]),
+        (
+            "mqkv_mqtt_publish_packets_total",
+            "MQTT packets that are PUBLISH.",
+            [&received.publishes, &sent.publishes],
+        ),
+        ("mqkv_mqtt_bytes_total", "Bytes of MQTT packets.", [&received.bytes, &sent.bytes]),
+    ] {
+        let directions = [[("direction", "received")], [("direction", "sent")]];
+        let samples = directions.iter().zip(counts).map(|(labels, count)| (&labels[..], count.get()));
+        text.family(name, "counter", help, samples);
+    }
+    text.0
+}
+
+struct Text(String);
+
+type Labels<'a> = &'a [(&'a str, &'a str)];
+
+impl Text {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a text does not fail.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.family(name, kind, help, [(&[][..], value)]);
+    }
+
+    fn family<'a>(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Labels<'a>, impl Display)>,
+    ) {
+        self.head(name, kind, help);
+        for (labels, value) in samples {
+            self.sample(name, labels, value);
+        }
+    }
+
+    fn histogram(&mut self, name: &str, labels: Labels<'_>, histogram: &Histogram) {
+        let cumulative = histogram.cumulative();
+        let bucket = format!("{name}_bucket");
+        for (bound_us, count) in BOUNDS_US.iter().zip(&cumulative) {
+            let bound = format!("{}", std::time::Duration::from_micros(*bound_us).as_secs_f64());
+            self.sample(&bucket, &[labels, &[("le", bound.as_str())]].concat(), count);
+        }
+        let count = cumulative.last().copied().unwrap_or(0);
+        self.sample(&bucket, &[labels, &[("le", "+Inf")]].concat(), count);
+        self.sample(&format!("{name}_sum"), labels, histogram.sum_s());
+        self.sample(&format!("{name}_count"), labels, count);
+    }
+
+    /// No value of a label here needs to be escaped.
+    fn sample(&mut self, name: &str, labels: Labels<'_>, value: impl Display) {
+        let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(self.0, "{name}{labels} {value}");
+    }
+}

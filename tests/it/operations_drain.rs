@@ -1,0 +1,175 @@
+//! How `serve` ends: what came in is answered first.
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+use std::thread::spawn;
+
+use mqkv::protocol::{Key, Request, Timestamp, topic};
+use nix::sys::signal::Signal;
+
+use super::common::wire::{self, Packet, Publish};
+use super::common::{Place, Raw, Running, Server, http, until};
+
+/// What one client of a loaded server has seen.
+#[derive(Debug, Default)]
+struct Seen {
+    sent: usize,
+    acknowledged: BTreeSet<String>,
+    answered: BTreeSet<String>,
+    farewell: Option<u8>,
+}
+
+/// Sets keys, so many at a time, until the server says goodbye.
+fn load(port: u16, name: &str) -> Seen {
+    const AT_A_TIME: usize = 20;
+    let mut raw = Raw::connect(port);
+    let response_topic = format!("answers/{name}");
+    raw.say(&wire::connect(name));
+    raw.say(&wire::subscribe(1, &response_topic));
+    let mut seen = Seen::default();
+    let mut keys = Vec::new();
+    loop {
+        while seen.answered.len() + AT_A_TIME > keys.len() {
+            let number = keys.len();
+            let key = format!("{name}-{number}");
+            let request = Request::Set {
+                key: Key::new(key.clone()).unwrap(),
+                value: "v".into(),
+                condition: None,
+                ttl_ms: None,
+            };
+            let publish = Publish {
+                topic: topic::REQUEST.to_owned(),
+                packet_id: u16::try_from(number % 60_000 + 1).unwrap(),
+                response_topic: response_topic.clone(),
+                correlation: key.clone().into_bytes(),
+                user_properties: vec![(
+                    "__ts".to_owned(),
+                    Timestamp::of_store(mqkv::clock::wall_ms(), 0).to_string(),
+                )],
+                payload: request.encode().to_vec(),
+            };
+            keys.push(key);
+            raw.say(&publish.encode());
+        }
+        let Some(packet) = raw.hear() else { break };
+        match packet.name() {
+            "PUBACK" => {
+                let number = usize::from(packet.packet_id()) - 1;
+                seen.acknowledged.insert(keys[number].clone());
+            }
+            "PUBLISH" => {
+                let publish = Publish::decode(&packet);
+                assert_eq!(publish.payload, b"+OK\r\n");
+                seen.answered.insert(String::from_utf8(publish.correlation).unwrap());
+                raw.say(&wire::puback(publish.packet_id, 0));
+            }
+            "DISCONNECT" => seen.farewell = packet.body.first().copied(),
+            _ => {}
+        }
+    }
+    seen.sent = keys.len();
+    seen
+}
+
+#[test]
+fn under_load_every_acknowledged_request_is_answered_and_kept() {
+    for options in [&["--data", "data"][..], &[]] {
+        let place = Place::new();
+        let mut server = Server::start(&place, options);
+        let port = server.port();
+        let clients: Vec<_> = (0..4).map(|number| spawn(move || load(port, &format!("c{number}")))).collect();
+        until("there are keys", || (place.bytes_at(&server.url(), &["keys"]).len() > 2_000).then_some(()));
+        server.signal(Signal::SIGTERM);
+        assert_eq!(server.end(), Some(0));
+        let seen: Vec<Seen> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        for seen in &seen {
+            assert_eq!(seen.farewell, Some(0x8B), "{seen:?}");
+            let unanswered: Vec<_> = seen.acknowledged.difference(&seen.answered).collect();
+            assert!(unanswered.is_empty(), "{unanswered:?}");
+            assert!(seen.sent > seen.answered.len(), "it was in the middle of it");
+        }
+        if !options.is_empty() {
+            server.start_again(&place, options);
+            let kept = String::from_utf8(place.bytes_at(&server.url(), &["keys"])).unwrap();
+            let kept: BTreeSet<&str> = kept.lines().collect();
+            for key in seen.iter().flat_map(|seen| &seen.answered) {
+                assert!(kept.contains(key.as_str()), "{key}");
+            }
+        }
+    }
+}
+
+/// A client that takes one message at a time and acknowledges none, with two of them waiting for it.
+fn stuck(port: u16) -> Raw {
+    let mut raw = Raw::connect(port);
+    // Clean start, Receive Maximum 1.
+    let body = [&b"\0\x04MQTT\x05\x02\0\0\x03\x21\0\x01"[..], b"\0\x05stuck"].concat();
+    raw.say(&Packet { first: 0x10, body }.encode());
+    raw.say(&wire::subscribe(1, "t"));
+    for packet_id in [1, 2] {
+        raw.say(&Publish { topic: "t".to_owned(), packet_id, ..Publish::default() }.encode());
+    }
+    let mut publishes = 0;
+    let mut acknowledgements = 0;
+    while publishes < 1 || acknowledgements < 2 {
+        match raw.hear().unwrap().name() {
+            "PUBLISH" => publishes += 1,
+            "PUBACK" => acknowledgements += 1,
+            _ => {}
+        }
+    }
+    raw
+}
+
+/// A server with a client that takes nothing, in the middle of its draining; the port of its page.
+fn draining(place: &Place, drain: &str) -> (Running, Raw, u16) {
+    let words = ["serve", "--listen", "127.0.0.1:0", "--admin", "0", "--log", "text", "--drain", drain];
+    let mut command = place.command_with_signals(&words);
+    let server = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let ready = server.words();
+    let port = |before: &str| -> u16 {
+        let rest = ready.split(before).nth(1).unwrap();
+        rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+    };
+    let (broker, admin) = (port("listening on 127.0.0.1:"), port("http://127.0.0.1:"));
+    let client = stuck(broker);
+    assert!(server.words().contains("stuck connected"));
+    assert!(http::get(admin, "/healthz").0.starts_with("HTTP/1.1 200 "));
+    server.signal(Signal::SIGTERM);
+    assert_eq!(server.words(), "answering what has come in, then stopping");
+    (server, client, admin)
+}
+
+#[test]
+fn whoever_is_served_elsewhere_is_told_while_a_server_drains_and_a_second_signal_ends_at_once() {
+    let place = Place::new();
+    let (server, _client, admin) = draining(&place, "10m");
+    let (head, body) = http::get(admin, "/healthz");
+    assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
+    assert_eq!(body, "draining\n");
+    server.signal(Signal::SIGTERM);
+    assert_eq!(server.end().2, Some(143));
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_not_waited_for_longer_than_was_said() {
+    let place = Place::new();
+    let (server, mut client, _) = draining(&place, "50ms");
+    let farewell = client.hear().unwrap();
+    assert_eq!((farewell.name(), farewell.body[0]), ("DISCONNECT", 0x8B));
+    let (_, words, code) = server.end();
+    assert!(words.iter().any(|line| line.contains("could be answered within 50ms")), "{words:?}");
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn a_client_that_acknowledges_late_gets_all_that_waits_for_it() {
+    let place = Place::new();
+    let (server, mut client, _) = draining(&place, "10m");
+    client.say(&wire::puback(1, 0));
+    let second = client.hear().unwrap();
+    assert_eq!(second.name(), "PUBLISH");
+    assert_eq!(client.hear().unwrap().name(), "DISCONNECT");
+    assert_eq!(server.end().2, Some(0));
+}

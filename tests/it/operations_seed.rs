@@ -1,0 +1,172 @@
+//! `serve --seed` and `serve --exec`: a store with known keys, and a store for one command.
+
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+
+use super::common::{Place, Running, Server};
+
+const SEED: &str = concat!(
+    r#"{"v":1,"key":"a","value":"1","encoding":"utf-8"}"#,
+    "\n\n",
+    r#"{"key":"/w==","key_encoding":"base64","value":"AP8=","encoding":"base64","ttl_ms":3600000}"#,
+    "\n",
+    r#"{"key":"a","value":"2"}"#,
+    "\n",
+);
+
+/// `mqkv serve OPTIONS --exec -- sh -c SCRIPT`, with the program as `$mqkv`.
+fn exec(place: &Place, options: &[&str], script: &str) -> Command {
+    let mut command =
+        place.command(&[&["serve"], options, &["--exec", "--", "/bin/sh", "-c", script]].concat());
+    command.env("mqkv", env!("CARGO_BIN_EXE_mqkv")).env("PATH", "/usr/bin:/bin");
+    command
+}
+
+fn shown(command: &mut Command) -> String {
+    super::common::bounded::shown_bounded(command)
+}
+
+#[test]
+fn a_store_begins_with_the_keys_of_an_export() {
+    let place = Place::new();
+    place.write("seed", SEED);
+    let first = Server::start(&place, &["--seed", "seed"]);
+    assert_eq!(place.bytes_at(&first.url(), &["get", "a"]), b"2", "the last of a key wins");
+    assert_eq!(place.bytes_at(&first.url(), &["get", "--key-hex", "ff"]), b"\0\xff");
+    let exported = place.bytes_at(&first.url(), &["export"]);
+    place.write("again", &exported);
+    let second = Server::start(&place, &["--seed", "again"]);
+    assert_eq!(place.bytes_at(&second.url(), &["keys"]), b"a\n");
+    assert_eq!(place.bytes_at(&second.url(), &["get", "a"]), b"2");
+}
+
+#[test]
+fn a_seed_goes_to_the_disk_and_replaces_what_was_there() {
+    let place = Place::new();
+    place.write("seed", SEED);
+    let mut server = Server::start(&place, &["--data", "data"]);
+    assert_eq!(place.run_at(&server.url(), &["set", "a", "old"]), "--- exit 0\n");
+    assert_eq!(place.run_at(&server.url(), &["set", "b", "kept"]), "--- exit 0\n");
+    server.kill();
+    server.start_again(&place, &["--data", "data", "--seed", "seed"]);
+    server.kill();
+    server.start_again(&place, &["--data", "data"]);
+    assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"2");
+    assert_eq!(place.bytes_at(&server.url(), &["get", "b"]), b"kept");
+}
+
+#[test]
+fn rules_are_for_clients_and_not_for_the_seed() {
+    let place = Place::new();
+    place.write("seed", SEED);
+    place.write("rules", "rules: []\n");
+    let mut server = Server::start(&place, &["--data", "data", "--seed", "seed", "--authz", "rules"]);
+    assert!(place.run_at(&server.url(), &["get", "a"]).ends_with("--- exit 77\n"));
+    server.kill();
+    server.start_again(&place, &["--data", "data"]);
+    assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"2");
+}
+
+#[test]
+fn a_line_that_makes_no_sense_is_named_and_nothing_is_served() {
+    let place = Place::new();
+    place.write("seed", "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"b\"}\n");
+    let shown = place.run_bounded(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--port-file",
+        "port",
+        "--data",
+        "data",
+        "--seed",
+        "seed",
+    ]);
+    assert_eq!(shown, "--- stderr\nerror: line 2: \"value\" is missing\n--- exit 65\n");
+    assert!(!place.path("port").exists() && !place.path("data").exists());
+    place.write("seed", "{\"key\":\"a\",\"val");
+    let shown = place.run_bounded(&["serve", "--listen", "127.0.0.1:0", "--seed", "seed"]);
+    assert!(shown.contains("line 1: the JSON ends too early\n  the file ends within this line"), "{shown}");
+}
+
+#[test]
+fn a_seed_that_the_store_does_not_take_is_told_with_its_line() {
+    let place = Place::new();
+    place.write("seed", "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"b\",\"value\":\"2\"}\n");
+    let words =
+        ["serve", "--listen", "127.0.0.1:0", "--seed", "seed", "--keys-max", "1", "--port-file", "port"];
+    let shown = place.run_bounded(&words);
+    assert!(shown.contains("line 2: the store refused: the quota has been exceeded"), "{shown}");
+    assert!(shown.ends_with("--- exit 76\n") && !place.path("port").exists(), "{shown}");
+}
+
+#[test]
+fn a_seed_that_is_no_file_is_told() {
+    let place = Place::new();
+    let serve = |seed| place.run_bounded(&["serve", "--listen", "127.0.0.1:0", "--seed", seed]);
+    assert!(serve("none").ends_with("--- exit 74\n"));
+    assert_eq!(
+        serve("-"),
+        "--- stderr\nerror: --seed reads no standard input\n  try: --seed FILE\n--- exit 2\n"
+    );
+}
+
+#[test]
+fn a_command_has_a_store_and_the_streams_for_itself_and_its_code_counts() {
+    let place = Place::new();
+    place.write("seed", SEED);
+    let script = "$mqkv get a && $mqkv set b 3 && $mqkv get b && echo >&2 words && exit 7";
+    let shown = shown(&mut exec(&place, &["--seed", "seed"], script));
+    assert_eq!(shown, "--- stdout\n23(no line feed)\n--- stderr\nwords\n--- exit 7\n");
+}
+
+#[test]
+fn the_variables_of_the_official_sdks_lead_to_the_store_as_well() {
+    let place = Place::new();
+    let script = "[ $MQKV_BROKER = mqtt://127.0.0.1:$AIO_BROKER_TCP_PORT ] && echo $AIO_MQTT_USE_TLS; \
+                  unset MQKV_BROKER; $mqkv set k v && $mqkv get k";
+    let mut command = exec(&place, &["--listen", "0.0.0.0:0"], script);
+    command.env("MQKV_CONTEXT", "none").env("AIO_BROKER_HOSTNAME", "elsewhere.invalid");
+    assert_eq!(shown(&mut command), "--- stdout\nfalse\nv(no line feed)\n--- exit 0\n");
+}
+
+#[test]
+fn how_a_command_ends_is_how_it_all_ends() {
+    let place = Place::new();
+    assert_eq!(shown(&mut exec(&place, &[], "kill -TERM $$")), "--- exit 143\n");
+    let missing = place.run_bounded(&["serve", "--exec", "--", "./none"]);
+    assert!(missing.ends_with("--- exit 127\n"), "{missing}");
+    place.write("file", "");
+    let no_program = place.run_bounded(&["serve", "--exec", "--", "./file"]);
+    assert!(no_program.ends_with("--- exit 126\n"), "{no_program}");
+}
+
+#[test]
+fn what_a_command_leaves_running_is_ended_with_it() {
+    let place = Place::new();
+    let shown = shown(&mut exec(&place, &[], "sleep 1000 & echo $!"));
+    let id = shown.lines().nth(1).unwrap();
+    assert!(!super::common::is_running(id), "{shown}");
+}
+
+#[test]
+fn a_signal_is_the_commands_and_the_store_is_there_until_that_has_ended() {
+    let place = Place::new();
+    // The signal is for the whole group; what sleeps does not mind it, or the shell would have its say.
+    let script = "trap '$mqkv set k v && $mqkv get k; exit 9' TERM; echo ready; while :; do (trap '' TERM; sleep 0.02); done";
+    let running = Running::start(&mut exec(&place, &[], script));
+    assert_eq!(running.line(), "ready");
+    running.signal(Signal::SIGTERM);
+    let (output, words, code) = running.end();
+    assert_eq!((output, words, code), (vec!["v".to_owned()], Vec::new(), Some(9)));
+}
+
+#[test]
+fn a_command_goes_with_exec_and_exec_with_a_command() {
+    let place = Place::new();
+    for words in [&["serve", "--exec"][..], &["serve", "--", "true"]] {
+        let shown = place.run_bounded(words);
+        assert!(shown.ends_with("--- exit 2\n"), "{shown}");
+    }
+}
