@@ -13,7 +13,9 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{
+    Database, ReadableDatabase, ReadableTable, StorageBackend as _, TableDefinition, WriteTransaction,
+};
 
 use crate::protocol::Key;
 use crate::store::{Change, Content, Kept, Now, Version};
@@ -50,6 +52,8 @@ pub struct Journal {
     /// Whether what the system says is in the file cannot be believed.
     is_doubtful: bool,
     past: Past,
+    /// How long the file was after the last commit.
+    len: u64,
 }
 
 #[derive(Debug)]
@@ -82,8 +86,11 @@ impl Journal {
     /// # Errors
     /// [`JournalError`] of any kind.
     pub fn open_on(mut medium: Box<dyn Medium>) -> Result<Self, JournalError> {
-        match guarded(|| connect(&mut *medium)) {
-            Ok((open, past)) => Ok(Self { medium, open: Some(open), is_doubtful: false, past }),
+        match guarded(|| connect(&mut *medium, u64::MAX)) {
+            Ok((open, past)) => {
+                let len = open.len();
+                Ok(Self { medium, open: Some(open), is_doubtful: false, past, len })
+            }
             Err(kind) => Err(JournalError { path: medium.path(), kind }),
         }
     }
@@ -145,7 +152,10 @@ impl Journal {
             Ok(())
         });
         match committed {
-            Ok(()) => self.past = past,
+            Ok(()) => {
+                self.past = past;
+                self.len = self.open.as_ref().map_or(u64::MAX, Open::len);
+            }
             Err(kind) => return Err(self.fail(kind)),
         }
         Ok(())
@@ -169,7 +179,14 @@ impl Journal {
     /// # Errors
     /// [`JournalError`]; if the file has shown to be damaged, it must be rewritten.
     pub fn reopen(&mut self) -> Result<(), JournalError> {
-        match guarded(|| connect(&mut *self.medium)) {
+        // What the failed commit has put at the end takes room, on a disk that has none. If it cannot be done without,
+        // it has not failed altogether.
+        let opened = guarded(|| connect(&mut *self.medium, self.len));
+        let opened = opened.or_else(|kind| match kind {
+            JournalErrorKind::Damaged(_) => guarded(|| connect(&mut *self.medium, u64::MAX)),
+            kind => Err(kind),
+        });
+        match opened {
             Ok((open, past)) => {
                 self.past.greatest = self.past.greatest.max(past.greatest);
                 self.open = Some(open);
@@ -200,6 +217,7 @@ impl Journal {
         self.open = None;
         match guarded(|| make(&mut *self.medium, rows, past)) {
             Ok(open) => {
+                self.len = open.len();
                 (self.open, self.is_doubtful, self.past) = (Some(open), false, past);
                 Ok(())
             }
@@ -220,13 +238,24 @@ impl Journal {
     }
 }
 
-/// Opens what is there, and touches it only once it has shown to be whole; makes it where nothing is.
-fn connect(medium: &mut dyn Medium) -> Result<(Open, Past), JournalErrorKind> {
+impl Open {
+    /// How long the file is; if that cannot be known, nothing is cut off.
+    fn len(&self) -> u64 {
+        self.disk.len().unwrap_or(u64::MAX)
+    }
+}
+
+/// Opens what is there, without what is beyond a length, and touches it only once it has shown to be whole; makes it
+/// where nothing is.
+fn connect(medium: &mut dyn Medium, len_max: u64) -> Result<(Open, Past), JournalErrorKind> {
     let Some(below) = medium.open()? else {
         let open = make(medium, || None, Past::default())?;
         return Ok((open, Past::default()));
     };
     let disk = Disk::holding(below)?;
+    if disk.len()? > len_max {
+        disk.set_len(len_max)?;
+    }
     let database = check(&disk)?;
     let past = read_past(&database)?;
     disk.release()?;

@@ -1,9 +1,9 @@
 //! `serve --data`: what is kept with `--persist`, and what can be done with the folder while nobody serves it.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use super::common::{Place, Server};
+use super::common::{Place, Running, Server, line_in, until};
 
 const FILE: &str = "kept/store.redb";
 
@@ -181,16 +181,16 @@ fn a_full_disk_refuses_what_must_be_kept_and_nothing_else_until_there_is_room() 
         ["serve", "--data", "kept", "--persist", "custom", "--listen", "127.0.0.1:0", "--port-file", "port"];
     let mut command = place.command(&words);
     let binary = command.get_program().to_owned();
-    let mut shell = std::process::Command::new("sh");
+    let mut shell = Command::new("sh");
     shell.args(["-c", limited]).arg(&binary).args(command.get_args()).current_dir(place.folder());
     shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command = shell;
     let child = command.spawn().unwrap();
     let id = child.id().to_string();
-    let server = super::common::Running::read(child);
+    let server = Running::read(child);
     let words = server.words();
     assert!(words.starts_with("listening on"), "{words}");
-    let port = super::common::line_in(&place.path("port"));
+    let port = line_in(&place.path("port"));
     let url = format!("mqtt://127.0.0.1:{port}");
     place.write("large", "x".repeat(3_000_000));
     let at = |words: &[&str]| place.run_at(&url, words);
@@ -207,7 +207,7 @@ fn a_full_disk_refuses_what_must_be_kept_and_nothing_else_until_there_is_room() 
     // There was room for something smaller all the time.
     assert_eq!(server.words(), "the disk works again: what must be kept is taken again");
     assert_eq!(at(&["set", "k", "w", "--persist"]), "--- exit 0\n");
-    let raised = std::process::Command::new("prlimit").args(["--pid", &id, "--fsize=unlimited"]).status();
+    let raised = Command::new("prlimit").args(["--pid", &id, "--fsize=unlimited"]).status();
     if !raised.is_ok_and(|status| status.success()) {
         println!("not shown: room that comes back, for there is no prlimit, or it may not");
         return;
@@ -217,4 +217,49 @@ fn a_full_disk_refuses_what_must_be_kept_and_nothing_else_until_there_is_room() 
     let server = Server::start(&place, &["-q", "--data", "kept"]);
     assert_eq!(place.bytes_at(&server.url(), &["get", "k"]).len(), 3_000_000);
     assert_eq!(place.run_at(&server.url(), &["keys"]), "--- stdout\nk\n--- exit 0\n");
+}
+
+/// A small disk of its own, for whoever may mount one.
+struct SmallDisk<'a>(&'a Place);
+
+impl<'a> SmallDisk<'a> {
+    fn mount(place: &'a Place) -> Option<Self> {
+        fs::create_dir(place.path("small")).unwrap();
+        let words = ["-t", "tmpfs", "-o", "size=2500k", "tmpfs"];
+        let mounted = Command::new("mount").args(words).arg(place.path("small")).output();
+        mounted.is_ok_and(|output| output.status.success()).then_some(Self(place))
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.0.path("small")).status();
+    }
+}
+
+#[test]
+fn on_a_disk_without_room_a_large_value_does_not_keep_small_ones_out() {
+    let place = Place::new();
+    let Some(_disk) = SmallDisk::mount(&place) else {
+        println!("not shown: a small disk, for nobody but root may mount one");
+        return;
+    };
+    let options = ["--data", "small/kept"];
+    let server = Server::start(&place, &[&["-q"], &options[..]].concat());
+    place.write("large", "x".repeat(2_000_000));
+    let at = |words: &[&str]| place.run_at(&server.url(), words);
+    assert_eq!(at(&["set", "k", "v"]), "--- exit 0\n");
+    fs::write(place.path("small/full"), vec![0; 1_400_000]).unwrap();
+    let shown = at(&["set", "k", "-f", "large"]);
+    assert!(
+        shown.contains("the change could not be persisted") && shown.ends_with("--- exit 76\n"),
+        "{shown}"
+    );
+    // What the large one has taken is given back.
+    until("small values are taken", || (at(&["set", "small", "v"]) == "--- exit 0\n").then_some(()));
+    fs::remove_file(place.path("small/full")).unwrap();
+    assert_eq!(at(&["get", "k"]), "--- stdout\nv(no line feed)\n--- exit 0\n");
+    drop(server);
+    let server = Server::start(&place, &[&["-q"], &options[..]].concat());
+    assert_eq!(place.run_at(&server.url(), &["keys"]), "--- stdout\nk\nsmall\n--- exit 0\n");
 }
