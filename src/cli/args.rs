@@ -42,11 +42,12 @@ pub struct Cli {
 
 /// Everything that can be done.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "a process has one of them")]
 pub enum Verb {
     #[command(flatten)]
     Command(Command),
     Shell(ShellArgs),
-    Serve(Box<ServeArgs>),
+    Serve(ServeArgs),
     Context(ContextArgs),
     Config(ConfigArgs),
     Completions(CompletionsArgs),

@@ -31,7 +31,7 @@ pub fn parse(words: &[OsString]) -> Option<Cli> {
         "del" => parse_as(rest, |verb| Verb::Command(Command::Del(verb))),
         "vdel" => parse_as(rest, |verb| Verb::Command(Command::Vdel(verb))),
         // It is memory that a server keeps for as long as it runs.
-        "serve" => parse_as(rest, |verb| Verb::Serve(Box::new(verb))),
+        "serve" => parse_as(rest, Verb::Serve),
         _ => None,
     }
 }
