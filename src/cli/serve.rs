@@ -3,6 +3,7 @@
 pub mod data;
 pub mod door;
 mod exec;
+mod limits;
 mod operations;
 mod rules;
 mod seed;
@@ -26,6 +27,7 @@ use super::permissions;
 use data::DataArgs;
 use door::{ClientCertificate, Door, Settled};
 use exec::ExecArgs;
+use limits::LimitArgs;
 use operations::{LogFormat, OperationsArgs};
 use telling::{Teller, Told};
 use user::ServeAction;
@@ -34,8 +36,8 @@ use crate::commands::signal::Signals;
 use crate::commands::{CommandError, Kind, Verdict, duration};
 use crate::render::log::Field;
 use crate::server::{
-    self, AdminSettings, Identities, IdentityFiles, Limits, ListenerSettings, Settings, StoreServer,
-    StoreSettings, Tls, TlsFiles, WebSocketSettings,
+    self, AdminSettings, Identities, IdentityFiles, ListenerSettings, Settings, StoreServer, StoreSettings,
+    Tls, TlsFiles, WebSocketSettings,
 };
 
 const EXAMPLES: &str = "\
@@ -119,9 +121,9 @@ pub struct ServeArgs {
     /// Let clients do only what the rules in this file allow; read again at a SIGHUP
     #[arg(long, value_name = "FILE")]
     pub authz: Option<PathBuf>,
-    /// How many keys there may be
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub keys_max: Option<u64>,
+    /// How much it takes.
+    #[command(flatten)]
+    pub limits: LimitArgs,
     /// Write the first port to this file once it is open
     #[arg(long, value_name = "FILE")]
     pub port_file: Option<PathBuf>,
@@ -251,10 +253,8 @@ async fn start(args: &ServeArgs, teller: &Teller) -> Result<(StoreServer, Vec<Se
         events: Arc::new(move |event| events.event(&event)),
         ..Settings::default()
     };
-    let mut limits = Limits::default();
-    if let Some(keys_max) = args.keys_max {
-        limits.keys_max = usize::try_from(keys_max).unwrap_or(usize::MAX);
-    }
+    let (settings, limits) = (args.limits.limit(settings), args.limits.store());
+    teller.note("limits", limits::words(&limits, &settings));
     let operations = args.operations.settle().await?;
     for AdminSettings { address, .. } in
         operations.admin.iter().filter(|admin| !admin.address.ip().is_loopback())

@@ -2,11 +2,16 @@
 
 use crate::protocol::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
+/// What it costs to keep a key, besides its bytes and its value's: measured with a million keys that have a TTL.
+pub const KEY_COST_BYTES: u64 = 100;
+
 /// How much the store takes before it refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most keys; never above 4,294,967,295.
     pub keys_max: usize,
+    /// The most bytes of keys and values, [`KEY_COST_BYTES`] more for each key.
+    pub memory_bytes_max: u64,
     /// The longest key in bytes; never above [`KEY_BYTES_MAX`].
     pub key_bytes_max: usize,
     /// The longest value in bytes.
@@ -21,6 +26,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             keys_max: 10_000_000,
+            memory_bytes_max: 512 * 1024 * 1024,
             key_bytes_max: KEY_BYTES_MAX,
             value_bytes_max: VALUE_BYTES_MAX,
             watches_max: 1_000_000,

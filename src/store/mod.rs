@@ -33,7 +33,7 @@ use watchers::Watchers;
 
 pub use call::{Call, Change, Now, Outcome};
 pub use entry::{Content, Version};
-pub use limits::Limits;
+pub use limits::{KEY_COST_BYTES, Limits};
 pub use page::{Page, Row, Tally};
 pub use watchers::{ConnectionId, Watcher};
 
@@ -242,6 +242,22 @@ impl Store {
         fits.then_some(()).ok_or(Refusal::ValueTooLong)
     }
 
+    /// Whether a key and its value fit in, in the place of what the key holds. What takes no more than that always does.
+    fn has_room(&self, held: Option<&Entry>, set: &Set) -> bool {
+        let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
+        let bytes = match held {
+            Some(held) if set.value.len() <= held.value().len() => return true,
+            Some(held) => count(set.value.len().saturating_sub(held.value().len())),
+            None if self.entries.len() >= self.limits.keys_max() => return false,
+            None => {
+                count(set.key.as_bytes().len().saturating_add(set.value.len())).saturating_add(KEY_COST_BYTES)
+            }
+        };
+        let costs = count(self.entries.len()).saturating_mul(KEY_COST_BYTES);
+        let taken = self.entries.bytes().saturating_add(costs);
+        taken.saturating_add(bytes) <= self.limits.memory_bytes_max
+    }
+
     fn get(&mut self, key: &Key) -> Outcome {
         let (found, expired) = self.find(key);
         let Some(entry) = found.and_then(|slot| self.entries.get(slot)) else {
@@ -266,11 +282,12 @@ impl Store {
         // Once kept on disk, a key stays there until it is gone: a SET that does not ask for it must not leave an older
         // value there, which would be back after a restart, and takes nothing from whoever has asked.
         let persist = set.persist || held.is_some_and(Entry::is_persistent);
-        if found.is_none() && self.entries.len() >= self.limits.keys_max() {
-            // There is room once something that has expired is gone.
+        if !self.has_room(held, &set) {
+            // There may be once something that has expired is gone.
             expired = expired.or_else(|| self.first_due().and_then(|slot| self.expire(slot)));
-            if expired.is_none() {
-                return Outcome::refused(Refusal::QuotaExceeded);
+            let held = found.and_then(|slot| self.entries.get(slot));
+            if expired.is_none() || !self.has_room(held, &set) {
+                return Outcome { expired, ..Outcome::refused(Refusal::QuotaExceeded) };
             }
         }
         let version = self.versions.next(set.key.as_bytes(), last, timestamp);

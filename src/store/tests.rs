@@ -393,3 +393,21 @@ fn a_watch_that_is_no_longer_allowed_ends() {
     assert_eq!(told(store.handle_request(set("a", "v"), NOW)), 1);
     assert_eq!(told(store.handle_request(set("b", "v"), NOW)), 0);
 }
+
+#[test]
+fn memory_is_bounded_and_there_is_room_again_after_a_delete_or_an_expiry() {
+    let memory_bytes_max = 2 * (KEY_COST_BYTES + 1 + 10);
+    let mut store = Store::new(Limits { memory_bytes_max, ..Limits::default() });
+    let ten = "0123456789";
+    let full = Reply::Refused(Refusal::QuotaExceeded);
+    assert_eq!(store.handle_request(set("a", ten), NOW).reply, Reply::Done);
+    assert_eq!(store.handle_request(set_with("b", ten, None, 50), NOW).reply, Reply::Done);
+    assert_eq!(store.handle_request(set("c", ten), NOW).reply, full);
+    assert_eq!(store.handle_request(set("a", "01234567890"), NOW).reply, full, "longer than what it holds");
+    assert_eq!(store.handle_request(set("a", "9876543210"), NOW).reply, Reply::Done, "as long");
+    assert_eq!(store.handle_request(get("a"), NOW).reply, Reply::Value("9876543210".into()));
+    assert_eq!(store.handle_request(set("c", ten), later(50)).reply, Reply::Done, "b has expired");
+    assert_eq!(store.handle_request(set("d", ten), later(50)).reply, full);
+    assert_eq!(store.handle_request(del("a"), later(50)).reply, Reply::Count(1));
+    assert_eq!(store.handle_request(set("d", ten), later(50)).reply, Reply::Done);
+}

@@ -1,0 +1,154 @@
+//! `serve`: how much it takes, of everything.
+
+use std::fmt;
+
+use clap::Args;
+
+use crate::protocol::key::VALUE_BYTES_MAX;
+use crate::server::{Limits, Settings};
+
+/// The least that fits the packets that a client must be able to send, in bytes.
+const QUEUE_BYTES_MIN: u64 = 64 * 1024;
+
+/// How much the server takes before it refuses.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub struct LimitArgs {
+    /// How many keys there may be [default: 10,000,000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub keys_max: Option<u64>,
+    /// How long a value may be, with K, M or G for more than bytes [default: 64M less what a packet needs besides]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
+    pub value_bytes_max: Option<u64>,
+    /// How much memory keys and values may take, with what it takes to keep them [default: 512M]
+    ///
+    /// A SET above it is refused as above --keys-max; there is room again when something is deleted or expires.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory_max: Option<u64>,
+    /// How many connections there may be [default: 10,000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    pub connections_max: Option<u32>,
+    /// How many keys a client may watch [default: 100,000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true)]
+    pub watches_max: Option<u64>,
+    /// How much may wait for a client that does not read; then it is cut off [default: 128M]
+    ///
+    /// No packet may be larger than half of it.
+    #[arg(long, value_name = "SIZE", value_parser = parse_queue, hide_short_help = true)]
+    pub queue_bytes_max: Option<u64>,
+}
+
+impl LimitArgs {
+    /// The limits of the store.
+    #[must_use]
+    pub fn store(&self) -> Limits {
+        let or = |typed: Option<u64>, default: usize| {
+            typed.map_or(default, |typed| usize::try_from(typed).unwrap_or(usize::MAX))
+        };
+        let default = Limits::default();
+        Limits {
+            keys_max: or(self.keys_max, default.keys_max),
+            value_bytes_max: or(self.value_bytes_max, default.value_bytes_max).min(VALUE_BYTES_MAX),
+            memory_bytes_max: self.memory_max.unwrap_or(default.memory_bytes_max),
+            watches_per_connection_max: or(self.watches_max, default.watches_per_connection_max),
+            ..default
+        }
+    }
+
+    /// The same settings with the limits of the broker.
+    #[must_use]
+    pub fn limit(&self, settings: Settings) -> Settings {
+        let connections_max = self.connections_max.unwrap_or(settings.connections_max);
+        let Some(queue) = self.queue_bytes_max else { return Settings { connections_max, ..settings } };
+        let packet_bytes_max = u32::try_from(queue / 2).unwrap_or(u32::MAX).min(settings.packet_bytes_max);
+        let session_queue_bytes_max = usize::try_from(queue).unwrap_or(usize::MAX);
+        Settings { connections_max, session_queue_bytes_max, packet_bytes_max, ..settings }
+    }
+}
+
+/// What is in force, for the operator.
+#[must_use]
+pub fn words(store: &Limits, broker: &Settings) -> String {
+    let size = |bytes: usize| Size(u64::try_from(bytes).unwrap_or(u64::MAX));
+    format!(
+        "limits: {} keys, {} of memory for them, {} a value, {} connections, {} watched keys and {} of waiting \
+         messages a client, {} a packet",
+        store.keys_max,
+        Size(store.memory_bytes_max),
+        size(store.value_bytes_max),
+        broker.connections_max,
+        store.watches_per_connection_max,
+        size(broker.session_queue_bytes_max),
+        Size(broker.packet_bytes_max.into()),
+    )
+}
+
+/// A number of bytes, as it can be typed.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(30, "G"), (20, "M"), (10, "K")];
+        match units.into_iter().find(|(shift, _)| self.0 >> shift > 0 && self.0.trailing_zeros() >= *shift) {
+            Some((shift, unit)) => write!(out, "{}{unit}", self.0 >> shift),
+            None => write!(out, "{}", self.0),
+        }
+    }
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    const SHAPE: &str = "a size is a number of bytes, or of 1024 bytes or more with K, M or G: 512M";
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(unit_at).ok_or(SHAPE)?;
+    let shift = match unit.to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => return Err(SHAPE.to_owned()),
+    };
+    let number: u64 = number.parse().map_err(|_| SHAPE)?;
+    match number.checked_mul(1 << shift) {
+        Some(0) => Err("a size is at least 1".to_owned()),
+        Some(bytes) => Ok(bytes),
+        None => Err("that is more than there is".to_owned()),
+    }
+}
+
+fn parse_queue(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        bytes if bytes < QUEUE_BYTES_MIN => Err(format!("it is at least {}", Size(QUEUE_BYTES_MIN))),
+        bytes => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_has_a_unit_or_is_in_bytes() {
+        for (text, bytes) in [("1", 1), ("4k", 4096), ("512M", 512 << 20), ("2GiB", 2 << 30), ("3KB", 3072)] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "0", "M", "-1", "1.5M", "1T", "18446744073709551615K"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+        assert_eq!([1, 1500, 4096, 3 << 20].map(|bytes| Size(bytes).to_string()), ["1", "1500", "4K", "3M"]);
+    }
+
+    #[test]
+    fn a_queue_holds_the_largest_packet() {
+        let args = LimitArgs {
+            keys_max: None,
+            value_bytes_max: None,
+            memory_max: None,
+            connections_max: Some(7),
+            watches_max: None,
+            queue_bytes_max: Some(1 << 20),
+        };
+        let settings = args.limit(Settings::default());
+        assert_eq!((settings.packet_bytes_max, settings.connections_max), (1 << 19, 7));
+        assert!(parse_queue("1K").is_err() && parse_queue("64K").is_ok());
+    }
+}
