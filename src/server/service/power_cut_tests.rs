@@ -165,7 +165,7 @@ impl World {
         };
         let message = message(&request);
         // The answer says what it was about.
-        let (verb, since) = (super::Verb::Set, crate::clock::monotonic());
+        let (verb, since) = (Verb::Set, clock::monotonic());
         let correlation = message.correlation.clone().unwrap();
         let asker = Asker { response_topic: name, correlation, verb, since };
         life.service.lock().answer(&life.notes, call, asker, &message, life.now);
