@@ -42,6 +42,7 @@ pub struct Cli {
 
 /// Everything that can be done.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "a process has one of them")]
 pub enum Verb {
     #[command(flatten)]
     Command(Command),
