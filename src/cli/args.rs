@@ -47,7 +47,7 @@ pub enum Verb {
     #[command(flatten)]
     Command(Command),
     Shell(ShellArgs),
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     Context(ContextArgs),
     Config(ConfigArgs),
     Completions(CompletionsArgs),

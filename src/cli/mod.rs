@@ -155,7 +155,7 @@ fn run_verb(
             let settled = &configuration.settled;
             let (quiet, verbose) = (settled.is_on(Setting::Quiet), settled.is_on(Setting::Verbose));
             let display = DisplayArgs { quiet, verbose, ..options.display };
-            if let ServeArgs { action: Some(action), .. } = &args {
+            if let ServeArgs { action: Some(action), .. } = &*args {
                 return serve::user::run(action, &display, reporter);
             }
             if let Some(done) = args.data.run(&display, reporter) {
