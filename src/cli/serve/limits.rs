@@ -17,7 +17,7 @@ pub struct LimitArgs {
     /// How many keys there may be [default: 10,000,000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keys_max: Option<u64>,
-    /// How long a value may be, with K, M or G for more than bytes [default: 64M less what a packet needs besides]
+    /// How long a value may be, with K, M or G for more than bytes [default: what fits into a packet]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
     pub value_bytes_max: Option<u64>,
     /// How much memory keys and values may take, with what it takes to keep them [default: 512M]
