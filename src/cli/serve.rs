@@ -147,7 +147,7 @@ pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<Verdict, CommandEr
     let (teller, writer) =
         Teller::start(args.operations.log.unwrap_or(LogFormat::Text), how_much_is_told(args, display))?;
     warn_of_few_descriptors(&teller);
-    let result = runtime.block_on(serve(args, &teller));
+    let result = runtime.block_on(serve(args, display.verbose, &teller));
     // A file that cannot be read is not waited for.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     drop(teller);
@@ -165,12 +165,12 @@ fn how_much_is_told(args: &ServeArgs, display: &DisplayArgs) -> Told {
     }
 }
 
-async fn serve(args: &ServeArgs, teller: &Teller) -> Result<Verdict, CommandError> {
+async fn serve(args: &ServeArgs, is_verbose: bool, teller: &Teller) -> Result<Verdict, CommandError> {
     let mut signals = if args.authz.is_some() { Signals::besides_hangup() } else { Signals::new() }?;
     // What is read at the start may be a pipe, or on a disk that hangs.
     let started = async {
         let entries = seed::read(args.run.seed.as_deref()).await?;
-        let (server, doors) = start(args, teller).await?;
+        let (server, doors) = start(args, is_verbose, teller).await?;
         Ok::<_, CommandError>((seed::load(server, entries).await?, doors))
     };
     let (mut server, doors) = tokio::select! {
@@ -236,7 +236,11 @@ fn warn_of_few_descriptors(teller: &Teller) {
     }
 }
 
-async fn start(args: &ServeArgs, teller: &Teller) -> Result<(StoreServer, Vec<Settled>), CommandError> {
+async fn start(
+    args: &ServeArgs,
+    is_verbose: bool,
+    teller: &Teller,
+) -> Result<(StoreServer, Vec<Settled>), CommandError> {
     let doors = door::settle(args)?;
     let files = IdentityFiles { users: args.users.clone(), tokens: args.sat_tokens.clone() };
     let identities = aside(move || Identities::load(&files)).await??;
@@ -254,7 +258,9 @@ async fn start(args: &ServeArgs, teller: &Teller) -> Result<(StoreServer, Vec<Se
         ..Settings::default()
     };
     let (settings, limits) = (args.limits.limit(settings), args.limits.store());
-    teller.note("limits", limits::words(&limits, &settings));
+    if is_verbose {
+        teller.note("limits", limits::words(&limits, &settings));
+    }
     let operations = args.operations.settle().await?;
     for AdminSettings { address, .. } in
         operations.admin.iter().filter(|admin| !admin.address.ip().is_loopback())
