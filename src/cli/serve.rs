@@ -195,10 +195,11 @@ async fn serve(args: &ServeArgs, is_verbose: bool, teller: &Teller) -> Result<Ve
         reloading.abort();
     }
     systemd::stopping();
+    let draining = server.drain(args.operations.drain);
     teller.note("stopping", "answering what has come in, then stopping".to_owned());
     tokio::select! {
         biased;
-        is_done = server.drain(args.operations.drain) => {
+        is_done = draining => {
             if !is_done {
                 let within = duration::text(args.operations.drain);
                 teller.warn(&format!("not everything that had come in could be answered within {within}"));

@@ -150,20 +150,23 @@ impl StoreServer {
     /// Stops in good order: nobody else comes in, every message that was read is handled and answered, the disk has
     /// what must be on it, and every client has got what was for it, and a DISCONNECT. What is not done `within` that
     /// time is left undone; false if there was any.
-    pub async fn drain(self, within: Duration) -> bool {
+    pub fn drain(self, within: Duration) -> impl Future<Output = bool> {
         let Self { server, running, operations, tasks, .. } = self;
+        // At once, and not when somebody first waits: who is told that it drains may look.
         operations.enter(Phase::Draining);
-        let drained = timeout(within, async {
-            server.drain().await;
-            // Ends with the last commit. Whoever waits for it waits for the disk, so not here.
-            let saved = spawn_blocking(move || drop(running)).await;
-            server.finish().await;
-            saved.is_ok()
-        });
-        let is_done = drained.await.unwrap_or(false);
-        server.shutdown().await;
-        drop(tasks);
-        is_done
+        async move {
+            let drained = timeout(within, async {
+                server.drain().await;
+                // Ends with the last commit. Whoever waits for it waits for the disk, so not here.
+                let saved = spawn_blocking(move || drop(running)).await;
+                server.finish().await;
+                saved.is_ok()
+            });
+            let is_done = drained.await.unwrap_or(false);
+            server.shutdown().await;
+            drop(tasks);
+            is_done
+        }
     }
 
     /// Stops: every client gets a DISCONNECT, and everything that was acknowledged is on the disk.
