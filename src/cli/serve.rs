@@ -14,8 +14,10 @@ pub mod user;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
@@ -140,7 +142,7 @@ pub struct ServeArgs {
 /// # Errors
 /// An address is taken, the folder or the seed cannot be used, or the command cannot be started.
 pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<Verdict, CommandError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
@@ -256,6 +258,7 @@ async fn start(
         identities: Arc::new(identities),
         authorizer: rules::load(args.authz.as_deref())?,
         events: Arc::new(move |event| events.event(&event)),
+        threads: thread::available_parallelism().map_or(1, NonZero::get),
         ..Settings::default()
     };
     let (settings, limits) = (args.limits.limit(settings), args.limits.store());

@@ -16,6 +16,7 @@ mod repeats;
 pub mod service;
 pub mod settings;
 pub mod tls;
+pub mod workers;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +24,6 @@ use std::time::Duration;
 
 use tokio::io::DuplexStream;
 use tokio::net::TcpListener;
-use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
@@ -40,6 +40,7 @@ pub use self::operations::{AdminSettings, OperationsSettings};
 pub use self::service::{Persistence, StoreSettings};
 pub use self::settings::{ListenerSettings, Settings, WebSocketSettings};
 pub use self::tls::{ClientCertificate, Tls, TlsFiles};
+use self::workers::Workers;
 pub use crate::store::Limits;
 
 /// How much an in-memory connection holds in each direction, in bytes.
@@ -89,12 +90,13 @@ impl Server {
             addresses.push(socket.local_addr().map_err(bind)?);
             listeners.push((socket, Arc::new(listener.clone())));
         }
+        let workers = Workers::start(settings.threads).map_err(Error::Thread)?;
         let (closing, is_closing) = watch::channel(false);
         let connections_max = settings.connections_max;
         let room =
             Arc::new(Semaphore::new(usize::try_from(connections_max).unwrap_or(Semaphore::MAX_PERMITS)));
         let broker = Broker::new(settings, application);
-        let door = Door::new(broker.clone(), is_closing.clone(), Arc::clone(&room), Handle::current());
+        let door = Door::new(broker.clone(), is_closing.clone(), Arc::clone(&room), workers);
         let tasks = vec![tokio::spawn(sweeper::sweep(broker.clone(), is_closing))];
         Ok(Self { broker, door, addresses, closing, room, connections_max, closed: listeners, tasks })
     }

@@ -52,6 +52,8 @@ pub struct Settings {
     pub retained_bytes_max: usize,
     /// The most subscriptions of one session.
     pub subscriptions_per_session_max: usize,
+    /// How many threads serve connections from the network; 0: the caller's runtime does.
+    pub threads: usize,
     /// Where events go.
     pub events: EventSink,
     /// Where the broker, and what sits behind it, count.
@@ -106,6 +108,7 @@ impl Default for Settings {
             retained_messages_max: 10_000,
             retained_bytes_max: 256 * 1024 * 1024,
             subscriptions_per_session_max: 1_000,
+            threads: 0,
             events: Arc::new(|_| {}),
             metrics: Arc::default(),
         }

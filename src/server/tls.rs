@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
@@ -76,10 +76,10 @@ impl Tls {
     }
 
     /// Shakes hands; a stream that failed comes back, to be ended without losing the last words on it.
-    pub(super) async fn accept(
-        &self,
-        stream: TcpStream,
-    ) -> Result<TlsStream<TcpStream>, (String, TcpStream)> {
+    pub(super) async fn accept<S>(&self, stream: S) -> Result<TlsStream<S>, (String, S)>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let accepted = self.acceptor.accept(stream).into_fallible().await;
         accepted.map_err(|(error, stream)| (explain(&error), stream))
     }
@@ -89,7 +89,7 @@ impl Tls {
 ///
 /// # Errors
 /// Nobody can say whose it is.
-pub(super) fn certificate(stream: &TlsStream<TcpStream>) -> Result<Option<Certificate>, NoCertificate> {
+pub(super) fn certificate<S>(stream: &TlsStream<S>) -> Result<Option<Certificate>, NoCertificate> {
     let chain = stream.get_ref().1.peer_certificates();
     chain.and_then(|chain| chain.first()).map(|first| Certificate::parse(first)).transpose()
 }

@@ -3,19 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
 use super::Broker;
 use super::admission::Entrance;
 use super::connection;
+use super::eager::{Eager, Heard};
 use crate::client::websocket;
 use crate::server::event::Event;
 use crate::server::settings::{ListenerSettings, WebSocketSettings};
 use crate::server::tls;
+use crate::server::workers::Workers;
 
 /// How long the listener waits when the system has no connection to give, such as for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
@@ -27,29 +28,27 @@ pub struct Door {
     closing: watch::Receiver<bool>,
     /// One permit a connection.
     room: Arc<Semaphore>,
-    runtime: Handle,
+    workers: Workers,
+    heard: Arc<Heard>,
 }
 
 impl Door {
-    /// A door of this runtime, open until `closing` turns true.
+    /// A door to these threads, open until `closing` turns true.
     #[must_use]
     pub fn new(
         broker: Broker,
         closing: watch::Receiver<bool>,
         room: Arc<Semaphore>,
-        runtime: Handle,
+        workers: Workers,
     ) -> Self {
-        Self { broker, closing, room, runtime }
+        Self { broker, closing, room, workers, heard: Arc::default() }
     }
 
-    /// Gives a connection its task, or drops it if there are too many.
-    pub fn admit<S>(&self, stream: S, entrance: Entrance)
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    /// Gives a connection in memory its task, or drops it if there are too many.
+    pub fn admit(&self, stream: DuplexStream, entrance: Entrance) {
         let Some(permit) = self.permit(&entrance.remote) else { return };
         let (broker, closing) = (self.broker.clone(), self.closing.clone());
-        self.runtime.spawn(async move {
+        self.workers.spawn_here(async move {
             connection::serve(broker, stream, entrance, closing).await;
             drop(permit);
         });
@@ -59,18 +58,19 @@ impl Door {
     fn admit_tcp(&self, stream: TcpStream, remote: String, listener: &Arc<ListenerSettings>) {
         let is_anonymous = listener.is_anonymous;
         let entrance = Entrance { is_anonymous, ..Entrance::anonymous(&remote) };
-        if listener.tls.is_none() && listener.web_socket.is_none() {
-            return self.admit(stream, entrance);
-        }
         let Some(permit) = self.permit(&remote) else { return };
         let (door, listener) = (self.clone(), Arc::clone(listener));
-        self.runtime.spawn(async move {
+        let served = self.workers.serve(stream, |stream| async move {
+            let stream = Eager::new(stream, Arc::clone(&door.heard));
             door.shake_hands(stream, entrance, &listener).await;
             drop(permit);
         });
+        if let Err(error) = served {
+            self.broker.tell([Event::AcceptFailed { reason: error.to_string() }]);
+        }
     }
 
-    async fn shake_hands(&self, stream: TcpStream, entrance: Entrance, listener: &ListenerSettings) {
+    async fn shake_hands(&self, stream: Eager, entrance: Entrance, listener: &ListenerSettings) {
         let Some(tls) = &listener.tls else { return self.upgrade(stream, entrance, listener).await };
         let Some((stream, entrance)) =
             self.in_time(entrance, "no TLS handshake in time", tls.accept(stream)).await
