@@ -479,7 +479,7 @@ impl Conversation {
                 let (is_new, incoming) = arrived.unwrap_or((false, 0));
                 self.check_receive_maximum(incoming)?;
                 let reason = if is_new { self.publish(message)? } else { Reason::Success };
-                if reason == Reason::NotAuthorized {
+                if reason.is_refusal() {
                     // There will be no PUBREL for it (MQTT 5, 4.3.3).
                     self.seat.with_session(self.peer.connection, |session| session.handle_pubrel(packet_id));
                 }
