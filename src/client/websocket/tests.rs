@@ -198,10 +198,14 @@ async fn what_a_stranger_says_beyond_a_connect_waits_for_the_answer_and_is_not_l
         });
         let mut heard = vec![0; total];
         in_time(server.read_exact(&mut heard[..before])).await.unwrap();
+        let many_turns = async {
+            for _ in 0..10_000 {
+                tokio::task::yield_now().await;
+            }
+        };
         tokio::select! {
-            biased;
             read = server.read(&mut heard[before..]) => panic!("{read:?} came through"),
-            () = tokio::task::yield_now() => {}
+            () = many_turns => {}
         }
         server.write_all(b"come in").await.unwrap();
         in_time(server.read_exact(&mut heard[before..])).await.unwrap();
