@@ -21,8 +21,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::codec::wire::{
     ConnectReturnCode, Disconnect, DisconnectProperties, DisconnectReasonCode, LastWill, LastWillProperties,
-    Packet, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish, QoS, RetainForwardRule,
-    Subscribe, SubscribeFilter, SubscribeReasonCode, UnsubAckReason, Unsubscribe,
+    Packet, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish, PublishProperties, QoS,
+    RetainForwardRule, Subscribe, SubscribeFilter, SubscribeReasonCode, UnsubAckReason, Unsubscribe,
 };
 use super::reason::Reason;
 use super::test_client::{Client, Hello, filter, qos_0, qos_1, retained, with_properties};
