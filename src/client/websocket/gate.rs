@@ -44,12 +44,13 @@ impl<S> Gate<S> {
 fn lengths(frame: &[u8]) -> Option<(u64, u64)> {
     const MASK: u8 = 0x80;
     let announced = *frame.get(1)?;
+    let (head, payload) = match announced & !MASK {
+        126 => (4_u64, u64::from(u16::from_be_bytes(*frame.get(2..)?.first_chunk()?))),
+        127 => (10, u64::from_be_bytes(*frame.get(2..)?.first_chunk()?)),
+        short => (2, u64::from(short)),
+    };
     let mask = if announced & MASK == 0 { 0 } else { 4 };
-    Some(match announced & !MASK {
-        126 => (mask + 4, u64::from(u16::from_be_bytes(*frame.get(2..)?.first_chunk()?))),
-        127 => (mask + 10, u64::from_be_bytes(*frame.get(2..)?.first_chunk()?)),
-        short => (mask + 2, u64::from(short)),
-    })
+    Some((head.saturating_add(mask), payload))
 }
 
 /// That a frame is longer than any CONNECT: no error that a socket has.
