@@ -181,6 +181,22 @@ async fn a_stranger_who_announces_more_than_a_connect_is_told_at_once() {
 }
 
 #[tokio::test]
+async fn frames_come_through_the_gate_as_they_are_however_they_are_cut() {
+    let long = [long_head(70_000), vec![7; 70_000]].concat();
+    let frames = [masked(0x82, b"a"), masked(0x89, b""), masked(0x82, &[7; 200]), long].concat();
+    for (room, held) in [(1, 0), (3, 3), (100_000, 9)] {
+        let (mut client, server) = duplex(room);
+        let mut gate = Gate::shut(server, BytesMut::from(&frames[..held]), 100_000);
+        let rest = frames[held..].to_vec();
+        let writing = tokio::spawn(async move { client.write_all(&rest).await.unwrap() });
+        let mut heard = Vec::new();
+        in_time(gate.read_to_end(&mut heard)).await.unwrap();
+        assert!(heard == frames, "{room}, {held}");
+        writing.await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn what_a_stranger_says_beyond_a_connect_waits_for_the_answer_and_is_not_lost() {
     let room = usize::try_from(UNANSWERED_BYTES_MAX).unwrap();
     // In one frame behind the first, and in more of them than there is room for.

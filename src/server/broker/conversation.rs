@@ -458,9 +458,7 @@ impl Conversation {
         let resolved = self.given_aliases.resolve(topic_alias, &mut message.topic);
         resolved.map_err(|(reason, text)| Ending::Cut { reason, text: text.to_owned() })?;
         match message.qos {
-            Qos::AtMostOnce => {
-                self.publish(message, has_expired)?;
-            }
+            Qos::AtMostOnce => _ = self.publish(message, has_expired)?,
             Qos::AtLeastOnce => {
                 self.unwritten_acknowledgements = self.unwritten_acknowledgements.saturating_add(1);
                 let incoming = self.seat.with_session(self.peer.connection, |session| session.incoming());
