@@ -1,4 +1,4 @@
-//! Holds `docs/mqtt-conformance.md` against the standard's numbers and the tests that it names.
+//! Holds `docs/mqtt-conformance.md` against the standard's numbers, the Paho suite's names, and the tests that it names.
 #![expect(clippy::arithmetic_side_effects, clippy::unwrap_used, reason = "a panic here is a failed test")]
 
 use std::collections::BTreeMap;
@@ -65,6 +65,37 @@ const SECTIONS: &[(&str, u32)] = &[
     ("6.0.0", 4),
 ];
 
+/// The tests of the Paho project's suite for MQTT 5.
+const SUITE: &[&str] = &[
+    "test_basic",
+    "test_retained_message",
+    "test_will_message",
+    "test_zero_length_clientid",
+    "test_assigned_clientid",
+    "test_offline_message_queueing",
+    "test_overlapping_subscriptions",
+    "test_keepalive",
+    "test_redelivery_on_reconnect",
+    "test_subscribe_failure",
+    "test_dollar_topics",
+    "test_unsubscribe",
+    "test_session_expiry",
+    "test_shared_subscriptions",
+    "test_user_properties",
+    "test_payload_format",
+    "test_publication_expiry",
+    "test_subscribe_options",
+    "test_subscribe_identifiers",
+    "test_request_response",
+    "test_client_topic_alias",
+    "test_server_topic_alias",
+    "test_maximum_packet_size",
+    "test_server_keep_alive",
+    "test_flow_control1",
+    "test_flow_control2",
+    "test_will_delay",
+];
+
 /// Where the files of the tests are, as the page names them.
 const PLACES: &[&str] = &["src/server/broker/wire_tests/", "src/server/broker/", "tests/it/", ""];
 
@@ -77,10 +108,10 @@ fn complaints(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> 
     let rows: Vec<(&str, &str)> = page
         .lines()
         .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"))
-        .filter(|row| row.starts_with(|first: char| first.is_ascii_digit()))
+        .filter(|row| row.starts_with(|first: char| first.is_ascii_digit()) || row.starts_with("test_"))
         .map(|row| (row.split(" | ").next().unwrap(), row.rsplit(" | ").next().unwrap()))
         .collect();
-    let mut counts = BTreeMap::<String, usize>::new();
+    let mut counts: BTreeMap<String, usize> = SUITE.iter().map(|name| ((*name).to_owned(), 0)).collect();
     for (section, last) in SECTIONS {
         let first = if *section == "2.2.1" { 2 } else { 1 };
         counts.extend((first..=*last).map(|number| (format!("{section}-{number}"), 0)));
@@ -162,6 +193,12 @@ fn each_fault_of_the_page_is_found() {
     );
     assert_eq!(complain(&line, &row("4.8.2-6", "Surely")), ["4.8.2-6: neither a test nor a reason"]);
     assert_eq!(complain(&line, &row("4.8.2-6", "`shared::x`")), ["4.8.2-6: no test shared::x"]);
+    let line = page().lines().find(|line| line.starts_with("| test_basic |")).unwrap().to_owned() + "\n";
+    assert_eq!(complain(&line, ""), ["test_basic: 0 rows"]);
+    assert_eq!(
+        complain(&line, &row("test_basic", "`broker_suite::x`")),
+        ["test_basic: no test broker_suite::x"]
+    );
     for (test, is_one) in
         [("x::a_test", true), ("x::no_test", false), ("x::a_tes", false), ("x::test", false)]
     {

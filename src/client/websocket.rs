@@ -1,5 +1,6 @@
 //! MQTT over WebSockets (MQTT 5, 6.0), for both sides: the only file that names the WebSocket crate.
 
+mod gate;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
+use self::gate::{Gate, TOO_LONG};
 use super::error::WebSocketTrouble;
 
 /// The path of a broker where none is given; it is what most brokers and clients have.
@@ -32,11 +34,14 @@ const HEAD_BYTES_MAX: usize = 8 * 1024;
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// What is allocated for reading at the start; a frame grows it by what it announces, within the limit of frames.
 const READ_BYTES: usize = 8 * 1024;
+/// What may be announced before it is answered, in one frame or in all: no less than the broker's longest CONNECT.
+const UNANSWERED_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
-/// A stream of bytes in binary messages. What it does not get rid of at once is held back until it is flushed.
+/// A stream of bytes in binary messages. What it does not get rid of at once is held back until it is flushed. One that
+/// was accepted takes no more than a CONNECT can come to until something is written, and nothing is lost of it then.
 #[derive(Debug)]
 pub struct WebSocket<S> {
-    stream: WebSocketStream<S>,
+    stream: WebSocketStream<Gate<S>>,
     /// What is left of the last message.
     unread: Bytes,
     /// Why it is closed, if the other side broke the rules.
@@ -72,8 +77,9 @@ where
         .parse()
         .map_err(|_| Failure::Trouble(WebSocketTrouble::Other(format!("none can be at {path} of {host}"))))?;
     let request = ClientRequestBuilder::new(uri).with_sub_protocol(SUBPROTOCOL);
-    let (stream, _) =
-        client_async_with_config(request, stream, Some(config(bytes_max))).await.map_err(failure)?;
+    let (stream, _) = client_async_with_config(request, Gate::opened(stream), Some(config(bytes_max)))
+        .await
+        .map_err(failure)?;
     Ok(WebSocket::new(stream))
 }
 
@@ -128,8 +134,8 @@ where
         (None, Err(error)) => Err((error.to_string(), stream)),
         (None, Ok(())) => {
             let config = Some(config(bytes_max));
-            let stream =
-                WebSocketStream::from_partially_read(stream, head.to_vec(), Role::Server, config).await;
+            let gate = Gate::shut(stream, head, UNANSWERED_BYTES_MAX);
+            let stream = WebSocketStream::from_raw_socket(gate, Role::Server, config).await;
             Ok(WebSocket::new(stream))
         }
     }
@@ -264,7 +270,7 @@ fn config(bytes_max: u32) -> WebSocketConfig {
 }
 
 impl<S> WebSocket<S> {
-    fn new(stream: WebSocketStream<S>) -> Self {
+    fn new(stream: WebSocketStream<Gate<S>>) -> Self {
         Self { stream, unread: Bytes::new(), blame: None, farewell: None, goodbye: Goodbye::Unsaid }
     }
 
@@ -276,6 +282,9 @@ impl<S> WebSocket<S> {
     /// What ended the reading; none if it is just the end.
     fn judge(&mut self, fault: Fault) -> Option<io::Error> {
         Some(match fault {
+            Fault::Io(error) if error.kind() == TOO_LONG => {
+                self.blame(CloseCode::Size, format!("WebSocket: {error}"))
+            }
             Fault::Io(error) => error,
             Fault::ConnectionClosed
             | Fault::AlreadyClosed
@@ -357,6 +366,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WebSocket<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.stream.get_mut().open();
         let ready = ready!(Pin::new(&mut self.stream).poll_ready(context));
         ready.map_err(|fault| self.lost(fault))?;
         let taken = bytes.get(..MESSAGE_BYTES_MAX).unwrap_or(bytes);

@@ -1,21 +1,20 @@
 //! Whoever misbehaves towards the broker is cut off, and nobody else notices.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
 
-use super::common::wire::{self, Publish};
-use super::common::{Place, Raw, Server};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-fn serve() -> (Place, Server) {
-    let place = Place::new();
-    let server = Server::start(&place, &["-q"]);
-    (place, server)
-}
+use super::common::pki::Ca;
+use super::common::wire::{self, Packet, Publish};
+use super::common::{Doors, Place, Raw, Server, until};
 
 /// A client that is let in.
-fn connect(server: &Server, client_id: &str) -> Raw {
-    let mut client = Raw::connect(server.port());
+fn connect(port: u16, client_id: &str) -> Raw {
+    let mut client = Raw::connect(port);
     client.say(&wire::connect(client_id));
     assert_eq!(client.hear().unwrap().name(), "CONNACK");
     client
@@ -26,42 +25,118 @@ fn is_served(client: &mut Raw) {
     assert_eq!(client.hear().unwrap().name(), "PINGRESP");
 }
 
-#[test]
-fn two_hundred_quick_reconnects_with_one_client_id_all_succeed() {
-    let (_place, server) = serve();
-    let mut last = connect(&server, "a");
-    for _ in 0..200 {
-        // The one before it is not said goodbye to.
-        last = connect(&server, "a");
+/// A connection of a client with a session that lasts, and whether there was one.
+fn reconnect(port: u16, client_id: &str) -> (Raw, bool) {
+    let mut client = Raw::connect(port);
+    let head = b"\0\x04MQTT\x05\0\0\0\x05\x11\0\0\x0e\x10";
+    client.say(&wire::packet(0x10, [&head[..], &wire::text(client_id)].concat()));
+    let connack = client.hear().unwrap();
+    assert_eq!((connack.name(), connack.body[1]), ("CONNACK", 0));
+    (client, connack.body[0] == 1)
+}
+
+/// Waits until the server counts so many of these.
+fn count(port: u16, what: &str, expected: u32) {
+    let mut reader = connect(port, "reader");
+    reader.say(&wire::subscribe(1, &format!("$SYS/broker/{what}")));
+    let expected = expected.to_string().into_bytes();
+    while !reader.hear().is_some_and(|packet| packet.name() == "PUBLISH" && packet.body.ends_with(&expected))
+    {
     }
+}
+
+#[test]
+fn two_hundred_quick_reconnects_with_one_client_id_all_succeed_and_leave_one_session() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q", "--sys-interval", "20ms"]);
+    let port = server.port();
+    let (mut last, is_present) = reconnect(port, "a");
+    assert!(!is_present);
     last.say(&wire::subscribe(1, "t"));
     assert_eq!(last.hear().unwrap().name(), "SUBACK");
-    let mut other = connect(&server, "b");
-    other.say(&wire::publish_qos_0("t", b"x"));
+    for _ in 0..200 {
+        let (next, is_present) = reconnect(port, "a");
+        assert!(is_present);
+        let goodbye = last.hear().unwrap();
+        assert_eq!((goodbye.name(), goodbye.body[0]), ("DISCONNECT", 0x8E));
+        assert_eq!(last.hear(), None);
+        last = next;
+    }
+    let mut other = connect(port, "b");
+    other.say(&Publish { topic: "t".to_owned(), packet_id: 1, ..Publish::default() }.encode());
     assert_eq!(last.hear().unwrap().name(), "PUBLISH");
     is_served(&mut last);
+    drop(other);
+    // With that of who counts.
+    count(port, "clients/total", 2);
 }
 
 #[test]
-fn connections_that_say_nothing_or_half_a_packet_are_in_nobodys_way() {
-    let (_place, server) = serve();
-    let idle: Vec<_> = (0..200_usize)
-        .map(|number| {
-            let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
-            let hello = wire::connect("half");
-            stream.write_all(&hello[..number % hello.len()]).unwrap();
-            stream
-        })
-        .collect();
-    let mut client = connect(&server, "a");
-    is_served(&mut client);
-    drop(idle);
-    is_served(&mut client);
+fn many_at_once_with_one_client_id_all_succeed_and_one_of_them_stays() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q", "--sys-interval", "20ms"]);
+    let port = server.port();
+    let all =
+        (0..4).map(|_| thread::spawn(move || (0..50).map(|_| reconnect(port, "a").0).collect::<Vec<_>>()));
+    let all: Vec<_> = all.collect::<Vec<_>>().into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    let mut served = 0;
+    for mut client in all {
+        client.say(&wire::PINGREQ);
+        match client.hear().unwrap() {
+            packet if packet.name() == "PINGRESP" => served += 1,
+            goodbye => assert_eq!((goodbye.name(), goodbye.body[0]), ("DISCONNECT", 0x8E)),
+        }
+    }
+    assert_eq!(served, 1);
+    count(port, "clients/total", 2);
 }
 
-/// How much memory a process has at present, in KB.
-fn resident_kb(server: &Server) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+/// How many connections this process may well open, if it is not more than so many.
+fn as_many_as(wanted: u64) -> usize {
+    const OTHER_TESTS: u64 = 400;
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    usize::try_from(hard.saturating_sub(OTHER_TESTS).min(wanted)).unwrap()
+}
+
+#[test]
+fn a_thousand_connections_that_say_nothing_or_half_of_it_are_closed_and_nobody_else_notices() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
+    let wanted = as_many_as(1000);
+    let doors =
+        ["--listen", "mqtt://127.0.0.1:0", "--listen", "mqtts://127.0.0.1:0", "--listen", "ws://127.0.0.1:0"];
+    let options = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
+    let server = Doors::open(&place, &[&doors[..], &options].concat());
+    let port = server.port(0);
+    let mut client = connect(port, "a");
+    let hello = wire::connect("half");
+    let beginnings =
+        [(0, &hello[..]), (1, b"\x16\x03\x01\0\xA5\x01"), (2, b"GET /mqtt HTTP/1.1\r\nHost: h\r\n")];
+    let begun = (0..wanted).map(|number| {
+        let (door, said) = beginnings[number % 3];
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port(door))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        // Nothing at all from every third.
+        stream.write_all(&said[..number / 3 % 3 * said.len() / 3]).unwrap();
+        stream
+    });
+    let begun: Vec<_> = begun.collect();
+    is_served(&mut client);
+    for mut stream in begun {
+        let mut heard = Vec::new();
+        stream.read_to_end(&mut heard).unwrap();
+        // In TLS it is an alert that says so.
+        assert!(heard.is_empty() || heard[0] == 0x15, "{heard:02X?}");
+    }
+    is_served(&mut client);
+    let open = || fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap().count();
+    until("nothing is left of them", || (open() < 100).then_some(()));
+}
+
+/// How much memory a process has had at most, in KB.
+fn resident_kb(id: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
@@ -69,11 +144,12 @@ fn resident_kb(server: &Server) -> u64 {
 #[test]
 fn a_reader_that_stalls_is_cut_off_and_costs_no_more_than_its_queue() {
     const MESSAGE_BYTES: usize = 1024 * 1024;
-    let (_place, server) = serve();
-    let mut stalled = connect(&server, "stalled");
+    let place = Place::new();
+    let server = Doors::open(&place, &["--listen", "127.0.0.1:0"]);
+    let mut stalled = connect(server.port(0), "stalled");
     stalled.say(&wire::subscribe(1, "t"));
     assert_eq!(stalled.hear().unwrap().name(), "SUBACK");
-    let mut publisher = connect(&server, "publisher");
+    let mut publisher = connect(server.port(0), "publisher");
     let message = |packet_id| Publish {
         topic: "t".to_owned(),
         packet_id,
@@ -90,7 +166,44 @@ fn a_reader_that_stalls_is_cut_off_and_costs_no_more_than_its_queue() {
     }
     assert!(is_alone > 100, "{is_alone} messages found the reader gone");
     // Its queue holds 128 MB; a message may keep more of the buffer alive that it was read into than it is charged for.
-    let most = resident_kb(&server);
+    let most = resident_kb(server.id());
     assert!(most < 320 * 1024, "{most} KB");
     is_served(&mut publisher);
+    let told = server.told_of("stalled is gone");
+    assert_eq!(told, "stalled is gone: quota exceeded (0x97): too many messages wait for this client");
+    assert!(stalled.rest().len() < 128 * MESSAGE_BYTES, "what the socket held, and then the end");
+}
+
+#[test]
+fn who_reads_and_never_acknowledges_hears_why_it_is_cut_off() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q", "--queue-bytes-max", "1M"]);
+    let mut reader = connect(server.port(), "reader");
+    reader.say(&wire::subscribe(1, "t"));
+    assert_eq!(reader.hear().unwrap().name(), "SUBACK");
+    let mut publisher = connect(server.port(), "publisher");
+    let (payload, mut heard) = (vec![b'x'; 64 * 1024], 0);
+    let goodbye = (1..).find_map(|packet_id| {
+        publisher.say(
+            &Publish { topic: "t".to_owned(), packet_id, payload: payload.clone(), ..Publish::default() }
+                .encode(),
+        );
+        assert_eq!(publisher.hear().unwrap().name(), "PUBACK");
+        let packet = reader.hear().unwrap();
+        heard += 1;
+        (packet.name() != "PUBLISH").then_some(packet)
+    });
+    assert_eq!(
+        goodbye,
+        Some(Packet { first: 0xE0, body: goodbye_of(0x97, "too many messages wait for this client") })
+    );
+    assert!((8..=16).contains(&heard), "{heard} messages of 64 KB");
+    assert_eq!(reader.hear(), None);
+    is_served(&mut publisher);
+}
+
+/// The body of a DISCONNECT with words.
+fn goodbye_of(reason: u8, words: &str) -> Vec<u8> {
+    let words = [&[0x1F], &wire::text(words)[..]].concat();
+    [&[reason], &wire::length(words.len())[..], &words].concat()
 }

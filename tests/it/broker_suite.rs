@@ -1,196 +1,13 @@
 //! The broker over real sockets, in the steps of the Paho project's interoperability suite for MQTT 5.
 
-use std::collections::VecDeque;
+mod client;
+mod properties;
 
-use super::common::wire::{Packet, length, packet, text};
-use super::common::{Place, Raw, Server};
-
-const CLEAN: u8 = 0x02;
-const RETAIN: u8 = 0x01;
-const DUP: u8 = 0x08;
-
-const NO_LOCAL: u8 = 0x04;
-const RETAIN_AS_PUBLISHED: u8 = 0x08;
-const RETAINED_IF_NEW: u8 = 0x10;
-const RETAINED_NEVER: u8 = 0x20;
-
-fn serve() -> (Place, Server) {
-    let place = Place::new();
-    let server = Server::start(&place, &["-q"]);
-    (place, server)
-}
-
-struct Client {
-    raw: Raw,
-    next_id: u16,
-    /// What came before what was waited for.
-    heard: VecDeque<Packet>,
-}
-
-/// A PUBLISH that was heard.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Heard {
-    flags: u8,
-    topic: String,
-    id: u16,
-    properties: Vec<u8>,
-    payload: Vec<u8>,
-}
-
-impl Heard {
-    fn qos(&self) -> u8 {
-        self.flags >> 1 & 3
-    }
-}
-
-impl Client {
-    /// A client with these properties of its CONNECT, and a will's fields behind the client id; and its CONNACK's body.
-    fn begin(server: &Server, id: &str, flags: u8, properties: &[u8], will: &[u8]) -> (Self, Vec<u8>) {
-        let mut raw = Raw::connect(server.port());
-        let head = [&text("MQTT")[..], &[5, flags, 0, 0], &length(properties.len()), properties].concat();
-        raw.say(&packet(0x10, [&head[..], &text(id), will].concat()));
-        let connack = raw.hear().unwrap();
-        assert_eq!((connack.name(), connack.body[1]), ("CONNACK", 0));
-        (Self { raw, next_id: 1, heard: VecDeque::new() }, connack.body)
-    }
-
-    fn connect(server: &Server, id: &str) -> Self {
-        Self::begin(server, id, CLEAN, b"", b"").0
-    }
-
-    /// With a session that lasts, and whether there was one.
-    fn lasting(server: &Server, id: &str, properties: &[u8]) -> (Self, bool) {
-        let properties = [b"\x11\0\0\x0e\x10", properties].concat();
-        let (client, connack) = Self::begin(server, id, 0, &properties, b"");
-        (client, connack[0] == 1)
-    }
-
-    fn hear(&mut self) -> Packet {
-        self.heard.pop_front().unwrap_or_else(|| self.raw.hear().unwrap())
-    }
-
-    /// The PUBREL of a message, whatever comes before it.
-    fn hear_pubrel(&mut self, id: u16) {
-        loop {
-            let packet = self.raw.hear().unwrap();
-            if packet.name() == "PUBREL" {
-                return assert_eq!(packet.packet_id(), id);
-            }
-            self.heard.push_back(packet);
-        }
-    }
-
-    fn hear_publish(&mut self) -> Heard {
-        let packet = self.hear();
-        assert_eq!(packet.name(), "PUBLISH", "{packet:?}");
-        let (flags, body) = (packet.first & 0x0F, &packet.body[..]);
-        let field = usize::from(u16::from_be_bytes([body[0], body[1]]));
-        let (topic, mut rest) = (String::from_utf8(body[2..2 + field].to_vec()).unwrap(), &body[2 + field..]);
-        let mut id = 0;
-        if flags & 6 != 0 {
-            id = u16::from_be_bytes([rest[0], rest[1]]);
-            rest = &rest[2..];
-        }
-        let (properties, payload) = rest[1..].split_at(usize::from(rest[0]));
-        Heard { flags, topic, id, properties: properties.to_vec(), payload: payload.to_vec() }
-    }
-
-    /// The payloads of the next messages, each acknowledged.
-    fn hear_payloads(&mut self, count: usize) -> Vec<String> {
-        let mut payloads = Vec::new();
-        for _ in 0..count {
-            let heard = self.hear_publish();
-            self.acknowledge(&heard);
-            payloads.push(String::from_utf8(heard.payload).unwrap());
-        }
-        payloads
-    }
-
-    fn acknowledge(&mut self, heard: &Heard) {
-        let id = heard.id.to_be_bytes();
-        match heard.qos() {
-            0 => {}
-            1 => self.raw.say(&packet(0x40, id.to_vec())),
-            _ => {
-                self.raw.say(&packet(0x50, id.to_vec()));
-                self.hear_pubrel(heard.id);
-                self.raw.say(&packet(0x70, id.to_vec()));
-            }
-        }
-    }
-
-    /// Nothing is on its way: the answer to a ping is the next packet.
-    fn hear_nothing(&mut self) {
-        self.raw.say(&[0xC0, 0]);
-        assert_eq!(self.hear().name(), "PINGRESP");
-    }
-
-    fn id(&mut self) -> [u8; 2] {
-        self.next_id += 1;
-        self.next_id.to_be_bytes()
-    }
-
-    fn say_publish(&mut self, flags: u8, topic: &str, properties: &[u8], payload: &[u8]) {
-        let mut body = text(topic);
-        if flags & 6 != 0 {
-            body.extend(self.id());
-        }
-        body.extend(length(properties.len()));
-        body.extend([properties, payload].concat());
-        self.raw.say(&packet(0x30 | flags, body));
-    }
-
-    /// Publishes and waits until it is done.
-    fn publish(&mut self, flags: u8, topic: &str, payload: &str) {
-        self.say_publish(flags, topic, b"", payload.as_bytes());
-        match flags >> 1 & 3 {
-            0 => self.hear_nothing(),
-            1 => assert_eq!(self.hear().name(), "PUBACK"),
-            _ => {
-                let pubrec = self.hear();
-                assert_eq!(pubrec.name(), "PUBREC");
-                self.raw.say(&packet(0x62, pubrec.body[..2].to_vec()));
-                assert_eq!(self.hear().name(), "PUBCOMP");
-            }
-        }
-    }
-
-    /// The reason for a filter, with these options; an identifier of 0 is none.
-    fn subscribe_with(&mut self, filter: &str, options: u8, identifier: u8) -> u8 {
-        let id = self.id();
-        let properties: &[u8] = if identifier == 0 { b"" } else { &[0x0B, identifier] };
-        let body = [&id[..], &length(properties.len()), properties, &text(filter), &[options]].concat();
-        self.raw.say(&packet(0x82, body));
-        let suback = self.hear();
-        assert_eq!((suback.name(), &suback.body[..3]), ("SUBACK", &[id[0], id[1], 0][..]));
-        suback.body[3]
-    }
-
-    fn subscribe(&mut self, filter: &str, options: u8) {
-        assert_eq!(self.subscribe_with(filter, options, 0), options & 3);
-    }
-
-    fn unsubscribe(&mut self, filter: &str) -> u8 {
-        let id = self.id();
-        self.raw.say(&packet(0xA2, [&id[..], &[0], &text(filter)].concat()));
-        let unsuback = self.hear();
-        assert_eq!((unsuback.name(), &unsuback.body[..3]), ("UNSUBACK", &[id[0], id[1], 0][..]));
-        unsuback.body[3]
-    }
-
-    /// Says goodbye with these properties, and waits until the broker has closed.
-    fn leave(mut self, properties: &[u8]) {
-        self.raw.say(&packet(0xE0, [&[0][..], &length(properties.len()), properties].concat()));
-        assert_eq!(self.raw.hear(), None);
-    }
-
-    /// The reason why the broker disconnects.
-    fn disconnected(mut self) -> u8 {
-        let packet = self.hear();
-        assert_eq!((packet.name(), self.raw.hear()), ("DISCONNECT", None));
-        packet.body[0]
-    }
-}
+use self::client::{
+    CLEAN, Client, DUP, Heard, NO_LOCAL, RETAIN, RETAIN_AS_PUBLISHED, RETAINED_IF_NEW, RETAINED_NEVER, serve,
+};
+use super::common::Raw;
+use super::common::wire::{self, length, packet, text};
 
 #[test]
 fn messages_of_each_qos_arrive() {
@@ -233,6 +50,18 @@ fn retained_messages_wait_for_whoever_subscribes() {
     other.hear_nothing();
 }
 
+#[test]
+fn another_connect_and_another_protocol_are_refused() {
+    let (_place, server) = serve();
+    let mut client = Client::connect(&server, "a");
+    client.raw.say(&wire::connect("a"));
+    assert_eq!(client.disconnected(), 0x82);
+    let mut stranger = Raw::connect(server.port());
+    stranger.say(b"\x10\x0c\0\x02hj\x05\x02\0\0\0\0\x01a");
+    let connack = stranger.hear().unwrap();
+    assert_eq!((connack.name(), connack.body[1], stranger.hear()), ("CONNACK", 0x84, None));
+}
+
 /// A will on `will` of QoS 1, with these properties: the flags of CONNECT and its fields.
 fn will(properties: &[u8]) -> (u8, Vec<u8>) {
     let fields = [&length(properties.len())[..], properties, &text("will"), &text("gone")].concat();
@@ -271,6 +100,47 @@ fn a_will_waits_for_its_delay_or_the_sessions_end() {
     assert!(is_present);
     back.leave(b"");
     watcher.hear_nothing();
+}
+
+#[test]
+fn a_will_comes_at_its_delay_and_at_once_where_no_session_is_left() {
+    let (_place, server) = serve();
+    let mut watcher = Client::connect(&server, "watcher");
+    watcher.subscribe("will", 2);
+    for (delay, expiry) in [(b"\x18\0\0\0\x01", &b"\x11\0\0\x0e\x10"[..]), (b"\x18\0\0\x0e\x10", b"")] {
+        let (flags, fields) = will(delay);
+        drop(Client::begin(&server, "a", flags, expiry, &fields));
+        assert_eq!(watcher.hear_payloads(1), ["gone"]);
+        watcher.hear_nothing();
+    }
+}
+
+#[test]
+fn who_falls_silent_is_cut_off_and_its_will_is_heard() {
+    let (_place, server) = serve();
+    let mut watcher = Client::connect(&server, "watcher");
+    watcher.subscribe("will", 2);
+    let (flags, fields) = will(b"");
+    let mut silent = Raw::connect(server.port());
+    // With a keep-alive of a second.
+    let head = [&text("MQTT")[..], &[5, flags, 0, 1, 0], &text("a"), &fields].concat();
+    silent.say(&packet(0x10, head));
+    assert_eq!(silent.hear().unwrap().name(), "CONNACK");
+    assert_eq!(watcher.hear_payloads(1), ["gone"]);
+    let goodbye = silent.hear().unwrap();
+    assert_eq!((goodbye.name(), goodbye.body[0], silent.hear()), ("DISCONNECT", 0x8D, None));
+}
+
+#[test]
+fn a_subscription_that_cannot_be_fails_alone() {
+    let (_place, server) = serve();
+    let mut client = Client::connect(&server, "a");
+    for filter in ["t/#/x", "t+", "$share/group", "$share//t", ""] {
+        assert_eq!(client.subscribe_with(filter, 2, 0), 0x8F, "{filter}");
+    }
+    client.subscribe("t", 2);
+    client.say_publish(0, "t", b"", b"x");
+    assert_eq!(client.hear_payloads(1), ["x"]);
 }
 
 #[test]
@@ -422,22 +292,6 @@ fn a_share_gives_each_message_to_one() {
 }
 
 #[test]
-fn aliases_are_taken_from_clients_and_given_to_them() {
-    let (_place, server) = serve();
-    let (mut client, connack) = Client::begin(&server, "a", CLEAN, b"\x22\0\x01", b"");
-    assert!(connack.windows(3).any(|window| window == b"\x22\0\x10"), "{connack:?}");
-    client.subscribe("long/#", 0);
-    for (topic, alias) in [("long/topic", 2), ("", 2), ("", 2)] {
-        client.say_publish(0, topic, &[0x23, 0, alias], b"x");
-    }
-    let heard = [client.hear_publish(), client.hear_publish(), client.hear_publish()];
-    assert_eq!(heard.each_ref().map(|heard| heard.topic.as_str()), ["long/topic", "", ""]);
-    assert!(heard.iter().all(|heard| heard.properties == b"\x23\0\x01"), "{heard:?}");
-    client.say_publish(0, "", b"\x23\0\x05", b"x");
-    assert_eq!(client.disconnected(), 0x82);
-}
-
-#[test]
 fn packets_keep_to_the_maximum_of_whoever_gets_them() {
     let (_place, server) = serve();
     let (mut small, _) = Client::begin(&server, "small", CLEAN, b"\x27\0\0\0\x64", b"");
@@ -500,31 +354,6 @@ fn the_options_of_a_subscription_count() {
     assert_eq!(late.hear_publish().topic, "plain");
     late.subscribe("kept", 2);
     assert_eq!(late.hear_publish().topic, "kept");
-}
-
-#[test]
-fn requests_and_answers_keep_all_that_they_say() {
-    let (_place, server) = serve();
-    let mut responder = Client::connect(&server, "responder");
-    responder.subscribe("request", 2);
-    let mut asker = Client::connect(&server, "asker");
-    asker.subscribe("answer", 2);
-    // Payload format, expiry, content type, response topic, correlation, user properties twice and in their order.
-    let properties =
-        b"\x01\x01\x02\0\0\x0e\x10\x08\0\x06answer\x09\0\x02\0\xff\x26\0\x01b\0\x011\x26\0\x01b\0\x010\x03\0\x04text";
-    asker.say_publish(0, "request", properties, b"?");
-    let heard = responder.hear_publish();
-    let sorted = |bytes: &[u8]| {
-        let mut bytes = bytes.to_vec();
-        bytes.sort_unstable();
-        bytes
-    };
-    assert_eq!(sorted(&heard.properties), sorted(properties));
-    assert!(heard.properties.windows(14).any(|window| window == b"\x26\0\x01b\0\x011\x26\0\x01b\0\x010"));
-    assert!(heard.properties.windows(5).any(|window| window == b"\x09\0\x02\0\xff"));
-    responder.say_publish(0, "answer", b"\x09\0\x02\0\xff", b"!");
-    let answer = asker.hear_publish();
-    assert_eq!((&answer.properties[..], &answer.payload[..]), (&b"\x09\0\x02\0\xff"[..], &b"!"[..]));
 }
 
 #[test]

@@ -235,6 +235,32 @@ fn bad_frames_end_their_connection_and_nobody_elses() {
 }
 
 #[test]
+fn what_a_stranger_announces_is_bounded_and_who_has_come_in_may_send_more() {
+    const LEN: u32 = 3 * 1024 * 1024;
+    let (_place, server, _) = served();
+    let head = [&[0x82, 0xFF, 0, 0, 0, 0][..], &LEN.to_be_bytes(), &[0; 4]].concat();
+    let mut stranger = Raw::connect(server.port(0));
+    stranger.say(SHAKE.as_bytes());
+    stranger.hear_until(END);
+    stranger.say(&head);
+    assert_eq!(stranger.rest(), b"\x88\x02\x03\xF1");
+    let told = server.told();
+    assert!(
+        told.ends_with(" refused: WebSocket: Message too long for a CONNECT: 3145728 > 2097152"),
+        "{told}"
+    );
+    // A client need not wait for its CONNACK.
+    let mut client = Raw::connect(server.port(0));
+    client.say(SHAKE.as_bytes());
+    client.hear_until(END);
+    let publish = wire::publish_qos_0("t", &vec![b'x'; 3 * 1024 * 1024 - 9]);
+    assert_eq!(u32::try_from(publish.len()), Ok(LEN));
+    client.say(&[&frame(0x82, &wire::connect("c"))[..], &head, &publish, &frame(0x82, &PINGREQ)].concat());
+    assert_eq!(client.hear_bytes(3)[2], 0x20);
+    client.hear_until(&[0x82, 2, 0xD0, 0]);
+}
+
+#[test]
 fn bad_handshakes_are_answered_and_nobody_else_notices() {
     let (_place, server, _) = served();
     let mut bystander = inside(&server, "bystander");

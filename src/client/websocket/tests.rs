@@ -162,6 +162,77 @@ async fn what_breaks_the_rules_is_told_and_closed_with_its_code() {
     }
 }
 
+/// The head of a frame as a client writes it, with a mask that changes nothing.
+fn long_head(len: u64) -> Vec<u8> {
+    [&[0x82, 0xFF][..], &len.to_be_bytes(), &[0; 4]].concat()
+}
+
+#[tokio::test]
+async fn a_stranger_who_announces_more_than_a_connect_is_told_at_once() {
+    let (mut server, mut client) = begun(u32::MAX).await;
+    client.write_all(&long_head(UNANSWERED_BYTES_MAX + 1)).await.unwrap();
+    let error = in_time(server.read(&mut [0; 10])).await.unwrap_err();
+    let words = "WebSocket: Message too long for a CONNECT: 2097153 > 2097152";
+    assert_eq!((error.kind(), error.to_string().as_str()), (io::ErrorKind::InvalidData, words));
+    in_time(server.shutdown()).await.unwrap();
+    let mut frame = Vec::new();
+    in_time(client.read_to_end(&mut frame)).await.unwrap();
+    assert_eq!(frame, b"\x88\x02\x03\xF1");
+}
+
+#[tokio::test]
+async fn frames_come_through_the_gate_as_they_are_however_they_are_cut() {
+    let long = [long_head(70_000), vec![7; 70_000]].concat();
+    let frames = [masked(0x82, b"a"), masked(0x89, b""), masked(0x82, &[7; 200]), long].concat();
+    for (room, held) in [(1, 0), (3, 3), (100_000, 9)] {
+        let (mut client, server) = duplex(room);
+        let mut gate = Gate::shut(server, BytesMut::from(&frames[..held]), 100_000);
+        let rest = frames[held..].to_vec();
+        let writing = tokio::spawn(async move { client.write_all(&rest).await.unwrap() });
+        let mut heard = Vec::new();
+        in_time(gate.read_to_end(&mut heard)).await.unwrap();
+        assert!(heard == frames, "{room}, {held}");
+        writing.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_a_stranger_says_beyond_a_connect_waits_for_the_answer_and_is_not_lost() {
+    let room = usize::try_from(UNANSWERED_BYTES_MAX).unwrap();
+    // In one frame behind the first, and in more of them than there is room for.
+    for frames in [vec![3, room + 1], vec![room / 3; 4]] {
+        let (mut server, client) = begun(u32::MAX).await;
+        let (mut from_server, mut to_server) = tokio::io::split(client);
+        let total: usize = frames.iter().sum();
+        let before: usize = total - frames[frames.len() - 1];
+        let writing = tokio::spawn(async move {
+            for len in frames {
+                to_server.write_all(&long_head(len as u64)).await.unwrap();
+                to_server.write_all(&vec![b'x'; len]).await.unwrap();
+            }
+            to_server
+        });
+        let mut heard = vec![0; total];
+        in_time(server.read_exact(&mut heard[..before])).await.unwrap();
+        let many_turns = async {
+            for _ in 0..10_000 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            read = server.read(&mut heard[before..]) => panic!("{read:?} came through"),
+            () = many_turns => {}
+        }
+        server.write_all(b"come in").await.unwrap();
+        in_time(server.read_exact(&mut heard[before..])).await.unwrap();
+        assert!(heard.iter().all(|byte| *byte == b'x'));
+        let mut answer = [0; 9];
+        in_time(from_server.read_exact(&mut answer)).await.unwrap();
+        assert_eq!(&answer, b"\x82\x07come in");
+        in_time(writing).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_close_is_answered_and_is_the_end() {
     let (mut server, mut client) = begun(100).await;

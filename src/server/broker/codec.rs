@@ -216,7 +216,7 @@ fn publish(packet: v5::Publish, kept: usize) -> Result<Publish, Fault> {
         message.user_properties = properties.user_properties;
     }
     check(&message)?;
-    Ok(Publish { packet_id: packet.pkid, topic_alias, message })
+    Ok(Publish { packet_id: packet.pkid, topic_alias, message, has_expired: false })
 }
 
 /// Refuses what the crate lets through.

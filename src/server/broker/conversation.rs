@@ -288,7 +288,7 @@ impl Conversation {
                 return Ok(1);
             }
             if self.may_resume()
-                && let Some(packet) = self.postponed.pop()
+                && let Some(packet) = self.postponed.pop(clock::monotonic())
             {
                 self.handle_packet(packet)?;
                 continue;
@@ -296,7 +296,7 @@ impl Conversation {
             let before = input.len();
             match self.dialect.decode(input, self.broker.settings().packet_bytes_max) {
                 Ok(Decoded::Packet(packet)) if self.postponed.must_wait(&packet, || self.is_laden()) => {
-                    self.postponed.push(packet, before.saturating_sub(input.len()));
+                    self.postponed.push(packet, before.saturating_sub(input.len()), clock::monotonic());
                 }
                 Ok(Decoded::Packet(packet)) => self.handle_packet(packet)?,
                 Ok(Decoded::Missing(missing)) => {
@@ -369,11 +369,7 @@ impl Conversation {
         if let Some(packet_id) = packet_id {
             self.seat.with_session(self.peer.connection, |session| session.abandon(packet_id));
         }
-        self.broker.tell([Event::Dropped {
-            client_id: Arc::clone(&self.peer.client_id),
-            topic: topic.clone(),
-            reason: "it exceeds the client's Maximum Packet Size",
-        }]);
+        self.tell_of_drop(topic.clone(), "it exceeds the client's Maximum Packet Size");
     }
 
     /// Everything that was read before the broker began to drain has been handled.
@@ -458,18 +454,16 @@ impl Conversation {
             // It came too late, and is never acknowledged.
             return Ok(());
         }
-        let Publish { packet_id, topic_alias, mut message } = publish;
+        let Publish { packet_id, topic_alias, mut message, has_expired } = publish;
         let resolved = self.given_aliases.resolve(topic_alias, &mut message.topic);
         resolved.map_err(|(reason, text)| Ending::Cut { reason, text: text.to_owned() })?;
         match message.qos {
-            Qos::AtMostOnce => {
-                self.publish(message)?;
-            }
+            Qos::AtMostOnce => _ = self.publish(message, has_expired)?,
             Qos::AtLeastOnce => {
                 self.unwritten_acknowledgements = self.unwritten_acknowledgements.saturating_add(1);
                 let incoming = self.seat.with_session(self.peer.connection, |session| session.incoming());
                 self.check_receive_maximum(incoming.unwrap_or(0))?;
-                let reason = self.publish(message)?;
+                let reason = self.publish(message, has_expired)?;
                 self.dialect.puback(packet_id, reason, &mut self.output);
             }
             Qos::ExactlyOnce => {
@@ -478,8 +472,8 @@ impl Conversation {
                 });
                 let (is_new, incoming) = arrived.unwrap_or((false, 0));
                 self.check_receive_maximum(incoming)?;
-                let reason = if is_new { self.publish(message)? } else { Reason::Success };
-                if reason == Reason::NotAuthorized {
+                let reason = if is_new { self.publish(message, has_expired)? } else { Reason::Success };
+                if reason.is_refusal() {
                     // There will be no PUBREL for it (MQTT 5, 4.3.3).
                     self.seat.with_session(self.peer.connection, |session| session.handle_pubrel(packet_id));
                 }
@@ -551,11 +545,18 @@ impl Conversation {
         self.broker.tell([Event::NotAuthorized { client_id, what, topic }]);
     }
 
-    fn publish(&self, message: Message) -> Result<Reason, Ending> {
+    fn tell_of_drop(&self, topic: String, reason: &'static str) {
+        self.broker.tell([Event::Dropped { client_id: Arc::clone(&self.peer.client_id), topic, reason }]);
+    }
+
+    fn publish(&self, message: Message, has_expired: bool) -> Result<Reason, Ending> {
         if message.topic.starts_with(SYS) {
-            let (client_id, topic) = (Arc::clone(&self.peer.client_id), message.topic);
-            self.broker.tell([Event::Dropped { client_id, topic, reason: ONLY_THE_BROKER }]);
+            self.tell_of_drop(message.topic, ONLY_THE_BROKER);
             return Ok(Reason::NotAuthorized);
+        }
+        if has_expired {
+            self.tell_of_drop(message.topic, "it expired while its sender had much to acknowledge");
+            return Ok(Reason::Success);
         }
         if !self.peer.may_publish(&message.topic) {
             self.tell_of_refusal("publish to", message.topic);

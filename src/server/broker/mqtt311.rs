@@ -153,7 +153,7 @@ fn publish(first: u8, body: &mut Bytes, detach: impl Fn(Bytes) -> Bytes) -> Resu
     let packet_id = if qos > Qos::AtMostOnce { packet_id(body)? } else { 0 };
     let payload = detach(body.split_to(body.len()));
     let message = Message { topic, payload, qos, retain: first & 1 != 0, ..Message::default() };
-    Ok(Publish { packet_id, topic_alias: None, message })
+    Ok(Publish { packet_id, topic_alias: None, message, has_expired: false })
 }
 
 fn subscribe(body: &mut Bytes) -> Result<Incoming, Fault> {

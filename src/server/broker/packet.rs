@@ -1,5 +1,7 @@
 //! The packets that come from a client, as this broker sees them: no type of the codec's crate.
 
+use std::time::Duration;
+
 use super::dialect::Dialect;
 use super::reason::Reason;
 use super::subscriptions::Options;
@@ -111,6 +113,19 @@ pub struct Publish {
     pub topic_alias: Option<u16>,
     /// The message; its topic is empty if only the alias was sent.
     pub message: Message,
+    /// Whether it waited here until its expiry had passed.
+    pub has_expired: bool,
+}
+
+impl Publish {
+    /// It has waited to be handled, and its expiry has run (MQTT 5, 3.3.2.3.3).
+    pub fn handle_wait(&mut self, waited: Duration) {
+        let Some(expiry_s) = self.message.expiry_s else { return };
+        let waited_s = u32::try_from(waited.as_secs()).unwrap_or(u32::MAX);
+        // An SDK that counts in whole seconds makes a 0 of half a second.
+        self.has_expired = waited_s >= expiry_s.max(1);
+        self.message.expiry_s = Some(expiry_s.saturating_sub(waited_s));
+    }
 }
 
 /// One filter of a SUBSCRIBE (MQTT 5, 3.8.3).

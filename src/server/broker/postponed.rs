@@ -1,6 +1,7 @@
 //! The packets of a client that wait until it has acknowledged more of what it was sent.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use super::packet::Incoming;
 
@@ -11,9 +12,16 @@ const OVERHEAD_BYTES: usize = 512;
 /// much at once sends those behind its requests, and only they make room for the answers.
 #[derive(Debug)]
 pub struct Postponed {
-    packets: VecDeque<(Incoming, usize)>,
+    packets: VecDeque<Waiting>,
     bytes: usize,
     bytes_max: usize,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    packet: Incoming,
+    bytes: usize,
+    since: Instant,
 }
 
 impl Postponed {
@@ -55,17 +63,52 @@ impl Postponed {
         }
     }
 
-    /// Lets a packet of so many bytes wait.
-    pub fn push(&mut self, packet: Incoming, bytes: usize) {
+    /// Lets a packet of so many bytes wait from now on.
+    pub fn push(&mut self, packet: Incoming, bytes: usize, now: Instant) {
         let bytes = bytes.saturating_add(OVERHEAD_BYTES);
         self.bytes = self.bytes.saturating_add(bytes);
-        self.packets.push_back((packet, bytes));
+        self.packets.push_back(Waiting { packet, bytes, since: now });
     }
 
-    /// Takes the packet that has waited longest.
-    pub fn pop(&mut self) -> Option<Incoming> {
-        let (packet, bytes) = self.packets.pop_front()?;
+    /// Takes the packet that has waited longest; a message among them has that much less time to live.
+    pub fn pop(&mut self, now: Instant) -> Option<Incoming> {
+        let Waiting { mut packet, bytes, since } = self.packets.pop_front()?;
         self.bytes = self.bytes.saturating_sub(bytes);
+        if let Incoming::Publish(publish) = &mut packet {
+            publish.handle_wait(now.saturating_duration_since(since));
+        }
         Some(packet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::packet::Publish;
+    use super::*;
+    use crate::protocol::Message;
+
+    #[test]
+    fn the_expiry_of_a_message_runs_while_it_waits() {
+        let now = crate::clock::monotonic();
+        for (expiry_s, waited_ms, expected) in [
+            (None, 1_000_000, (None, false)),
+            (Some(2), 999, (Some(2), false)),
+            (Some(2), 1_999, (Some(1), false)),
+            (Some(2), 2_000, (Some(0), true)),
+            (Some(0), 999, (Some(0), false)),
+            (Some(0), 1_000, (Some(0), true)),
+        ] {
+            let message = Message { expiry_s, ..Message::default() };
+            let publish = Publish { packet_id: 1, topic_alias: None, message, has_expired: false };
+            let mut postponed = Postponed::new(1000);
+            postponed.push(Incoming::Publish(publish), 10, now);
+            let Some(Incoming::Publish(publish)) = postponed.pop(now + Duration::from_millis(waited_ms))
+            else {
+                panic!("it is gone")
+            };
+            assert_eq!((publish.message.expiry_s, publish.has_expired), expected, "{expiry_s:?} {waited_ms}");
+        }
     }
 }

@@ -64,6 +64,12 @@ impl Reason {
     pub fn code(self) -> u8 {
         self as u8
     }
+
+    /// Whether it says that something failed (MQTT 5, 2.4).
+    #[must_use]
+    pub fn is_refusal(self) -> bool {
+        self.code() >= 0x80
+    }
 }
 
 impl fmt::Display for Reason {

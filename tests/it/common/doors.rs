@@ -38,6 +38,11 @@ impl Doors {
         self.ports.iter().fold(self.ready.clone(), |text, port| text.replace(&format!(":{port}"), ":PORT"))
     }
 
+    /// The server's process id.
+    pub fn id(&self) -> u32 {
+        self.server.id()
+    }
+
     /// Sends the server a signal.
     pub fn signal(&self, signal: Signal) {
         self.server.signal(signal);

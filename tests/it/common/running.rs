@@ -43,6 +43,11 @@ impl Running {
         next(&self.words, "standard error").unwrap_or_else(|| panic!("standard error has ended"))
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();

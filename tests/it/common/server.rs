@@ -68,11 +68,6 @@ impl Server {
         self.port
     }
 
-    /// The number of its process.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Stops it in the middle of whatever it does; SIGCONT lets it go on.
     pub fn freeze(&self) {
         self.signal(Signal::SIGSTOP);

@@ -71,6 +71,21 @@ async fn a_packet_id_is_free_again_after_its_acknowledgement() {
 }
 
 #[tokio::test]
+async fn a_packet_id_is_free_again_after_a_refusal() {
+    let (server, _) = start_echo().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.subscribe(SubscribeFilter::new("a", QoS::AtMostOnce)).await;
+    // By the broker, for one more time, and by what is behind it.
+    for (topic, reason) in [("$SYS/a", 0x87), ("$SYS/a", 0x87), ("refuse", 0x97)] {
+        client.publish(qos_2(topic, 1)).await;
+        assert_eq!(client.hear_bytes(6).await, [0x50, 4, 0, 1, reason, 0], "{topic}");
+    }
+    client.publish(qos_2("a", 1)).await;
+    assert!(matches!(client.hear().await, Packet::PubRec(_)));
+    assert_eq!(client.hear_topics(1).await, ["a"]);
+}
+
+#[tokio::test]
 async fn a_repetition_is_not_passed_on_as_one() {
     let server = start().await;
     let mut client = Client::connect(&server, "a").await;

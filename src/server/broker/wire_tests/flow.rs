@@ -108,6 +108,35 @@ async fn who_asks_on_without_acknowledging_is_still_heard_and_cut_off_in_the_end
 }
 
 #[tokio::test]
+async fn a_request_that_expires_while_its_sender_has_much_to_acknowledge_is_not_applied() {
+    let server = start_generous().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.say_bytes(&numbered_requests(4)).await;
+    let mut answers = Vec::new();
+    for _ in 0..4 {
+        client.hear_puback().await;
+        answers.push(client.hear_publish().await.pkid);
+    }
+    for (packet_id, expiry_s) in [(5, 1), (6, 100)] {
+        let expiring =
+            |properties: &mut PublishProperties| properties.message_expiry_interval = Some(expiry_s);
+        client.publish(with_properties(qos_1("get", packet_id), expiring)).await;
+    }
+    client.hear_nothing().await;
+    let is_over = crate::clock::monotonic() + Duration::from_millis(1_100);
+    tokio::time::sleep_until(is_over.into()).await;
+    for packet_id in answers {
+        client.say(Packet::PubAck(PubAck::new(packet_id, None))).await;
+    }
+    // The first one is acknowledged, and only the other one is answered, with what is left of its time.
+    client.hear_puback().await;
+    client.hear_puback().await;
+    let answer = client.hear_publish().await.properties.unwrap();
+    assert!(answer.message_expiry_interval.is_some_and(|left| left < 100), "{answer:?}");
+    client.hear_nothing().await;
+}
+
+#[tokio::test]
 async fn no_more_is_sent_than_the_clients_receive_maximum() {
     let server = start().await;
     let mut hello = Hello::new("a");

@@ -21,8 +21,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::codec::wire::{
     ConnectReturnCode, Disconnect, DisconnectProperties, DisconnectReasonCode, LastWill, LastWillProperties,
-    Packet, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish, QoS, RetainForwardRule,
-    Subscribe, SubscribeFilter, SubscribeReasonCode, UnsubAckReason, Unsubscribe,
+    Packet, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish, PublishProperties, QoS,
+    RetainForwardRule, Subscribe, SubscribeFilter, SubscribeReasonCode, UnsubAckReason, Unsubscribe,
 };
 use super::reason::Reason;
 use super::test_client::{Client, Hello, filter, qos_0, qos_1, retained, with_properties};
@@ -60,7 +60,7 @@ fn will(topic: &str, delay_s: u32) -> LastWill {
     LastWill::new(topic, "gone", QoS::AtLeastOnce, false, Some(properties))
 }
 
-/// Answers on `answer/…` by a push to the sender, consumes `consume`, and throws out on `leave`.
+/// Answers on `answer/…` by a push to the sender, has no room for `refuse`, and throws out on `leave`.
 #[derive(Default)]
 struct Echo {
     gone: Mutex<Vec<ConnectionId>>,
@@ -72,6 +72,9 @@ impl Application for Echo {
         self.seen.lock().unwrap().push(from.clone());
         if message.topic == "leave" {
             return Verdict::Disconnect { reason: Reason::NotAuthorized, text: "go".to_owned() };
+        }
+        if message.topic == "refuse" {
+            return Verdict::Refused(Reason::QuotaExceeded);
         }
         assert_ne!(message.topic, "fail", "as the test wants it");
         if message.topic.starts_with("answer/") {

@@ -157,6 +157,20 @@ async fn what_a_session_leaves_at_its_end_is_given_to_another_unless_qos_2_was_s
 }
 
 #[tokio::test]
+async fn what_waits_for_who_never_comes_back_is_given_to_another_when_its_session_expires() {
+    let server = start().await;
+    member(&server, "a").await.disconnect().await;
+    for (topic, qos) in [("a/1", Qos::AtLeastOnce), ("a/2", Qos::ExactlyOnce)] {
+        assert_eq!(server.broker().publish(None, message(topic, qos)), 1);
+    }
+    let mut b = member(&server, "b").await;
+    b.hear_nothing().await;
+    server.broker().sweep(crate::clock::monotonic() + Duration::from_secs(4_000));
+    assert_eq!(b.hear_topics(2).await, ["a/1", "a/2"]);
+    b.hear_nothing().await;
+}
+
+#[tokio::test]
 async fn what_one_of_them_refuses_nobody_else_gets() {
     let server = start().await;
     let (mut a, mut b) = (member(&server, "a").await, member(&server, "b").await);
