@@ -254,7 +254,7 @@ async fn start(
     let settings = Settings {
         listeners,
         identities: Arc::new(identities),
-        authorizer: rules::load(args.authz.as_deref())?,
+        authorizer: rules::load(args.authz.clone()).await?,
         events: Arc::new(move |event| events.event(&event)),
         ..Settings::default()
     };
