@@ -35,7 +35,9 @@ impl Secret {
             if filled == bytes.len() {
                 // A buffer that grows by itself leaves its content behind.
                 let mut larger = Zeroizing::new(vec![0; filled.saturating_mul(2).max(PIPE_BYTES).min(limit)]);
-                larger.iter_mut().zip(bytes.iter()).for_each(|(to, from)| *to = *from);
+                if let Some(start) = larger.get_mut(..filled) {
+                    start.copy_from_slice(&bytes);
+                }
                 bytes = larger;
             }
             match from.read(bytes.get_mut(filled..).unwrap_or_default()) {

@@ -129,6 +129,7 @@ mod tests {
     use clap::{CommandFactory, Parser};
 
     use super::*;
+    use crate::cli::args::Cli;
 
     #[test]
     fn a_size_has_a_unit_or_is_in_bytes() {
@@ -168,6 +169,15 @@ mod tests {
             Some((arg.get_id().to_string(), default))
         });
         assert_eq!(told.collect::<Vec<_>>(), defaults);
+    }
+
+    #[test]
+    fn nothing_but_limits_stands_below_their_heading_in_the_help() {
+        let cli = Cli::command();
+        let serve = cli.find_subcommand("serve").unwrap();
+        let below = serve.get_arguments().filter(|arg| arg.get_help_heading() == Some("Limits"));
+        let limits = Only::command();
+        assert!(below.map(clap::Arg::get_id).eq(limits.get_arguments().map(clap::Arg::get_id)));
     }
 
     #[test]
