@@ -163,7 +163,8 @@ mod tests {
         ]
         .map(|(name, default)| (name.to_owned(), default));
         assert!(store.value_bytes_max > broker.packet_bytes_max as usize, "a packet is what bounds it");
-        let told = Only::command().get_arguments().filter_map(|arg| {
+        let only = Only::command();
+        let told = only.get_arguments().filter_map(|arg| {
             let help = arg.get_help()?.to_string();
             let default = help.split_once("[default: ")?.1.strip_suffix(']')?.replace(',', "");
             Some((arg.get_id().to_string(), default))

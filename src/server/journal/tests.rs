@@ -18,7 +18,7 @@ fn content(value: &'static str, ttl_ms: Option<u64>) -> Content {
     Content { value: value.into(), fence: Some(Timestamp::of_store(9, 2)), deadline_ms, persist: true }
 }
 
-fn all(journal: &Journal, now: Now) -> Vec<(Key, Version, Content)> {
+fn all(journal: &mut Journal, now: Now) -> Vec<(Key, Version, Content)> {
     let mut all = Vec::new();
     journal.load(now, |key, version, content| all.push((key, version, content))).unwrap();
     all
@@ -41,10 +41,45 @@ fn what_was_committed_is_there_when_the_file_is_opened_again() {
     ];
     journal.commit(&changes, Version::default(), NOW).unwrap();
     drop(journal);
-    let journal = Journal::open(&directory).unwrap();
+    let mut journal = Journal::open(&directory).unwrap();
     let kept = (Key::new("kept").unwrap(), Version { ms: 30, counter: 7 }, content("v", None));
-    assert_eq!(all(&journal, NOW), [kept]);
+    assert_eq!(all(&mut journal, NOW), [kept]);
     assert_eq!(journal.past().greatest, Version { ms: 40, counter: 7 });
+}
+
+/// A page less for most commits, and nothing is forgotten: what the rows do not say is written at once.
+#[test]
+fn the_greatest_version_is_known_whether_a_row_says_it_or_none() {
+    let home = TempDir::new().unwrap();
+    let at = |ms| Version { ms, counter: 7 };
+    let later = |ms| Now { wall_ms: NOW.wall_ms + ms, ..NOW };
+    let set = |ms| change("k", ms, Some(content("v", None)));
+    let reopened = |written: Past, known: Version| {
+        let mut journal = Journal::open(home.path()).unwrap();
+        assert_eq!(journal.past(), written);
+        all(&mut journal, NOW);
+        assert_eq!(journal.past().greatest, known);
+        journal
+    };
+    let mut journal = Journal::open(home.path()).unwrap();
+    journal.commit(&[set(40)], Version::default(), NOW).unwrap();
+    journal.commit(&[set(50)], at(50), later(999)).unwrap();
+    drop(journal);
+    let mut journal = reopened(Past { greatest: at(40), wall_ms: NOW.wall_ms }, at(50));
+    // A key that is gone says nothing, and neither does one that is not kept.
+    journal.commit(&[set(55), change("k", 60, None)], at(60), later(1)).unwrap();
+    drop(journal);
+    let mut journal = reopened(Past { greatest: at(60), wall_ms: NOW.wall_ms + 1 }, at(60));
+    journal.commit(&[set(70)], at(80), later(2)).unwrap();
+    drop(journal);
+    let mut journal = reopened(Past { greatest: at(80), wall_ms: NOW.wall_ms + 2 }, at(80));
+    // The clock is written now and then, and whenever it has been changed.
+    for (version_ms, wall_ms) in [(90, 1_002), (91, 2)] {
+        journal.commit(&[set(version_ms)], at(version_ms), later(wall_ms)).unwrap();
+        drop(journal);
+        let wall_ms = NOW.wall_ms + wall_ms;
+        journal = reopened(Past { greatest: at(version_ms), wall_ms }, at(version_ms));
+    }
 }
 
 #[test]
