@@ -84,7 +84,7 @@ mod tests {
     impl Read for Drops<'_> {
         fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
             self.1 += 1;
-            if self.1 % 3 == 0 {
+            if self.1.is_multiple_of(3) {
                 return Err(ErrorKind::Interrupted.into());
             }
             let room = out.len().min(1_000);

@@ -265,10 +265,19 @@ fn fields(survey: &Survey) -> Vec<(&'static str, Field)> {
     if let Some((least, most)) = survey.versions {
         fields.extend([("version_min", version(least)), ("version_max", version(most))]);
     }
-    fields.push(("greatest", version(survey.greatest)));
-    let written = duration::rfc3339(survey.written_ms).filter(|_| survey.written_ms > 0);
-    fields.extend(written.map(|written| ("written", Field::Text(written))));
+    fields.extend(greatest(survey).map(|greatest| ("greatest", Field::Text(greatest))));
+    fields.extend(written(survey).map(|written| ("written", Field::Text(written))));
     fields
+}
+
+/// The greatest version ever given out, if one is known.
+fn greatest(survey: &Survey) -> Option<String> {
+    (survey.greatest != Default::default()).then(|| Timestamp::from(survey.greatest).to_string())
+}
+
+/// When it was written last, if that is known.
+fn written(survey: &Survey) -> Option<String> {
+    duration::rfc3339(survey.written_ms).filter(|_| survey.written_ms > 0)
 }
 
 /// Lines of a name and what there is to say.
@@ -285,12 +294,15 @@ fn describe(survey: &Survey) -> String {
     if let Some((least, most)) = survey.versions {
         lines.push(("versions", format!("{} to {}", text(least), text(most))));
     }
-    lines.push(("greatest", text(survey.greatest)));
-    let age_ms = clock::wall_ms().checked_sub(survey.written_ms).filter(|_| survey.written_ms > 0);
-    if let Some(age_ms) = age_ms {
-        lines.push(("written", format!("{} s ago", age_ms.div_euclid(1_000))));
-    } else if survey.written_ms > 0 {
-        lines.push(("written", "in the future, by this machine's clock".to_owned()));
+    if let Some(greatest) = greatest(survey) {
+        lines.push(("greatest", format!("{greatest} of all that were ever given out")));
+    }
+    if let Some(written) = written(survey) {
+        let age = match clock::wall_ms().checked_sub(survey.written_ms) {
+            Some(age_ms) => format!("{} s ago", age_ms.div_euclid(1_000)),
+            None => "in the future, by this machine's clock".to_owned(),
+        };
+        lines.push(("written", format!("{written}, {age}")));
     }
     lines.into_iter().map(|(name, value)| format!("{:11}{value}\n", format!("{name}:"))).collect()
 }
