@@ -326,9 +326,7 @@ fn hint_of_refusal(refusal: &Refusal) -> Option<&'static str> {
         Refusal::FenceTooOld => {
             Some("take the lock again: somebody else has had it since this token was given out")
         }
-        Refusal::QuotaExceeded => {
-            Some("delete keys that are not needed, let them expire (--ttl), or watch fewer")
-        }
+        Refusal::QuotaExceeded => Some("delete keys that are not needed, or let them expire (--ttl)"),
         Refusal::ValueTooLong => Some("a smaller value, or several keys"),
         Refusal::NotPersisted => Some("look at what the store says: its disk is full, or does not work"),
         Refusal::NotAuthorized => Some("ask for the right to this key for this client id (-i)"),

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use super::simulated::SimulatedDisk;
 use super::*;
 use crate::protocol::Timestamp;
 use tempfile::TempDir;
@@ -79,6 +80,31 @@ fn the_greatest_version_is_known_whether_a_row_says_it_or_none() {
         drop(journal);
         let wall_ms = NOW.wall_ms + wall_ms;
         journal = reopened(Past { greatest: at(version_ms), wall_ms }, at(version_ms));
+    }
+}
+
+/// The file has become longer before there was no room to write: what was last committed must not be looked for there.
+#[test]
+fn what_a_commit_without_room_has_added_to_the_file_is_given_back() {
+    let large: &'static str = "x".repeat(2_000_000).leak();
+    for earlier in 0..12 {
+        let disk = SimulatedDisk::default();
+        let mut journal = Journal::open_on(Box::new(disk.clone())).unwrap();
+        for version_ms in 1..=earlier {
+            journal
+                .commit(&[change("k", version_ms, Some(content("v", None)))], Version::default(), NOW)
+                .unwrap();
+        }
+        let len = journal.len;
+        disk.trouble(|trouble| trouble.written_max = Some(len));
+        let change = |version_ms, value| change("k", version_ms, Some(content(value, None)));
+        journal.commit(&[change(98, large)], Version::default(), NOW).unwrap_err();
+        journal.reopen().unwrap_or_else(|error| panic!("after {earlier} commits: {error}"));
+        assert!(!journal.must_rewrite() && journal.open.as_ref().unwrap().len() <= len);
+        journal.commit(&[change(99, "w")], Version::default(), NOW).unwrap();
+        drop(journal);
+        let mut journal = Journal::open_on(Box::new(disk)).unwrap();
+        assert_eq!(all(&mut journal, NOW)[0].2.value, "w");
     }
 }
 
