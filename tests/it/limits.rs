@@ -1,6 +1,6 @@
 //! The limits of `serve`, as whoever meets one sees them.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use super::common::{Doors, Place, Running, Server, until};
 
@@ -84,4 +84,22 @@ fn connections_and_the_keys_that_a_client_watches_are_bounded() {
     drop(watch);
     server.told_of("is gone");
     assert_eq!(place.run_at(&url, &["get", "a"]), "--- exit 1\n");
+}
+
+#[test]
+fn a_system_that_gives_fewer_files_than_there_may_be_connections_is_told_of() {
+    let place = Place::new();
+    let told = |options: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -n 200; exec \"$0\" serve --listen 127.0.0.1:0 $1"]);
+        shell.arg(place.command(&[]).get_program()).arg(options).current_dir(place.folder());
+        shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::start(&mut shell).words()
+    };
+    assert_eq!(
+        told(""),
+        "warning: the system lets this process have about 136 connections: `ulimit -n 10064` for more"
+    );
+    assert!(told("--connections-max 136").starts_with("listening on "));
+    assert!(told("--connections-max 137").contains("`ulimit -n 201`"));
 }
