@@ -5123,7 +5123,7 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__serve)
-            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --listen --data --persist --verify --salvage --clear-fence --key-hex --key-base64 --tls-cert --tls-key --client-ca --users --sat-tokens --authz --keys-max --value-bytes-max --memory-max --connections-max --watches-max --queue-bytes-max --port-file --log --admin --sys-interval --drain --seed --exec --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --trace --output --json --quiet --verbose --color --force-write --help user"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --listen --data --persist --verify --salvage --clear-fence --key-hex --key-base64 --tls-cert --tls-key --client-ca --users --sat-tokens --authz --port-file --log --admin --sys-interval --drain --seed --exec --keys-max --value-bytes-max --memory-max --connections-max --watches-max --queue-bytes-max --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --trace --output --json --quiet --verbose --color --force-write --help user"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -5177,30 +5177,6 @@ _mqkv() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --keys-max)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --value-bytes-max)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --memory-max)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --connections-max)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --watches-max)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --queue-bytes-max)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --port-file)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -5222,6 +5198,30 @@ _mqkv() {
                     return 0
                     ;;
                 --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keys-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --value-bytes-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memory-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --connections-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --watches-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --queue-bytes-max)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -1105,12 +1105,6 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_sub
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l users -d 'Let in only the users of this file, with their passwords' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l sat-tokens -d 'Let in only bearers of the service account tokens of this file; with --users both' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l authz -d 'Let clients do only what the rules in this file allow; read again at a SIGHUP' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l keys-max -d 'How many keys there may be [default: 10,000,000]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l value-bytes-max -d 'How long a value may be, with K, M or G for more than bytes [default: what fits into a packet]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l memory-max -d 'How much memory keys and values may take, with what it takes to keep them [default: 512M]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l connections-max -d 'How many connections there may be [default: 10,000]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l watches-max -d 'How many keys a client may watch [default: 100,000]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l queue-bytes-max -d 'How much may wait for a client that does not read; then it is cut off [default: 128M]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l port-file -d 'Write the first port to this file once it is open' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l log -d 'Tell of every connection on standard error, in this shape [default: text, and of troubles only]' -r -f -a "text\t'A line for people'
 json\t'One JSON object a line'"
@@ -1118,6 +1112,12 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_sub
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l sys-interval -d 'How often the counters below $SYS/broker are published; 0 for never' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l drain -d 'How long a signal lets what came in be answered; a second one ends at once' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l seed -d 'Begin with the keys of this file, JSON lines as `export` writes them; they replace what --data holds of these keys' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l keys-max -d 'How many keys there may be [default: 10,000,000]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l value-bytes-max -d 'How long a value may be, with K, M or G for more than bytes [default: what fits into a packet, 64M]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l memory-max -d 'How much memory keys and values may take, with what it takes to keep them [default: 512M]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l connections-max -d 'How many connections there may be [default: 10,000]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l watches-max -d 'How many keys a client may watch [default: 100,000]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l queue-bytes-max -d 'How much may wait for a client that does not read; then it is cut off [default: 128M]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s p -l port -d 'The broker\'s port' -r

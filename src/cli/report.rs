@@ -118,6 +118,12 @@ impl Reporter {
         self.style
     }
 
+    /// Whether output and errors are objects.
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        self.style.format == Format::Json
+    }
+
     /// Whether standard output takes colour.
     #[must_use]
     pub fn has_color(&self) -> bool {
@@ -126,7 +132,7 @@ impl Reporter {
 
     /// Tells which variables may have been meant by others. Where errors are objects, nobody reads words.
     pub fn warn_of_names(&self, names: &[(String, String)]) {
-        if self.style.quiet || self.style.format == Format::Json {
+        if self.style.quiet || self.is_json() {
             return;
         }
         for (name, meant) in names {

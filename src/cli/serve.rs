@@ -123,9 +123,6 @@ pub struct ServeArgs {
     /// Let clients do only what the rules in this file allow; read again at a SIGHUP
     #[arg(long, value_name = "FILE")]
     pub authz: Option<PathBuf>,
-    /// How much it takes.
-    #[command(flatten)]
-    pub limits: LimitArgs,
     /// Write the first port to this file once it is open
     #[arg(long, value_name = "FILE")]
     pub port_file: Option<PathBuf>,
@@ -135,6 +132,9 @@ pub struct ServeArgs {
     /// What it begins with, and what it is started for.
     #[command(flatten)]
     pub run: ExecArgs,
+    /// How much it takes; last, for its heading in the help is that of whatever follows it.
+    #[command(flatten)]
+    pub limits: LimitArgs,
 }
 
 /// Runs the verb: listens, says so, writes the port file, and serves until a signal or until its command has ended.
@@ -148,7 +148,6 @@ pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<Verdict, CommandEr
         .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
     let (teller, writer) =
         Teller::start(args.operations.log.unwrap_or(LogFormat::Text), how_much_is_told(args, display))?;
-    warn_of_few_descriptors(&teller);
     let result = runtime.block_on(serve(args, display.verbose, &teller));
     // A file that cannot be read is not waited for.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
@@ -225,10 +224,10 @@ fn say_ready(teller: &Teller, doors: &[(Settled, SocketAddr)], server: &StoreSer
 }
 
 /// A server that takes fewer connections than it says should say so before somebody finds out.
-fn warn_of_few_descriptors(teller: &Teller) {
+fn warn_of_few_descriptors(connections_max: u32, teller: &Teller) {
     /// Listeners, standard streams, the disk, what the runtime needs.
     const OWN: u64 = 64;
-    let wanted = u64::from(Settings::default().connections_max).saturating_add(OWN);
+    let wanted = u64::from(connections_max).saturating_add(OWN);
     if let Some(limit) = descriptors::raise_limit()
         && limit < wanted
     {
@@ -256,12 +255,13 @@ async fn start(
     let settings = Settings {
         listeners,
         identities: Arc::new(identities),
-        authorizer: rules::load(args.authz.as_deref())?,
+        authorizer: rules::load(args.authz.clone()).await?,
         events: Arc::new(move |event| events.event(&event)),
         threads: thread::available_parallelism().map_or(1, NonZero::get),
         ..Settings::default()
     };
     let (settings, limits) = (args.limits.limit(settings), args.limits.store());
+    warn_of_few_descriptors(settings.connections_max, teller);
     if is_verbose {
         teller.note("limits", limits::words(&limits, &settings));
     }

@@ -327,6 +327,8 @@ fn hint_of_refusal(refusal: &Refusal) -> Option<&'static str> {
             Some("take the lock again: somebody else has had it since this token was given out")
         }
         Refusal::QuotaExceeded => Some("delete keys that are not needed, or let them expire (--ttl)"),
+        Refusal::ValueTooLong => Some("a smaller value, or several keys"),
+        Refusal::NotPersisted => Some("look at what the store says: its disk is full, or does not work"),
         Refusal::NotAuthorized => Some("ask for the right to this key for this client id (-i)"),
         Refusal::UnknownCommand => Some("upper case: the store knows GET, SET, DEL, VDEL, KEYNOTIFY, SCAN"),
         _ => None,

@@ -24,7 +24,7 @@ mod log;
 mod trace;
 mod traffic;
 
-pub(super) use log::log;
+pub(super) use log::{answer, log};
 pub(super) use trace::trace;
 
 /// The version of the records.

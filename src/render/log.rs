@@ -1,4 +1,4 @@
-//! Lines of a server's log, as JSON.
+//! Lines of a server's log, and what `serve` answers when it does not serve, as JSON.
 
 /// What a line says of something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,6 +9,16 @@ pub enum Field {
     Number(u64),
     /// Texts.
     List(Vec<String>),
+    /// Yes or no.
+    Switch(bool),
+    /// Bytes, which are told as text where they are text.
+    Bytes(Vec<u8>),
+}
+
+/// An answer: one object, and the end of its line.
+#[must_use]
+pub fn answer(op: &str, fields: impl IntoIterator<Item = (&'static str, Field)>) -> String {
+    super::json::answer(op, fields)
 }
 
 /// A line, without its end: schema, event and time first.
@@ -22,6 +32,16 @@ pub fn json(at_ms: u64, event: &str, fields: impl IntoIterator<Item = (&'static 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_is_one_object_and_its_bytes_are_text_where_they_are_text() {
+        let fields = |bytes: &[u8]| [("key", Field::Bytes(bytes.to_vec())), ("found", Field::Switch(true))];
+        assert_eq!(answer("o", fields(b"k")), "{\"v\":1,\"op\":\"o\",\"key\":\"k\",\"found\":true}\n");
+        assert_eq!(
+            answer("o", fields(b"\xff")),
+            "{\"v\":1,\"op\":\"o\",\"key\":\"/w==\",\"key_encoding\":\"base64\",\"found\":true}\n"
+        );
+    }
 
     #[test]
     fn whatever_a_client_says_it_stays_one_line_that_drives_no_terminal() {

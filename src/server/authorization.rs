@@ -5,8 +5,7 @@ mod topics;
 mod yaml;
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -14,10 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use self::policy::Policy;
 use self::topics::TopicSet;
 use super::identity::Principal;
+use crate::client::Secret;
 use crate::store::authorization::Rights;
 
 /// The most bytes of a file of rules.
-const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What is wrong with the rules, and on which line, from 1; line 0 is all of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,15 +181,13 @@ fn read(path: &Path) -> Result<Policy, AuthorizationError> {
         what,
     };
     let whole = |what: &str| nonsense(Mistake { line: 0, what: what.to_owned() });
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(FILE_BYTES_MAX.saturating_add(1)).read_to_end(&mut bytes))
+    let bytes = Secret::read_file(path, FILE_BYTES_MAX)
         .map_err(|cause| AuthorizationError::Io { path: path.to_owned(), cause })?;
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
+    if bytes.bytes().len() > FILE_BYTES_MAX {
         return Err(whole("it has more than 16 MiB"));
     }
-    let text = String::from_utf8(bytes).map_err(|_| whole("it is not UTF-8"))?;
-    Policy::parse(&text).map_err(nonsense)
+    let text = std::str::from_utf8(bytes.bytes()).map_err(|_| whole("it is not UTF-8"))?;
+    Policy::parse(text).map_err(nonsense)
 }
 
 #[cfg(test)]

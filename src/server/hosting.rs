@@ -13,7 +13,7 @@ use super::authorization::Authorizer;
 use super::event::Event;
 use super::moderation::moderated;
 use super::operations::{AdminSettings, Operations, OperationsSettings, Phase, admin, sys};
-use super::service::{Running, Service, StoreSettings};
+use super::service::{Persistence, Running, Service, StoreSettings};
 use super::settings::EventSink;
 use super::{Error, Server, Settings};
 
@@ -83,7 +83,7 @@ impl StoreServer {
     pub async fn prepare(mut settings: Settings, store: StoreSettings) -> Result<Self, Error> {
         let OperationsSettings { admin, sys_interval } = store.operations.clone();
         settings.events = counting(&settings);
-        let service = Service::open(store, Arc::clone(&settings.events)).map_err(Error::Journal)?;
+        let service = opened(store, Arc::clone(&settings.events)).await?;
         let mut doors = Vec::new();
         for AdminSettings { address, names } in admin {
             doors.push(
@@ -176,6 +176,15 @@ impl StoreServer {
     }
 }
 
+/// Opens the store; on a disk, which may be slow or hang, without holding up whoever else runs in this thread.
+async fn opened(store: StoreSettings, events: EventSink) -> Result<Arc<Service>, Error> {
+    if store.persistence == Persistence::None {
+        return Service::open(store, events).map_err(Error::Journal);
+    }
+    let opened = spawn_blocking(move || Service::open(store, events)).await;
+    opened.map_err(|error| Error::Thread(error.into()))?.map_err(Error::Journal)
+}
+
 /// Counts what happens, and tells of it as often as anybody wants to hear.
 fn counting(settings: &Settings) -> EventSink {
     let (metrics, events) = (Arc::clone(&settings.metrics), moderated(Arc::clone(&settings.events)));
@@ -183,4 +192,35 @@ fn counting(settings: &Settings) -> EventSink {
         metrics.note(&event);
         events(event);
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::sync::mpsc::channel;
+    use std::task::Poll;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_slow_to_open_holds_up_nobody_else() {
+        let home = tempfile::tempdir().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+        runtime.unwrap().block_on(async {
+            // While the only thread for what may take long is busy, nothing that may take long is done.
+            let (go, gone) = channel::<()>();
+            let busy = spawn_blocking(move || gone.recv());
+            let persistence = Persistence::All(home.path().join("kept"));
+            let store = StoreSettings { persistence, ..StoreSettings::default() };
+            let mut prepare = pin!(StoreServer::prepare(Settings::default(), store));
+            assert!(poll_fn(|context| Poll::Ready(prepare.as_mut().poll(context).is_pending())).await);
+            assert!(!home.path().join("kept").exists());
+            drop(go);
+            assert!(busy.await.unwrap().is_err());
+            prepare.await.unwrap().shutdown().await;
+            assert!(home.path().join("kept/store.redb").exists());
+        });
+    }
 }

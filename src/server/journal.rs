@@ -37,10 +37,14 @@ const FORMAT: u64 = 2;
 /// The map in memory serves; the file is read once.
 const CACHE_BYTES: usize = 16 * 1024 * 1024;
 
+/// By how much the clock may be behind that the file knows.
+const PAST_AGE_MS_MAX: u64 = 1_000;
+
 const FORMATS: TableDefinition<(), u64> = TableDefinition::new("format");
 /// The key again, and a [`Row`].
 const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
-/// [`Past`]: milliseconds and counter of the greatest version, and the clock. One page more to be written each time.
+/// [`Past`]: milliseconds and counter of the greatest version, and the clock. Where the rows say it as well, it is left as
+/// it is for a while: it is one page more to be written, of few.
 const PAST: TableDefinition<(), (u64, u32, u64)> = TableDefinition::new("past");
 
 /// The file of one server. No other process can open it meanwhile.
@@ -66,8 +70,10 @@ struct Open {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Past {
     /// The greatest version ever given out: a key that is gone must not come back with a lower one (protocol §4).
+    /// Until [`Journal::load`] that of a row may be greater.
     pub greatest: Version,
-    /// What the clock said at the last commit, in Unix milliseconds; 0 if there was none.
+    /// What the clock said at a commit, the last one or one at most [`PAST_AGE_MS_MAX`] before it, in Unix milliseconds;
+    /// 0 if there was none.
     pub wall_ms: u64,
 }
 
@@ -112,15 +118,23 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError`] if the file cannot be read or holds what no store has written.
-    pub fn load(&self, now: Now, mut each: impl FnMut(Key, Version, Content)) -> Result<(), JournalError> {
+    pub fn load(
+        &mut self,
+        now: Now,
+        mut each: impl FnMut(Key, Version, Content),
+    ) -> Result<(), JournalError> {
+        let mut greatest = self.past.greatest;
         let read = || {
             let open = self.open.as_ref().ok_or_else(closed)?;
             rows(&open.database, |row| {
                 let content = row.content(now);
+                greatest = greatest.max(row.version);
                 each(row.key, row.version, content);
             })
         };
-        guarded(read).map_err(|kind| self.error(kind))
+        guarded(read).map_err(|kind| self.error(kind))?;
+        self.past.greatest = greatest;
+        Ok(())
     }
 
     /// Commits changes in their order, all or none, and the greatest version that there is; when this returns, they are
@@ -132,7 +146,12 @@ impl Journal {
     pub fn commit(&mut self, changes: &[Change], greatest: Version, now: Now) -> Result<(), JournalError> {
         let latest = changes.iter().map(|change| change.version).max().unwrap_or_default();
         let greatest = self.past.greatest.max(greatest).max(latest);
-        let past = Past { greatest, wall_ms: now.wall_ms };
+        // Of keys that are removed no row says what version they had.
+        let is_removal = changes.iter().any(|change| change.content.is_none());
+        let is_said = latest == greatest && !is_removal;
+        let is_recent = now.wall_ms.abs_diff(self.past.wall_ms) < PAST_AGE_MS_MAX;
+        let wall_ms = if is_said && is_recent { self.past.wall_ms } else { now.wall_ms };
+        let past = Past { greatest, wall_ms };
         let committed = guarded(|| {
             let write = self.open.as_ref().ok_or_else(closed)?.database.begin_write()?;
             {
@@ -147,7 +166,9 @@ impl Journal {
                     }
                 }
             }
-            write_past(&write, past)?;
+            if !(is_said && is_recent) {
+                write_past(&write, past)?;
+            }
             write.commit()?;
             Ok(())
         });

@@ -113,12 +113,12 @@ impl Service {
     fn with_journal(
         settings: &StoreSettings,
         keeps_all: bool,
-        journal: Option<Journal>,
+        mut journal: Option<Journal>,
         events: EventSink,
         reading: clock::Reading,
     ) -> Result<Arc<Self>, JournalError> {
         let mut store = Store::new(settings.limits);
-        if let Some(journal) = &journal {
+        if let Some(journal) = &mut journal {
             let now = Now { wall_ms: reading.wall_ms, monotonic_ms: 0 };
             if let Some(by_ms) = writer::load(journal, &mut store, now)? {
                 events(Event::ClockBehind { by_ms });

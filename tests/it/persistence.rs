@@ -1,7 +1,11 @@
-//! `serve --data`: what is kept with `--persist`, and what can be done with the folder while nobody serves it.
+//! `serve --data`: what is kept with `--persist`, what can be done with the folder while nobody serves it, and disks that
+//! do not work.
 
 use std::fs;
 use std::process::{Command, Stdio};
+
+use redb::TableDefinition;
+use serde_json::Value;
 
 use super::common::{Place, Running, Server, line_in, until};
 
@@ -17,6 +21,14 @@ fn filled() -> Place {
     let lines: String = (10..100).map(|number| format!("set k{number} value-of-k{number}\n")).collect();
     assert_eq!(place.run_with_input(&["--embedded=kept", "batch", "-"], lines.as_bytes()), "--- exit 0\n");
     place
+}
+
+/// Where the file has these bytes.
+fn places(bytes: &[u8], of: &[u8]) -> Vec<usize> {
+    let found = bytes.windows(of.len()).enumerate().filter(|(_, window)| *window == of);
+    let places: Vec<_> = found.map(|(at, _)| at).collect();
+    assert!(!places.is_empty());
+    places
 }
 
 /// The words of a verification behind a name.
@@ -69,11 +81,7 @@ fn a_folder_that_is_whole_verifies_and_is_not_changed() {
 fn what_can_be_read_of_a_damaged_file_is_saved_beside_it() {
     let place = filled();
     let mut bytes = fs::read(place.path(FILE)).unwrap();
-    // One value, wherever the file has it.
-    let places: Vec<_> =
-        bytes.windows(12).enumerate().filter(|(_, window)| *window == b"value-of-k55").collect();
-    let places: Vec<_> = places.into_iter().map(|(at, _)| at).collect();
-    assert!(!places.is_empty());
+    let places = places(&bytes, b"value-of-k55");
     places.into_iter().for_each(|at| bytes[at] = b'V');
     place.write(FILE, &bytes);
     let shown = run(&place, "serve --data kept --listen 127.0.0.1:0");
@@ -116,6 +124,73 @@ fn a_file_that_has_lost_its_end_or_its_beginning_still_gives_its_keys() {
     let shown = run(&place, "serve --data kept --salvage");
     assert!(shown.contains("no key in it can be read") && shown.ends_with("--- exit 74\n"), "{shown}");
     assert!(!place.path("kept/salvaged").exists());
+}
+
+#[test]
+fn what_is_in_a_folder_is_one_object_with_json() {
+    let place = filled();
+    let object = |verb: &str, code: u8| -> Value {
+        let shown = run(&place, &format!("serve --data kept {verb} -j"));
+        assert!(shown.ends_with(&format!("--- exit {code}\n")), "{shown}");
+        let line = shown.strip_prefix("--- stdout\n").and_then(|rest| rest.lines().next());
+        serde_json::from_str(line.unwrap_or_else(|| panic!("{shown}"))).unwrap()
+    };
+    let whole = object("--verify", 0);
+    let fields: Vec<_> = whole.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(
+        fields.join(" "),
+        "v op file file_bytes condition keys key_bytes value_bytes fenced expiring expired version_min version_max \
+         greatest written"
+    );
+    assert_eq!([&whole["v"], &whole["keys"], &whole["value_bytes"]], [1, 90, 12 * 90]);
+    assert_eq!([&whole["op"], &whole["condition"]], ["verify", "whole"]);
+    assert_eq!(whole["greatest"], whole["version_max"]);
+    assert_eq!(object("--salvage", 0)["op"], "salvage");
+    let shown = |verb: &str| run(&place, &format!("serve --data kept {verb} -j"));
+    assert_eq!(
+        shown("--clear-fence k10"),
+        "--- stdout\n{\"v\":1,\"op\":\"clear-fence\",\"key\":\"k10\",\"found\":true}\n--- exit 0\n"
+    );
+    assert_eq!(
+        shown("--clear-fence --key-hex ff"),
+        "--- stdout\n{\"v\":1,\"op\":\"clear-fence\",\"key\":\"/w==\",\"key_encoding\":\"base64\",\
+         \"found\":false}\n--- exit 1\n"
+    );
+    assert_eq!(run(&place, "--embedded=kept set fenced v --fence 2000:0:n"), "--- exit 0\n");
+    assert_eq!(object("--clear-fence fenced", 0)["cleared"], "000000000002000:00000:n");
+    let mut bytes = fs::read(place.path(FILE)).unwrap();
+    for at in places(&bytes, b"value-of-k55") {
+        bytes[at] = b'V';
+    }
+    place.write(FILE, &bytes);
+    for (verb, code) in [("--verify", 74), ("--salvage", 0)] {
+        let damaged = object(verb, code);
+        assert_eq!([&damaged["condition"], &damaged["op"]], ["gap", &verb[2..]], "{damaged}");
+        assert_eq!([&damaged["lost"], &damaged["doubtful"], &damaged["keys"]], [1, 0, 90], "{damaged}");
+        assert!(damaged["damage"].is_string(), "{damaged}");
+        assert_eq!(damaged["salvaged"].as_str(), (code == 0).then_some("kept/salvaged"));
+    }
+    assert!(shown("--verify").contains("--- stderr\n{\"v\":1,\"error\":{\"kind\":\"file\",\"code\":74,"));
+}
+
+#[test]
+fn a_file_of_another_version_is_refused_and_not_touched() {
+    let place = filled();
+    let database = redb::Database::open(place.path(FILE)).unwrap();
+    let write = database.begin_write().unwrap();
+    write.open_table(TableDefinition::<(), u64>::new("format")).unwrap().insert((), 77).unwrap();
+    write.commit().unwrap();
+    drop(database);
+    let before = fs::read(place.path(FILE)).unwrap();
+    for verb in ["", "--verify", "--salvage", "--clear-fence k10"] {
+        assert_eq!(
+            run(&place, &format!("serve --data kept --listen 127.0.0.1:0 {verb}")),
+            "--- stderr\nerror: kept/store.redb has format 77; this version reads and writes format 2\n  \
+             try: another folder, or the version of mqkv that wrote it\n--- exit 74\n",
+            "{verb}"
+        );
+    }
+    assert!(fs::read(place.path(FILE)).unwrap() == before);
 }
 
 #[test]
@@ -225,9 +300,14 @@ struct SmallDisk<'a>(&'a Place);
 impl<'a> SmallDisk<'a> {
     fn mount(place: &'a Place) -> Option<Self> {
         fs::create_dir(place.path("small")).unwrap();
-        let words = ["-t", "tmpfs", "-o", "size=2500k", "tmpfs"];
-        let mounted = Command::new("mount").args(words).arg(place.path("small")).output();
-        mounted.is_ok_and(|output| output.status.success()).then_some(Self(place))
+        let disk = Self(place);
+        disk.mounted("size=2500k").then_some(disk)
+    }
+
+    fn mounted(&self, options: &str) -> bool {
+        let words = ["-t", "tmpfs", "-o", options, "tmpfs"];
+        let mounted = Command::new("mount").args(words).arg(self.0.path("small")).output();
+        mounted.is_ok_and(|output| output.status.success())
     }
 }
 
@@ -262,4 +342,35 @@ fn on_a_disk_without_room_a_large_value_does_not_keep_small_ones_out() {
     drop(server);
     let server = Server::start(&place, &[&["-q"], &options[..]].concat());
     assert_eq!(place.run_at(&server.url(), &["keys"]), "--- stdout\nk\nsmall\n--- exit 0\n");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_to_is_74_and_can_still_be_verified() {
+    let place = Place::new();
+    let Some(disk) = SmallDisk::mount(&place) else {
+        println!("not shown: a disk that is read-only, for nobody but root may mount one");
+        return;
+    };
+    assert_eq!(run(&place, "--embedded=small/kept set k v"), "--- exit 0\n");
+    assert!(disk.mounted("remount,ro"));
+    for (folder, file) in [("small/kept", "small/kept/store.redb"), ("small/new", "small/new/store.redb")] {
+        let refused = format!(
+            "--- stderr\nerror: cannot use {file}: Read-only file system (os error 30)\n  \
+             try: a folder that you may write to\n--- exit 74\n"
+        );
+        for words in ["serve --listen 127.0.0.1:0 --data ", "get k --embedded="] {
+            assert_eq!(run(&place, &format!("{words}{folder}")), refused, "{words}");
+        }
+    }
+    let shown = run(&place, "serve --data small/kept --verify");
+    assert_eq!([line(&shown, "condition"), line(&shown, "keys")], ["whole", "1"]);
+    assert!(shown.ends_with("--- exit 0\n"), "{shown}");
+}
+
+#[test]
+fn what_is_no_folder_is_74() {
+    let place = Place::new();
+    place.write("file", "x");
+    let shown = run(&place, "serve --listen 127.0.0.1:0 --data file");
+    assert!(shown.contains("cannot use file/store.redb: ") && shown.ends_with("--- exit 74\n"), "{shown}");
 }

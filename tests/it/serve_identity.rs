@@ -289,6 +289,15 @@ fn a_user_is_added_and_removed_while_the_server_runs() {
     let remove = ["serve", "user", "rm", "users", "bob"];
     assert_eq!(place.run(&remove), "--- stderr\nremoved bob\n--- exit 0\n");
     assert_eq!(place.run(&remove), "--- stderr\nno such user: bob\n--- exit 1\n");
+    let object = |fields: &str| format!("--- stdout\n{{\"v\":1,\"op\":\"user\",{fields}}}\n--- exit ");
+    let shown = |words: &[&str]| place.run_with_input(&[&["-j", "serve", "user"], words].concat(), b"p 3");
+    assert_eq!(shown(&["ls", "users"]), object("\"users\":[\"ann\"]") + "0\n");
+    for (verb, change, code) in
+        [("add", "added", 0), ("add", "changed", 0), ("rm", "removed", 0), ("rm", "unchanged", 1)]
+    {
+        let expected = object(&format!("\"user\":\"bob\",\"change\":\"{change}\""));
+        assert_eq!(shown(&[verb, "users", "bob"]), format!("{expected}{code}\n"));
+    }
     assert_eq!(fs::metadata(place.path("users")).unwrap().permissions().mode() & 0o777, 0o600);
 }
 

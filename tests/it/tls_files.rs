@@ -123,6 +123,24 @@ fn a_file_that_cannot_be_read_is_74() {
 }
 
 #[test]
+fn a_file_without_an_end_is_told_to_be_too_long() {
+    let (place, server) = served();
+    for options in ["-T /dev/zero", "-T ca.pem -C me.pem -K /dev/zero"] {
+        assert_eq!(
+            said(&place, &server, options),
+            "--- stderr\nerror: /dev/zero has more than 16 MiB\n--- exit 78\n"
+        );
+    }
+    for (options, expected) in [
+        ("--authz", "/dev/zero: it has more than 16 MiB\n--- exit 78\n"),
+        ("--users", "cannot read /dev/zero: file too large\n--- exit 74\n"),
+    ] {
+        let shown = place.run(&["serve", "--listen", "127.0.0.1:0", options, "/dev/zero"]);
+        assert_eq!(shown, format!("--- stderr\nerror: {expected}"), "{options}");
+    }
+}
+
+#[test]
 fn a_pipe_that_never_delivers_can_be_stopped_and_holds_up_no_longer_than_a_connection_may_take() {
     let place = Place::new();
     assert!(Command::new("mkfifo").arg(place.path("fifo")).status().unwrap().success());
@@ -136,7 +154,12 @@ fn a_pipe_that_never_delivers_can_be_stopped_and_holds_up_no_longer_than_a_conne
             "{line}"
         );
     }
-    for line in ["serve --tls-cert fifo --tls-key fifo", "serve --users fifo", "watch k -n h -T fifo"] {
+    for line in [
+        "serve --tls-cert fifo --tls-key fifo",
+        "serve --users fifo",
+        "serve --authz fifo",
+        "watch k -n h -T fifo",
+    ] {
         let mut command = place.command_with_signals(&line.split(' ').collect::<Vec<_>>());
         let server = Running::start(command.args(["--connect-timeout", "1h"]));
         // Whoever opens the other end waits until it is being read.

@@ -11,9 +11,10 @@ use crate::cli::exit::Exit;
 use crate::cli::report::{self, Reporter};
 use crate::clock;
 use crate::commands::encoding::{Encoded, parse_base64, parse_hex};
-use crate::commands::{CommandError, Kind};
+use crate::commands::{CommandError, Kind, duration};
 use crate::protocol::{Key, Timestamp};
 use crate::render::escape::escape;
+use crate::render::log::{Field, answer};
 use crate::server::offline::{self, Cleared, Condition, Survey};
 use crate::server::{JournalError, JournalErrorKind, Persistence};
 
@@ -84,7 +85,7 @@ impl DataArgs {
         } else if self.salvage {
             Some(salvage(folder, display, reporter))
         } else if self.clear_fence.is_some() {
-            Some(self.key().and_then(|key| clear_fence(folder, &key, display)))
+            Some(self.key().and_then(|key| clear_fence(folder, &key, display, reporter)))
         } else {
             None
         }
@@ -135,7 +136,8 @@ fn is_full(cause: &io::Error) -> bool {
 
 fn verify(folder: &Path, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     let survey = offline::survey(folder, clock::wall_ms()).map_err(|error| offline_failure(&error))?;
-    reporter.data(describe(&survey).as_bytes())?;
+    let told = if reporter.is_json() { answer("verify", fields(&survey)) } else { describe(&survey) };
+    reporter.data(told.as_bytes())?;
     match damage(&survey) {
         None => Ok(Exit::Yes),
         Some(damage) => {
@@ -154,6 +156,11 @@ fn verify(folder: &Path, reporter: &mut Reporter) -> Result<Exit, CommandError> 
 
 fn salvage(folder: &Path, display: &DisplayArgs, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     let (survey, to) = offline::salvage(folder, clock::wall_ms()).map_err(|error| offline_failure(&error))?;
+    if reporter.is_json() {
+        let to = to.map(|to| ("salvaged", Field::Text(to.to_string_lossy().into_owned())));
+        reporter.data(answer("salvage", fields(&survey).into_iter().chain(to)).as_bytes())?;
+        return Ok(Exit::Yes);
+    }
     reporter.data(describe(&survey).as_bytes())?;
     if !display.quiet {
         let Some(to) = to else {
@@ -167,8 +174,25 @@ fn salvage(folder: &Path, display: &DisplayArgs, reporter: &mut Reporter) -> Res
     Ok(Exit::Yes)
 }
 
-fn clear_fence(folder: &Path, key: &Key, display: &DisplayArgs) -> Result<Exit, CommandError> {
+fn clear_fence(
+    folder: &Path,
+    key: &Key,
+    display: &DisplayArgs,
+    reporter: &mut Reporter,
+) -> Result<Exit, CommandError> {
     let cleared = offline::clear_fence(folder, key).map_err(|error| failure(&error))?;
+    if reporter.is_json() {
+        let (token, exit) = match &cleared {
+            Cleared::Fence(token) => (Some(token.to_string()), Exit::Yes),
+            Cleared::NoFence => (None, Exit::Yes),
+            Cleared::NoKey => (None, Exit::No),
+        };
+        let found = ("found", Field::Switch(cleared != Cleared::NoKey));
+        let fields = [("key", Field::Bytes(key.as_bytes().to_vec())), found];
+        let token = token.map(|token| ("cleared", Field::Text(token)));
+        reporter.data(answer("clear-fence", fields.into_iter().chain(token)).as_bytes())?;
+        return Ok(exit);
+    }
     let key = escape(key.as_bytes());
     let (words, exit) = match cleared {
         Cleared::Fence(token) => (format!("{key} is protected by {token} no more"), Exit::Yes),
@@ -210,6 +234,52 @@ fn damage(survey: &Survey) -> Option<String> {
     }
 }
 
+/// What there is to say, for programs.
+fn fields(survey: &Survey) -> Vec<(&'static str, Field)> {
+    let text = |text: &str| Field::Text(text.to_owned());
+    let number = |number: usize| Field::Number(u64::try_from(number).unwrap_or(u64::MAX));
+    let version = |version| Field::Text(Timestamp::from(version).to_string());
+    let mut fields = vec![
+        ("file", Field::Text(survey.path.to_string_lossy().into_owned())),
+        ("file_bytes", Field::Number(survey.file_bytes)),
+    ];
+    match &survey.condition {
+        Condition::Whole => fields.push(("condition", text("whole"))),
+        Condition::Gap { damage, found, lost } => {
+            fields.extend([("condition", text("gap")), ("damage", text(damage))]);
+            fields.push(("doubtful", number(*found)));
+            fields.extend(lost.map(|lost| ("lost", number(lost))));
+        }
+        Condition::Loose { damage } => {
+            fields.extend([("condition", text("loose")), ("damage", text(damage))]);
+        }
+    }
+    fields.extend([
+        ("keys", number(survey.keys)),
+        ("key_bytes", Field::Number(survey.key_bytes)),
+        ("value_bytes", Field::Number(survey.value_bytes)),
+        ("fenced", number(survey.fenced)),
+        ("expiring", number(survey.expiring)),
+        ("expired", number(survey.expired)),
+    ]);
+    if let Some((least, most)) = survey.versions {
+        fields.extend([("version_min", version(least)), ("version_max", version(most))]);
+    }
+    fields.extend(greatest(survey).map(|greatest| ("greatest", Field::Text(greatest))));
+    fields.extend(written(survey).map(|written| ("written", Field::Text(written))));
+    fields
+}
+
+/// The greatest version ever given out, if one is known.
+fn greatest(survey: &Survey) -> Option<String> {
+    (survey.greatest != Default::default()).then(|| Timestamp::from(survey.greatest).to_string())
+}
+
+/// When it was written last, if that is known.
+fn written(survey: &Survey) -> Option<String> {
+    duration::rfc3339(survey.written_ms).filter(|_| survey.written_ms > 0)
+}
+
 /// Lines of a name and what there is to say.
 fn describe(survey: &Survey) -> String {
     let mut lines = vec![
@@ -224,12 +294,15 @@ fn describe(survey: &Survey) -> String {
     if let Some((least, most)) = survey.versions {
         lines.push(("versions", format!("{} to {}", text(least), text(most))));
     }
-    lines.push(("greatest", text(survey.greatest)));
-    let age_ms = clock::wall_ms().checked_sub(survey.written_ms).filter(|_| survey.written_ms > 0);
-    if let Some(age_ms) = age_ms {
-        lines.push(("written", format!("{} s ago", age_ms.div_euclid(1_000))));
-    } else if survey.written_ms > 0 {
-        lines.push(("written", "in the future, by this machine's clock".to_owned()));
+    if let Some(greatest) = greatest(survey) {
+        lines.push(("greatest", format!("{greatest} of all that were ever given out")));
+    }
+    if let Some(written) = written(survey) {
+        let age = match clock::wall_ms().checked_sub(survey.written_ms) {
+            Some(age_ms) => format!("{} s ago", age_ms.div_euclid(1_000)),
+            None => "in the future, by this machine's clock".to_owned(),
+        };
+        lines.push(("written", format!("{written}, {age}")));
     }
     lines.into_iter().map(|(name, value)| format!("{:11}{value}\n", format!("{name}:"))).collect()
 }

@@ -17,7 +17,7 @@ pub struct LimitArgs {
     /// How many keys there may be [default: 10,000,000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keys_max: Option<u64>,
-    /// How long a value may be, with K, M or G for more than bytes [default: what fits into a packet]
+    /// How long a value may be, with K, M or G for more than bytes [default: what fits into a packet, 64M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
     pub value_bytes_max: Option<u64>,
     /// How much memory keys and values may take, with what it takes to keep them [default: 512M]
@@ -70,12 +70,14 @@ impl LimitArgs {
 #[must_use]
 pub fn words(store: &Limits, broker: &Settings) -> String {
     let size = |bytes: usize| Size(u64::try_from(bytes).unwrap_or(u64::MAX));
+    // No value is longer than what it comes in.
+    let value_bytes_max = size(store.value_bytes_max).0.min(broker.packet_bytes_max.into());
     format!(
         "limits: {} keys, {} of memory for them, {} a value, {} connections, {} watched keys and {} of waiting \
          messages a client, {} a packet",
         store.keys_max,
         Size(store.memory_bytes_max),
-        size(store.value_bytes_max),
+        Size(value_bytes_max),
         broker.connections_max,
         store.watches_per_connection_max,
         size(broker.session_queue_bytes_max),
@@ -124,7 +126,10 @@ fn parse_queue(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::{CommandFactory, Parser};
+
     use super::*;
+    use crate::cli::args::Cli;
 
     #[test]
     fn a_size_has_a_unit_or_is_in_bytes() {
@@ -137,16 +142,49 @@ mod tests {
         assert_eq!([1, 1500, 4096, 3 << 20].map(|bytes| Size(bytes).to_string()), ["1", "1500", "4K", "3M"]);
     }
 
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        limits: LimitArgs,
+    }
+
+    #[test]
+    fn the_help_tells_the_defaults_that_are_in_force() {
+        let Only { limits } = Only::parse_from(["serve"]);
+        let (store, broker) = (limits.store(), limits.limit(Settings::default()));
+        let size = |bytes: usize| Size(bytes as u64).to_string();
+        let defaults = [
+            ("keys_max", store.keys_max.to_string()),
+            ("value_bytes_max", format!("what fits into a packet {}", Size(broker.packet_bytes_max.into()))),
+            ("memory_max", Size(store.memory_bytes_max).to_string()),
+            ("connections_max", broker.connections_max.to_string()),
+            ("watches_max", store.watches_per_connection_max.to_string()),
+            ("queue_bytes_max", size(broker.session_queue_bytes_max)),
+        ]
+        .map(|(name, default)| (name.to_owned(), default));
+        assert!(store.value_bytes_max > broker.packet_bytes_max as usize, "a packet is what bounds it");
+        let only = Only::command();
+        let told = only.get_arguments().filter_map(|arg| {
+            let help = arg.get_help()?.to_string();
+            let default = help.split_once("[default: ")?.1.strip_suffix(']')?.replace(',', "");
+            Some((arg.get_id().to_string(), default))
+        });
+        assert_eq!(told.collect::<Vec<_>>(), defaults);
+    }
+
+    #[test]
+    fn nothing_but_limits_stands_below_their_heading_in_the_help() {
+        let cli = Cli::command();
+        let serve = cli.find_subcommand("serve").unwrap();
+        let below = serve.get_arguments().filter(|arg| arg.get_help_heading() == Some("Limits"));
+        let limits = Only::command();
+        assert!(below.map(clap::Arg::get_id).eq(limits.get_arguments().map(clap::Arg::get_id)));
+    }
+
     #[test]
     fn a_queue_holds_the_largest_packet() {
-        let args = LimitArgs {
-            keys_max: None,
-            value_bytes_max: None,
-            memory_max: None,
-            connections_max: Some(7),
-            watches_max: None,
-            queue_bytes_max: Some(1 << 20),
-        };
+        let Only { limits: args } =
+            Only::parse_from(["serve", "--connections-max=7", "--queue-bytes-max=1M"]);
         let settings = args.limit(Settings::default());
         assert_eq!((settings.packet_bytes_max, settings.connections_max), (1 << 19, 7));
         assert!(parse_queue("1K").is_err() && parse_queue("64K").is_ok());

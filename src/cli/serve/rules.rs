@@ -1,11 +1,12 @@
 //! `--authz`: the rules, and reading them again at a SIGHUP.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
+use crate::cli::aside::aside;
 use crate::commands::{CommandError, Kind};
 use crate::server::{AuthorizationError, Authorizer, RulesReloader};
 
@@ -13,8 +14,8 @@ use crate::server::{AuthorizationError, Authorizer, RulesReloader};
 ///
 /// # Errors
 /// The file cannot be read or makes no sense.
-pub fn load(path: Option<&Path>) -> Result<Option<Arc<Authorizer>>, CommandError> {
-    Ok(path.map(Authorizer::load).transpose()?)
+pub async fn load(path: Option<PathBuf>) -> Result<Option<Arc<Authorizer>>, CommandError> {
+    Ok(aside(move || path.as_deref().map(Authorizer::load).transpose()).await??)
 }
 
 /// Reads the rules again at each SIGHUP, until the task is ended.

@@ -12,6 +12,7 @@ use crate::client::Secret;
 use crate::commands::signal::Signal;
 use crate::commands::{CommandError, Kind};
 use crate::render::escape::escape;
+use crate::render::log::{Field, answer};
 use crate::server::{IdentityError, UsersFile};
 
 const EXAMPLES: &str = "\
@@ -74,10 +75,16 @@ pub fn run(
     display: &DisplayArgs,
     reporter: &mut Reporter,
 ) -> Result<Exit, CommandError> {
-    let tell = |line: String| {
-        if !display.quiet {
-            report::log(&line);
+    let mut tell = |name: &str, change: &str, words: &dyn Fn(String) -> String| {
+        if reporter.is_json() {
+            let fields = [("user", name), ("change", change)];
+            let fields = fields.map(|(field, text)| (field, Field::Text(text.to_owned())));
+            return reporter.data(answer("user", fields).as_bytes());
         }
+        if !display.quiet {
+            report::log(&words(escape(name.as_bytes())));
+        }
+        Ok(())
     };
     match action {
         UserAction::Add(UserName { file, name }) => {
@@ -86,24 +93,26 @@ pub fn run(
                 Err(signal) => return Ok(Exit::from(signal.verdict())),
             };
             let was_there = UsersFile::new(file).add(name, &password)?;
-            let name = escape(name.as_bytes());
-            tell(if was_there {
-                format!("{name} has another password now")
+            if was_there {
+                tell(name, "changed", &|name| format!("{name} has another password now"))?;
             } else {
-                format!("added {name}")
-            });
+                tell(name, "added", &|name| format!("added {name}"))?;
+            }
         }
         UserAction::Rm(UserName { file, name }) => {
             let was_there = UsersFile::new(file).remove(name)?;
-            let name = escape(name.as_bytes());
             if !was_there {
-                tell(format!("no such user: {name}"));
+                tell(name, "unchanged", &|name| format!("no such user: {name}"))?;
                 return Ok(Exit::No);
             }
-            tell(format!("removed {name}"));
+            tell(name, "removed", &|name| format!("removed {name}"))?;
         }
         UserAction::Ls { file } => {
             let names = UsersFile::new(file).names()?;
+            if reporter.is_json() {
+                reporter.data(answer("user", [("users", Field::List(names))]).as_bytes())?;
+                return Ok(Exit::Yes);
+            }
             reporter.data(names.iter().map(|name| format!("{name}\n")).collect::<String>().as_bytes())?;
         }
     }

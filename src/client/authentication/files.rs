@@ -1,7 +1,7 @@
 //! Reads secrets from files, one at a time and each in a thread of its own: a disk that hangs holds nobody up.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -75,12 +75,7 @@ impl Stamp {
 pub(super) fn read(path: &Path) -> io::Result<FileRead> {
     let file = File::open(path)?;
     let stamp = Stamp::of(&file.metadata()?);
-    // Room for all of it from the start: a buffer that grows leaves its secret behind.
-    let mut bytes = Vec::with_capacity(SECRET_BYTES_MAX.saturating_add(1));
-    let limit = u64::try_from(bytes.capacity()).unwrap_or(u64::MAX);
-    let read = file.take(limit).read_to_end(&mut bytes);
-    let secret = Secret::new(bytes);
-    read.map(|_| FileRead { secret, stamp })
+    Ok(FileRead { secret: Secret::read(file, stamp.len, SECRET_BYTES_MAX)?, stamp })
 }
 
 /// Reads a file if it is no longer what it was. None also while it is away, or cannot be a secret, or changes.

@@ -1,7 +1,5 @@
 //! Certificates and keys from local files, in PEM, and what is wrong with those that hold something else.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use pkcs8::EncryptedPrivateKeyInfoRef;
@@ -14,7 +12,7 @@ use crate::client::error::TlsSetupError as Error;
 use crate::client::secret::Secret;
 
 /// More than any bundle has; a device or a pipe without an end must not fill the memory.
-const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What a client or server shows to the other side.
 pub(crate) struct Identity {
@@ -44,8 +42,9 @@ pub(crate) fn roots(path: &Path) -> Result<RootCertStore, Error> {
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let text = read(path)?;
-    let sections = sections(path, &text, "openssl x509 -inform der -in FILE -out FILE.pem")?;
-    let has_key = holds(&text, ENCRYPTED) || sections.iter().any(|(kind, _)| is_key(*kind));
+    let text = text.bytes();
+    let sections = sections(path, text, "openssl x509 -inform der -in FILE -out FILE.pem")?;
+    let has_key = holds(text, ENCRYPTED) || sections.iter().any(|(kind, _)| is_key(*kind));
     let certificates = sections.into_iter().filter(|(kind, _)| *kind == SectionKind::Certificate);
     let certificates: Vec<_> = certificates.map(|(_, der)| CertificateDer::from(der)).collect();
     match certificates.is_empty() {
@@ -56,7 +55,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
 }
 
 fn key(path: &Path, password: Option<&Secret>) -> Result<PrivateKeyDer<'static>, Error> {
-    let text = Secret::new(read(path)?);
+    let text = read(path)?;
     let text = text.bytes();
     if holds(text, ENCRYPTED_IN_AN_OLD_WAY) {
         let hint = "openssl pkcs8 -topk8 -in FILE -out FILE.pkcs8";
@@ -106,7 +105,7 @@ fn decrypt(path: &Path, der: &[u8], password: &[u8]) -> Result<PrivateKeyDer<'st
 
 /// A password is what stands in the file's first line.
 fn password_in(path: &Path) -> Result<Secret, Error> {
-    let password = first_line(Secret::new(read(path)?));
+    let password = first_line(read(path)?);
     if password.bytes().is_empty() { Err(nonsense(path, "holds no password", None)) } else { Ok(password) }
 }
 
@@ -135,17 +134,13 @@ fn relabelled(text: &[u8]) -> Secret {
     Secret::new(String::from_utf8_lossy(text).replace(ENCRYPTED, "PRIVATE KEY-----").into_bytes())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| {
-            // Room for all of it from the start: a buffer that grows leaves its content behind.
-            let len = file.metadata()?.len().min(FILE_BYTES_MAX).saturating_add(1);
-            bytes.reserve(usize::try_from(len).unwrap_or(0));
-            file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)
-        })
-        .map_err(|error: io::Error| Error::Unreadable { path: path.to_owned(), cause: error.to_string() })?;
-    Ok(bytes)
+fn read(path: &Path) -> Result<Secret, Error> {
+    let text = Secret::read_file(path, FILE_BYTES_MAX)
+        .map_err(|error| Error::Unreadable { path: path.to_owned(), cause: error.to_string() })?;
+    if text.bytes().len() > FILE_BYTES_MAX {
+        return Err(nonsense(path, "has more than 16 MiB", None));
+    }
+    Ok(text)
 }
 
 pub(crate) fn nonsense(path: &Path, what: &'static str, hint: Option<&str>) -> Error {

@@ -1,7 +1,7 @@
-//! Lines of a server's log, as objects.
+//! Lines of a server's log, and answers of `serve`, as objects.
 
 use super::super::log::Field;
-use super::{line, put, put_some, schema_and};
+use super::{Object, line, op, put, put_bytes, put_some, schema_and};
 use crate::commands::duration::rfc3339;
 
 /// Renders a line of a log.
@@ -12,12 +12,28 @@ pub(in crate::render) fn log(
 ) -> String {
     let mut object = schema_and("event", event.into());
     put_some(&mut object, "time", rfc3339(at_ms));
+    put_fields(&mut object, fields);
+    line(object)
+}
+
+/// Renders an answer.
+pub(in crate::render) fn answer(
+    name: &str,
+    fields: impl IntoIterator<Item = (&'static str, Field)>,
+) -> String {
+    let mut object = op(name);
+    put_fields(&mut object, fields);
+    line(object)
+}
+
+fn put_fields(object: &mut Object, fields: impl IntoIterator<Item = (&'static str, Field)>) {
     for (name, field) in fields {
         match field {
-            Field::Text(text) => put(&mut object, name, text),
-            Field::Number(number) => put(&mut object, name, number),
-            Field::List(texts) => put(&mut object, name, texts),
+            Field::Text(text) => put(object, name, text),
+            Field::Number(number) => put(object, name, number),
+            Field::List(texts) => put(object, name, texts),
+            Field::Switch(switch) => put(object, name, switch),
+            Field::Bytes(bytes) => put_bytes(object, name, &format!("{name}_encoding"), &bytes),
         }
     }
-    line(object)
 }

@@ -1,8 +1,7 @@
 //! A file of the operator's that is read again whenever it is asked for; what was good last counts.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -83,17 +82,9 @@ impl<T> fmt::Debug for Kept<T> {
 /// Reads all of a file, within reason.
 pub fn read(path: &Path) -> Result<Secret, IdentityError> {
     let failed = |cause| IdentityError::Io { what: "read", path: path.to_owned(), cause };
-    let file = File::open(path).map_err(failed)?;
-    // Room for all of it from the start: a buffer that grows leaves its content behind.
-    let len = file.metadata().map_or(0, |metadata| usize::try_from(metadata.len()).unwrap_or(usize::MAX));
-    let mut bytes = Vec::with_capacity(len.min(FILE_BYTES_MAX).saturating_add(1));
-    let limit = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
-    let read = file.take(limit).read_to_end(&mut bytes);
-    let bytes = Secret::new(bytes);
-    match read {
-        Err(cause) => Err(failed(cause)),
-        Ok(len) if len > FILE_BYTES_MAX => Err(failed(io::ErrorKind::FileTooLarge.into())),
-        Ok(_) => Ok(bytes),
+    match Secret::read_file(path, FILE_BYTES_MAX).map_err(failed)? {
+        bytes if bytes.bytes().len() > FILE_BYTES_MAX => Err(failed(io::ErrorKind::FileTooLarge.into())),
+        bytes => Ok(bytes),
     }
 }
 

@@ -152,7 +152,9 @@ impl Held {
     }
 
     fn read(&mut self, offset: u64, out: &mut [u8], below: &dyn StorageBackend) -> io::Result<()> {
-        if offset.saturating_add(out.len() as u64) > self.len {
+        // What was cut off reads as zeros: the storage crate looks at what a commit that has failed has left, and shall
+        // find that it makes no sense.
+        if offset.saturating_add(out.len() as u64) > self.len.max(self.len_below) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let is_touched = || parts(offset, out.len()).any(|(number, ..)| self.blocks.contains_key(&number));

@@ -38,6 +38,8 @@ pub struct Trouble {
     pub cut_after: Option<u64>,
     /// How many bytes a file may have.
     pub bytes_max: Option<u64>,
+    /// Up to where a file can be written: it may be longer, with nothing in it, for that takes no room.
+    pub written_max: Option<u64>,
     /// Whether the next sync fails: what was to be synced is lost, and can be read nonetheless.
     pub fails_next_sync: bool,
     /// Whether it says that it has synced, and has not.
@@ -241,6 +243,9 @@ impl StorageBackend for Handle {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut world = self.disk.world();
         world.act()?;
+        if world.trouble.written_max.is_some_and(|max| offset + data.len() as u64 > max) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let at = usize::try_from(offset).unwrap();
         let file = &mut world.files[self.file];
         File::apply(&mut file.current, at, data);

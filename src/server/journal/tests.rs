@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use super::simulated::SimulatedDisk;
 use super::*;
 use crate::protocol::Timestamp;
 use tempfile::TempDir;
@@ -18,7 +19,7 @@ fn content(value: &'static str, ttl_ms: Option<u64>) -> Content {
     Content { value: value.into(), fence: Some(Timestamp::of_store(9, 2)), deadline_ms, persist: true }
 }
 
-fn all(journal: &Journal, now: Now) -> Vec<(Key, Version, Content)> {
+fn all(journal: &mut Journal, now: Now) -> Vec<(Key, Version, Content)> {
     let mut all = Vec::new();
     journal.load(now, |key, version, content| all.push((key, version, content))).unwrap();
     all
@@ -41,10 +42,70 @@ fn what_was_committed_is_there_when_the_file_is_opened_again() {
     ];
     journal.commit(&changes, Version::default(), NOW).unwrap();
     drop(journal);
-    let journal = Journal::open(&directory).unwrap();
+    let mut journal = Journal::open(&directory).unwrap();
     let kept = (Key::new("kept").unwrap(), Version { ms: 30, counter: 7 }, content("v", None));
-    assert_eq!(all(&journal, NOW), [kept]);
+    assert_eq!(all(&mut journal, NOW), [kept]);
     assert_eq!(journal.past().greatest, Version { ms: 40, counter: 7 });
+}
+
+/// A page less for most commits, and nothing is forgotten: what the rows do not say is written at once.
+#[test]
+fn the_greatest_version_is_known_whether_a_row_says_it_or_none() {
+    let home = TempDir::new().unwrap();
+    let at = |ms| Version { ms, counter: 7 };
+    let later = |ms| Now { wall_ms: NOW.wall_ms + ms, ..NOW };
+    let set = |ms| change("k", ms, Some(content("v", None)));
+    let reopened = |written: Past, known: Version| {
+        let mut journal = Journal::open(home.path()).unwrap();
+        assert_eq!(journal.past(), written);
+        all(&mut journal, NOW);
+        assert_eq!(journal.past().greatest, known);
+        journal
+    };
+    let mut journal = Journal::open(home.path()).unwrap();
+    journal.commit(&[set(40)], Version::default(), NOW).unwrap();
+    journal.commit(&[set(50)], at(50), later(999)).unwrap();
+    drop(journal);
+    let mut journal = reopened(Past { greatest: at(40), wall_ms: NOW.wall_ms }, at(50));
+    // A key that is gone says nothing, and neither does one that is not kept.
+    journal.commit(&[set(55), change("k", 60, None)], at(60), later(1)).unwrap();
+    drop(journal);
+    let mut journal = reopened(Past { greatest: at(60), wall_ms: NOW.wall_ms + 1 }, at(60));
+    journal.commit(&[set(70)], at(80), later(2)).unwrap();
+    drop(journal);
+    let mut journal = reopened(Past { greatest: at(80), wall_ms: NOW.wall_ms + 2 }, at(80));
+    // The clock is written now and then, and whenever it has been changed.
+    for (version_ms, wall_ms) in [(90, 1_002), (91, 2)] {
+        journal.commit(&[set(version_ms)], at(version_ms), later(wall_ms)).unwrap();
+        drop(journal);
+        let wall_ms = NOW.wall_ms + wall_ms;
+        journal = reopened(Past { greatest: at(version_ms), wall_ms }, at(version_ms));
+    }
+}
+
+/// The file has become longer before there was no room to write: what was last committed must not be looked for there.
+#[test]
+fn what_a_commit_without_room_has_added_to_the_file_is_given_back() {
+    let large: &'static str = "x".repeat(2_000_000).leak();
+    for earlier in 0..12 {
+        let disk = SimulatedDisk::default();
+        let mut journal = Journal::open_on(Box::new(disk.clone())).unwrap();
+        for version_ms in 1..=earlier {
+            journal
+                .commit(&[change("k", version_ms, Some(content("v", None)))], Version::default(), NOW)
+                .unwrap();
+        }
+        let len = journal.len;
+        disk.trouble(|trouble| trouble.written_max = Some(len));
+        let change = |version_ms, value| change("k", version_ms, Some(content(value, None)));
+        journal.commit(&[change(98, large)], Version::default(), NOW).unwrap_err();
+        journal.reopen().unwrap_or_else(|error| panic!("after {earlier} commits: {error}"));
+        assert!(!journal.must_rewrite() && journal.open.as_ref().unwrap().len() <= len);
+        journal.commit(&[change(99, "w")], Version::default(), NOW).unwrap();
+        drop(journal);
+        let mut journal = Journal::open_on(Box::new(disk)).unwrap();
+        assert_eq!(all(&mut journal, NOW)[0].2.value, "w");
+    }
 }
 
 #[test]

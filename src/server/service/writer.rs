@@ -29,9 +29,9 @@ pub(super) struct Work {
 }
 
 /// Fills a store with what the disk holds. Says by how many milliseconds the clock has gone back since, if it has.
-pub(super) fn load(journal: &Journal, store: &mut Store, now: Now) -> Result<Option<u64>, JournalError> {
-    let past = journal.past();
+pub(super) fn load(journal: &mut Journal, store: &mut Store, now: Now) -> Result<Option<u64>, JournalError> {
     journal.load(now, |key, version, content| store.restore(&key, Some((version, content))))?;
+    let past = journal.past();
     store.raise_floor(past.greatest);
     Ok(past.wall_ms.checked_sub(now.wall_ms).filter(|by_ms| *by_ms > 0))
 }

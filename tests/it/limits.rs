@@ -1,0 +1,105 @@
+//! The limits of `serve`, as whoever meets one sees them.
+
+use std::process::{Command, Stdio};
+
+use super::common::{Doors, Place, Running, Server, until};
+
+const REFUSED: &str = "--- stderr\nerror: the store refused: the quota has been exceeded\n  nothing was changed\n  \
+                       try: delete keys that are not needed, or let them expire (--ttl)\n--- exit 76\n";
+
+#[test]
+fn what_is_in_force_is_told_at_the_start_to_who_asks_for_more() {
+    let place = Place::new();
+    let told = |options: &[&str]| {
+        let words = [&["serve", "-v", "--listen", "127.0.0.1:0"], options].concat();
+        Running::start(&mut place.command(&words)).words()
+    };
+    assert_eq!(
+        told(&[]),
+        "limits: 10000000 keys, 512M of memory for them, 64M a value, 10000 connections, 100000 watched keys and \
+         128M of waiting messages a client, 64M a packet"
+    );
+    let options = "--keys-max 5 --value-bytes-max 1000 --memory-max 2M --connections-max 9 --watches-max 3 \
+                   --queue-bytes-max 1M";
+    assert_eq!(
+        told(&options.split_whitespace().collect::<Vec<_>>()),
+        "limits: 5 keys, 2M of memory for them, 1000 a value, 9 connections, 3 watched keys and 1M of waiting \
+         messages a client, 512K a packet"
+    );
+}
+
+#[test]
+fn a_key_too_many_is_refused_until_one_is_deleted_or_expires() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q", "--keys-max", "2"]);
+    let at = |words: &[&str]| place.run_at(&server.url(), words);
+    assert_eq!(at(&["set", "a", "v"]), "--- exit 0\n");
+    assert_eq!(at(&["set", "b", "v"]), "--- exit 0\n");
+    assert_eq!(at(&["set", "c", "v"]), REFUSED);
+    assert_eq!(at(&["set", "a", "another"]), "--- exit 0\n", "it is there already");
+    assert_eq!(at(&["del", "b"]), "--- exit 0\n");
+    assert_eq!(at(&["set", "c", "v", "--ttl", "100ms"]), "--- exit 0\n");
+    until("c expires", || (at(&["set", "d", "v"]) == "--- exit 0\n").then_some(()));
+    assert_eq!(at(&["keys"]), "--- stdout\na\nd\n--- exit 0\n");
+}
+
+#[test]
+fn memory_a_value_and_a_packet_are_bounded() {
+    let place = Place::new();
+    let options = ["-q", "--memory-max", "3000", "--value-bytes-max", "2K", "--queue-bytes-max", "64K"];
+    let server = Server::start(&place, &options);
+    let at = |words: &[&str]| place.run_at(&server.url(), words);
+    for (name, len) in [("small", 2_048), ("large", 2_049), ("huge", 40_000)] {
+        place.write(name, "x".repeat(len));
+    }
+    let large = "--- stderr\nerror: the store refused: the value is too long\n  nothing was changed\n  \
+                 try: a smaller value, or several keys\n--- exit 76\n";
+    assert_eq!(at(&["set", "k", "-f", "large"]), large);
+    let huge = at(&["set", "k", "-f", "huge"]);
+    assert!(
+        huge.contains("bytes; the broker takes at most 32768") && huge.ends_with("--- exit 65\n"),
+        "{huge}"
+    );
+    assert_eq!(at(&["set", "k", "-f", "small"]), "--- exit 0\n");
+    assert_eq!(at(&["set", "other", "-f", "small"]), REFUSED);
+    assert_eq!(at(&["del", "k"]), "--- exit 0\n");
+    assert_eq!(at(&["set", "other", "-f", "small"]), "--- exit 0\n");
+}
+
+#[test]
+fn connections_and_the_keys_that_a_client_watches_are_bounded() {
+    let place = Place::new();
+    let options = ["--listen", "127.0.0.1:0", "--watches-max", "1", "--connections-max", "1"];
+    let server = Doors::open(&place, &options);
+    let url = format!("mqtt://127.0.0.1:{}", server.port(0));
+    let shown = place.run_at(&url, &["watch", "a", "b", "-c", "1"]);
+    assert!(shown.contains("the quota has been exceeded") && shown.ends_with("--- exit 76\n"), "{shown}");
+    server.told_of("is gone");
+    let mut watch = place.command(&["-b", &url, "watch", "a"]);
+    let watch = Running::start(watch.stdin(Stdio::null()));
+    server.told_of("connected from");
+    let shown = place.run_at(&url, &["get", "a"]);
+    assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+    server.told_of(" refused: too many connections");
+    drop(watch);
+    server.told_of("is gone");
+    assert_eq!(place.run_at(&url, &["get", "a"]), "--- exit 1\n");
+}
+
+#[test]
+fn a_system_that_gives_fewer_files_than_there_may_be_connections_is_told_of() {
+    let place = Place::new();
+    let told = |options: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -n 200; exec \"$0\" serve --listen 127.0.0.1:0 $1"]);
+        shell.arg(place.command(&[]).get_program()).arg(options).current_dir(place.folder());
+        shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::start(&mut shell).words()
+    };
+    assert_eq!(
+        told(""),
+        "warning: the system lets this process have about 136 connections: `ulimit -n 10064` for more"
+    );
+    assert!(told("--connections-max 136").starts_with("listening on "));
+    assert!(told("--connections-max 137").contains("`ulimit -n 201`"));
+}
