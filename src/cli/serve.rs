@@ -73,7 +73,8 @@ differs from the other options stands behind a ?, with & between:
     - {method: Subscribe, topics: [\"clients/{principal.clientId}/#\"]}
     stateStoreResources:
     - {method: ReadWrite, keyType: Pattern, keys: [\"line1/*\", \"{principal.clientId}/*\"]}
-A client needs the right to publish to the topic that it wants its answers on, too. A SIGHUP reads the file again.
+A client needs the right to publish to the topic that it wants its answers on, too. A SIGHUP reads the file again, and
+disconnects nobody: a subscription that is not allowed any more brings nothing until it is allowed again.
 
 The files of --users and --sat-tokens are read again whenever somebody comes in. One that has become unreadable
 changes nothing, but is told.

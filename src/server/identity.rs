@@ -38,6 +38,18 @@ pub struct Principal {
 }
 
 impl Principal {
+    /// Whether it is anybody in particular.
+    #[must_use]
+    pub fn is_somebody(&self) -> bool {
+        self.user.is_some() || !self.attributes.is_empty()
+    }
+
+    /// Whether both are the same user or, where they are none, have certificates of the same subject.
+    #[must_use]
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        self.user == other.user && (self.user.is_some() || self.attributes == other.attributes)
+    }
+
     /// In words, not escaped; none if it is nobody.
     #[must_use]
     pub fn words(&self) -> Option<String> {
@@ -309,6 +321,21 @@ mod tests {
         let principal = Principal { user: Some("ann".into()), attributes: attributes.into() };
         assert_eq!(principal.words().as_deref(), Some("ann, CN=press 7, O=Werk"));
         assert_eq!(Principal::default().words(), None);
+    }
+
+    #[test]
+    fn a_user_is_the_same_with_any_certificate_and_without_a_name_the_certificate_counts() {
+        let principal = |user: Option<&str>, name: &str| Principal {
+            user: user.map(Into::into),
+            attributes: [("CN".to_owned(), name.to_owned())].into(),
+        };
+        assert!(principal(Some("ann"), "a").is_same_as(&principal(Some("ann"), "b")));
+        assert!(!principal(Some("ann"), "a").is_same_as(&principal(Some("bob"), "a")));
+        assert!(!principal(Some("ann"), "a").is_same_as(&principal(None, "a")));
+        assert!(principal(None, "a").is_same_as(&principal(None, "a")));
+        assert!(!principal(None, "a").is_same_as(&principal(None, "b")));
+        assert!(!principal(None, "a").is_same_as(&Principal::default()));
+        assert!(principal(None, "a").is_somebody() && !Principal::default().is_somebody());
     }
 
     #[test]

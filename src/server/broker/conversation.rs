@@ -123,13 +123,18 @@ impl Conversation {
         let arrival = Arrival {
             connection: peer.connection,
             client_id: Arc::clone(&peer.client_id),
+            principal: peer.principal.clone(),
+            pass: peer.pass.clone(),
             clean_start: connect.clean_start,
             receive_maximum: connect.receive_maximum,
             will: connect.will,
             expiry_s: session_expiry_s,
         };
         let Attached { seat, link, session_present, .. } =
-            broker.attach(arrival).map_err(|reason| Fault { reason, text: reason.to_string(), dialect })?;
+            broker.attach(arrival).map_err(|reason| match reason {
+                Reason::NotAuthorized => refuse("somebody else is connected with this client id"),
+                reason => Fault { reason, text: reason.to_string(), dialect },
+            })?;
         let accepted = Accepted {
             session_present,
             assigned_client_id,
@@ -525,10 +530,10 @@ impl Conversation {
     fn subscribe(&self, requests: Vec<SubscriptionRequest>) -> Vec<Result<Qos, Reason>> {
         let connection = self.peer.connection;
         let Some(pass) = &self.peer.pass else { return self.broker.subscribe(connection, requests) };
-        let application = &self.broker.inner.application;
+        let generation = pass.generation();
         let is_allowed = |request: &SubscriptionRequest| {
             let filter = filter::shared(&request.filter).unwrap_or(&request.filter);
-            application.is_own_filter(&self.peer.client_id, filter) || pass.may_subscribe(filter)
+            self.broker.is_own(&self.peer.client_id, filter) || pass.may_subscribe(filter)
         };
         let allowed: Vec<bool> = requests.iter().map(is_allowed).collect();
         let (mut granted, mut refused) = (Vec::new(), Vec::new());
@@ -539,6 +544,10 @@ impl Conversation {
             self.tell_of_refusal("subscribe to", filter);
         }
         let mut results = self.broker.subscribe(connection, granted).into_iter();
+        if pass.generation() != generation {
+            // Other rules came in between, and may have been there before the subscription was.
+            self.broker.judge(&self.seat);
+        }
         let result = |is_allowed: &bool| match is_allowed {
             true => results.next().unwrap_or(Err(Reason::UnspecifiedError)),
             false => Err(Reason::NotAuthorized),

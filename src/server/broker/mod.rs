@@ -39,6 +39,7 @@ use self::packet::SubscriptionRequest;
 use self::publication::Publication;
 use self::reason::Reason;
 use self::registry::{Arrival, Attached, Registry};
+use self::seat::Seat;
 use super::authorization::Pass;
 use super::event::Event;
 use super::identity::Principal;
@@ -274,6 +275,9 @@ impl Broker {
 
     fn attach(&self, arrival: Arrival) -> Result<Attached, Reason> {
         let mut attached = self.change(|registry| registry.attach(arrival))?;
+        if attached.is_to_be_judged {
+            self.judge(&attached.seat);
+        }
         if let Some(will) = attached.will.take() {
             self.publish(None, will);
         }
@@ -317,6 +321,24 @@ impl Broker {
             return vec![Reason::ImplementationSpecific; filters.len()];
         }
         self.change(|registry| registry.unsubscribe(connection, filters))
+    }
+
+    /// The rules may have changed: no session gets any more what its client may not have.
+    pub(super) fn judge_all(&self) {
+        let seats = self.read().seats();
+        seats.iter().for_each(|seat| self.judge(seat));
+    }
+
+    fn judge(&self, seat: &Arc<Seat>) {
+        // Reckons what the rules come to for it, before anybody waits.
+        let pass = seat.desk().pass.clone();
+        drop(pass.map(|pass| pass.rights()));
+        self.change(|registry| registry.judge(seat, |client_id, topic| self.is_own(client_id, topic)));
+    }
+
+    /// Whether a filter or topic is a client's own, whatever the rules say.
+    fn is_own(&self, client_id: &str, topic: &str) -> bool {
+        self.inner.application.is_own_filter(client_id, topic)
     }
 
     /// Does what is due now, and says when there is more to do.
