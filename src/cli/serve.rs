@@ -102,6 +102,9 @@ pub struct ServeArgs {
     /// Where to listen, as HOST:PORT or a URL; may be given several times [default: 127.0.0.1:1883, with TLS 8883, and, if available, the same port of [::1]]
     #[arg(long, value_name = "HOST:PORT|URL", value_parser = Door::parse)]
     pub listen: Vec<Door>,
+    /// Let pages of this origin, such as https://dash.example, use WebSockets from a browser; * for all; may be given several times [default: pages of this machine, and of the address listened on]
+    #[arg(long, value_name = "ORIGIN", value_parser = door::parse_origin)]
+    pub ws_origin: Vec<String>,
     #[command(flatten)]
     pub data: DataArgs,
     /// TLS, with this certificate and those that lead to its CA, in PEM
@@ -283,8 +286,11 @@ async fn listeners(
 ) -> Result<(Vec<ListenerSettings>, Vec<Settled>), CommandError> {
     let (mut listeners, mut of) = (Vec::new(), Vec::new());
     for door in doors {
-        let web_socket = door.has_web_sockets;
-        let web_socket = web_socket.then(|| WebSocketSettings { path: door.door.path().map(str::to_owned) });
+        let web_socket = door.has_web_sockets.then(|| WebSocketSettings {
+            path: door.door.path().map(str::to_owned),
+            names: vec![door.door.host.clone()],
+            origins: args.ws_origin.clone(),
+        });
         let tls = tls(args, &door).await?;
         for address in resolve(&door.door).await? {
             let (tls, web_socket) = (tls.clone(), web_socket.clone());

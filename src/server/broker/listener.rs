@@ -16,6 +16,7 @@ use crate::client::websocket;
 use crate::server::event::Event;
 use crate::server::settings::{ListenerSettings, WebSocketSettings};
 use crate::server::tls;
+use crate::server::web;
 
 /// How long the listener waits when the system has no connection to give, such as for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
@@ -96,10 +97,12 @@ impl Door {
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
         let closing = self.closing.clone();
-        let Some(WebSocketSettings { path }) = &listener.web_socket else {
+        let Some(WebSocketSettings { path, names, origins }) = &listener.web_socket else {
             return connection::serve(self.broker.clone(), stream, entrance, closing).await;
         };
-        let accepting = websocket::accept(stream, path.as_deref(), self.broker.settings().packet_bytes_max);
+        let may_come = |origin: &str, host: Option<&str>| web::may_come_from(origin, host, names, origins);
+        let bytes_max = self.broker.settings().packet_bytes_max;
+        let accepting = websocket::accept(stream, path.as_deref(), may_come, bytes_max);
         let accepted = self.in_time(entrance, "no WebSocket handshake in time", accepting).await;
         if let Some((stream, entrance)) = accepted {
             let entrance = Entrance { holds_back: true, ..entrance };
