@@ -233,6 +233,7 @@ impl Service {
             }
         };
         asker.verb = verb(&request);
+        let what = if matches!(asker.verb, Verb::Set | Verb::Del | Verb::VDel) { "write" } else { "read" };
         let parsed = |name| message.user_property(name).map(str::parse::<Timestamp>);
         let mut call = Call {
             rights: None,
@@ -252,9 +253,14 @@ impl Service {
         call.rights = from.pass.as_ref().map(|pass| pass.rights());
         // Under the lock, so that requests are overheard in the order in which the store decides them.
         show(outlet, from, message, Some(&asker.response_topic));
-        state.answer(outlet, call, asker, message, now);
+        let refused = state.answer(outlet, call, asker, message, now);
         self.wake_writer(&state);
         self.wake_timer(&mut state);
+        drop(state);
+        if let Some(key) = refused {
+            let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
+            (self.events)(Event::KeyNotAuthorized { client_id: Arc::clone(&from.client_id), what, key });
+        }
     }
 
     /// The rules may have changed: whoever may not read a key any more is no longer told of it.

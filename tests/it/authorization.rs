@@ -86,6 +86,16 @@ fn keys_are_read_and_written_as_far_as_a_rule_allows() {
     assert_eq!(run(&place, &server, "del press/a -i press-2"), refused("  nothing was changed\n"));
     assert_eq!(run(&place, &server, "get press/a -i press-2"), refused(""));
     assert_eq!(run(&place, &server, "watch press/a -i press-2 -c 1"), refused(""));
+    for told in
+        ["press may not write", "press-2 may not write", "press-2 may not read", "press-2 may not read"]
+    {
+        let key = if told.starts_with("press ") { "shared" } else { "press/a" };
+        assert_eq!(server.told_of("may not"), format!("{told} the key {key}: no rule allows it"));
+    }
+    let url = format!("mqtt://127.0.0.1:{}", server.port(0));
+    place.run(&["get", "--key-hex", "ff0a", "-i", "press", "-b", &url]);
+    let told = server.told_of("may not");
+    assert_eq!(told, "press may not read the key \u{FFFD}\\n: no rule allows it");
 }
 
 #[test]
@@ -96,7 +106,10 @@ fn whoever_no_rule_lets_in_or_publish_is_told_so_and_the_operator_too() {
     assert!(
         said.contains("refused the connection: not authorized (0x87)") && said.ends_with("--- exit 77\n")
     );
-    assert!(server.told_of("refused").contains("no rule lets this client come in"));
+    assert_eq!(
+        server.told_of("not let in"),
+        "stranger from PORT is not let in: not authorized (0x87): no rule lets this client come in"
+    );
     let said = run(&place, &server, "get k -i guest");
     assert!(said.contains("not authorized (0x87)") && said.ends_with("--- exit 77\n"), "{said}");
     let told = server.told_of("may not");

@@ -205,7 +205,7 @@ fn nobody_takes_over_the_connection_of_somebody_else() {
     for hello in [bob(), lasting("line"), Hello { is_lasting: false, ..bob() }] {
         let (mut other, reason, _) = come(&server, hello);
         assert_eq!((reason, other.hear()), (0x87, None));
-        let told = server.told_of("refused");
+        let told = server.told_of("line from PORT is not let in");
         assert!(told.contains("somebody else is connected with this client id"), "{told}");
     }
     first.say(&PINGREQ);
