@@ -60,7 +60,6 @@ const PURE: &[&str] = &[
     "src/cli/config/typed.rs",
     "src/cli/config/variables.rs",
     "src/server/operations/metrics.rs",
-    "src/server/web.rs",
     "src/shell/complete.rs",
     "src/shell/definition.rs",
     "src/shell/flood.rs",

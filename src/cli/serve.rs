@@ -73,6 +73,9 @@ differs from the other options stands behind a ?, with & between:
     - {method: Subscribe, topics: [\"clients/{principal.clientId}/#\"]}
     stateStoreResources:
     - {method: ReadWrite, keyType: Pattern, keys: [\"line1/*\", \"{principal.clientId}/*\"]}
+attributes are those of the client's certificate: of its subject by their short names (CN, O, OU, L, ST, C, UID, DC,
+serialNumber, emailAddress; others by their numbers), and DNS, IP, URI and email of its alternative names. All of one
+entry must be there; a name that comes several times is any of its values, and in {principal.attributes.NAME} the first.
 A client needs the right to publish to the topic that it wants its answers on, too. A SIGHUP reads the file again, and
 disconnects nobody: a subscription that is not allowed any more brings nothing until it is allowed again.
 

@@ -178,7 +178,7 @@ impl Principals {
 
     fn has(&self, Who { client_id, principal }: Who<'_>) -> bool {
         let has = |attributes: &Vec<Attribute>| {
-            attributes.iter().all(|wanted| principal.attributes.iter().any(|attribute| attribute == wanted))
+            attributes.iter().all(|wanted| principal.of_certificate().any(|attribute| attribute == wanted))
         };
         self.client_ids.iter().any(|id| id == client_id)
             || self.usernames.iter().any(|name| principal.user.as_deref() == Some(name))
@@ -325,7 +325,7 @@ impl Template {
     /// The text for one client; none if it has not all that the text asks for.
     fn fill(&self, Who { client_id, principal }: Who<'_>, put: impl Fn(&str) -> String) -> Option<String> {
         let attribute = |name: &str| {
-            principal.attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+            principal.of_certificate().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
         };
         let pieces = self.0.iter().map(|piece| {
             Some(match piece {
@@ -479,7 +479,10 @@ spec:
 
     fn principal(user: Option<&str>, attributes: &[(&str, &str)]) -> Principal {
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        Principal { user: user.map(Into::into), attributes: attributes.iter().map(own).collect() }
+        let (alternatives, attributes) =
+            attributes.iter().map(own).partition::<Vec<_>, _>(|own| own.0 == "URI");
+        let (attributes, alternatives) = (attributes.into(), alternatives.into());
+        Principal { user: user.map(Into::into), attributes, alternatives }
     }
 
     #[test]
@@ -491,6 +494,17 @@ spec:
         assert!(may_connect("x", &principal(None, &[("OU", "Halle 3"), ("O", "Werk"), ("CN", "c")])));
         assert!(!may_connect("x", &principal(Some("bob"), &[("O", "Werk")])));
         assert!(!may_connect("press-77", &principal(None, &[])));
+    }
+
+    #[test]
+    fn what_a_certificate_says_besides_its_subject_is_an_attribute_too() {
+        let rules = RULES.replace("OU: Halle 3", "URI: \"spiffe://werk/press\"");
+        let rules = rules.replace("attributes.OU", "attributes.O");
+        let policy = Policy::parse(&rules).unwrap();
+        let press = principal(None, &[("O", "Werk"), ("URI", "spiffe://werk/press")]);
+        let access = policy.access("x", &press);
+        assert!(access.may_connect && access.subscribe.covers("commands/Werk/#"));
+        assert!(!policy.access("x", &principal(None, &[("O", "Werk"), ("URI", "spiffe://o")])).may_connect);
     }
 
     #[test]

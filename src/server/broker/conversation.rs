@@ -436,7 +436,7 @@ impl Conversation {
                 if requests.iter().any(|request| is_local(request) && filter::is_shared(&request.filter)) {
                     return Err(protocol_error("no local messages of a shared subscription"));
                 }
-                let results = self.subscribe(requests);
+                let results = self.broker.subscribe_as(&self.peer, &self.seat, requests);
                 self.dialect.suback(packet_id, &results, &mut self.output);
             }
             Incoming::Unsubscribe { packet_id, filters } => {
@@ -526,40 +526,6 @@ impl Conversation {
         Ok(())
     }
 
-    /// Subscribes to what the rules let the client subscribe to.
-    fn subscribe(&self, requests: Vec<SubscriptionRequest>) -> Vec<Result<Qos, Reason>> {
-        let connection = self.peer.connection;
-        let Some(pass) = &self.peer.pass else { return self.broker.subscribe(connection, requests) };
-        let generation = pass.generation();
-        let is_allowed = |request: &SubscriptionRequest| {
-            let filter = filter::shared(&request.filter).unwrap_or(&request.filter);
-            self.broker.is_own(&self.peer.client_id, filter) || pass.may_subscribe(filter)
-        };
-        let allowed: Vec<bool> = requests.iter().map(is_allowed).collect();
-        let (mut granted, mut refused) = (Vec::new(), Vec::new());
-        for (request, is_allowed) in requests.into_iter().zip(&allowed) {
-            if *is_allowed { granted.push(request) } else { refused.push(request.filter) }
-        }
-        for filter in refused {
-            self.tell_of_refusal("subscribe to", filter);
-        }
-        let mut results = self.broker.subscribe(connection, granted).into_iter();
-        if pass.generation() != generation {
-            // Other rules came in between, and may have been there before the subscription was.
-            self.broker.judge(&self.seat);
-        }
-        let result = |is_allowed: &bool| match is_allowed {
-            true => results.next().unwrap_or(Err(Reason::UnspecifiedError)),
-            false => Err(Reason::NotAuthorized),
-        };
-        allowed.iter().map(result).collect()
-    }
-
-    fn tell_of_refusal(&self, what: &'static str, topic: String) {
-        let client_id = Arc::clone(&self.peer.client_id);
-        self.broker.tell([Event::NotAuthorized { client_id, what, topic }]);
-    }
-
     fn publish(&self, message: Message) -> Result<Reason, Ending> {
         if message.topic.starts_with(SYS) {
             let (client_id, topic) = (Arc::clone(&self.peer.client_id), message.topic);
@@ -567,7 +533,7 @@ impl Conversation {
             return Ok(Reason::NotAuthorized);
         }
         if !self.peer.may_publish(&message.topic) {
-            self.tell_of_refusal("publish to", message.topic);
+            self.broker.tell([self.peer.refusal("publish to", message.topic)]);
             return Ok(Reason::NotAuthorized);
         }
         match self.broker.inner.application.handle_publish(&self.broker, &self.peer, message) {

@@ -12,8 +12,10 @@ use tokio::time::timeout;
 use super::Broker;
 use super::admission::Entrance;
 use super::connection;
+use crate::client::certificate::Certificate;
 use crate::client::websocket;
 use crate::server::event::Event;
+use crate::server::identity::Principal;
 use crate::server::settings::{ListenerSettings, WebSocketSettings};
 use crate::server::tls;
 use crate::server::web;
@@ -80,7 +82,11 @@ impl Door {
         };
         match tls::certificate(&stream) {
             Ok(certificate) => {
-                let certificate = certificate.map(|certificate| certificate.subject.into());
+                let certificate = certificate.map(|Certificate { subject, alternatives, .. }| Principal {
+                    user: None,
+                    attributes: subject.into(),
+                    alternatives: alternatives.into(),
+                });
                 let entrance = Entrance { certificate, holds_back: true, ..entrance };
                 self.upgrade(stream, entrance, listener).await;
             }

@@ -84,6 +84,11 @@ impl Peer {
     pub fn may_publish(&self, topic: &str) -> bool {
         self.pass.as_ref().is_none_or(|pass| pass.may_publish(topic))
     }
+
+    /// That no rule lets it do this.
+    fn refusal(&self, what: &'static str, topic: String) -> Event {
+        Event::NotAuthorized { client_id: Arc::clone(&self.client_id), what, topic }
+    }
 }
 
 /// What becomes of a message that a client has published.
@@ -297,6 +302,37 @@ impl Broker {
         if let Some(will) = will {
             self.publish(None, will);
         }
+    }
+
+    /// Subscribes a client to what the rules let it subscribe to.
+    fn subscribe_as(
+        &self,
+        peer: &Peer,
+        seat: &Arc<Seat>,
+        requests: Vec<SubscriptionRequest>,
+    ) -> Vec<Result<Qos, Reason>> {
+        let Some(pass) = &peer.pass else { return self.subscribe(peer.connection, requests) };
+        let generation = pass.generation();
+        let is_allowed = |request: &SubscriptionRequest| {
+            let filter = filter::shared(&request.filter).unwrap_or(&request.filter);
+            self.is_own(&peer.client_id, filter) || pass.may_subscribe(filter)
+        };
+        let allowed: Vec<bool> = requests.iter().map(is_allowed).collect();
+        let (mut granted, mut refused) = (Vec::new(), Vec::new());
+        for (request, is_allowed) in requests.into_iter().zip(&allowed) {
+            if *is_allowed { granted.push(request) } else { refused.push(request.filter) }
+        }
+        self.tell(refused.into_iter().map(|filter| peer.refusal("subscribe to", filter)));
+        let mut results = self.subscribe(peer.connection, granted).into_iter();
+        if pass.generation() != generation {
+            // Other rules came in between, and may have been there before the subscription was.
+            self.judge(seat);
+        }
+        let result = |is_allowed: &bool| match is_allowed {
+            true => results.next().unwrap_or(Err(Reason::UnspecifiedError)),
+            false => Err(Reason::NotAuthorized),
+        };
+        allowed.iter().map(result).collect()
     }
 
     fn subscribe(

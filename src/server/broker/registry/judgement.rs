@@ -84,8 +84,8 @@ mod tests {
         let mut registry = Registry::new(&Settings::default());
         let attach = |registry: &mut Registry, connection, has_certificate: bool| {
             let attributes = has_certificate.then(|| ("CN".to_owned(), "press".to_owned()));
-            let principal =
-                Principal { user: Some("ann".into()), attributes: attributes.into_iter().collect() };
+            let attributes = attributes.into_iter().collect();
+            let principal = Principal { user: Some("ann".into()), attributes, ..Principal::default() };
             let pass = Pass::new(Arc::clone(&authorizer), "a".into(), principal.clone());
             let arrival = Arrival {
                 connection: ConnectionId(connection),
