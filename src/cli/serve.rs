@@ -83,7 +83,8 @@ The files of --users and --sat-tokens are read again whenever somebody comes in.
 changes nothing, but is told.
 
 --exec sets MQKV_BROKER, and AIO_BROKER_HOSTNAME, AIO_BROKER_TCP_PORT and AIO_MQTT_USE_TLS, for its command; without
---listen the store is at a free port of 127.0.0.1. Signals are passed on to the command; mqkv is silent but for -v.
+--listen the store is at a free port of 127.0.0.1. What else the environment says of the way to another broker, and of
+who one is there, is kept from it, but for what these options give a meaning: users, tokens, TLS. Signals are passed on to the command; mqkv is silent but for -v.
 
 --admin serves what can be looked at and nothing that changes anything, to whoever can reach the address: there is no
 password. A name is served only if it was given here; an address and localhost always are.
@@ -192,7 +193,7 @@ async fn serve(args: &ServeArgs, is_verbose: bool, teller: &Teller) -> Result<Ve
     let doors: Vec<_> = doors.into_iter().zip(server.addresses().iter().copied()).collect();
     let reloading = server.reloader().cloned().map(rules::reload_at_hangup).transpose()?;
     let verdict = if args.run.exec {
-        exec::run(&args.run.command, &doors, &mut signals).await?
+        exec::run(args, &doors, &mut signals).await?
     } else {
         say_ready(teller, &doors, &server, args);
         signals.next().await;
