@@ -80,7 +80,7 @@ A client needs the right to publish to the topic that it wants its answers on, t
 disconnects nobody: a subscription that is not allowed any more brings nothing until it is allowed again.
 
 The files of --users and --sat-tokens are read again whenever somebody comes in. One that has become unreadable
-changes nothing, but is told.
+changes nothing, but is told. A session is its user's: the same client id leads nobody else to it.
 
 --exec sets MQKV_BROKER, and AIO_BROKER_HOSTNAME, AIO_BROKER_TCP_PORT and AIO_MQTT_USE_TLS, for its command; without
 --listen the store is at a free port of 127.0.0.1. What else the environment says of the way to another broker, and of

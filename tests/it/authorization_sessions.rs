@@ -185,6 +185,11 @@ fn a_will_is_published_only_where_the_client_still_may() {
         }
         assert_eq!(topics.contains(&"will".to_owned()), is_published, "{topics:?}");
     }
+    let mut keeper = Raw::connect(server.port(0));
+    keeper.say(&hello);
+    assert_eq!(keeper.hear().unwrap().body[1], 0x87, "by the rules that are in force now");
+    let told = server.told_of("not let in");
+    assert!(told.ends_with("no rule lets this client publish to the topic of its will"), "{told}");
 }
 
 const OPEN_TO_ALL: [&str; 4] = ["--users", "users", "--listen", "mqtt://127.0.0.1:0?anonymous=yes"];
