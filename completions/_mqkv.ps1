@@ -1426,6 +1426,7 @@ Register-ArgumentCompleter -Native -CommandName 'mqkv' -ScriptBlock {
         }
         'mqkv;serve' {
             [CompletionResult]::new('--listen', '--listen', [CompletionResultType]::ParameterName, 'Where to listen, as HOST:PORT or a URL; may be given several times [default: 127.0.0.1:1883, with TLS 8883, and, if available, the same port of [::1]]')
+            [CompletionResult]::new('--ws-origin', '--ws-origin', [CompletionResultType]::ParameterName, 'Let pages of this origin, such as https://dash.example, use WebSockets from a browser; * for all; may be given several times [default: pages of this machine, and of the address listened on]')
             [CompletionResult]::new('--data', '--data', [CompletionResultType]::ParameterName, 'Keep everything in this folder, or what --persist says')
             [CompletionResult]::new('--persist', '--persist', [CompletionResultType]::ParameterName, 'What is kept in the folder of --data')
             [CompletionResult]::new('--clear-fence', '--clear-fence', [CompletionResultType]::ParameterName, 'Take the fencing token from a key in the folder of --data, and end: for one that nobody holds any more')

@@ -5123,13 +5123,17 @@ _mqkv() {
             return 0
             ;;
         mqkv__subcmd__serve)
-            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --listen --data --persist --verify --salvage --clear-fence --key-hex --key-base64 --tls-cert --tls-key --client-ca --users --sat-tokens --authz --port-file --log --admin --sys-interval --drain --seed --exec --keys-max --value-bytes-max --memory-max --connections-max --watches-max --queue-bytes-max --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --trace --output --json --quiet --verbose --color --force-write --help user"
+            opts="-b -n -p -T -C -K -P -u -i -t -x -o -j -q -v -h --listen --ws-origin --data --persist --verify --salvage --clear-fence --key-hex --key-base64 --tls-cert --tls-key --client-ca --users --sat-tokens --authz --port-file --log --admin --sys-interval --drain --seed --exec --keys-max --value-bytes-max --memory-max --connections-max --watches-max --queue-bytes-max --broker --host --hostname --port --no-tls --notls --cafile --certfile --keyfile --keypasswordfile --server-name --insecure --username --password-file --ask-password --sat-file --embedded --client-id --timeout --connect-timeout --retries --keep-alive --context --no-context --config --trace --output --json --quiet --verbose --color --force-write --help user"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ws-origin)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -1399,6 +1399,7 @@ set edit:completion:arg-completer[mqkv] = {|@words|
         }
         &'mqkv;serve'= {
             cand --listen 'Where to listen, as HOST:PORT or a URL; may be given several times [default: 127.0.0.1:1883, with TLS 8883, and, if available, the same port of [::1]]'
+            cand --ws-origin 'Let pages of this origin, such as https://dash.example, use WebSockets from a browser; * for all; may be given several times [default: pages of this machine, and of the address listened on]'
             cand --data 'Keep everything in this folder, or what --persist says'
             cand --persist 'What is kept in the folder of --data'
             cand --clear-fence 'Take the fencing token from a key in the folder of --data, and end: for one that nobody holds any more'

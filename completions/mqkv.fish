@@ -1093,6 +1093,7 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s v -l verbose -d 'Say
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -l force-write -d 'Write, although the context is read-only'
 complete -c mqkv -n "__fish_mqkv_using_subcommand shell" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l listen -d 'Where to listen, as HOST:PORT or a URL; may be given several times [default: 127.0.0.1:1883, with TLS 8883, and, if available, the same port of [::1]]' -r
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l ws-origin -d 'Let pages of this origin, such as https://dash.example, use WebSockets from a browser; * for all; may be given several times [default: pages of this machine, and of the address listened on]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l data -d 'Keep everything in this folder, or what --persist says' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l persist -d 'What is kept in the folder of --data' -r -f -a "all\t'Every key; the default'
 custom\t'The keys whose SET asked for it once (`mqkv set --persist`), until they are gone'"

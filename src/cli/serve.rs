@@ -75,13 +75,18 @@ differs from the other options stands behind a ?, with & between:
     - {method: Subscribe, topics: [\"clients/{principal.clientId}/#\"]}
     stateStoreResources:
     - {method: ReadWrite, keyType: Pattern, keys: [\"line1/*\", \"{principal.clientId}/*\"]}
-A client needs the right to publish to the topic that it wants its answers on, too. A SIGHUP reads the file again.
+attributes are those of the client's certificate: of its subject by their short names (CN, O, OU, L, ST, C, UID, DC,
+serialNumber, emailAddress; others by their numbers), and DNS, IP, URI and email of its alternative names. All of one
+entry must be there; a name that comes several times is any of its values, and in {principal.attributes.NAME} the first.
+A client needs the right to publish to the topic that it wants its answers on, too. A SIGHUP reads the file again, and
+disconnects nobody: a subscription that is not allowed any more brings nothing until it is allowed again.
 
 The files of --users and --sat-tokens are read again whenever somebody comes in. One that has become unreadable
-changes nothing, but is told.
+changes nothing, but is told. A session is its user's: the same client id leads nobody else to it.
 
 --exec sets MQKV_BROKER, and AIO_BROKER_HOSTNAME, AIO_BROKER_TCP_PORT and AIO_MQTT_USE_TLS, for its command; without
---listen the store is at a free port of 127.0.0.1. Signals are passed on to the command; mqkv is silent but for -v.
+--listen the store is at a free port of 127.0.0.1. What else the environment says of the way to another broker, and of
+who one is there, is kept from it, but for what these options give a meaning: users, tokens, TLS. Signals are passed on to the command; mqkv is silent but for -v.
 
 --admin serves what can be looked at and nothing that changes anything, to whoever can reach the address: there is no
 password. A name is served only if it was given here; an address and localhost always are.
@@ -103,6 +108,9 @@ pub struct ServeArgs {
     /// Where to listen, as HOST:PORT or a URL; may be given several times [default: 127.0.0.1:1883, with TLS 8883, and, if available, the same port of [::1]]
     #[arg(long, value_name = "HOST:PORT|URL", value_parser = Door::parse)]
     pub listen: Vec<Door>,
+    /// Let pages of this origin, such as https://dash.example, use WebSockets from a browser; * for all; may be given several times [default: pages of this machine, and of the address listened on]
+    #[arg(long, value_name = "ORIGIN", value_parser = door::parse_origin)]
+    pub ws_origin: Vec<String>,
     #[command(flatten)]
     pub data: DataArgs,
     /// TLS, with this certificate and those that lead to its CA, in PEM
@@ -186,7 +194,7 @@ async fn serve(args: &ServeArgs, is_verbose: bool, teller: &Teller) -> Result<Ve
     let doors: Vec<_> = doors.into_iter().zip(server.addresses().iter().copied()).collect();
     let reloading = server.reloader().cloned().map(rules::reload_at_hangup).transpose()?;
     let verdict = if args.run.exec {
-        exec::run(&args.run.command, &doors, &mut signals).await?
+        exec::run(args, &doors, &mut signals).await?
     } else {
         say_ready(teller, &doors, &server, args);
         signals.next().await;
@@ -285,8 +293,11 @@ async fn listeners(
 ) -> Result<(Vec<ListenerSettings>, Vec<Settled>), CommandError> {
     let (mut listeners, mut of) = (Vec::new(), Vec::new());
     for door in doors {
-        let web_socket = door.has_web_sockets;
-        let web_socket = web_socket.then(|| WebSocketSettings { path: door.door.path().map(str::to_owned) });
+        let web_socket = door.has_web_sockets.then(|| WebSocketSettings {
+            path: door.door.path().map(str::to_owned),
+            names: vec![door.door.host.clone()],
+            origins: args.ws_origin.clone(),
+        });
         let tls = tls(args, &door).await?;
         for address in resolve(&door.door).await? {
             let (tls, web_socket) = (tls.clone(), web_socket.clone());

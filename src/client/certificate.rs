@@ -19,6 +19,8 @@ pub type Attribute = (String, String);
 pub struct Certificate {
     /// Whose it is: the attributes in their order.
     pub subject: Vec<Attribute>,
+    /// Whose it is otherwise (RFC 5280, 4.2.1.6): `DNS`, `IP`, `URI` and `email`.
+    pub alternatives: Vec<Attribute>,
     /// Who has signed it.
     pub issuer: Vec<Attribute>,
     /// The DNS names and IP addresses that it is for.
@@ -49,15 +51,18 @@ impl Certificate {
     pub fn parse(der: &[u8]) -> Result<Self, NoCertificate> {
         let certificate = X509::from_der(der).map_err(|_| NoCertificate)?;
         let certificate = certificate.tbs_certificate();
-        let names = certificate.get_extension::<SubjectAltName>().map_err(|_| NoCertificate)?;
+        let alternatives = certificate.get_extension::<SubjectAltName>().map_err(|_| NoCertificate)?;
+        let alternatives: Vec<Attribute> = alternatives
+            .map(|(_, SubjectAltName(names))| names.iter().filter_map(alternative).collect())
+            .unwrap_or_default();
+        let is_host = |(kind, _): &&Attribute| kind == "DNS" || kind == "IP";
         let constraints = certificate.get_extension::<BasicConstraints>().map_err(|_| NoCertificate)?;
         let validity = certificate.validity();
         Ok(Self {
             subject: attributes(certificate.subject()),
             issuer: attributes(certificate.issuer()),
-            names: names
-                .map(|(_, SubjectAltName(names))| names.iter().filter_map(name).collect())
-                .unwrap_or_default(),
+            names: alternatives.iter().filter(is_host).map(|(_, name)| name.clone()).collect(),
+            alternatives,
             not_before_s: validity.not_before.to_unix_duration().as_secs(),
             not_after_s: validity.not_after.to_unix_duration().as_secs(),
             is_ca: constraints.is_some_and(|(_, constraints)| constraints.ca),
@@ -110,23 +115,26 @@ fn value(value: &Any) -> String {
     text.unwrap_or_else(|| bytes.iter().fold("#".to_owned(), |text, byte| text + &format!("{byte:02x}")))
 }
 
-fn name(name: &GeneralName) -> Option<String> {
-    match name {
-        GeneralName::DnsName(name) => Some(name.to_string()),
+fn alternative(name: &GeneralName) -> Option<Attribute> {
+    let (kind, value) = match name {
+        GeneralName::DnsName(name) => ("DNS", name.to_string()),
+        GeneralName::UniformResourceIdentifier(uri) => ("URI", uri.to_string()),
+        GeneralName::Rfc822Name(address) => ("email", address.to_string()),
         GeneralName::IpAddress(address) => {
             let v4 = <[u8; 4]>::try_from(address.as_bytes()).map(|octets| Ipv4Addr::from(octets).to_string());
             let v6 =
                 <[u8; 16]>::try_from(address.as_bytes()).map(|octets| Ipv6Addr::from(octets).to_string());
-            v4.or(v6).ok()
+            ("IP", v4.or(v6).ok()?)
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some((kind.to_owned(), value))
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use rcgen::{CertificateParams, DnType, IsCa, KeyPair, date_time_ymd};
+    use rcgen::{CertificateParams, DnType, IsCa, KeyPair, SanType, date_time_ymd};
 
     use super::*;
 
@@ -156,8 +164,23 @@ mod tests {
         assert_eq!(certificate.subject, subject);
         assert_eq!(certificate.issuer, subject);
         assert_eq!(certificate.names, ["a.example", "10.1.2.3", "::1"]);
+        let hosts = [pair("DNS", "a.example"), pair("IP", "10.1.2.3"), pair("IP", "::1")];
+        assert_eq!(certificate.alternatives, hosts);
         assert_eq!((certificate.not_before_s, certificate.not_after_s), (157_766_400, 67_090_118_400));
         assert!(!certificate.is_ca);
+    }
+
+    #[test]
+    fn a_uri_and_an_address_of_mail_say_whose_it_is_and_name_no_host() {
+        let certificate = Certificate::parse(&der(|params| {
+            let (uri, mail) = ("spiffe://werk/press", "press@werk.example");
+            params.subject_alt_names =
+                vec![SanType::URI(uri.try_into().unwrap()), SanType::Rfc822Name(mail.try_into().unwrap())];
+        }))
+        .unwrap();
+        let alternatives = [pair("URI", "spiffe://werk/press"), pair("email", "press@werk.example")];
+        assert_eq!(certificate.alternatives, alternatives);
+        assert!(certificate.names.is_empty());
     }
 
     #[test]

@@ -106,11 +106,14 @@ fn failure(fault: Fault) -> Failure {
 
 /// Answers a client that asks for a WebSocket at this path, if only one is served.
 ///
+/// Browsers let any page ask, and say which: `may_come` is asked about its origin and the host that it asks for.
+///
 /// # Errors
 /// Why there is none; the client has been told, and the stream comes back to be closed so that it hears it.
 pub(crate) async fn accept<S>(
     mut stream: S,
     path: Option<&str>,
+    may_come: impl Fn(&str, Option<&str>) -> bool,
     bytes_max: u32,
 ) -> Result<WebSocket<S>, (String, S)>
 where
@@ -118,7 +121,7 @@ where
 {
     let mut head = BytesMut::new();
     let (answer, refusal) = match read_request(&mut stream, &mut head).await {
-        Ok(request) => match answer(&request, path) {
+        Ok(request) => match check_origin(&request, may_come).and_then(|()| answer(&request, path)) {
             Ok(answer) => (answer, None),
             Err(refusal) => (refusal.answer(), Some(refusal.reason)),
         },
@@ -221,6 +224,19 @@ where
             Err(error) => return silent(&error.to_string()),
         }
     }
+}
+
+/// Only browsers send an origin.
+fn check_origin(request: &Request, may_come: impl Fn(&str, Option<&str>) -> bool) -> Result<(), Refusal> {
+    let host = request.headers().get("Host").and_then(|host| host.to_str().ok());
+    for origin in request.headers().get_all("Origin") {
+        let origin = String::from_utf8_lossy(origin.as_bytes());
+        if !may_come(&origin, host) {
+            let reason = format!("it is a page of {origin}, and not let in: --ws-origin would do so");
+            return Err(Refusal::new("403 Forbidden", reason));
+        }
+    }
+    Ok(())
 }
 
 /// The answer to a request for a WebSocket.

@@ -41,16 +41,23 @@ pub enum Change {
 }
 
 impl Group {
-    /// Starts a command, found as a shell finds it. The streams are ours; if standard input is a terminal and this
+    /// Starts a command, found as a shell finds it, with these variables and without those. The streams are ours; if standard input is a terminal and this
     /// process is in its foreground, the command is put there in its place.
     ///
     /// # Errors
     /// [`Kind::NotFound`], [`Kind::NotExecutable`].
-    pub fn spawn(words: &[OsString], variables: &[(&str, OsString)]) -> Result<Self, CommandError> {
+    pub fn spawn(
+        words: &[OsString],
+        variables: &[(&str, OsString)],
+        without: &[String],
+    ) -> Result<Self, CommandError> {
         let (program, arguments) =
             words.split_first().ok_or_else(|| CommandError::usage("a command is missing"))?;
         let mut command = Command::new(program);
         command.args(arguments).process_group(0);
+        for name in without {
+            command.env_remove(name);
+        }
         command.envs(variables.iter().map(|(name, value)| (*name, value)));
         let lent = Lent::terminal();
         prepare(&mut command, lent.is_some());

@@ -39,14 +39,19 @@ pub fn notify_filter(client_id: &str) -> String {
 }
 
 /// Whether a filter is for notifications of one client alone, its id in hexadecimal digits or, as an SDK has it, as it
-/// is (protocol §0 row 11).
+/// is (protocol §0 row 11). An id that looks like digits is another client's in digits, so as it is it stands for the one
+/// filter that matches no notification.
 #[must_use]
 pub fn is_of_client(client_id: &str, filter: &str) -> bool {
     let rest = filter.strip_prefix(RESERVED).and_then(|rest| rest.strip_prefix('/'));
     let is_below =
         |id: &str| rest.and_then(|rest| rest.strip_prefix(id)).is_some_and(|rest| rest.starts_with('/'));
-    let is_plain = !client_id.contains(['/', '+', '#']);
-    !client_id.is_empty() && (is_below(&hex::encode_upper(client_id)) || (is_plain && is_below(client_id)))
+    let is_digits = client_id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'A'..=b'F'));
+    let is_plain = || match is_digits {
+        true => rest.and_then(|rest| rest.strip_prefix(client_id)) == Some("/command/notify"),
+        false => !client_id.contains(['/', '+', '#']) && is_below(client_id),
+    };
+    !client_id.is_empty() && (is_below(&hex::encode_upper(client_id)) || is_plain())
 }
 
 /// Whether a valid topic filter matches a topic (MQTT 5, 4.7).
@@ -163,9 +168,15 @@ mod tests {
         let filter = |id: &str| format!("{RESERVED}/{id}/command/notify/#");
         assert!(is_of_client("ab", &filter("6162")) && is_of_client("ab", &filter("ab")));
         assert!(is_of_client("ab", &notify_filter("ab")));
-        for (id, filter) in
-            [("ab", filter("6163")), ("ab", filter("+")), ("+", filter("+")), ("a", filter("ab"))]
-        {
+        assert!(is_of_client("6162", &format!("{RESERVED}/6162/command/notify")));
+        for (id, filter) in [
+            ("ab", filter("6163")),
+            ("ab", filter("+")),
+            ("+", filter("+")),
+            ("a", filter("ab")),
+            // Those are the notifications of `ab`.
+            ("6162", filter("6162")),
+        ] {
             assert!(!is_of_client(id, &filter), "{id} {filter}");
         }
         assert!(!is_of_client("ab", "clients/ab/x") && !is_of_client("", &format!("{RESERVED}//x")));

@@ -250,6 +250,7 @@ mod tests {
     fn certificate(subject: &str, issuer: &str) -> Certificate {
         let name = |text: &str| vec![("CN".to_owned(), text.to_owned())];
         Certificate {
+            alternatives: Vec::new(),
             subject: name(subject),
             issuer: name(issuer),
             names: vec!["a.example".to_owned()],

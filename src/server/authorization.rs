@@ -65,7 +65,7 @@ impl std::error::Error for AuthorizationError {}
 
 /// What one client may do. Whatever is not here it may not.
 #[derive(Debug, Default)]
-pub struct Access {
+struct Access {
     may_connect: bool,
     publish: TopicSet,
     subscribe: TopicSet,
@@ -158,6 +158,18 @@ impl Pass {
         self.access().subscribe.covers(filter)
     }
 
+    /// Whether it may be given messages on a topic.
+    #[must_use]
+    pub fn may_hear(&self, topic: &str) -> bool {
+        self.access().subscribe.contains(topic)
+    }
+
+    /// Which rules are in force: another number once they have been read again.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.authorizer.generation.load(Ordering::Acquire)
+    }
+
     /// What it may do with keys.
     #[must_use]
     pub fn rights(&self) -> Arc<Rights> {
@@ -166,7 +178,7 @@ impl Pass {
 
     fn access(&self) -> Arc<Access> {
         let mut access = self.access.lock().unwrap_or_else(PoisonError::into_inner);
-        if access.0 != self.authorizer.generation.load(Ordering::Acquire) {
+        if access.0 != self.generation() {
             let (generation, policy) = self.authorizer.current();
             *access = (generation, Arc::new(policy.access(&self.client_id, &self.principal)));
         }

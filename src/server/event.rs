@@ -25,7 +25,7 @@ pub enum Event {
         /// Who.
         client_id: Arc<str>,
     },
-    /// A client was not let in, or not let stay, for what it said of who it is.
+    /// A client was not let in, or not let stay, for what it said of who it is, or for want of a rule.
     Denied {
         /// Who it said it is.
         client_id: Arc<str>,
@@ -61,6 +61,15 @@ pub enum Event {
         what: &'static str,
         /// The topic or filter.
         topic: String,
+    },
+    /// The rules do not let a client read or write a key.
+    KeyNotAuthorized {
+        /// Who.
+        client_id: Arc<str>,
+        /// What it has tried.
+        what: &'static str,
+        /// The key, as text.
+        key: String,
     },
     /// The rules have been read again.
     Rules {
@@ -136,6 +145,7 @@ impl Event {
             Self::Connected { client_id, .. }
             | Self::Reauthenticated { client_id }
             | Self::NotAuthorized { client_id, .. }
+            | Self::KeyNotAuthorized { client_id, .. }
             | Self::Gone { client_id, .. }
             | Self::Dropped { client_id, .. }
             | Self::Unanswerable { client_id, .. } => Some(Arc::clone(client_id)),
@@ -167,7 +177,7 @@ impl Event {
             Self::IdentityFile { .. } => "identity-file",
             Self::Gone { .. } => "disconnected",
             Self::Refused { .. } => "refused",
-            Self::NotAuthorized { .. } => "not-authorized",
+            Self::NotAuthorized { .. } | Self::KeyNotAuthorized { .. } => "not-authorized",
             Self::Rules { .. } => "rules",
             Self::Dropped { .. } => "dropped",
             Self::NotRetained { .. } => "not-retained",
@@ -204,6 +214,9 @@ impl Event {
             }
             Self::NotAuthorized { client_id, what, topic } => {
                 vec![client(client_id), ("what", (*what).to_owned()), ("topic", topic.clone())]
+            }
+            Self::KeyNotAuthorized { client_id, what, key } => {
+                vec![client(client_id), ("what", (*what).to_owned()), ("key", key.clone())]
             }
             Self::Rules { outcome: Ok(count) } => vec![("rules", count.to_string())],
             Self::Rules { outcome: Err(reason) } => vec![("reason", reason.clone())],
@@ -250,6 +263,10 @@ impl fmt::Display for Event {
             Self::NotAuthorized { client_id, what, topic } => {
                 let (client_id, topic) = (client_id.escape_debug(), topic.escape_debug());
                 write!(f, "{client_id} may not {what} {topic}: no rule allows it")
+            }
+            Self::KeyNotAuthorized { client_id, what, key } => {
+                let (client_id, key) = (client_id.escape_debug(), key.escape_debug());
+                write!(f, "{client_id} may not {what} the key {key}: no rule allows it")
             }
             Self::Rules { outcome: Ok(count) } => write!(f, "the rules were read again: {count}"),
             Self::Rules { outcome: Err(reason) } => {

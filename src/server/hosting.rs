@@ -10,6 +10,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
 use super::authorization::Authorizer;
+use super::broker::Broker;
 use super::event::Event;
 use super::moderation::moderated;
 use super::operations::{AdminSettings, Operations, OperationsSettings, Phase, admin, sys};
@@ -42,17 +43,19 @@ impl Drop for Tasks {
 #[derive(Clone)]
 pub struct RulesReloader {
     authorizer: Arc<Authorizer>,
+    broker: Broker,
     service: Arc<Service>,
     events: EventSink,
 }
 
 impl RulesReloader {
-    /// Reads the rules again and says what came of it. Nobody is disconnected; requests, messages and subscriptions are
-    /// judged by the new rules from now on, and who may no longer read a key is no longer told of it. A subscription
-    /// that was made stays. May block.
+    /// Reads the rules again and says what came of it. Nobody is disconnected; requests and messages are judged by the
+    /// new rules from now on. Who may no longer read a key is no longer told of it, and a subscription that is no longer
+    /// allowed brings nothing until it is allowed again. May block.
     pub fn reload(&self) {
         let outcome = self.authorizer.reload().map(|()| self.authorizer.len());
         if outcome.is_ok() {
+            self.broker.judge_all();
             self.service.revoke();
         }
         (self.events)(Event::Rules { outcome: outcome.map_err(|error| error.to_string()) });
@@ -90,12 +93,14 @@ impl StoreServer {
                 admin::Door::bind(address, names).await.map_err(|cause| Error::Admin { address, cause })?,
             );
         }
-        let reloader = settings.authorizer.clone().map(|authorizer| RulesReloader {
-            authorizer,
-            service: Arc::clone(&service),
-            events: Arc::clone(&settings.events),
-        });
+        let (authorizer, events) = (settings.authorizer.clone(), Arc::clone(&settings.events));
         let server = Server::prepare(settings, Arc::<Service>::clone(&service)).await?;
+        let reloader = authorizer.map(|authorizer| RulesReloader {
+            authorizer,
+            broker: server.broker().clone(),
+            service: Arc::clone(&service),
+            events,
+        });
         let running = service.run(server.broker().clone()).map_err(Error::Thread)?;
         let operations = Arc::new(Operations::new(server.broker().clone(), service));
         let admin_addresses = doors.iter().map(admin::Door::address).collect();

@@ -35,13 +35,37 @@ pub struct Principal {
     pub user: Option<Arc<str>>,
     /// The attributes of the subject of the client's certificate, in their order.
     pub attributes: Arc<[Attribute]>,
+    /// What the certificate says besides of whose it is: `DNS`, `IP`, `URI` and `email`.
+    pub alternatives: Arc<[Attribute]>,
 }
 
 impl Principal {
+    /// Whether it is anybody in particular.
+    #[must_use]
+    pub fn is_somebody(&self) -> bool {
+        self.user.is_some() || !self.certificate().is_empty()
+    }
+
+    /// Whether both are the same user or, where they are none, have certificates of the same subject.
+    #[must_use]
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        self.user == other.user && (self.user.is_some() || self.certificate() == other.certificate())
+    }
+
+    /// All that the certificate says of whose it is, the subject first.
+    pub fn of_certificate(&self) -> impl Iterator<Item = &Attribute> {
+        self.attributes.iter().chain(self.alternatives.iter())
+    }
+
+    /// Whose the certificate is: the subject, or what stands for it where there is none.
+    fn certificate(&self) -> &[Attribute] {
+        if self.attributes.is_empty() { &self.alternatives } else { &self.attributes }
+    }
+
     /// In words, not escaped; none if it is nobody.
     #[must_use]
     pub fn words(&self) -> Option<String> {
-        let attributes = self.attributes.iter().map(|(name, value)| format!("{name}={value}"));
+        let attributes = self.certificate().iter().map(|(name, value)| format!("{name}={value}"));
         let words: Vec<String> = self.user.iter().map(|user| user.to_string()).chain(attributes).collect();
         (!words.is_empty()).then(|| words.join(", "))
     }
@@ -306,9 +330,30 @@ mod tests {
     #[test]
     fn a_principal_in_words_is_the_user_and_the_certificate() {
         let attributes = [("CN".to_owned(), "press 7".to_owned()), ("O".to_owned(), "Werk".to_owned())];
-        let principal = Principal { user: Some("ann".into()), attributes: attributes.into() };
+        let alternatives: Arc<[Attribute]> = [("URI".to_owned(), "spiffe://werk/press".to_owned())].into();
+        let user = Some("ann".into());
+        let principal = Principal { user, attributes: attributes.into(), alternatives };
         assert_eq!(principal.words().as_deref(), Some("ann, CN=press 7, O=Werk"));
+        let without_subject = Principal { user: None, attributes: Arc::default(), ..principal };
+        assert_eq!(without_subject.words().as_deref(), Some("URI=spiffe://werk/press"));
+        assert!(without_subject.is_somebody() && !without_subject.is_same_as(&Principal::default()));
         assert_eq!(Principal::default().words(), None);
+    }
+
+    #[test]
+    fn a_user_is_the_same_with_any_certificate_and_without_a_name_the_certificate_counts() {
+        let principal = |user: Option<&str>, name: &str| Principal {
+            user: user.map(Into::into),
+            attributes: [("CN".to_owned(), name.to_owned())].into(),
+            alternatives: Arc::default(),
+        };
+        assert!(principal(Some("ann"), "a").is_same_as(&principal(Some("ann"), "b")));
+        assert!(!principal(Some("ann"), "a").is_same_as(&principal(Some("bob"), "a")));
+        assert!(!principal(Some("ann"), "a").is_same_as(&principal(None, "a")));
+        assert!(principal(None, "a").is_same_as(&principal(None, "a")));
+        assert!(!principal(None, "a").is_same_as(&principal(None, "b")));
+        assert!(!principal(None, "a").is_same_as(&Principal::default()));
+        assert!(principal(None, "a").is_somebody() && !Principal::default().is_somebody());
     }
 
     #[test]

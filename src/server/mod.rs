@@ -16,6 +16,7 @@ mod repeats;
 pub mod service;
 pub mod settings;
 pub mod tls;
+mod web;
 pub mod workers;
 
 use std::net::SocketAddr;

@@ -185,7 +185,7 @@ impl Metrics {
     pub fn note(&self, event: &Event) {
         match event {
             Event::Denied { .. } | Event::Refused { .. } => self.refused.add(1),
-            Event::NotAuthorized { .. } => self.not_authorized.add(1),
+            Event::NotAuthorized { .. } | Event::KeyNotAuthorized { .. } => self.not_authorized.add(1),
             Event::Dropped { .. } | Event::NotRetained { .. } => self.dropped.add(1),
             Event::Unanswerable { .. } => self.unanswerable.add(1),
             Event::NotPersisted { .. } => self.has_disk_failed.store(true, Ordering::Relaxed),

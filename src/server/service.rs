@@ -233,9 +233,10 @@ impl Service {
             }
         };
         asker.verb = verb(&request);
+        let what = if matches!(asker.verb, Verb::Set | Verb::Del | Verb::VDel) { "write" } else { "read" };
         let parsed = |name| message.user_property(name).map(str::parse::<Timestamp>);
-        let call = Call {
-            rights: from.pass.as_ref().map(|pass| pass.rights()),
+        let mut call = Call {
+            rights: None,
             connection: ConnectionId(from.connection.0),
             client_id: Arc::clone(&from.client_id),
             request,
@@ -248,16 +249,25 @@ impl Service {
             self.passes().insert(call.connection, Arc::clone(pass));
         }
         let mut state = self.lock();
+        // Under the lock, so that no watch begins that other rules have just ended.
+        call.rights = from.pass.as_ref().map(|pass| pass.rights());
         // Under the lock, so that requests are overheard in the order in which the store decides them.
         show(outlet, from, message, Some(&asker.response_topic));
-        state.answer(outlet, call, asker, message, now);
+        let refused = state.answer(outlet, call, asker, message, now);
         self.wake_writer(&state);
         self.wake_timer(&mut state);
+        drop(state);
+        if let Some(key) = refused {
+            let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
+            (self.events)(Event::KeyNotAuthorized { client_id: Arc::clone(&from.client_id), what, key });
+        }
     }
 
     /// The rules may have changed: whoever may not read a key any more is no longer told of it.
     pub fn revoke(&self) {
         let passes = self.passes();
+        // Reckons what the rules come to for each, before anybody waits.
+        passes.values().for_each(|pass| drop(pass.rights()));
         self.lock().engine.revoke_watches(&|connection, key| {
             passes.get(&connection).is_none_or(|pass| pass.rights().read.contains(key.as_bytes()))
         });

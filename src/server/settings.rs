@@ -79,6 +79,11 @@ pub struct ListenerSettings {
 pub struct WebSocketSettings {
     /// The only path at which they are served; none: at all of them.
     pub path: Option<String>,
+    /// The names by which this server may be asked for, where not by its address.
+    pub names: Vec<String>,
+    /// The origins of the pages that browsers may ask from, besides those of this machine and of this server; `*` is
+    /// every one. Who is no browser says of no page.
+    pub origins: Vec<String>,
 }
 
 impl ListenerSettings {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use hashbrown::{HashMap, HashSet};
 
+pub use super::glob::NotAPattern;
 use super::glob::Pattern;
 use crate::protocol::{Key, Refusal};
 
@@ -28,10 +29,6 @@ pub struct KeySet {
     prefix_lens: BTreeSet<usize>,
 }
 
-/// A text is no pattern.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotAPattern;
-
 impl KeySet {
     /// Adds a key.
     pub fn add(&mut self, key: &[u8]) {
@@ -43,7 +40,7 @@ impl KeySet {
     /// # Errors
     /// It is none.
     pub fn add_pattern(&mut self, text: &str) -> Result<(), NotAPattern> {
-        let pattern = Pattern::parse(text).map_err(|_| NotAPattern)?;
+        let pattern = Pattern::parse(text)?;
         let prefix = pattern.literal_prefix();
         self.prefix_lens.insert(prefix.len());
         self.patterns.entry(prefix.into()).or_default().push(pattern);

@@ -6,7 +6,7 @@ pub(super) struct Pattern(Vec<Token>);
 
 /// A text is no pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NotAPattern;
+pub struct NotAPattern;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {

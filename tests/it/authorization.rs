@@ -2,6 +2,7 @@
 
 use nix::sys::signal::Signal;
 
+use super::common::pki::Ca;
 use super::common::wire::{self, Packet, Publish};
 use super::common::{Doors, Place, Raw, Running};
 
@@ -86,6 +87,50 @@ fn keys_are_read_and_written_as_far_as_a_rule_allows() {
     assert_eq!(run(&place, &server, "del press/a -i press-2"), refused("  nothing was changed\n"));
     assert_eq!(run(&place, &server, "get press/a -i press-2"), refused(""));
     assert_eq!(run(&place, &server, "watch press/a -i press-2 -c 1"), refused(""));
+    for told in
+        ["press may not write", "press-2 may not write", "press-2 may not read", "press-2 may not read"]
+    {
+        let key = if told.starts_with("press ") { "shared" } else { "press/a" };
+        assert_eq!(server.told_of("may not"), format!("{told} the key {key}: no rule allows it"));
+    }
+    let url = format!("mqtt://127.0.0.1:{}", server.port(0));
+    place.run(&["get", "--key-hex", "ff0a", "-i", "press", "-b", &url]);
+    let told = server.told_of("may not");
+    assert_eq!(told, "press may not read the key \u{FFFD}\\n: no rule allows it");
+}
+
+#[test]
+fn a_certificate_brings_the_rights_of_what_it_says() {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    for (name, names) in [("server", ["127.0.0.1"]), ("seven", ["press-7"]), ("eight", ["press-8"])] {
+        ca.issue(&place, name, &names);
+    }
+    place.write(
+        "rules",
+        r##"
+rules:
+- principals: {attributes: [{CN: rcgen self signed cert, DNS: press-7}, {DNS: press-8, O: Werk}]}
+  brokerResources:
+  - method: Connect
+  - {method: Publish, topics: ["#"]}
+  - {method: Subscribe, topics: ["#"]}
+  stateStoreResources: [{method: ReadWrite, keyType: Pattern, keys: ["{principal.attributes.DNS}/*"]}]
+"##,
+    );
+    let tls = ["--tls-cert", "server.pem", "--tls-key", "server.key", "--client-ca", "ca.pem"];
+    let listen = ["--authz", "rules", "--listen", "mqtts://127.0.0.1:0"];
+    let server = Doors::open(&place, &[&tls[..], &listen].concat());
+    let url = format!("mqtts://127.0.0.1:{}", server.port(0));
+    let set = |key: &str, name: &str| {
+        let files = ["-T", "ca.pem", "-C", &format!("{name}.pem"), "-K", &format!("{name}.key")];
+        place.run(&[&["set", key, "v", "-q", "-b", &url], &files[..]].concat())
+    };
+    assert_eq!(set("press-7/k", "seven"), "--- exit 0\n");
+    let said = set("press-8/k", "seven");
+    assert!(said.contains("the store refused: not authorized") && said.ends_with("--- exit 77\n"), "{said}");
+    let said = set("press-8/k", "eight");
+    assert!(said.contains("no rule lets this client come in") && said.ends_with("--- exit 77\n"), "{said}");
 }
 
 #[test]
@@ -96,7 +141,10 @@ fn whoever_no_rule_lets_in_or_publish_is_told_so_and_the_operator_too() {
     assert!(
         said.contains("refused the connection: not authorized (0x87)") && said.ends_with("--- exit 77\n")
     );
-    assert!(server.told_of("refused").contains("no rule lets this client come in"));
+    assert_eq!(
+        server.told_of("not let in"),
+        "stranger from PORT is not let in: not authorized (0x87): no rule lets this client come in"
+    );
     let said = run(&place, &server, "get k -i guest");
     assert!(said.contains("not authorized (0x87)") && said.ends_with("--- exit 77\n"), "{said}");
     let told = server.told_of("may not");

@@ -2,6 +2,7 @@
 #![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)] // clippy.toml exempts tests only, not what they share
 
 mod authorization;
+mod authorization_sessions;
 mod bad_answers;
 mod bad_brokers;
 mod bad_input;

@@ -132,6 +132,33 @@ fn the_variables_of_the_official_sdks_lead_to_the_store_as_well() {
 }
 
 #[test]
+fn what_the_environment_says_of_another_broker_is_kept_from_the_command() {
+    let place = Place::new();
+    let foreign = [
+        "MQKV_HOSTNAME",
+        "MQKV_PORT",
+        "MQKV_NOTLS",
+        "MQKV_CAFILE",
+        "MQKV_SAT_FILE",
+        "AIO_TLS_CA_FILE",
+        "AIO_SAT_FILE",
+        "AIO_MQTT_USERNAME",
+        "AIO_MQTT_PASSWORD_FILE",
+    ];
+    let outer = |options: &[&str], script: &str| {
+        let mut command = exec(&place, options, script);
+        shown(command.envs(foreign.map(|name| (name, "1"))).env("AIO_BROKER_HOSTNAME", "elsewhere.invalid"))
+    };
+    let said = outer(&[], "$mqkv set k v && env | grep -c '^MQKV_.\\|^AIO_'");
+    assert_eq!(said, "--- stdout\n5\n--- exit 0\n");
+    let said = outer(&["--listen", "ws://127.0.0.1:0"], "$mqkv set k v && env | grep -c '^AIO_'");
+    assert_eq!(said, "--- stdout\n0\n--- exit 1\n", "there is nothing for the SDKs");
+    place.write("tokens", "sat tok.en\n");
+    let said = outer(&["--sat-tokens", "tokens"], "echo $MQKV_SAT_FILE $AIO_SAT_FILE $AIO_MQTT_USERNAME");
+    assert_eq!(said, "--- stdout\n1 1\n--- exit 0\n");
+}
+
+#[test]
 fn how_a_command_ends_is_how_it_all_ends() {
     let place = Place::new();
     assert_eq!(shown(&mut exec(&place, &[], "kill -TERM $$")), "--- exit 143\n");

@@ -105,15 +105,17 @@ fn every_door_lets_in_whom_it_should_and_nobody_else() {
     }
 }
 
-/// The reason code of the CONNACK, after which a refused client is left alone.
+/// The reason code of the CONNACK, after which a refused client is left alone. One that is let in has gone again, and
+/// the server knows: while it is there, nobody else may have its client id.
 fn answer(port: u16, hello: Hello<'_>) -> u8 {
     let mut client = Raw::connect(port);
     client.say(&hello.encode());
     let connack = client.hear().unwrap();
     assert_eq!(connack.name(), "CONNACK");
-    if connack.body[1] != 0 {
-        assert_eq!(client.hear(), None);
+    if connack.body[1] == 0 {
+        client.say(&wire::disconnect(0));
     }
+    assert_eq!(client.hear(), None);
     connack.body[1]
 }
 

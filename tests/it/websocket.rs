@@ -191,6 +191,36 @@ fn a_port_that_says_nothing_is_124() {
 }
 
 #[test]
+fn a_page_from_elsewhere_is_not_let_in_unless_it_is_allowed() {
+    let place = Place::new();
+    let allowed = ["--ws-origin", "https://dash.example"];
+    let listen = ["--listen", "ws://127.0.0.1:0", "--listen", "ws://localhost:0"];
+    let server = Doors::open(&place, &[&listen[..], &allowed].concat());
+    let status = |origin: &str, host: &str| {
+        let mut client = Raw::connect(server.port(0));
+        let origin = format!("Host: {host}\r\nOrigin: {origin}\r\n");
+        client.say(SHAKE.replace("Host: h\r\n", &origin).as_bytes());
+        let head = String::from_utf8(client.hear_until(END)).unwrap();
+        head.split(' ').nth(1).unwrap().to_owned()
+    };
+    assert_eq!(status("http://localhost:3000", "127.0.0.1:8080"), "101");
+    assert_eq!(status("https://dash.example", "store.example"), "101");
+    for (origin, host) in [
+        ("https://evil.example", "127.0.0.1:8080"),
+        ("http://evil.example:8080", "evil.example:8080"),
+        ("null", "127.0.0.1:8080"),
+    ] {
+        assert_eq!(status(origin, host), "403");
+        assert_eq!(
+            server.told_of("a page"),
+            format!(
+                "connection from PORT refused: it is a page of {origin}, and not let in: --ws-origin would do so"
+            )
+        );
+    }
+}
+
+#[test]
 fn packets_may_span_and_share_messages() {
     let (_place, server, _) = served();
     let mut client = inside(&server, "c");

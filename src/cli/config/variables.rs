@@ -40,6 +40,12 @@ const SDK: [(&str, Setting); 10] = [
 const SDK_TLS: &str = "AIO_MQTT_USE_TLS";
 const SDK_KEEP_ALIVE: &str = "AIO_MQTT_KEEP_ALIVE";
 
+/// The variable of the official SDKs for a setting, where they have one.
+#[must_use]
+pub fn of_sdk(setting: Setting) -> Option<&'static str> {
+    SDK.iter().find(|(_, known)| *known == setting).map(|(name, _)| *name)
+}
+
 /// The variable that names the context.
 pub const CONTEXT: &str = "MQKV_CONTEXT";
 /// The variable that names the file.

@@ -220,7 +220,25 @@ pub fn settle(args: &ServeArgs) -> Result<Vec<Settled>, CommandError> {
         let message = "--tls-cert has no use: there is no TLS where --listen says";
         return Err(CommandError::usage(message).hint("--listen mqtts://HOST:PORT"));
     }
+    if !args.ws_origin.is_empty() && !doors.iter().any(|door| door.has_web_sockets) {
+        let message = "--ws-origin has no use: there are no WebSockets where --listen says";
+        return Err(CommandError::usage(message).hint("--listen ws://HOST:PORT"));
+    }
     Ok(doors)
+}
+
+/// Reads an origin as browsers write it.
+pub fn parse_origin(text: &str) -> Result<String, String> {
+    let is_place = |place: &str| {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+        !place.is_empty() && place.chars().all(is_part)
+    };
+    let is_origin =
+        text.split_once("://").is_some_and(|(scheme, place)| !scheme.is_empty() && is_place(place));
+    if is_origin || text == "*" || text == "null" {
+        return Ok(text.to_owned());
+    }
+    Err("an origin is SCHEME://HOST or SCHEME://HOST:PORT without a path, for example https://dash.example, or *".to_owned())
 }
 
 /// Where a server listens, in words.
@@ -312,6 +330,18 @@ mod tests {
     }
 
     #[test]
+    fn an_origin_is_as_browsers_write_it() {
+        for text in ["https://dash.example", "http://127.0.0.1:3000", "http://[::1]:80", "*", "null"] {
+            assert_eq!(parse_origin(text).as_deref(), Ok(text));
+        }
+        for text in
+            ["", "dash.example", "https://", "https://dash.example/", "https://dash.example/a", "https://*"]
+        {
+            assert!(parse_origin(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn the_ready_line_shows_urls_where_doors_differ() {
         assert_eq!(ready("--listen 1.1.1.1:1 --listen mqtt://2.2.2.2:2"), "1.1.1.1:1 and 2.2.2.2:2");
         let tls = "--tls-cert c --tls-key k --client-ca a";
@@ -344,6 +374,7 @@ mod tests {
             ("--listen ws://h:1?client-cert=required", "mqtts:// or wss://"),
             (&format!("{tls} --listen mqtts://h:1?client-cert=optional"), "--client-ca FILE"),
             (&format!("{tls} --listen mqtt://h:1"), "--listen mqtts://HOST:PORT"),
+            ("--ws-origin https://h --listen h:1", "--listen ws://HOST:PORT"),
         ] {
             assert_eq!(settled(line).unwrap_err().hints, [hint], "{line}");
         }

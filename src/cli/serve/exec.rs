@@ -8,7 +8,10 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::{Instant, sleep_until};
 
+use super::ServeArgs;
 use super::door::Settled;
+use crate::cli::config::setting::Setting;
+use crate::cli::config::variables;
 use crate::clock;
 use crate::commands::child::{Change, Group};
 use crate::commands::signal::{Signal, Signals};
@@ -36,14 +39,14 @@ pub struct ExecArgs {
 /// # Errors
 /// It cannot be started, or the system does not say what has become of it.
 pub async fn run(
-    command: &[OsString],
+    args: &ServeArgs,
     doors: &[(Settled, SocketAddr)],
     signals: &mut Signals,
 ) -> Result<Verdict, CommandError> {
-    let variables = variables(doors);
+    let leading = leading(doors);
     let variables: Vec<(&str, OsString)> =
-        variables.iter().map(|(name, value)| (*name, OsString::from(value))).collect();
-    let mut group = Group::spawn(command, &variables)?;
+        leading.iter().map(|(name, value)| (*name, OsString::from(value))).collect();
+    let mut group = Group::spawn(&args.run.command, &variables, &foreign(args, doors))?;
     let (mut code, mut kill_at) = (None, None);
     loop {
         tokio::select! {
@@ -66,8 +69,29 @@ pub async fn run(
     Ok(Verdict::Child(code.unwrap_or(u8::MAX)))
 }
 
+/// The variables that lead to another broker, or say who one is there, where this one gives them no meaning.
+fn foreign(args: &ServeArgs, doors: &[(Settled, SocketAddr)]) -> Vec<String> {
+    use Setting::{
+        AskPassword, Cafile, Certfile, Embedded, Hostname, Insecure, Keyfile, Keypasswordfile, Notls,
+        PasswordFile, Port, SatFile, ServerName, Username,
+    };
+    let has_tls = doors.iter().any(|(door, _)| door.has_tls);
+    let tls = [Cafile, Certfile, Keyfile, Keypasswordfile, ServerName, Insecure];
+    let groups = [
+        (&[Hostname, Port, Notls, Embedded][..], true),
+        (&tls, !has_tls),
+        (&[Username, PasswordFile, AskPassword], args.users.is_none()),
+        (&[SatFile], args.sat_tokens.is_none()),
+    ];
+    let foreign = groups.into_iter().filter(|(_, is_foreign)| *is_foreign).flat_map(|(settings, _)| settings);
+    foreign
+        .flat_map(|setting| [Some(setting.variable()), variables::of_sdk(*setting).map(str::to_owned)])
+        .flatten()
+        .collect()
+}
+
 /// What leads a command to the store: our own variable, and those of the official SDKs (protocol §8).
-fn variables(doors: &[(Settled, SocketAddr)]) -> Vec<(&'static str, String)> {
+fn leading(doors: &[(Settled, SocketAddr)]) -> Vec<(&'static str, String)> {
     let mut variables = Vec::new();
     if let Some((door, address)) = doors.first() {
         variables.push(("MQKV_BROKER", door.broker(reachable(*address))));

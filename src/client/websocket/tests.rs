@@ -18,6 +18,11 @@ async fn in_time<T>(future: impl Future<Output = T>) -> T {
     timeout(PATIENCE, future).await.expect("nothing happens")
 }
 
+/// Lets in pages that ask for this host, and are not evil.
+fn not_evil(origin: &str, host: Option<&str>) -> bool {
+    origin != "http://evil.example" && host == Some("h")
+}
+
 /// A frame as a client writes it, with a mask that changes nothing.
 fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
@@ -37,7 +42,7 @@ fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
 async fn answered(request: &str, path: Option<&str>) -> (Result<WebSocket<DuplexStream>, String>, String) {
     let (mut client, server) = duplex(64 * 1024);
     client.write_all(request.as_bytes()).await.unwrap();
-    let accepted = in_time(accept(server, path, 1_000_000)).await;
+    let accepted = in_time(accept(server, path, not_evil, 1_000_000)).await;
     let mut answer = vec![0; 64 * 1024];
     let accepted = match accepted {
         Ok(stream) => Ok(stream),
@@ -54,7 +59,8 @@ async fn answered(request: &str, path: Option<&str>) -> (Result<WebSocket<Duplex
 async fn begun(bytes_max: u32) -> (WebSocket<DuplexStream>, DuplexStream) {
     let (mut client, server) = duplex(64 * 1024);
     client.write_all(format!("GET /mqtt HTTP/1.1\r\n{UPGRADE}{KEY}{MQTT}\r\n").as_bytes()).await.unwrap();
-    let server = in_time(accept(server, None, bytes_max)).await.map_err(|(reason, _)| reason).unwrap();
+    let server =
+        in_time(accept(server, None, not_evil, bytes_max)).await.map_err(|(reason, _)| reason).unwrap();
     let mut answer = vec![0; 4096];
     let len = client.read(&mut answer).await.unwrap();
     assert!(answer[..len].starts_with(b"HTTP/1.1 101 Switching Protocols\r\n"));
@@ -65,7 +71,7 @@ async fn pair(room: usize) -> (WebSocket<DuplexStream>, WebSocket<DuplexStream>)
     let (client, server) = duplex(room);
     let connecting = connect(client, "::1", 80, "/mqtt", 1_000_000);
     let (client, server) =
-        in_time(async { tokio::join!(connecting, accept(server, Some("/mqtt"), 1_000_000)) }).await;
+        in_time(async { tokio::join!(connecting, accept(server, Some("/mqtt"), not_evil, 1_000_000)) }).await;
     let Ok(client) = client else { panic!("no client") };
     (client, server.map_err(|(reason, _)| reason).unwrap())
 }
@@ -267,7 +273,8 @@ async fn bytes_behind_the_request_are_not_lost() {
     let request = format!("GET / HTTP/1.1\r\n{UPGRADE}{KEY}{MQTT}\r\n");
     let (mut client, server) = duplex(4096);
     client.write_all(&[request.into_bytes(), masked(0x82, b"early")].concat()).await.unwrap();
-    let mut server = in_time(accept(server, None, 100)).await.map_err(|(reason, _)| reason).unwrap();
+    let mut server =
+        in_time(accept(server, None, not_evil, 100)).await.map_err(|(reason, _)| reason).unwrap();
     let mut heard = [0; 5];
     in_time(server.read_exact(&mut heard)).await.unwrap();
     assert_eq!(&heard, b"early");
@@ -327,6 +334,22 @@ async fn a_request_for_something_else_is_answered_and_told() {
         assert!(told.starts_with(reason), "{told}");
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{reason}: {answer}");
         assert!(answer.ends_with("This is MQTT 5 over WebSockets, with the subprotocol mqtt.\n"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_may_not_come_is_refused_whatever_else_it_says() {
+    for (origins, is_let_in) in [
+        ("", true),
+        ("Origin: http://good.example\r\n", true),
+        ("Origin: http://evil.example\r\n", false),
+        ("Origin: http://good.example\r\nORIGIN: http://evil.example\r\n", false),
+    ] {
+        let request = format!("GET /mqtt HTTP/1.1\r\n{origins}{UPGRADE}{KEY}{MQTT}\r\n");
+        let (accepted, answer) = answered(&request, None).await;
+        assert_eq!(accepted.is_ok(), is_let_in, "{origins}");
+        let status = if is_let_in { "HTTP/1.1 101 " } else { "HTTP/1.1 403 Forbidden\r\n" };
+        assert!(answer.starts_with(status), "{origins}: {answer}");
     }
 }
 

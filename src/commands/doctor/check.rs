@@ -194,6 +194,7 @@ mod tests {
     fn a_certificate_that_has_expired_has_less_than_no_days_left() {
         const DAY_S: u64 = 86_400;
         let certificate = Certificate {
+            alternatives: Vec::new(),
             subject: Vec::new(),
             issuer: Vec::new(),
             names: Vec::new(),

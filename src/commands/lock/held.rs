@@ -112,7 +112,7 @@ impl Held<'_> {
                 () = std::future::ready(()) => break,
             }
         }
-        let group = Group::spawn(words, &variables)?;
+        let group = Group::spawn(words, &variables, &[])?;
         let now = self.session.clock();
         let mut under = Under { key, lease, signals, token_file: &token_file, stopping, now };
         let Ended { code, lost } = under.run(group, emit).await?;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use base64::{DecodeError, Engine};
 
 use super::yaml::{self, Field, Node, Value};
 use super::{Access, Mistake};
@@ -12,6 +12,9 @@ use crate::protocol::key::KEY_BYTES_MAX;
 use crate::server::broker::filter;
 use crate::server::identity::Principal;
 use crate::store::authorization::{KeySet, Rights, escape};
+
+/// What stands in place of what a client is begins with.
+const OPENING: &str = "{principal.";
 
 /// Rules, each of which allows something to somebody.
 #[derive(Debug)]
@@ -175,7 +178,7 @@ impl Principals {
 
     fn has(&self, Who { client_id, principal }: Who<'_>) -> bool {
         let has = |attributes: &Vec<Attribute>| {
-            attributes.iter().all(|wanted| principal.attributes.iter().any(|attribute| attribute == wanted))
+            attributes.iter().all(|wanted| principal.of_certificate().any(|attribute| attribute == wanted))
         };
         self.client_ids.iter().any(|id| id == client_id)
             || self.usernames.iter().any(|name| principal.user.as_deref() == Some(name))
@@ -230,7 +233,14 @@ impl StoreResource {
             0 => {
                 let is_pattern = |text: &str| KeySet::default().add_pattern(text).is_ok();
                 let what = "is no pattern: a [ that is not closed, or a ** that is no whole part of a path";
-                Keys::Patterns(fields.templates("keys", is_pattern, what)?)
+                let patterns = fields.templates("keys", is_pattern, what)?;
+                for ((line, text), pattern) in fields.texts("keys")?.into_iter().zip(&patterns) {
+                    // Between brackets, names have characters that nothing escapes.
+                    if !pattern.beginnings().iter().all(|beginning| is_pattern(beginning)) {
+                        return Err(mistake(line, &format!("{text} has a {OPENING}…}} within [ and ]")));
+                    }
+                }
+                Keys::Patterns(patterns)
             }
             1 => Keys::Names(fields.templates("keys", |text| !text.is_empty(), "is no key")?),
             _ => {
@@ -238,7 +248,15 @@ impl StoreResource {
                     Ok(key) if key.is_empty() => Err(mistake(line, "an empty key")),
                     Ok(key) if key.len() > KEY_BYTES_MAX => Err(mistake(line, "a key that is too long")),
                     Ok(key) => Ok(key),
-                    Err(error) => Err(mistake(line, &format!("{text} is no base64: {error}"))),
+                    Err(error) => {
+                        let why = match error {
+                            DecodeError::InvalidByte(at, _) => {
+                                format!("character {} does not belong there", at.saturating_add(1))
+                            }
+                            _ => "its end is missing, or the = at its end".to_owned(),
+                        };
+                        Err(mistake(line, &format!("{text} is no base64: {why}")))
+                    }
                 };
                 Keys::Bytes(fields.texts("keys")?.into_iter().map(decode).collect::<Result<_, _>>()?)
             }
@@ -267,7 +285,6 @@ impl Keys {
 
 impl Template {
     fn parse(line: usize, text: &str) -> Result<Self, Mistake> {
-        const OPENING: &str = "{principal.";
         let (mut pieces, mut rest) = (Vec::new(), text);
         while let Some((before, after)) = rest.split_once(OPENING) {
             let (name, after) = after
@@ -289,10 +306,26 @@ impl Template {
         Ok(Self(pieces))
     }
 
+    /// What stands before each place for what a client is, with any name in those before it.
+    fn beginnings(&self) -> Vec<String> {
+        let mut text = String::new();
+        let mut beginnings = Vec::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(piece) => text.push_str(piece),
+                _ => {
+                    beginnings.push(text.clone());
+                    text.push('x');
+                }
+            }
+        }
+        beginnings
+    }
+
     /// The text for one client; none if it has not all that the text asks for.
     fn fill(&self, Who { client_id, principal }: Who<'_>, put: impl Fn(&str) -> String) -> Option<String> {
         let attribute = |name: &str| {
-            principal.attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+            principal.of_certificate().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
         };
         let pieces = self.0.iter().map(|piece| {
             Some(match piece {
@@ -382,6 +415,7 @@ impl<'a> Fields<'a> {
                 .fill(Who { client_id: "x", principal: &anybody }, str::to_owned);
             match filled {
                 Some(filled) if is_fine(&filled) => Ok(template),
+                _ if text.is_empty() => Err(mistake(line, &format!("an empty text {what}"))),
                 _ => Err(mistake(line, &format!("{text} {what}"))),
             }
         };
@@ -445,7 +479,10 @@ spec:
 
     fn principal(user: Option<&str>, attributes: &[(&str, &str)]) -> Principal {
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        Principal { user: user.map(Into::into), attributes: attributes.iter().map(own).collect() }
+        let (alternatives, attributes) =
+            attributes.iter().map(own).partition::<Vec<_>, _>(|own| own.0 == "URI");
+        let (attributes, alternatives) = (attributes.into(), alternatives.into());
+        Principal { user: user.map(Into::into), attributes, alternatives }
     }
 
     #[test]
@@ -457,6 +494,17 @@ spec:
         assert!(may_connect("x", &principal(None, &[("OU", "Halle 3"), ("O", "Werk"), ("CN", "c")])));
         assert!(!may_connect("x", &principal(Some("bob"), &[("O", "Werk")])));
         assert!(!may_connect("press-77", &principal(None, &[])));
+    }
+
+    #[test]
+    fn what_a_certificate_says_besides_its_subject_is_an_attribute_too() {
+        let rules = RULES.replace("OU: Halle 3", "URI: \"spiffe://werk/press\"");
+        let rules = rules.replace("attributes.OU", "attributes.O");
+        let policy = Policy::parse(&rules).unwrap();
+        let press = principal(None, &[("O", "Werk"), ("URI", "spiffe://werk/press")]);
+        let access = policy.access("x", &press);
+        assert!(access.may_connect && access.subscribe.covers("commands/Werk/#"));
+        assert!(!policy.access("x", &principal(None, &[("O", "Werk"), ("URI", "spiffe://o")])).may_connect);
     }
 
     #[test]
@@ -498,7 +546,19 @@ spec:
             ("method: Read\n", "method: Look\n", "method is Look: there are Read, Write, ReadWrite"),
             ("keyType: Binary", "keyType: Bin", "keyType is Bin: there are Pattern, String, Binary"),
             ("line[0-9]*", "line[0-9", "line[0-9 is no pattern: a [ that is not closed, or a ** that"),
-            ("/wA=", "/wA", "/wA is no base64: "),
+            (
+                "line[0-9]*",
+                "[{principal.clientId}]",
+                "[{principal.clientId}] has a {principal.…} within [ and ]",
+            ),
+            (
+                "line[0-9]*",
+                "a/{principal.username}[!{principal.clientId}b]",
+                "a/{principal.username}[!{princ",
+            ),
+            ("/wA=", "/wA", "/wA is no base64: its end is missing, or the = at its end"),
+            ("/wA=", "/w.A", "/w.A is no base64: character 3 does not belong there"),
+            ("\"own/*/{principal.username}\"", "\"\"", "an empty text is no key"),
             ("usernames:", "userNames:", "principals has no userNames: there are clientIds, usernames, attr"),
             ("principals:", "principles:", "a rule has no principles: there are principals, "),
             ("telemetry/{principal.clientId}", "t/{principal.id}", "{principal.id} is not known: there"),

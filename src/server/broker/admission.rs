@@ -7,7 +7,6 @@ use super::packet::Connect;
 use super::reason::Reason;
 use crate::client::Secret;
 use crate::client::authentication::K8S_SAT;
-use crate::client::certificate::Attribute;
 use crate::server::identity::{Denial, Identities, Principal};
 use crate::server::settings::EventSink;
 
@@ -16,8 +15,8 @@ use crate::server::settings::EventSink;
 pub struct Entrance {
     /// Where from, for the operator.
     pub remote: String,
-    /// The attributes of the subject of the certificate that was shown, if one was.
-    pub certificate: Option<Arc<[Attribute]>>,
+    /// What the certificate that was shown says of whose it is, if one was.
+    pub certificate: Option<Principal>,
     /// Whether the door is open to those who say nothing of who they are.
     pub is_anonymous: bool,
     /// Whether no rules are for it: it is this process's own.
@@ -52,9 +51,9 @@ pub async fn admit(broker: &Broker, connect: &mut Connect, entrance: &Entrance) 
     let events = &broker.settings().events;
     let (name, password) = (connect.username.take(), connect.password.take());
     let token = connect.authentication_data.take();
-    let attributes = entrance.certificate.clone();
+    let certificate = entrance.certificate.clone().unwrap_or_default();
     let is_known = entrance.certificate.is_some() || entrance.is_anonymous;
-    let principal = |user| Principal { user, attributes: attributes.unwrap_or_default() };
+    let principal = |user| Principal { user, ..certificate };
     match (connect.authentication_method.as_deref(), name) {
         (Some(K8S_SAT), None) if identities.has_tokens() => {
             Ok(principal(Some(check_token(Arc::clone(identities), token, Arc::clone(events)).await?)))

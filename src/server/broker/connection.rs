@@ -89,8 +89,8 @@ fn count(bytes: &Counter, len: usize) {
 enum Refusal {
     /// The peer does not speak MQTT, so there is no answer either.
     Silent(String),
-    /// With a CONNACK, of so many bytes at most.
-    Answered(Fault, Option<u32>),
+    /// With a CONNACK, of so many bytes at most; and who it is, if that is known.
+    Answered(Fault, Option<u32>, Option<String>),
     /// With a CONNACK, for what the client has said of who it is.
     Denied { client_id: String, dialect: Dialect, bytes_max: Option<u32>, denial: Denial },
 }
@@ -100,9 +100,15 @@ impl Refusal {
         let mut output = BytesMut::new();
         let reason = match self {
             Self::Silent(text) => text,
-            Self::Answered(Fault { reason, text, dialect }, bytes_max) => {
+            Self::Answered(Fault { reason, text, dialect }, bytes_max, client_id) => {
                 dialect.refusal(reason, &text, bytes_max, &mut output);
-                text
+                match client_id {
+                    Some(client_id) if reason == Reason::NotAuthorized => {
+                        let (client_id, reason) = (client_id.into(), format!("{reason}: {text}"));
+                        return (Event::Denied { client_id, remote, reason }, output);
+                    }
+                    _ => text,
+                }
             }
             Self::Denied { client_id, dialect, bytes_max, denial } => {
                 dialect.refusal(denial.reason, denial.told, bytes_max, &mut output);
@@ -182,8 +188,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
             bytes_max,
             denial,
         })?;
+        let client_id = connect.client_id.clone();
         Conversation::begin(broker, connect, principal, entrance)
-            .map_err(|fault| Refusal::Answered(fault, bytes_max))
+            .map_err(|fault| Refusal::Answered(fault, bytes_max, Some(client_id)))
     }
 
     async fn read_connect(&mut self, broker: &Broker) -> Result<Connect, Refusal> {
@@ -202,7 +209,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                     return Err(Refusal::Silent("what came first was no CONNECT".to_owned()));
                 }
                 Ok(Decoded::Missing(missing)) => missing,
-                Err(fault) => return Err(Refusal::Answered(fault, None)),
+                Err(fault) => return Err(Refusal::Answered(fault, None, None)),
             };
             self.make_room(missing);
             match self.reader.read_buf(&mut self.input).await {

@@ -123,13 +123,18 @@ impl Conversation {
         let arrival = Arrival {
             connection: peer.connection,
             client_id: Arc::clone(&peer.client_id),
+            principal: peer.principal.clone(),
+            pass: peer.pass.clone(),
             clean_start: connect.clean_start,
             receive_maximum: connect.receive_maximum,
             will: connect.will,
             expiry_s: session_expiry_s,
         };
         let Attached { seat, link, session_present, .. } =
-            broker.attach(arrival).map_err(|reason| Fault { reason, text: reason.to_string(), dialect })?;
+            broker.attach(arrival).map_err(|reason| match reason {
+                Reason::NotAuthorized => refuse("somebody else is connected with this client id"),
+                reason => Fault { reason, text: reason.to_string(), dialect },
+            })?;
         let accepted = Accepted {
             session_present,
             assigned_client_id,
@@ -427,7 +432,7 @@ impl Conversation {
                 if requests.iter().any(|request| is_local(request) && filter::is_shared(&request.filter)) {
                     return Err(protocol_error("no local messages of a shared subscription"));
                 }
-                let results = self.subscribe(requests);
+                let results = self.broker.subscribe_as(&self.peer, &self.seat, requests);
                 self.dialect.suback(packet_id, &results, &mut self.output);
             }
             Incoming::Unsubscribe { packet_id, filters } => {
@@ -515,36 +520,6 @@ impl Conversation {
         Ok(())
     }
 
-    /// Subscribes to what the rules let the client subscribe to.
-    fn subscribe(&self, requests: Vec<SubscriptionRequest>) -> Vec<Result<Qos, Reason>> {
-        let connection = self.peer.connection;
-        let Some(pass) = &self.peer.pass else { return self.broker.subscribe(connection, requests) };
-        let application = &self.broker.inner.application;
-        let is_allowed = |request: &SubscriptionRequest| {
-            let filter = filter::shared(&request.filter).unwrap_or(&request.filter);
-            application.is_own_filter(&self.peer.client_id, filter) || pass.may_subscribe(filter)
-        };
-        let allowed: Vec<bool> = requests.iter().map(is_allowed).collect();
-        let (mut granted, mut refused) = (Vec::new(), Vec::new());
-        for (request, is_allowed) in requests.into_iter().zip(&allowed) {
-            if *is_allowed { granted.push(request) } else { refused.push(request.filter) }
-        }
-        for filter in refused {
-            self.tell_of_refusal("subscribe to", filter);
-        }
-        let mut results = self.broker.subscribe(connection, granted).into_iter();
-        let result = |is_allowed: &bool| match is_allowed {
-            true => results.next().unwrap_or(Err(Reason::UnspecifiedError)),
-            false => Err(Reason::NotAuthorized),
-        };
-        allowed.iter().map(result).collect()
-    }
-
-    fn tell_of_refusal(&self, what: &'static str, topic: String) {
-        let client_id = Arc::clone(&self.peer.client_id);
-        self.broker.tell([Event::NotAuthorized { client_id, what, topic }]);
-    }
-
     fn tell_of_drop(&self, topic: String, reason: &'static str) {
         self.broker.tell([Event::Dropped { client_id: Arc::clone(&self.peer.client_id), topic, reason }]);
     }
@@ -559,7 +534,7 @@ impl Conversation {
             return Ok(Reason::Success);
         }
         if !self.peer.may_publish(&message.topic) {
-            self.tell_of_refusal("publish to", message.topic);
+            self.broker.tell([self.peer.refusal("publish to", message.topic)]);
             return Ok(Reason::NotAuthorized);
         }
         match self.broker.inner.application.handle_publish(&self.broker, &self.peer, message) {

@@ -12,10 +12,13 @@ use super::Broker;
 use super::admission::Entrance;
 use super::connection;
 use super::eager::{Eager, Heard};
+use crate::client::certificate::Certificate;
 use crate::client::websocket;
 use crate::server::event::Event;
+use crate::server::identity::Principal;
 use crate::server::settings::{ListenerSettings, WebSocketSettings};
 use crate::server::tls;
+use crate::server::web;
 use crate::server::workers::Workers;
 
 /// How long the listener waits when the system has no connection to give, such as for want of descriptors.
@@ -79,7 +82,11 @@ impl Door {
         };
         match tls::certificate(&stream) {
             Ok(certificate) => {
-                let certificate = certificate.map(|certificate| certificate.subject.into());
+                let certificate = certificate.map(|Certificate { subject, alternatives, .. }| Principal {
+                    user: None,
+                    attributes: subject.into(),
+                    alternatives: alternatives.into(),
+                });
                 let entrance = Entrance { certificate, holds_back: true, ..entrance };
                 self.upgrade(stream, entrance, listener).await;
             }
@@ -96,10 +103,12 @@ impl Door {
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
         let closing = self.closing.clone();
-        let Some(WebSocketSettings { path }) = &listener.web_socket else {
+        let Some(WebSocketSettings { path, names, origins }) = &listener.web_socket else {
             return connection::serve(self.broker.clone(), stream, entrance, closing).await;
         };
-        let accepting = websocket::accept(stream, path.as_deref(), self.broker.settings().packet_bytes_max);
+        let may_come = |origin: &str, host: Option<&str>| web::may_come_from(origin, host, names, origins);
+        let bytes_max = self.broker.settings().packet_bytes_max;
+        let accepting = websocket::accept(stream, path.as_deref(), may_come, bytes_max);
         let accepted = self.in_time(entrance, "no WebSocket handshake in time", accepting).await;
         if let Some((stream, entrance)) = accepted {
             let entrance = Entrance { holds_back: true, ..entrance };

@@ -41,6 +41,7 @@ use self::packet::SubscriptionRequest;
 use self::publication::Publication;
 use self::reason::Reason;
 use self::registry::{Arrival, Attached, Registry};
+use self::seat::Seat;
 use super::authorization::Pass;
 use super::event::Event;
 use super::identity::Principal;
@@ -84,6 +85,11 @@ impl Peer {
     #[must_use]
     pub fn may_publish(&self, topic: &str) -> bool {
         self.pass.as_ref().is_none_or(|pass| pass.may_publish(topic))
+    }
+
+    /// That no rule lets it do this.
+    fn refusal(&self, what: &'static str, topic: String) -> Event {
+        Event::NotAuthorized { client_id: Arc::clone(&self.client_id), what, topic }
     }
 }
 
@@ -276,6 +282,9 @@ impl Broker {
 
     fn attach(&self, arrival: Arrival) -> Result<Attached, Reason> {
         let mut attached = self.change(|registry| registry.attach(arrival))?;
+        if attached.is_to_be_judged {
+            self.judge(&attached.seat);
+        }
         if let Some(will) = attached.will.take() {
             self.publish(None, will);
         }
@@ -295,6 +304,37 @@ impl Broker {
         if let Some(will) = will {
             self.publish(None, will);
         }
+    }
+
+    /// Subscribes a client to what the rules let it subscribe to.
+    fn subscribe_as(
+        &self,
+        peer: &Peer,
+        seat: &Arc<Seat>,
+        requests: Vec<SubscriptionRequest>,
+    ) -> Vec<Result<Qos, Reason>> {
+        let Some(pass) = &peer.pass else { return self.subscribe(peer.connection, requests) };
+        let generation = pass.generation();
+        let is_allowed = |request: &SubscriptionRequest| {
+            let filter = filter::shared(&request.filter).unwrap_or(&request.filter);
+            self.is_own(&peer.client_id, filter) || pass.may_subscribe(filter)
+        };
+        let allowed: Vec<bool> = requests.iter().map(is_allowed).collect();
+        let (mut granted, mut refused) = (Vec::new(), Vec::new());
+        for (request, is_allowed) in requests.into_iter().zip(&allowed) {
+            if *is_allowed { granted.push(request) } else { refused.push(request.filter) }
+        }
+        self.tell(refused.into_iter().map(|filter| peer.refusal("subscribe to", filter)));
+        let mut results = self.subscribe(peer.connection, granted).into_iter();
+        if pass.generation() != generation {
+            // Other rules came in between, and may have been there before the subscription was.
+            self.judge(seat);
+        }
+        let result = |is_allowed: &bool| match is_allowed {
+            true => results.next().unwrap_or(Err(Reason::UnspecifiedError)),
+            false => Err(Reason::NotAuthorized),
+        };
+        allowed.iter().map(result).collect()
     }
 
     fn subscribe(
@@ -319,6 +359,24 @@ impl Broker {
             return vec![Reason::ImplementationSpecific; filters.len()];
         }
         self.change(|registry| registry.unsubscribe(connection, filters))
+    }
+
+    /// The rules may have changed: no session gets any more what its client may not have.
+    pub(super) fn judge_all(&self) {
+        let seats = self.read().seats();
+        seats.iter().for_each(|seat| self.judge(seat));
+    }
+
+    fn judge(&self, seat: &Arc<Seat>) {
+        // Reckons what the rules come to for it, before anybody waits.
+        let pass = seat.desk().pass.clone();
+        drop(pass.map(|pass| pass.rights()));
+        self.change(|registry| registry.judge(seat, |client_id, topic| self.is_own(client_id, topic)));
+    }
+
+    /// Whether a filter or topic is a client's own, whatever the rules say.
+    fn is_own(&self, client_id: &str, topic: &str) -> bool {
+        self.inner.application.is_own_filter(client_id, topic)
     }
 
     /// Does what is due now, and says when there is more to do.

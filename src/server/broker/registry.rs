@@ -1,5 +1,7 @@
 //! All that connections share: sessions by client id, live connections, subscriptions, retained messages, deadlines.
 
+mod judgement;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +19,9 @@ use super::session::{Limits, Session};
 use super::shares::Shares;
 use super::subscriptions::{Options, SessionId, Subscriptions};
 use crate::protocol::message::{Message, Qos};
+use crate::server::authorization::Pass;
 use crate::server::event::Event;
+use crate::server::identity::Principal;
 use crate::server::operations::census::{Census, Client};
 use crate::server::settings::Settings;
 
@@ -28,6 +32,10 @@ pub struct Arrival {
     pub connection: ConnectionId,
     /// Whose.
     pub client_id: Arc<str>,
+    /// Who that has shown to be.
+    pub principal: Principal,
+    /// What the rules let it do; none: there are none for it.
+    pub pass: Option<Arc<Pass>>,
     /// Not to go on with an earlier session.
     pub clean_start: bool,
     /// The client's Receive Maximum.
@@ -47,6 +55,8 @@ pub struct Attached {
     pub link: Arc<Link>,
     /// Whether an earlier session goes on.
     pub session_present: bool,
+    /// Whether the rules may let it have something else than it had before.
+    pub is_to_be_judged: bool,
     /// The will of the connection or session that had to go.
     pub will: Option<Message>,
 }
@@ -95,6 +105,9 @@ impl Registry {
 
     /// Gives a connection its seat, and takes it from an earlier one (MQTT 5, 3.1.4).
     ///
+    /// A session is for whoever began it: somebody else gets none of it, and does not end a connection of somebody who
+    /// has said who he is.
+    ///
     /// # Errors
     ///
     /// The reason to refuse the connection with.
@@ -102,8 +115,12 @@ impl Registry {
         if self.is_closed {
             return Err(Reason::ServerShuttingDown);
         }
-        let (kept, mut will) = self.make_way(&arrival);
+        let (kept, mut will) = self.make_way(&arrival)?;
         let session_present = kept.is_some();
+        let is_to_be_judged = kept.as_ref().is_some_and(|seat| {
+            let desk = seat.desk();
+            desk.pass.is_some() != arrival.pass.is_some() || desk.principal != arrival.principal
+        });
         let seat = match kept {
             Some(seat) => seat,
             None => {
@@ -115,17 +132,21 @@ impl Registry {
             }
         };
         let link = Arc::new(Link::new(arrival.connection));
-        seat.desk().sit_down(Arc::clone(&link), arrival.receive_maximum, arrival.will, arrival.expiry_s);
         self.links.insert(arrival.connection, (Arc::clone(&seat), Arc::clone(&link)));
-        Ok(Attached { seat, link, session_present, will })
+        seat.desk().sit_down(Arc::clone(&link), arrival);
+        Ok(Attached { seat, link, session_present, is_to_be_judged, will })
     }
 
     /// Ends what the client's earlier connection left: its seat, if that can be taken over, and a will that is due.
-    fn make_way(&mut self, arrival: &Arrival) -> (Option<Arc<Seat>>, Option<Message>) {
+    fn make_way(&mut self, arrival: &Arrival) -> Result<(Option<Arc<Seat>>, Option<Message>), Reason> {
         let Some(seat) = self.seats.get(&arrival.client_id).map(Arc::clone) else {
-            return (None, None);
+            return Ok((None, None));
         };
         let mut desk = seat.desk();
+        let is_owner = desk.principal.is_same_as(&arrival.principal);
+        if !is_owner && desk.principal.is_somebody() && desk.is_connected() {
+            return Err(Reason::NotAuthorized);
+        }
         let last = desk.link.take();
         if let Some(last) = &last {
             last.end(Reason::SessionTakenOver, "another connection uses this client id");
@@ -133,21 +154,24 @@ impl Registry {
         }
         self.forget_absence(&seat, &desk);
         // A session that was not to outlive its connection ends with it, also when that was just cut.
-        let goes_on = !arrival.clean_start && (last.is_none() || desk.expiry_s > 0);
+        let goes_on = is_owner && !arrival.clean_start && (last.is_none() || desk.expiry_s > 0);
         let will = desk.will.take().filter(|will| !goes_on || (last.is_some() && will.delay_s == 0));
+        let will = will.and_then(|will| self.judge_will(&seat, &desk, will));
         drop(desk);
         if !goes_on {
             self.remove_seat(&seat);
         }
-        (goes_on.then_some(seat), will.map(|will| will.message))
+        Ok((goes_on.then_some(seat), will))
     }
 
     /// Ends the session that has been without a connection the longest; the message to publish is its will.
     fn end_longest_away(&mut self) -> Result<Option<Message>, Reason> {
         let (_, seat) = self.away.pop_first().ok_or(Reason::QuotaExceeded)?;
-        let will = seat.desk().will.take();
+        let mut desk = seat.desk();
+        let will = desk.will.take().and_then(|will| self.judge_will(&seat, &desk, will));
+        drop(desk);
         self.remove_seat(&seat);
-        Ok(will.map(|will| will.message))
+        Ok(will)
     }
 
     /// A connection is over; the message to publish is its will, if that is due now.
@@ -169,10 +193,11 @@ impl Registry {
         }
         let expiry_s = desk.expiry_s;
         let will = desk.will.take_if(|will| expiry_s == 0 || will.delay_s == 0);
+        let will = will.and_then(|will| self.judge_will(&seat, &desk, will));
         if expiry_s == 0 {
             drop(desk);
             self.remove_seat(&seat);
-            return will.map(|will| will.message);
+            return will;
         }
         let after = |seconds: u32| now.checked_add(Duration::from_secs(u64::from(seconds)));
         desk.away_since = Some(now);
@@ -184,10 +209,10 @@ impl Registry {
         }
         // What has been sent waits for the client to come back, the rest need not.
         let has_another = |group| self.shares.group(group).is_some_and(|group| group.has_another(seat.id));
-        let shared = desk.session.take_queued(has_another);
+        let shared = desk.session.take_queued(|delivery| delivery.group.is_some_and(has_another));
         drop(desk);
         self.share(shared, &seat);
-        will.map(|will| will.message)
+        will
     }
 
     /// Gives the others in its groups what a session does not get.
@@ -217,7 +242,7 @@ impl Registry {
             let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
             if is_due(desk.will_at) {
                 desk.will_at = None;
-                wills.extend(desk.will.take().map(|will| will.message));
+                wills.extend(desk.will.take().and_then(|will| self.judge_will(&seat, &desk, will)));
             }
             if is_due(desk.ends_at) {
                 desk.ends_at = None;
@@ -273,22 +298,27 @@ impl Registry {
         }
         {
             let mut desk = seat.desk();
-            if !desk.filters.contains(filter) && desk.filters.len() >= self.subscriptions_max {
+            if !desk.filters.contains_key(filter) && desk.filters.len() >= self.subscriptions_max {
                 return Err(Reason::QuotaExceeded);
             }
-            desk.filters.insert(filter.to_owned());
+            desk.filters.insert(filter.to_owned(), options);
         }
-        if is_shared {
-            self.shares.insert(filter, Arc::clone(seat), options);
-            // None of them would know which it is (MQTT 5, 4.8.2).
-            return Ok(false);
-        }
-        let is_new = self.subscriptions.insert(filter, seat.id, (Arc::clone(seat), options));
+        let is_new = self.insert_subscription(seat, filter, options);
         Ok(match retain_handling {
+            // None of a group would know which it is (MQTT 5, 4.8.2).
+            _ if is_shared => false,
             RetainHandling::Always => true,
             RetainHandling::IfNew => is_new,
             RetainHandling::Never => false,
         })
+    }
+
+    /// Has a subscription bring messages; true if it has not done so before.
+    fn insert_subscription(&mut self, seat: &Arc<Seat>, filter: &str, options: Options) -> bool {
+        if filter::is_shared(filter) {
+            return self.shares.insert(filter, Arc::clone(seat), options);
+        }
+        self.subscriptions.insert(filter, seat.id, (Arc::clone(seat), options))
     }
 
     /// Gives a session the retained messages that a filter matches; false if there was no room for one.
@@ -315,7 +345,8 @@ impl Registry {
         };
         let mut desk = seat.desk();
         let mut unsubscribe = |filter: &String| {
-            let existed = desk.filters.remove(filter) && self.remove_subscription(filter, seat.id);
+            let existed = desk.filters.remove(filter).is_some();
+            self.remove_subscription(filter, seat.id);
             if existed { Reason::Success } else { Reason::NoSubscriptionExisted }
         };
         filters.iter().map(&mut unsubscribe).collect()
@@ -479,8 +510,8 @@ impl Registry {
             self.forget_absence(seat, &desk);
             (std::mem::take(&mut desk.filters), desk.session.end())
         };
-        for filter in filters {
-            self.remove_subscription(&filter, seat.id);
+        for filter in filters.keys() {
+            self.remove_subscription(filter, seat.id);
         }
         self.share(shared, seat);
         self.seats.remove(&seat.client_id);
@@ -517,6 +548,8 @@ mod tests {
         Arrival {
             connection: ConnectionId(connection),
             client_id: client_id.into(),
+            principal: Principal::default(),
+            pass: None,
             clean_start: false,
             receive_maximum: 10,
             will: will_delay_s.map(|delay_s| Will { message, delay_s }),

@@ -1,6 +1,6 @@
 //! A client's place in the broker: its session, and the connection that serves it now, if there is one.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
@@ -10,11 +10,14 @@ use tokio::sync::Notify;
 use super::packet::Will;
 use super::publication::Delivery;
 use super::reason::Reason;
+use super::registry::Arrival;
 use super::session::{Outgoing, Session};
-use super::subscriptions::SessionId;
+use super::subscriptions::{Options, SessionId};
 use super::{ConnectionId, Ending};
 use crate::protocol::message::Qos;
+use crate::server::authorization::Pass;
 use crate::server::event::Event;
+use crate::server::identity::Principal;
 
 /// One accepted connection, as the rest of the broker sees it.
 #[derive(Debug)]
@@ -111,8 +114,12 @@ pub struct Desk {
     pub ends_at: Option<Instant>,
     /// Since when there is no connection.
     pub away_since: Option<Instant>,
-    /// The filters subscribed to.
-    pub filters: HashSet<String>,
+    /// Who the session belongs to.
+    pub principal: Principal,
+    /// What the rules let its client do; none: there are none for it.
+    pub pass: Option<Arc<Pass>>,
+    /// What is subscribed to, also where no rule allows it any more and it brings nothing.
+    pub filters: HashMap<String, Options>,
     /// Whether the connection's task has seen all there is, and must be woken for more.
     is_idle: bool,
     /// Whether the operator has been told that messages are dropped.
@@ -131,7 +138,9 @@ impl Seat {
             will_at: None,
             ends_at: None,
             away_since: None,
-            filters: HashSet::new(),
+            principal: Principal::default(),
+            pass: None,
+            filters: HashMap::new(),
             is_idle: false,
             is_overflowing: false,
         };
@@ -174,15 +183,10 @@ impl Seat {
     /// Whether the client can be given a message of so many bytes, as charged by `Publication::bytes`.
     pub fn readiness(&self, bytes: usize) -> Readiness {
         let desk = self.desk();
-        match &desk.link {
-            Some(link) if link.ending().is_none() => {
-                if desk.session.has_room(bytes) {
-                    Readiness::Ready
-                } else {
-                    Readiness::Full
-                }
-            }
-            Some(_) | None => Readiness::Away,
+        match (desk.is_connected(), desk.session.has_room(bytes)) {
+            (true, true) => Readiness::Ready,
+            (true, false) => Readiness::Full,
+            (false, _) => Readiness::Away,
         }
     }
 
@@ -221,19 +225,27 @@ impl Seat {
 }
 
 impl Desk {
+    /// Whether the client is connected, and not about to be cut off.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.ending().is_none())
+    }
+
     fn is_served_by(&self, connection: ConnectionId) -> bool {
         self.link.as_ref().is_some_and(|link| link.id == connection)
     }
 
     /// A connection takes the seat.
-    pub fn sit_down(&mut self, link: Arc<Link>, receive_maximum: u16, will: Option<Will>, expiry_s: u32) {
+    pub fn sit_down(&mut self, link: Arc<Link>, arrival: Arrival) {
         self.link = Some(link);
-        self.will = will;
-        self.expiry_s = expiry_s;
+        self.principal = arrival.principal;
+        self.pass = arrival.pass;
+        self.will = arrival.will;
+        self.expiry_s = arrival.expiry_s;
         self.will_at = None;
         self.ends_at = None;
         self.away_since = None;
         self.is_idle = false;
-        self.session.handle_connect(receive_maximum);
+        self.session.handle_connect(arrival.receive_maximum);
     }
 }

@@ -6,7 +6,6 @@ use std::time::Instant;
 use hashbrown::{HashMap, HashSet};
 
 use super::publication::Delivery;
-use super::shares::GroupId;
 use crate::protocol::message::Qos;
 use crate::server::settings::Settings;
 
@@ -185,13 +184,11 @@ impl Session {
         }
     }
 
-    /// Takes out what was queued for this session as one of a group, and has not been sent, if `may_go` says so of the
-    /// group.
-    pub fn take_queued(&mut self, mut may_go: impl FnMut(GroupId) -> bool) -> Vec<Delivery> {
-        if self.queue.iter().all(|delivery| delivery.group.is_none()) {
+    /// Takes out what has not been sent and `goes`.
+    pub fn take_queued(&mut self, mut goes: impl FnMut(&Delivery) -> bool) -> Vec<Delivery> {
+        if !self.queue.iter().any(&mut goes) {
             return Vec::new();
         }
-        let goes = |delivery: &Delivery| delivery.group.is_some_and(&mut may_go);
         let (taken, kept) = std::mem::take(&mut self.queue).into_iter().partition::<Vec<_>, _>(goes);
         self.queue = kept.into();
         for delivery in &taken {

@@ -27,9 +27,9 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Adds a session to the group of a valid shared filter, or gives it other options there.
-    pub fn insert(&mut self, shared: &str, seat: Arc<Seat>, options: Options) {
-        let Some(filter) = filter::shared(shared) else { return };
+    /// Adds a session to the group of a valid shared filter, or gives it other options there; true if it is new.
+    pub fn insert(&mut self, shared: &str, seat: Arc<Seat>, options: Options) -> bool {
+        let Some(filter) = filter::shared(shared) else { return false };
         let id = self.ids.get(shared).copied().unwrap_or_else(|| {
             let id = GroupId(self.next_group);
             self.next_group = self.next_group.saturating_add(1);
@@ -37,7 +37,7 @@ impl Shares {
             self.subscriptions.insert(filter, id, ());
             id
         });
-        self.groups.entry(id).or_default().members.insert(seat.id, (seat, options));
+        self.groups.entry(id).or_default().members.insert(seat.id, (seat, options)).is_none()
     }
 
     /// Takes a session out of a group; false if it was not there.

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,20 +14,14 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::{Operations, page, prometheus};
+use crate::server::web;
 
-/// The most connections at one time; one more waits.
-const CONNECTIONS_MAX: usize = 64;
-/// How long a request may take to come.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection may take for all it does: one request, and one answer.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
-/// The most bytes of a request's head.
-const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// How long the listener waits when the system has no connection to give.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
@@ -35,12 +29,33 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 const CONTENT_SECURITY_POLICY: &str =
     "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// What whoever comes in may take.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// The most connections at one time; one more waits.
+    connections_max: usize,
+    /// How long the head of a request may take to come.
+    request_timeout: Duration,
+    /// How long a connection may take for all it does: one request, and one answer.
+    connection_timeout: Duration,
+    /// The most bytes of a request's head.
+    head_bytes_max: usize,
+}
+
+const BOUNDS: Bounds = Bounds {
+    connections_max: 64,
+    request_timeout: Duration::from_secs(5),
+    connection_timeout: Duration::from_secs(15),
+    head_bytes_max: 16 * 1024,
+};
+
 /// Where operators come in.
 #[derive(Debug)]
 pub struct Door {
     socket: TcpListener,
     address: SocketAddr,
     names: Arc<[String]>,
+    bounds: Bounds,
 }
 
 impl Door {
@@ -51,7 +66,7 @@ impl Door {
     pub async fn bind(address: SocketAddr, names: Vec<String>) -> io::Result<Self> {
         let socket = TcpListener::bind(address).await?;
         let address = socket.local_addr()?;
-        Ok(Self { socket, address, names: names.into() })
+        Ok(Self { socket, address, names: names.into(), bounds: BOUNDS })
     }
 
     /// The address listened on.
@@ -62,7 +77,8 @@ impl Door {
 
     /// Answers, for ever.
     pub async fn serve(self, operations: Arc<Operations>) {
-        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let bounds = self.bounds;
+        let room = Arc::new(Semaphore::new(bounds.connections_max));
         // The semaphore is never closed.
         while let Ok(permit) = Arc::clone(&room).acquire_owned().await {
             let Ok((stream, _)) = self.socket.accept().await else {
@@ -71,26 +87,29 @@ impl Door {
             };
             let (operations, names) = (Arc::clone(&operations), Arc::clone(&self.names));
             tokio::spawn(async move {
-                // Whoever does not get an answer has left, or is too slow.
-                let _ = timeout(CONNECTION_TIMEOUT, converse(stream, operations, names)).await;
+                converse(stream, operations, names, bounds).await;
                 drop(permit);
             });
         }
     }
 }
 
-async fn converse(stream: TcpStream, operations: Arc<Operations>, names: Arc<[String]>) -> hyper::Result<()> {
+async fn converse<S>(stream: S, operations: Arc<Operations>, names: Arc<[String]>, bounds: Bounds)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let answer = service_fn(move |request: Request<Incoming>| {
         let response = respond(&request, &operations, &names);
         async move { Ok::<_, Infallible>(response) }
     });
-    http1::Builder::new()
+    let conversation = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(REQUEST_TIMEOUT)
-        .max_buf_size(HEAD_BYTES_MAX)
+        .header_read_timeout(bounds.request_timeout)
+        .max_buf_size(bounds.head_bytes_max)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), answer)
-        .await
+        .serve_connection(TokioIo::new(stream), answer);
+    // Whoever does not get an answer has left, or is too slow.
+    let _ = timeout(bounds.connection_timeout, conversation).await;
 }
 
 fn respond<B>(request: &Request<B>, operations: &Operations, names: &[String]) -> Response<Full<Bytes>> {
@@ -145,18 +164,7 @@ fn is_for_here<B>(request: &Request<B>, names: &[String]) -> bool {
         _ => None,
     };
     let authority = request.uri().authority().map(hyper::http::uri::Authority::as_str);
-    host.is_some_and(|host| is_own(host, names)) && authority.is_none_or(|host| is_own(host, names))
-}
-
-/// No name leads to an address that is asked for as such, so each may be.
-fn is_own(host: &str, names: &[String]) -> bool {
-    let without_port = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, _)) => address,
-        None => host.split(':').next().unwrap_or(host),
-    };
-    without_port.parse::<IpAddr>().is_ok()
-        || without_port.eq_ignore_ascii_case("localhost")
-        || names.iter().any(|name| name.eq_ignore_ascii_case(without_port))
+    host.is_some_and(|host| web::is_own(host, names)) && authority.is_none_or(|host| web::is_own(host, names))
 }
 
 /// Where the page's keys begin: `?from=N`.
@@ -168,26 +176,103 @@ fn first(uri: &Uri) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::net::TcpStream;
+
+    use super::super::Phase;
     use super::*;
+    use crate::server::Settings;
+    use crate::server::broker::Broker;
+    use crate::server::service::{Service, StoreSettings};
+
+    const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    /// Far more than anything takes: whoever waits longer waits in vain.
+    const PATIENCE: Duration = Duration::from_secs(10);
+    const NEVER: Duration = Duration::from_secs(3600);
+    const SOON: Duration = Duration::from_millis(20);
+    const PATIENT: Bounds = Bounds { request_timeout: NEVER, connection_timeout: NEVER, ..BOUNDS };
+
+    fn operations() -> Arc<Operations> {
+        let settings = Settings::default();
+        let service = Service::open(StoreSettings::default(), Arc::clone(&settings.events)).unwrap();
+        let broker = Broker::new(settings, Arc::<Service>::clone(&service));
+        let operations = Operations::new(broker, service);
+        operations.enter(Phase::Serving);
+        Arc::new(operations)
+    }
+
+    async fn opened(bounds: Bounds) -> SocketAddr {
+        let door = Door::bind("127.0.0.1:0".parse().unwrap(), Vec::new()).await.unwrap();
+        let address = door.address();
+        tokio::spawn(Door { bounds, ..door }.serve(operations()));
+        address
+    }
+
+    async fn said(address: SocketAddr, bytes: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        stream
+    }
+
+    async fn rest(mut stream: impl AsyncRead + Unpin) -> String {
+        let mut rest = String::new();
+        timeout(PATIENCE, stream.read_to_string(&mut rest)).await.expect("it is not closed").unwrap();
+        rest
+    }
+
+    #[tokio::test]
+    async fn a_request_that_does_not_come_is_not_waited_for() {
+        for bounds in
+            [Bounds { request_timeout: SOON, ..PATIENT }, Bounds { connection_timeout: SOON, ..PATIENT }]
+        {
+            let address = opened(bounds).await;
+            for bytes in [b"".as_slice(), b"GET /healthz HTTP/1.1\r\nHost: local"] {
+                let rest = rest(said(address, bytes).await).await;
+                assert!(!rest.contains("200 OK"), "{rest}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn who_does_not_read_the_answer_is_cut_off() {
+        let (mut client, server) = duplex(64);
+        client.write_all(REQUEST).await.unwrap();
+        let bounds = Bounds { connection_timeout: SOON, ..PATIENT };
+        timeout(PATIENCE, converse(server, operations(), Arc::default(), bounds)).await.unwrap();
+        assert_eq!(rest(client).await.len(), 64, "what was on the way, and no more");
+    }
+
+    #[tokio::test]
+    async fn a_head_has_as_many_bytes_as_it_may_and_no_more() {
+        let bounds = Bounds { head_bytes_max: 8 * 1024, ..PATIENT };
+        for (len, status) in [(7_000, "HTTP/1.1 200 OK"), (9_000, "HTTP/1.1 431 ")] {
+            let (mut client, server) = duplex(64 * 1024);
+            let fill = "x".repeat(len);
+            let head = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {fill}\r\n\r\n");
+            client.write_all(head.as_bytes()).await.unwrap();
+            timeout(PATIENCE, converse(server, operations(), Arc::default(), bounds)).await.unwrap();
+            let rest = rest(client).await;
+            assert!(rest.starts_with(status), "{rest}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_connection_too_many_waits_for_another_to_end() {
+        let address = opened(Bounds { connections_max: 1, ..PATIENT }).await;
+        let first = said(address, b"GET ").await;
+        let second = said(address, REQUEST).await;
+        // Far more turns than an answer takes.
+        for _ in 0..100_000 {
+            tokio::task::yield_now().await;
+        }
+        assert!(second.try_read(&mut [0]).is_err(), "there is no answer yet");
+        drop(first);
+        assert!(rest(second).await.ends_with("\r\n\r\nok\n"));
+    }
 
     #[test]
     fn a_name_that_was_made_to_lead_here_is_refused() {
         let names = ["store.example".to_owned()];
-        for host in
-            ["localhost", "LOCALHOST:1", "127.0.0.1:9090", "[::1]:9090", "10.0.0.1", "store.example:80"]
-        {
-            assert!(is_own(host, &names), "{host}");
-        }
-        for host in [
-            "",
-            "evil.example",
-            "evil.example:9090",
-            "localhost.evil.example",
-            "127.0.0.1.evil.example",
-            "[evil]",
-        ] {
-            assert!(!is_own(host, &names), "{host}");
-        }
         let asked = |uri: &str, hosts: &[&str]| {
             let mut request = Request::builder().uri(uri);
             for host in hosts {

@@ -1,12 +1,14 @@
 //! What the service's lock protects: the engine, and what waits for the disk.
 
-use crate::protocol::{Key, Message, Request};
+use crate::protocol::{Key, Message, Refusal, Reply, Request};
 use crate::store::{Call, Change, Now, Outcome, Tally};
 
 use super::super::backlog::{Backlog, Undo};
 use super::super::delivery::{Answer, Asker, Delivery, Outlet};
 use super::super::engine::Engine;
 use super::super::repeats::Repeats;
+
+const NOT_AUTHORIZED: Reply = Reply::Refused(Refusal::NotAuthorized);
 
 pub(super) struct State {
     pub(super) engine: Box<dyn Engine>,
@@ -43,7 +45,8 @@ impl State {
         }
     }
 
-    /// Has the engine decide, and sends what comes of it. `message` is what the request came in.
+    /// Has the engine decide, and sends what comes of it; returns the key that the rules keep from the client, if that is
+    /// what has come of it. `message` is what the request came in.
     pub(super) fn answer(
         &mut self,
         outlet: &dyn Outlet,
@@ -51,14 +54,14 @@ impl State {
         asker: Asker,
         message: &Message,
         now: Now,
-    ) {
+    ) -> Option<Key> {
         match write_key(&call.request).cloned() {
-            Some(key) => self.write(outlet, call, &key, asker, message, now),
+            Some(key) => self.write(outlet, call, &key, asker, message, now).then_some(key),
             None => self.read(outlet, call, asker, now),
         }
     }
 
-    /// SET, DEL and VDEL: applied once, however often they are delivered.
+    /// SET, DEL and VDEL: applied once, however often they are delivered. True if the rules do not let the client.
     fn write(
         &mut self,
         outlet: &dyn Outlet,
@@ -67,16 +70,17 @@ impl State {
         asker: Asker,
         message: &Message,
         now: Now,
-    ) {
+    ) -> bool {
         let fingerprint = self.repeats.fingerprint(&call.client_id, &asker, message);
         if let Some(answer) = self.repeats.recall(fingerprint, now.monotonic_ms) {
             self.send(outlet, Delivery::from((asker, answer)), Some(key), None);
-            return;
+            return false;
         }
         let persist = call.persist || self.engine.is_persistent(key);
         let refusal = self.backlog.as_ref().and_then(|backlog| backlog.refusal_of_write(key, persist));
         if let Some(refusal) = refusal {
-            return Delivery::from((asker, Answer::refusal(refusal))).send(outlet);
+            Delivery::from((asker, Answer::refusal(refusal))).send(outlet);
+            return false;
         }
         let undo = self.backlog.is_some().then(|| self.undo(key, now));
         let Outcome { reply, version, expired, change } = self.engine.handle_request(call, now);
@@ -88,10 +92,11 @@ impl State {
         let delivery = Delivery { answer: Some((asker, answer.clone())), change };
         let ticket = self.send(outlet, delivery, Some(key), undo);
         self.repeats.remember(fingerprint, answer, message.expiry_s, now.monotonic_ms, ticket);
+        reply == NOT_AUTHORIZED
     }
 
-    /// Everything that changes no key.
-    fn read(&mut self, outlet: &dyn Outlet, call: Call, asker: Asker, now: Now) {
+    /// Everything that changes no key; returns the one that the rules do not let the client read.
+    fn read(&mut self, outlet: &dyn Outlet, call: Call, asker: Asker, now: Now) -> Option<Key> {
         let key = match &call.request {
             Request::Get { key } | Request::KeyNotify { key, .. } => Some(key.clone()),
             _ => None,
@@ -99,7 +104,8 @@ impl State {
         // The end of a key that is due is a change, which waits like any other.
         let settled = key.as_ref().filter(|key| !self.is_due(key, now));
         if let Some(refusal) = self.backlog.as_ref().and_then(|backlog| backlog.refusal_of_read(settled)) {
-            return Delivery::from((asker, Answer::refusal(refusal))).send(outlet);
+            Delivery::from((asker, Answer::refusal(refusal))).send(outlet);
+            return None;
         }
         let Outcome { reply, version, expired, .. } = self.engine.handle_request(call, now);
         if let Some(expired) = expired {
@@ -107,6 +113,7 @@ impl State {
         }
         let answer = Answer::new(&reply, version);
         self.send(outlet, Delivery::from((asker, answer)), key.as_ref(), None);
+        key.filter(|_| reply == NOT_AUTHORIZED)
     }
 
     fn send_expired(&mut self, outlet: &dyn Outlet, expired: Change) {

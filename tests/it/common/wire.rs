@@ -136,12 +136,14 @@ pub struct Hello<'a> {
     pub password: Option<&'a [u8]>,
     pub method: Option<&'a str>,
     pub data: Option<&'a [u8]>,
+    /// Goes on with the session that there is, which is to live for an hour.
+    pub is_lasting: bool,
 }
 
 impl Hello<'_> {
-    /// The bytes of it: clean start, no keep-alive.
+    /// The bytes of it: clean start if it is not lasting, no keep-alive.
     pub fn encode(&self) -> Vec<u8> {
-        let mut flags = 0x02;
+        let mut flags = if self.is_lasting { 0 } else { 0x02 };
         let mut rest = text(self.client_id);
         if let Some(user) = self.user {
             flags |= 0x80;
@@ -151,7 +153,10 @@ impl Hello<'_> {
             flags |= 0x40;
             rest.extend(binary(password));
         }
-        let properties = authentication(self.method, self.data);
+        let mut properties = authentication(self.method, self.data);
+        if self.is_lasting {
+            properties.extend([0x11, 0, 0, 0x0E, 0x10]);
+        }
         let mut body = text("MQTT");
         body.extend([5, flags, 0, 0]);
         body.extend(length(properties.len()));

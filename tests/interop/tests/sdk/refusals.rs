@@ -1,13 +1,28 @@
 //! What the store refuses, as the SDK reads it.
 
+use std::fs;
 use std::time::Duration;
 
 use azure_iot_operations_mqtt::control_packet::{PublishProperties, TopicName};
+use azure_iot_operations_mqtt::error::SessionErrorKind;
 use azure_iot_operations_protocol::{rpc_command::invoker, telemetry};
 use azure_iot_operations_services::state_store::{Error, ErrorKind, Operation, ServiceError, SetOptions};
-use mqkv_interop::{Guest, Mqkv, later, now, within};
+use mqkv_interop::{Guest, Mqkv, come_in_vain, later, now, settings, within};
 
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A guest may read the key `shared` and do everything below its own name; its topics are those of the SDK.
+const RULES: &str = r#"
+rules:
+- principals: {clientIds: [guest]}
+  brokerResources:
+  - method: Connect
+  - {method: Publish, topics: [statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke]}
+  - {method: Publish, topics: ["clients/{principal.clientId}/#"]}
+  - {method: Subscribe, topics: ["clients/{principal.clientId}/#"]}
+  stateStoreResources:
+  - {method: Read, keyType: String, keys: [shared]}
+  - {method: ReadWrite, keyType: Pattern, keys: ["{principal.clientId}/*"]}
+"#;
 const TWO_MINUTES: Duration = Duration::from_secs(120);
 
 /// What the store has said, as the SDK has understood it.
@@ -33,6 +48,31 @@ async fn refusals_of_a_fence_are_understood() {
     assert_eq!(refusal(guest.store.del("k".into(), None, PATIENCE).await), "MissingFencingToken");
     let stale = guest.store.vdel("k".into(), "v".into(), Some(token), PATIENCE).await;
     assert_eq!(refusal(stale), "FencingTokenLowerVersion");
+    guest.leave().await;
+}
+
+#[tokio::test]
+async fn a_key_that_no_rule_allows_is_refused_and_the_rest_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules");
+    fs::write(&rules, RULES).unwrap();
+    let server = Mqkv::start(&["--authz", rules.to_str().unwrap()]);
+    let guest = Guest::join(server.port(), "guest");
+    let store = &guest.store;
+    let set = |key| guest.set_with(key, "v", None, SetOptions::default());
+    assert_eq!(refusal(set("shared").await), "NotAuthorized");
+    assert_eq!(refusal(store.del("shared".into(), None, PATIENCE).await), "NotAuthorized");
+    assert_eq!(refusal(store.vdel("shared".into(), "v".into(), None, PATIENCE).await), "NotAuthorized");
+    assert_eq!(guest.get("shared").await, None, "it may look");
+    assert_eq!(refusal(set("other/k").await), "NotAuthorized");
+    assert_eq!(refusal(store.get("other/k".into(), PATIENCE).await), "NotAuthorized");
+    assert_eq!(refusal(store.observe("other/k".into(), PATIENCE).await), "NotAuthorized");
+    let mut observation = guest.observe("guest/k").await;
+    guest.set("guest/k", "v").await;
+    assert_eq!(Guest::notification(&mut observation).await.operation, Operation::Set(b"v".to_vec()));
+    assert_eq!(guest.keys("*").await.0, ["guest/k"]);
+    let uninvited = settings(server.port(), "uninvited");
+    assert_eq!(come_in_vain(uninvited).await, SessionErrorKind::ReconnectHalted);
     guest.leave().await;
 }
 
