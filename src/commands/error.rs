@@ -35,6 +35,10 @@ pub enum Kind {
     NotExecutable,
     /// The command to run is not found.
     NotFound,
+    /// SIGINT came before it was done.
+    Interrupted,
+    /// SIGTERM came before it was done.
+    Terminated,
 }
 
 impl Kind {
@@ -54,6 +58,8 @@ impl Kind {
             Self::LockLost => 125,
             Self::NotExecutable => 126,
             Self::NotFound => 127,
+            Self::Interrupted => 130,
+            Self::Terminated => 143,
         }
     }
 
@@ -73,6 +79,8 @@ impl Kind {
             Self::LockLost => "lock-lost",
             Self::NotExecutable => "not-executable",
             Self::NotFound => "not-found",
+            Self::Interrupted => "interrupted",
+            Self::Terminated => "terminated",
         }
     }
 }

@@ -17,6 +17,7 @@ mod doctor;
 mod embedded;
 mod fencing;
 mod help;
+mod interrupted;
 mod lock;
 mod lock_lost;
 mod login;
