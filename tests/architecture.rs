@@ -59,6 +59,7 @@ const PURE: &[&str] = &[
     "src/cli/config/setting.rs",
     "src/cli/config/typed.rs",
     "src/cli/config/variables.rs",
+    "src/cli/serve/foreign.rs",
     "src/server/operations/metrics.rs",
     "src/shell/complete.rs",
     "src/shell/definition.rs",

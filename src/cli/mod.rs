@@ -162,10 +162,11 @@ fn run_verb(
         Verb::Serve(args) => {
             let settled = &configuration.settled;
             let (quiet, verbose) = (settled.is_on(Setting::Quiet), settled.is_on(Setting::Verbose));
-            let display = DisplayArgs { quiet, verbose, ..options.display };
+            let display = DisplayArgs { quiet, verbose, ..options.display.clone() };
             if let ServeArgs { action: Some(action), .. } = &*args {
-                return serve::user::run(action, &display, reporter);
+                return serve::user::run(action, Options { display, ..options }, reporter);
             }
+            serve::foreign::refuse(&options)?;
             if let Some(done) = args.data.run(&display, reporter) {
                 return done;
             }
