@@ -86,7 +86,11 @@ where
         Ok(Err(websocket::Failure::Io(error))) => {
             // In TLS 1.3 a broker sees the client's certificate when the client is done with the handshake.
             if let Some(trouble) = tls.as_ref().and_then(|tls| tls.trouble(&error)) {
-                return Err(Error::Tls { target: target.to_string(), trouble });
+                return Err(Error::Tls {
+                    target: target.to_string(),
+                    trouble,
+                    in_web_socket: settings.web_socket.is_some(),
+                });
             }
             WebSocketTrouble::Cut(explain(&error))
         }
@@ -116,7 +120,7 @@ async fn shake_hands(
         Ok(Err(Failure::Io(error))) => TlsTrouble::Cut(explain(&error)),
         Err(_) => TlsTrouble::Silent(*after),
     };
-    Err(Error::Tls { target: target.to_string(), trouble })
+    Err(Error::Tls { target: target.to_string(), trouble, in_web_socket: settings.web_socket.is_some() })
 }
 
 /// A connection to the first address that takes one.

@@ -43,6 +43,8 @@ pub enum Error {
         target: String,
         /// What came between.
         trouble: TlsTrouble,
+        /// Whether a WebSocket was wanted on it.
+        in_web_socket: bool,
     },
     /// The broker did not let the client in.
     Rejected {
@@ -343,7 +345,7 @@ impl fmt::Display for Error {
             },
             Self::Resolve { target, cause } => write!(out, "cannot find {target}: {cause}"),
             Self::Connect { target, cause } => write!(out, "cannot connect to {target}: {cause}"),
-            Self::Tls { target, trouble } => trouble.write(out, target),
+            Self::Tls { target, trouble, .. } => trouble.write(out, target),
             Self::WebSocket { target, trouble } => trouble.write(out, target),
             Self::Rejected { target, reason } => write!(out, "{target} refused the connection: {reason}"),
             Self::NoConnack { target, after } => {

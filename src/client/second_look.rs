@@ -35,12 +35,12 @@ pub async fn second_look(settings: &Settings, error: Error) -> Error {
             if settings.tls.is_none()
                 && is_true(timeout(within, speaks_tls(host, *port, &settings)).await) =>
         {
-            Error::Tls { target, trouble: TlsTrouble::Wanted }
+            Error::Tls { target, trouble: TlsTrouble::Wanted, in_web_socket: false }
         }
-        Error::Tls { target, trouble: TlsTrouble::Cut(_) }
+        Error::Tls { target, trouble: TlsTrouble::Cut(_), .. }
             if is_true(timeout(within, speaks_mqtt(host, *port, &settings)).await) =>
         {
-            Error::Tls { target, trouble: TlsTrouble::NotTls }
+            Error::Tls { target, trouble: TlsTrouble::NotTls, in_web_socket: false }
         }
         error => error,
     }

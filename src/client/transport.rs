@@ -135,7 +135,11 @@ impl Connection {
             match stranger(&self.input) {
                 None => {}
                 Some(Stranger::Tls) => {
-                    return Err(Error::Tls { target: target.to_owned(), trouble: TlsTrouble::Wanted });
+                    return Err(Error::Tls {
+                        target: target.to_owned(),
+                        trouble: TlsTrouble::Wanted,
+                        in_web_socket: settings.web_socket.is_some(),
+                    });
                 }
                 Some(Stranger::Other(cause)) => return Err(not_mqtt(cause)),
             }
@@ -171,7 +175,7 @@ impl Connection {
                 }
             }
             if let Some(trouble) = trouble {
-                return Error::Tls { target, trouble };
+                return Error::Tls { target, trouble, in_web_socket: settings.web_socket.is_some() };
             }
         }
         Error::Connect { target, cause: explain(&error) }

@@ -248,6 +248,11 @@ fn hint(error: &Error) -> Option<String> {
             "check host and port, what is spoken there (mqtts:// with TLS, ws:// in WebSockets), and that no firewall \
              is between"
         }
+        Error::Tls {
+            trouble: TlsTrouble::NotTls | TlsTrouble::Cut(_) | TlsTrouble::Silent(_),
+            in_web_socket: true,
+            ..
+        } => "check the port; for one without TLS, -b ws://HOST:PORT",
         Error::Tls { trouble, .. } => return hint_of_tls(trouble).map(str::to_owned),
         Error::WebSocket { trouble, .. } => return hint_of_web_socket(trouble).map(str::to_owned),
         Error::NoConnack { .. } => "a port that speaks TLS says nothing to plain MQTT: check the port",

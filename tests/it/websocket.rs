@@ -1,12 +1,10 @@
 //! MQTT over WebSockets between our client and our server, and whatever else comes to such a port.
 
-use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::thread::spawn;
 
 use super::common::pki::Ca;
 use super::common::wire::{self, PINGREQ};
-use super::common::{Doors, Place, Raw, Running, Server};
+use super::common::{Doors, Place, Raw, Running, Server, stranger};
 
 fn served() -> (Place, Doors, String) {
     let place = Place::new();
@@ -133,16 +131,9 @@ fn tls_goes_below_and_is_checked() {
     assert!(without.ends_with("--- exit 2\n"), "{without}");
 }
 
-/// A listener of this machine that says something once it is spoken to, and then closes.
-fn stranger(words: &'static [u8]) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("ws://{}", listener.local_addr().unwrap());
-    spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut bytes = [0; 65_536];
-        let _ = stream.read(&mut bytes).and_then(|_| stream.write_all(words));
-    });
-    url
+/// The URL at which somebody says something else.
+fn stranger_at(words: &'static [u8]) -> String {
+    format!("ws://127.0.0.1:{}", stranger(words))
 }
 
 #[test]
@@ -155,24 +146,29 @@ fn a_client_says_what_it_has_found_instead() {
     for (url, message, hint, code) in [
         (format!("{url}/other"), "BROKER has no WebSocket there: it answered HTTP 404", path_hint, 69),
         (
-            stranger(b"HTTP/1.1 401 No\r\n\r\n"),
+            stranger_at(b"HTTP/1.1 401 No\r\n\r\n"),
             "BROKER has no WebSocket there: it answered HTTP 401",
             path_hint,
             77,
         ),
         (
-            stranger(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+            stranger_at(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
             "BROKER has no WebSocket there: it answered HTTP 200",
             path_hint,
             69,
         ),
-        (stranger(b"\x20\x03\0\x84\0"), "BROKER has no WebSockets: it does not speak HTTP", port_hint, 69),
-        (stranger(b""), cut, port_hint, 69),
+        (stranger_at(b"\x20\x03\0\x84\0"), "BROKER has no WebSockets: it does not speak HTTP", port_hint, 69),
+        (stranger_at(b""), cut, port_hint, 69),
         (mqtt.url().replace("mqtt:", "ws:"), cut, port_hint, 69),
     ] {
         let shown = place.run_at(&url, &["get", "k"]);
         assert_eq!(shown, format!("--- stderr\nerror: {message}\n  try: {hint}\n--- exit {code}\n"));
     }
+    Ca::new(&place, "any.pem");
+    let shown = place.run_at(&mqtt.url().replace("mqtt:", "wss:"), &["get", "k", "-T", "any.pem"]);
+    let cut = "BROKER did not finish the TLS handshake: the other side closed the connection";
+    let hint = "check the port; for one without TLS, -b ws://HOST:PORT";
+    assert_eq!(shown, format!("--- stderr\nerror: {cut}\n  try: {hint}\n--- exit 69\n"));
     assert_eq!(
         server.told(),
         "connection from PORT refused: it asked for a WebSocket at /other, where none is"
