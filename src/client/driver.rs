@@ -393,7 +393,17 @@ impl Driver {
             Turn::Moved => {
                 let Link::Up(connection) = &mut self.link else { return Ok(()) };
                 let now = clock::now();
-                while let Some(incoming) = connection.next_packet().map_err(Loss::now)? {
+                let target = &self.settings.target;
+                let lost = |cause: String| {
+                    // Whoever has it now would be thrown out in turn, and so on for ever.
+                    let fatal = cause.starts_with(Error::TAKEN_OVER).then(|| Error::Lost {
+                        target: target.to_string(),
+                        cause: cause.clone(),
+                        outcome: Outcome::Unchanged,
+                    });
+                    Loss { fatal, ..Loss::now(cause) }
+                };
+                while let Some(incoming) = connection.next_packet().map_err(lost)? {
                     self.session.handle_incoming(incoming, now);
                 }
             }

@@ -251,6 +251,8 @@ pub struct ReasonCode {
 impl Error {
     /// The cause of an [`Error::Connect`] where nobody listens.
     pub const REFUSED: &str = "connection refused";
+    /// How the cause of an [`Error::Lost`] begins where somebody else has connected with this client id.
+    pub const TAKEN_OVER: &str = "the broker ended the connection: session taken over (0x8E)";
 }
 
 impl ReasonCode {

@@ -255,6 +255,9 @@ fn hint(error: &Error) -> Option<String> {
         } => "check the port; for one without TLS, -b ws://HOST:PORT",
         Error::Tls { trouble, .. } => return hint_of_tls(trouble).map(str::to_owned),
         Error::WebSocket { trouble, .. } => return hint_of_web_socket(trouble).map(str::to_owned),
+        Error::Lost { cause, .. } if cause.starts_with(Error::TAKEN_OVER) => {
+            "-i with a client id that nobody else uses, or without -i: each run has one of its own then"
+        }
         Error::NoConnack { .. } => "a port that speaks TLS says nothing to plain MQTT: check the port",
         Error::NotMqtt { .. } => "check the port: 1883 is the usual one for MQTT without TLS",
         Error::NoStore { .. } => "is this the broker of Azure IoT Operations, or one of `mqkv serve`?",
