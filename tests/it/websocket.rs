@@ -1,6 +1,9 @@
 //! MQTT over WebSockets between our client and our server, and whatever else comes to such a port.
 
-use std::net::TcpListener;
+use std::io::{Read, Write, copy};
+use std::net::{TcpListener, TcpStream};
+use std::thread::{sleep, spawn};
+use std::time::Duration;
 
 use super::common::pki::Ca;
 use super::common::wire::{self, PINGREQ};
@@ -265,4 +268,30 @@ fn bad_handshakes_are_answered_and_nobody_else_notices() {
     drop(slow);
     assert_eq!(server.told(), closed);
     is_served(&mut bystander);
+}
+
+#[test]
+fn all_steps_of_a_connection_have_one_timeout_together() {
+    const STEP: Duration = Duration::from_millis(600);
+    let (place, _server, url) = served();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let slow = format!("ws://{}", listener.local_addr().unwrap());
+    let broker = url.trim_start_matches("ws://").split('/').next().unwrap().to_owned();
+    // The answer to the upgrade and the CONNACK are each late, and each in time if it had the timeout for itself.
+    spawn(move || {
+        let (client, _) = listener.accept().unwrap();
+        let broker = TcpStream::connect(broker).unwrap();
+        let (mut from, mut to) = (client.try_clone().unwrap(), broker.try_clone().unwrap());
+        spawn(move || copy(&mut from, &mut to));
+        let (mut broker, mut client) = (broker, client);
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = broker.read(&mut bytes) {
+            sleep(STEP);
+            if client.write_all(&bytes[..count]).is_err() {
+                return;
+            }
+        }
+    });
+    let shown = place.run_at(&slow, &["get", "k", "--connect-timeout", "1s"]);
+    assert!(shown.contains(" within 1s\n") && shown.ends_with("--- exit 124\n"), "{shown}");
 }
