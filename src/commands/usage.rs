@@ -25,7 +25,9 @@ fn missing(error: &Error) -> Option<CommandError> {
         others => format!("{} and {last} are missing", others.join(", ")),
     };
     let usage = bare(&usage.to_string()).replace("[OPTIONS] ", "");
-    Some(CommandError::usage(message).hint(usage.trim_start_matches("Usage: ").trim()))
+    // What may stand behind -- is not what is missing.
+    let usage = usage.split(" [--").next().unwrap_or_default().trim_start_matches("Usage: ");
+    Some(CommandError::usage(message).hint(usage.trim()))
 }
 
 fn no_such_verb(error: &Error, program: &str) -> CommandError {
