@@ -98,7 +98,15 @@ const OWNERS: &[(&str, &[Owner])] = &[
     ("clap", &[any_of("src/commands/"), any_of("src/cli/")]),
     ("indicatif", &[only("src/cli/progress.rs")]),
     ("getrandom", &[only("src/chance.rs")]),
-    ("nix", &[only("src/commands/child.rs"), only("src/cli/password.rs"), only("src/cli/descriptors.rs")]),
+    (
+        "nix",
+        &[
+            only("src/commands/child.rs"),
+            only("src/cli/password.rs"),
+            only("src/cli/descriptors.rs"),
+            only("src/clock.rs"),
+        ],
+    ),
     ("colored", &[one_of("src/")]),
     ("anstream", &[one_of("src/")]),
     ("base64", &[only("src/commands/encoding.rs"), only("src/server/authorization/policy.rs")]),

@@ -162,6 +162,7 @@ pub fn surroundings() -> Surroundings {
         inherited_holder: || env::var_os(LOCK_HOLDER),
         private_folder,
         now: clock::monotonic,
+        lease_now: clock::sleepless,
         wall_ms: clock::wall_ms,
         chance: chance::number,
         output_closed: report::output_closed,

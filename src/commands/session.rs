@@ -46,6 +46,8 @@ pub struct Surroundings {
     pub private_folder: fn() -> PathBuf,
     /// Reads the monotonic clock.
     pub now: fn() -> Instant,
+    /// Reads a clock that goes on while the machine sleeps.
+    pub lease_now: fn() -> Instant,
     /// Reads the wall clock, in milliseconds since the Unix epoch.
     pub wall_ms: fn() -> u64,
     /// Gives a random number.
@@ -263,6 +265,12 @@ impl Session {
     #[must_use]
     pub fn clock(&self) -> fn() -> Instant {
         self.surroundings.now
+    }
+
+    /// What reads the clock of leases, which go on while the machine sleeps.
+    #[must_use]
+    pub fn lease_clock(&self) -> fn() -> Instant {
+        self.surroundings.lease_now
     }
 
     /// The monotonic clock.
