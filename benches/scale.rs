@@ -129,19 +129,13 @@ async fn fill(client: &mut Raw, count: usize, keys: usize) {
     let key_at = request.windows(KEY_BYTES).position(|window| window == [b'k'; KEY_BYTES]).unwrap();
     // A stride that shares no factor with the number of keys visits all of them.
     let stride = 7_919;
-    let (mut asked, mut answered) = (0, 0);
-    while answered < count {
-        while asked < count && asked - answered < INFLIGHT {
-            let key = format!("{:0KEY_BYTES$}", asked * stride % keys);
-            client.wire.ask_changed(&request, |request| {
-                request[key_at..key_at + KEY_BYTES].copy_from_slice(key.as_bytes());
-            });
-            asked += 1;
-        }
-        client.flush().await.unwrap();
-        client.messages(1).await.unwrap();
-        answered += 1 + client.wire.come();
-    }
+    let ask = |wire: &mut raw::Wire, at: usize| {
+        let key = format!("{:0KEY_BYTES$}", at * stride % keys);
+        wire.ask_changed(&request, |request| {
+            request[key_at..key_at + KEY_BYTES].copy_from_slice(key.as_bytes());
+        });
+    };
+    client.ask_each(INFLIGHT, count, ask).await.unwrap();
 }
 
 /// Many connections; then all of them watch one key, and one SET reaches all.

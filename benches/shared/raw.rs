@@ -159,10 +159,20 @@ impl Raw {
 
     /// Asks one request after the other, in turn, so many at a time and so many altogether.
     pub async fn ask_all(&mut self, requests: &[Bytes], inflight: usize, count: usize) -> io::Result<()> {
+        self.ask_each(inflight, count, |wire, at| wire.ask(&requests[at % requests.len()])).await
+    }
+
+    /// Asks so many requests at a time and so many altogether; `ask` asks the one of this number.
+    pub async fn ask_each(
+        &mut self,
+        inflight: usize,
+        count: usize,
+        mut ask: impl FnMut(&mut Wire, usize),
+    ) -> io::Result<()> {
         let (mut asked, mut answered) = (0, 0);
         while answered < count {
             while asked < count && asked - answered < inflight {
-                self.wire.ask(&requests[asked % requests.len()]);
+                ask(&mut self.wire, asked);
                 asked += 1;
             }
             self.flush().await?;

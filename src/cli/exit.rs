@@ -85,8 +85,8 @@ impl Exit {
             Self::LockLost => Kind::LockLost.code(),
             Self::NotExecutable => Kind::NotExecutable.code(),
             Self::NotFound => Kind::NotFound.code(),
-            Self::Interrupted => 130,
-            Self::Terminated => 143,
+            Self::Interrupted => Kind::Interrupted.code(),
+            Self::Terminated => Kind::Terminated.code(),
             Self::Child(code) => code,
         }
     }
@@ -107,6 +107,8 @@ impl From<Kind> for Exit {
             Kind::LockLost => Self::LockLost,
             Kind::NotExecutable => Self::NotExecutable,
             Kind::NotFound => Self::NotFound,
+            Kind::Interrupted => Self::Interrupted,
+            Kind::Terminated => Self::Terminated,
         }
     }
 }
@@ -156,6 +158,8 @@ mod tests {
             (Kind::LockLost, 125),
             (Kind::NotExecutable, 126),
             (Kind::NotFound, 127),
+            (Kind::Interrupted, 130),
+            (Kind::Terminated, 143),
         ];
         for (kind, code) in kinds {
             assert_eq!(Exit::from(kind).code(), code, "{}", kind.name());

@@ -296,7 +296,8 @@ Rules
   longer than the work, and a --kill-after that lets it stop cleanly.
 - --holder must be unique. Two holders of one name are one to the store: both hold the lock.
 - A command that leaves its process group (a daemon, setsid, an interactive shell's jobs) is not stopped with it.
-- The lease is measured with a clock that stands still while the machine sleeps. After waking, the next renewal tells.
+- The lease is measured with a clock that goes on while the machine sleeps (on Linux). Nobody stops anything meanwhile:
+  a lease that has ended by then is noticed within a second of waking.
 
 Exit codes: 1 held by somebody else (-E sets another), 125 lost, 126 and 127 the command cannot be run, else the
 command's own; 128 and the signal's number if a signal ended it.

@@ -66,6 +66,8 @@ mod tests {
             "serve --data dir --keys-max 5 -q",
             "serve --listen ws://127.0.0.1:0/mqtt --port-file p --users u",
             "serve user add FILE NAME -j",
+            "serve user add FILE NAME --password-file p",
+            "serve -b mqtt://h:1 -x prod --trace=t",
             "get k -x prod --config file",
             "set k v --no-context --force-write",
         ] {

@@ -10,6 +10,7 @@ mod descriptors;
 mod embedded;
 mod exit;
 pub mod generate;
+mod heed;
 mod help;
 mod lean;
 mod log;
@@ -48,14 +49,15 @@ use connection::{Connection, Login, Place};
 use context::{ContextVerb, Done};
 use embedded::Embedded;
 use exit::Exit;
+use heed::Heeded;
 use report::Reporter;
 use serve::ServeArgs;
 use trace::Tracing;
 use usage::Instead;
 
-use crate::client::{Authentication, PasswordSource, Settings, Target, Tls, TlsOptions, Tracer};
+use crate::client::{Access, Authentication, PasswordSource, Settings, Target, Tls, TlsOptions, Tracer};
 use crate::commands::output::Outcome;
-use crate::commands::signal::{Signal, Signals};
+use crate::commands::signal::Signal;
 use crate::commands::{Command, CommandError, Connecting, Kind, Output, Session, Verdict};
 use crate::render::escape::escape;
 
@@ -119,7 +121,13 @@ fn end(result: Result<Exit, CommandError>, reporter: &mut Reporter) -> Exit {
     match result {
         _ if reporter.is_closed() => Exit::Yes,
         Ok(exit) => exit,
-        Err(error) => reporter.error(&error),
+        Err(error) => {
+            let exit = reporter.error(&error);
+            if let Some(signal) = Signal::behind(error.kind) {
+                signal.take_effect();
+            }
+            exit
+        }
     }
 }
 
@@ -154,10 +162,11 @@ fn run_verb(
         Verb::Serve(args) => {
             let settled = &configuration.settled;
             let (quiet, verbose) = (settled.is_on(Setting::Quiet), settled.is_on(Setting::Verbose));
-            let display = DisplayArgs { quiet, verbose, ..options.display };
+            let display = DisplayArgs { quiet, verbose, ..options.display.clone() };
             if let ServeArgs { action: Some(action), .. } = &*args {
-                return serve::user::run(action, &display, reporter);
+                return serve::user::run(action, Options { display, ..options }, reporter);
             }
+            serve::foreign::refuse(&options)?;
             if let Some(done) = args.data.run(&display, reporter) {
                 return done;
             }
@@ -220,9 +229,10 @@ fn run_command(
         Some(_) => Tracing::start(trace, &reporter.style())?,
         None => None,
     };
-    let (session, embedded, heeded) =
-        session(connection, tracing.as_ref().map(|tracing| tracing.tracer.clone()));
     let minds_signals = command.minds_signals();
+    let is_write = command.access() == Access::Write && !minds_signals;
+    let (session, embedded, heeded) =
+        session(connection, tracing.as_ref().map(|tracing| tracing.tracer.clone()), is_write);
     let session = guard(session, configuration, is_forced);
     // One thread: a verb waits for the network and computes next to nothing. Where a slow reader can hold it up,
     // another thread keeps the session alive.
@@ -240,10 +250,19 @@ fn run_command(
             // A line of a trace would go right through the bar.
             reporter.hold(settle::shows_progress() && trace != Some(&None));
         }
-        let result = tokio::select! {
-            biased;
-            result = run_and_flush(command, &session, reporter) => result,
-            signal = heeded.next(), if !minds_signals => Ok(signal.verdict()),
+        let many = command.is_bulk();
+        let result = {
+            let mut run = pin!(run_and_flush(command, &session, reporter));
+            tokio::select! {
+                biased;
+                result = &mut run => result,
+                signal = heeded.next(), if is_write => {
+                    // The requests under way fail, so that the verb ends by itself and says what is known.
+                    let (result, ()) = tokio::join!(run, session.end());
+                    heed::ended(signal, many, result)
+                }
+                signal = heeded.next(), if !minds_signals => Ok(signal.verdict()),
+            }
         };
         session.close().await;
         stop(embedded).await;
@@ -278,40 +297,25 @@ async fn run_and_flush(
 /// The store inside this process, if one was started.
 type Started = Rc<RefCell<Option<Embedded>>>;
 
-/// The signals that end a verb, from when on they no longer end the process by themselves: a terminal that was made
-/// dark for a question must be given back.
-#[derive(Clone, Debug, Default)]
-struct Heeded(Rc<RefCell<Option<Signals>>>);
-
-impl Heeded {
-    fn begin(&self) -> Result<(), CommandError> {
-        let signals = Signals::new();
-        let failed = |error| CommandError::new(Kind::Bug, format!("cannot listen to signals: {error}"));
-        self.0.replace(Some(signals.map_err(failed)?));
-        Ok(())
-    }
-
-    /// The next signal; never, as long as they end the process by themselves.
-    async fn next(&self) -> Signal {
-        poll_fn(|context| match &mut *self.0.borrow_mut() {
-            Some(signals) => pin!(signals.next()).poll(context),
-            None => Poll::Pending,
-        })
-        .await
-    }
-}
-
-/// A session that connects when it must.
-fn session(connection: Option<Connection>, tracer: Option<Tracer>) -> (Session, Started, Heeded) {
+/// A session that connects when it must; from then on signals are heeded where it is for a write.
+fn session(
+    connection: Option<Connection>,
+    tracer: Option<Tracer>,
+    is_write: bool,
+) -> (Session, Started, Heeded) {
     let heeded = Heeded::default();
     let heed = heeded.clone();
     let embedded = Started::default();
     let started = Rc::clone(&embedded);
     let takes_input = matches!(&connection, Some(Connection { login: Login::Input { .. }, .. }));
     let connect = move || -> Connecting {
+        let heeding = if is_write { heed.begin_for_write() } else { Ok(()) };
         let connecting = connect(connection.clone(), Rc::clone(&started), heed.clone());
         let tracer = tracer.clone();
-        Box::pin(async move { Ok(Settings { tracer, ..connecting.await? }) })
+        Box::pin(async move {
+            heeding?;
+            Ok(Settings { tracer, ..connecting.await? })
+        })
     };
     let session = Session::new(connect, settle::surroundings());
     if takes_input {

@@ -143,7 +143,7 @@ fn open(
         }
     };
     let is_transient = matches!(connection.place, Place::Embedded { data: None });
-    let (session, embedded, _) = super::session(Some(connection), Some(tracer.clone()));
+    let (session, embedded, _) = super::session(Some(connection), Some(tracer.clone()), false);
     // What was allowed on the command line is allowed for its broker.
     let session = super::guard(session, &configuration, options.force_write && destination.is_none());
     // What is typed is for the prompt.

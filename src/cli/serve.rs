@@ -3,6 +3,7 @@
 pub mod data;
 pub mod door;
 mod exec;
+pub mod foreign;
 mod limits;
 mod operations;
 mod rules;

@@ -3,9 +3,9 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::thread;
 
@@ -162,6 +162,7 @@ pub fn surroundings() -> Surroundings {
         inherited_holder: || env::var_os(LOCK_HOLDER),
         private_folder,
         now: clock::monotonic,
+        lease_now: clock::sleepless,
         wall_ms: clock::wall_ms,
         chance: chance::number,
         output_closed: report::output_closed,
@@ -174,18 +175,37 @@ pub fn surroundings() -> Surroundings {
 /// # Errors
 /// There is none, or it is too long.
 pub fn read_password() -> Result<Secret, CommandError> {
-    const BYTES_MAX: usize = 65_535;
     let failed =
         |error: io::Error| CommandError::new(Kind::File, format!("cannot read standard input: {error}"));
-    let input = Secret::new(read_input(BYTES_MAX.saturating_add(1)).map_err(failed)?);
-    // As of a file: half a password is none.
-    if input.bytes().len() > BYTES_MAX {
-        let message = format!("standard input has more than {BYTES_MAX} bytes, too long for a password");
+    let input = Secret::new(read_input(PASSWORD_BYTES_MAX.saturating_add(1)).map_err(failed)?);
+    password_in(input, "standard input", "on")
+}
+
+/// Alike, of a file.
+///
+/// # Errors
+/// It cannot be read, or there is none.
+pub fn read_password_file(path: &Path) -> Result<Secret, CommandError> {
+    let limit = u64::try_from(PASSWORD_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+        .map_err(|error| CommandError::file("read", path, &error))?;
+    password_in(Secret::new(bytes), &path.display().to_string(), "in")
+}
+
+/// What MQTT can carry.
+const PASSWORD_BYTES_MAX: usize = 65_535;
+
+fn password_in(input: Secret, name: &str, within: &str) -> Result<Secret, CommandError> {
+    // Half a password is none.
+    if input.bytes().len() > PASSWORD_BYTES_MAX {
+        let message = format!("{name} has more than {PASSWORD_BYTES_MAX} bytes, too long for a password");
         return Err(CommandError::usage(message));
     }
     let password = first_line(input);
     match password.bytes() {
-        [] => Err(CommandError::usage("there is no password on standard input")),
+        [] => Err(CommandError::usage(format!("there is no password {within} {name}"))),
         _ => Ok(password),
     }
 }

@@ -2,11 +2,11 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use super::error::{Error, TlsTrouble, WebSocketTrouble};
 use super::examination::{AddressSource, Examiner, Finding};
@@ -37,27 +37,28 @@ impl Line {
     }
 }
 
-/// Connects, and shakes hands where TLS is spoken.
-pub(super) async fn dial(settings: &Settings) -> Result<Line, Error> {
+/// Connects, and shakes hands where TLS is spoken, all before the deadline.
+pub(super) async fn dial(settings: &Settings, deadline: Instant) -> Result<Line, Error> {
     let Settings { target, tls, connect_timeout: after, .. } = settings;
     let (host, port) = match target {
         Target::Tcp { host, port } => (host, *port),
         Target::Pipe(dial) => return Ok(Line::new(dial(), None, false)),
     };
     let late = |_| Error::Connect { target: target.to_string(), cause: too_late(*after) };
-    let stream = timeout(*after, dial_tcp(host, port, settings)).await.map_err(late)??;
+    let dialing = dial_tcp(host, port, settings, deadline);
+    let stream = timeout_at(deadline.into(), dialing).await.map_err(late)??;
     let address = stream.peer_addr().ok();
     let line = match tls {
-        None if settings.web_socket.is_some() => upgrade(stream, None, settings, host, port).await,
+        None if settings.web_socket.is_some() => upgrade(stream, None, settings, deadline, host, port).await,
         None => {
             let (reader, writer) = stream.into_split();
             let (reader, writer) = (Box::new(reader), Box::new(writer));
             Ok(Line { reader, writer, tls: None, address: None, holds_back: false })
         }
         Some(tls) => {
-            let stream = shake_hands(tls, host, stream, settings).await?;
+            let stream = shake_hands(tls, host, stream, settings, deadline).await?;
             let version = Some(tls::version(&stream));
-            upgrade(stream, version, settings, host, port).await
+            upgrade(stream, version, settings, deadline, host, port).await
         }
     };
     Ok(Line { address, ..line? })
@@ -68,6 +69,7 @@ async fn upgrade<S>(
     stream: S,
     version: Option<&'static str>,
     settings: &Settings,
+    deadline: Instant,
     host: &str,
     port: u16,
 ) -> Result<Line, Error>
@@ -77,7 +79,7 @@ where
     let Settings { target, tls, connect_timeout: after, packet_bytes_max, examiner, .. } = settings;
     let Some(path) = &settings.web_socket else { return Ok(Line::new(stream, version, version.is_some())) };
     let asking = websocket::connect(stream, host, port, path, *packet_bytes_max);
-    let trouble = match timeout(*after, asking).await {
+    let trouble = match timeout_at(deadline.into(), asking).await {
         Ok(Ok(stream)) => {
             examiner.tell(|| Finding::Upgraded { path: path.clone() });
             return Ok(Line::new(stream, version, true));
@@ -86,7 +88,11 @@ where
         Ok(Err(websocket::Failure::Io(error))) => {
             // In TLS 1.3 a broker sees the client's certificate when the client is done with the handshake.
             if let Some(trouble) = tls.as_ref().and_then(|tls| tls.trouble(&error)) {
-                return Err(Error::Tls { target: target.to_string(), trouble });
+                return Err(Error::Tls {
+                    target: target.to_string(),
+                    trouble,
+                    in_web_socket: settings.web_socket.is_some(),
+                });
             }
             WebSocketTrouble::Cut(explain(&error))
         }
@@ -100,6 +106,7 @@ async fn shake_hands(
     host: &str,
     stream: TcpStream,
     settings: &Settings,
+    deadline: Instant,
 ) -> Result<tls::Stream, Error> {
     let Settings { target, connect_timeout: after, examiner, .. } = settings;
     let handshake = async {
@@ -110,19 +117,23 @@ async fn shake_hands(
         examiner.tell(|| Finding::Secured(Box::new(sight)));
         result
     };
-    let trouble = match timeout(*after, handshake).await {
+    let trouble = match timeout_at(deadline.into(), handshake).await {
         Ok(Ok(stream)) => return Ok(stream),
         Ok(Err(Failure::Tls(trouble))) => trouble,
         Ok(Err(Failure::Io(error))) => TlsTrouble::Cut(explain(&error)),
         Err(_) => TlsTrouble::Silent(*after),
     };
-    Err(Error::Tls { target: target.to_string(), trouble })
+    Err(Error::Tls { target: target.to_string(), trouble, in_web_socket: settings.web_socket.is_some() })
 }
 
 /// A connection to the first address that takes one.
-pub(super) async fn dial_tcp(host: &str, port: u16, settings: &Settings) -> Result<TcpStream, Error> {
+pub(super) async fn dial_tcp(
+    host: &str,
+    port: u16,
+    settings: &Settings,
+    deadline: Instant,
+) -> Result<TcpStream, Error> {
     let Settings { target, connect_timeout: after, examiner, .. } = settings;
-    let begun = clock::monotonic();
     let (addresses, source) = resolve(host, port)
         .await
         .map_err(|error| Error::Resolve { target: target.to_string(), cause: explain(&error) })?;
@@ -130,7 +141,7 @@ pub(super) async fn dial_tcp(host: &str, port: u16, settings: &Settings) -> Resu
         let addresses = || addresses.iter().map(SocketAddr::ip).collect();
         examiner.tell(|| Finding::Resolved { addresses: addresses(), source });
     }
-    let left = after.saturating_sub(clock::monotonic().saturating_duration_since(begun));
+    let left = deadline.saturating_duration_since(clock::monotonic());
     let connected = connect_first(&addresses, left, *after, examiner).await;
     connected.map_err(|cause| Error::Connect { target: target.to_string(), cause })
 }
@@ -166,6 +177,14 @@ async fn connect_first(
         }
     }
     Err(cause)
+}
+
+/// When a connection that is begun now must have been made.
+pub(super) fn deadline(after: Duration) -> Instant {
+    /// As good as for ever, and no clock overflows.
+    const AFTER_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+    let now = clock::monotonic();
+    now.checked_add(after.min(AFTER_MAX)).unwrap_or(now)
 }
 
 fn too_late(after: Duration) -> String {

@@ -1,5 +1,6 @@
 //! Drives a session over its connection: the one task in which socket, clock and state machines meet.
 
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
@@ -35,9 +36,10 @@ pub(super) enum Command {
     Unwatch { id: WatchId, done: oneshot::Sender<()> },
     /// Begin a subscription of the owner's own.
     Subscribe { filters: Vec<String>, heard: Listener, begun: Begun },
-    /// Say goodbye.
-    Close { done: oneshot::Sender<()> },
 }
+
+/// Asks for the end of the session; told when that is said.
+pub(super) type Goodbye = oneshot::Sender<()>;
 
 type Answer = oneshot::Sender<Result<Response, Error>>;
 type Dialing = Pin<Box<dyn Future<Output = Result<(Connection, Granted), Error>> + Send>>;
@@ -56,6 +58,8 @@ enum Ticket {
 pub(super) struct Started {
     /// Where it asks.
     pub(super) commands: mpsc::Sender<Command>,
+    /// Where it says goodbye, whatever waits to be asked.
+    pub(super) goodbyes: mpsc::Sender<Goodbye>,
     /// Whether there is a connection.
     pub(super) link: observe::Receiver<LinkState>,
     /// The version of TLS on the first connection, if any.
@@ -77,6 +81,7 @@ pub(super) async fn start(settings: Settings) -> Result<Started, Error> {
     let mut session = Session::new(config(&settings)?);
     session.handle_connected(granted, clock::now());
     let (sender, commands) = mpsc::channel(settings.inflight_max.max(1));
+    let (goodbyes, said) = mpsc::channel(1);
     let (told, link) = observe::channel(LinkState::Up);
     let driver = Driver {
         settings,
@@ -90,9 +95,10 @@ pub(super) async fn start(settings: Settings) -> Result<Started, Error> {
         failures: 0,
         told,
         commands,
+        goodbyes: said,
     };
     tokio::spawn(driver.run());
-    Ok(Started { commands: sender, link, tls })
+    Ok(Started { commands: sender, goodbyes, link, tls })
 }
 
 /// Connects for the first time: again only as often as asked for.
@@ -146,6 +152,7 @@ struct Driver {
     /// Who wants to know the state of the connection.
     told: observe::Sender<LinkState>,
     commands: mpsc::Receiver<Command>,
+    goodbyes: mpsc::Receiver<Goodbye>,
 }
 
 /// The connection, or the way to the next one.
@@ -182,9 +189,6 @@ impl Loss {
     }
 }
 
-/// Who wants to know when the goodbye has been said.
-type Goodbye = Option<oneshot::Sender<()>>;
-
 impl Link {
     /// Waits until something happens. May be dropped at any time.
     async fn turn(&mut self, read: bool) -> Result<Turn, Loss> {
@@ -220,7 +224,8 @@ impl Driver {
         }
     }
 
-    async fn run_until_lost(&mut self) -> Result<Goodbye, Loss> {
+    /// Returns who wants to know when the goodbye has been said, if anybody does.
+    async fn run_until_lost(&mut self) -> Result<Option<Goodbye>, Loss> {
         // Armed for the earliest time at which the session may want to be called: early is harmless, and a timer
         // that need not move with every request is cheaper.
         let mut armed: Option<Instant> = None;
@@ -236,10 +241,11 @@ impl Driver {
             tokio::select! {
                 turn = self.link.turn(congested.is_none()) => self.handle_turn(turn?)?,
                 command = self.commands.recv(), if self.session.has_room() => {
-                    if let Some(goodbye) = self.accept(command) {
-                        return Ok(goodbye);
+                    if self.accept(command).is_break() {
+                        return Ok(None);
                     }
                 }
+                Some(goodbye) = self.goodbyes.recv() => return Ok(Some(goodbye)),
                 () = room_in(congested.as_ref()), if congested.is_some() => {}
                 () = &mut alarm, if armed.is_some() => armed = None,
                 token = newer(&mut self.token), if self.token.is_some() => {
@@ -250,8 +256,9 @@ impl Driver {
         }
     }
 
-    /// Takes a command, and whatever else has been asked meanwhile: it all goes out in one write.
-    fn accept(&mut self, mut command: Option<Command>) -> Option<Goodbye> {
+    /// Takes a command, and whatever else has been asked meanwhile: it all goes out in one write. Breaks off where nobody
+    /// is left who could ask.
+    fn accept(&mut self, mut command: Option<Command>) -> ControlFlow<()> {
         let now = clock::now();
         loop {
             match command {
@@ -261,15 +268,14 @@ impl Driver {
                 Some(Command::Subscribe { filters, heard, begun }) => {
                     self.listeners.begin(filters, heard, begun, matches!(self.link, Link::Up(_)));
                 }
-                Some(Command::Close { done }) => return Some(Some(done)),
-                None => return Some(None),
+                None => return ControlFlow::Break(()),
             }
             if !self.session.has_room() {
-                return None;
+                return ControlFlow::Continue(());
             }
             command = match self.commands.try_recv() {
                 Ok(next) => Some(next),
-                Err(mpsc::error::TryRecvError::Empty) => return None,
+                Err(mpsc::error::TryRecvError::Empty) => return ControlFlow::Continue(()),
                 Err(mpsc::error::TryRecvError::Disconnected) => None,
             };
         }
@@ -387,7 +393,17 @@ impl Driver {
             Turn::Moved => {
                 let Link::Up(connection) = &mut self.link else { return Ok(()) };
                 let now = clock::now();
-                while let Some(incoming) = connection.next_packet().map_err(Loss::now)? {
+                let target = &self.settings.target;
+                let lost = |cause: String| {
+                    // Whoever has it now would be thrown out in turn, and so on for ever.
+                    let fatal = cause.starts_with(Error::TAKEN_OVER).then(|| Error::Lost {
+                        target: target.to_string(),
+                        cause: cause.clone(),
+                        outcome: Outcome::Unchanged,
+                    });
+                    Loss { fatal, ..Loss::now(cause) }
+                };
+                while let Some(incoming) = connection.next_packet().map_err(lost)? {
                     self.session.handle_incoming(incoming, now);
                 }
             }
@@ -455,13 +471,14 @@ impl Driver {
 
     /// The connection is gone for good: whoever asks learns it.
     async fn refuse_all(mut self, error: &Error) {
+        self.goodbyes.close();
         self.commands.close();
         while let Some(command) = self.commands.recv().await {
             match command {
                 Command::Ask { answer, .. } => drop(answer.send(Err(error.clone()))),
                 Command::Watch { events, .. } => drop(events.try_send(Err(error.clone()))),
                 Command::Subscribe { begun, .. } => drop(begun.send(Err(error.clone()))),
-                Command::Unwatch { done, .. } | Command::Close { done } => drop(done.send(())),
+                Command::Unwatch { done, .. } => drop(done.send(())),
             }
         }
     }

@@ -43,6 +43,8 @@ pub enum Error {
         target: String,
         /// What came between.
         trouble: TlsTrouble,
+        /// Whether a WebSocket was wanted on it.
+        in_web_socket: bool,
     },
     /// The broker did not let the client in.
     Rejected {
@@ -249,6 +251,8 @@ pub struct ReasonCode {
 impl Error {
     /// The cause of an [`Error::Connect`] where nobody listens.
     pub const REFUSED: &str = "connection refused";
+    /// How the cause of an [`Error::Lost`] begins where somebody else has connected with this client id.
+    pub const TAKEN_OVER: &str = "the broker ended the connection: session taken over (0x8E)";
 }
 
 impl ReasonCode {
@@ -343,7 +347,7 @@ impl fmt::Display for Error {
             },
             Self::Resolve { target, cause } => write!(out, "cannot find {target}: {cause}"),
             Self::Connect { target, cause } => write!(out, "cannot connect to {target}: {cause}"),
-            Self::Tls { target, trouble } => trouble.write(out, target),
+            Self::Tls { target, trouble, .. } => trouble.write(out, target),
             Self::WebSocket { target, trouble } => trouble.write(out, target),
             Self::Rejected { target, reason } => write!(out, "{target} refused the connection: {reason}"),
             Self::NoConnack { target, after } => {

@@ -54,6 +54,7 @@ use crate::protocol::{Condition, Key, Reply, Request, Timestamp, Value};
 #[derive(Clone, Debug)]
 pub struct Client {
     commands: mpsc::Sender<driver::Command>,
+    goodbyes: mpsc::Sender<driver::Goodbye>,
     link: observe::Receiver<LinkState>,
     about: Arc<About>,
 }
@@ -137,9 +138,14 @@ impl Client {
         let begun = clock::monotonic();
         let target = settings.target.to_string();
         let client_id = settings.client_id.clone();
-        let driver::Started { commands, link, tls } = driver::start(settings).await?;
+        let driver::Started { commands, goodbyes, link, tls } = driver::start(settings).await?;
         let connect_elapsed = clock::monotonic().saturating_duration_since(begun);
-        Ok(Self { commands, link, about: Arc::new(About { target, client_id, connect_elapsed, tls }) })
+        Ok(Self {
+            commands,
+            goodbyes,
+            link,
+            about: Arc::new(About { target, client_id, connect_elapsed, tls }),
+        })
     }
 
     /// What is known of the connection.
@@ -293,7 +299,7 @@ impl Client {
     /// Says goodbye to the broker, which then keeps nothing of this session. Unanswered requests fail.
     pub async fn close(self) {
         let (done, closed) = oneshot::channel();
-        if self.commands.send(driver::Command::Close { done }).await.is_ok() {
+        if self.goodbyes.send(done).await.is_ok() {
             let _ = closed.await;
         }
     }

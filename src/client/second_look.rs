@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::dial::dial_tcp;
+use super::dial::{deadline, dial_tcp};
 use super::error::{Error, TlsTrouble};
 use super::examination::Examiner;
 use super::settings::{Settings, Target};
@@ -35,12 +35,12 @@ pub async fn second_look(settings: &Settings, error: Error) -> Error {
             if settings.tls.is_none()
                 && is_true(timeout(within, speaks_tls(host, *port, &settings)).await) =>
         {
-            Error::Tls { target, trouble: TlsTrouble::Wanted }
+            Error::Tls { target, trouble: TlsTrouble::Wanted, in_web_socket: false }
         }
-        Error::Tls { target, trouble: TlsTrouble::Cut(_) }
+        Error::Tls { target, trouble: TlsTrouble::Cut(_), .. }
             if is_true(timeout(within, speaks_mqtt(host, *port, &settings)).await) =>
         {
-            Error::Tls { target, trouble: TlsTrouble::NotTls }
+            Error::Tls { target, trouble: TlsTrouble::NotTls, in_web_socket: false }
         }
         error => error,
     }
@@ -49,7 +49,7 @@ pub async fn second_look(settings: &Settings, error: Error) -> Error {
 async fn speaks_tls(host: &str, port: u16, settings: &Settings) -> Option<()> {
     // Nothing is said in it: anybody will do.
     let tls = Tls::load(&TlsOptions { insecure: true, ..TlsOptions::default() }).ok()?;
-    let stream = dial_tcp(host, port, settings).await.ok()?;
+    let stream = dial_tcp(host, port, settings, deadline(WITHIN)).await.ok()?;
     match tls.connect(host, stream).await {
         Ok(_) => Some(()),
         Err(Failure::Tls(TlsTrouble::NotTls | TlsTrouble::Other(_)) | Failure::Io(_)) => None,
@@ -59,7 +59,7 @@ async fn speaks_tls(host: &str, port: u16, settings: &Settings) -> Option<()> {
 }
 
 async fn speaks_mqtt(host: &str, port: u16, settings: &Settings) -> Option<()> {
-    let mut stream = dial_tcp(host, port, settings).await.ok()?;
+    let mut stream = dial_tcp(host, port, settings, deadline(WITHIN)).await.ok()?;
     stream.write_all(CONNECT).await.ok()?;
     let is_connack = stream.read_u8().await.ok()? == CONNACK;
     // Whether it let nobody in or not, it knows how to go on.

@@ -24,7 +24,7 @@ pub struct Settings {
     pub authentication: Authentication,
     /// The MQTT client id: one of its own for every run, or two runs take over each other's session.
     pub client_id: String,
-    /// From the first packet to the broker's CONNACK.
+    /// From the first packet to the broker's CONNACK: all steps on the way have it together.
     pub connect_timeout: Duration,
     /// How often the first connection is tried for again, where another try may help.
     pub connect_retries: u32,

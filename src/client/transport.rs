@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use rumqttc::mqttbytes::{self, QoS, v5};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 use super::authentication::{self, Credentials, FileRead, SecretFiles};
 use super::dial::{self, explain};
@@ -57,11 +57,12 @@ impl Connection {
     /// Connects and waits for the broker's word.
     pub(super) async fn open(settings: &Settings, files: &SecretFiles) -> Result<(Self, Granted), Error> {
         let after = settings.connect_timeout;
+        let deadline = dial::deadline(after);
         let target = settings.target.to_string();
         let tracer = settings.tracer.clone();
         trace::tell(tracer.as_ref(), || Traced::Connecting { target: target.clone() });
         let mut credentials = settings.authentication.read(files, after).await?;
-        let line = dial::dial(settings).await?;
+        let line = dial::dial(settings, deadline).await?;
         trace::tell(tracer.as_ref(), || Traced::Connected {
             address: line.address.map(|address| address.to_string()),
             tls: line.tls,
@@ -81,7 +82,7 @@ impl Connection {
         };
         let late = |_| Error::NoConnack { target: target.clone(), after };
         let introduction = connection.introduce(settings, &credentials, &target);
-        let granted = timeout(after, introduction).await.map_err(late)??;
+        let granted = timeout_at(deadline.into(), introduction).await.map_err(late)??;
         if let Credentials::Token(token) = std::mem::replace(&mut credentials, Credentials::None) {
             connection.token = Some(Box::new(token));
         }
@@ -135,7 +136,11 @@ impl Connection {
             match stranger(&self.input) {
                 None => {}
                 Some(Stranger::Tls) => {
-                    return Err(Error::Tls { target: target.to_owned(), trouble: TlsTrouble::Wanted });
+                    return Err(Error::Tls {
+                        target: target.to_owned(),
+                        trouble: TlsTrouble::Wanted,
+                        in_web_socket: settings.web_socket.is_some(),
+                    });
                 }
                 Some(Stranger::Other(cause)) => return Err(not_mqtt(cause)),
             }
@@ -171,7 +176,7 @@ impl Connection {
                 }
             }
             if let Some(trouble) = trouble {
-                return Error::Tls { target, trouble };
+                return Error::Tls { target, trouble, in_web_socket: settings.web_socket.is_some() };
             }
         }
         Error::Connect { target, cause: explain(&error) }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal as Number, kill, killpg};
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal as Number, kill, killpg};
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpgrp, getpid, getppid, tcgetpgrp, tcsetpgrp};
@@ -229,6 +229,20 @@ fn adopt_orphans() {
 /// Sends SIGINT to this process: it wakes whoever reads the terminal with a handler of its own.
 pub fn interrupt_this_process() {
     let _ = kill(getpid(), Number::SIGINT);
+}
+
+/// Sends SIGCHLD to this process, which means no more than that somebody should look after the children.
+pub fn nudge_this_process() {
+    let _ = kill(getpid(), Number::SIGCHLD);
+}
+
+/// Has a signal do to this process what it does where nobody listens to it.
+#[expect(unsafe_code, reason = "what a signal does cannot be set otherwise")]
+pub fn die_of(signal: Signal) {
+    let number = number_of(signal);
+    // SAFETY: no handler is installed, one is taken away.
+    let _ = unsafe { nix::sys::signal::signal(number, SigHandler::SigDfl) };
+    let _ = kill(getpid(), number);
 }
 
 #[expect(unsafe_code, reason = "what a child does between fork and exec cannot be said otherwise")]

@@ -35,6 +35,10 @@ pub enum Kind {
     NotExecutable,
     /// The command to run is not found.
     NotFound,
+    /// SIGINT came before it was done.
+    Interrupted,
+    /// SIGTERM came before it was done.
+    Terminated,
 }
 
 impl Kind {
@@ -54,6 +58,8 @@ impl Kind {
             Self::LockLost => 125,
             Self::NotExecutable => 126,
             Self::NotFound => 127,
+            Self::Interrupted => 130,
+            Self::Terminated => 143,
         }
     }
 
@@ -73,6 +79,8 @@ impl Kind {
             Self::LockLost => "lock-lost",
             Self::NotExecutable => "not-executable",
             Self::NotFound => "not-found",
+            Self::Interrupted => "interrupted",
+            Self::Terminated => "terminated",
         }
     }
 }
@@ -240,8 +248,16 @@ fn hint(error: &Error) -> Option<String> {
             "check host and port, what is spoken there (mqtts:// with TLS, ws:// in WebSockets), and that no firewall \
              is between"
         }
+        Error::Tls {
+            trouble: TlsTrouble::NotTls | TlsTrouble::Cut(_) | TlsTrouble::Silent(_),
+            in_web_socket: true,
+            ..
+        } => "check the port; for one without TLS, -b ws://HOST:PORT",
         Error::Tls { trouble, .. } => return hint_of_tls(trouble).map(str::to_owned),
         Error::WebSocket { trouble, .. } => return hint_of_web_socket(trouble).map(str::to_owned),
+        Error::Lost { cause, .. } if cause.starts_with(Error::TAKEN_OVER) => {
+            "-i with a client id that nobody else uses, or without -i: each run has one of its own then"
+        }
         Error::NoConnack { .. } => "a port that speaks TLS says nothing to plain MQTT: check the port",
         Error::NotMqtt { .. } => "check the port: 1883 is the usual one for MQTT without TLS",
         Error::NoStore { .. } => "is this the broker of Azure IoT Operations, or one of `mqkv serve`?",

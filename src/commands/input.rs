@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
 use std::thread;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::error::{CommandError, Kind};
 use super::session::Session;
@@ -39,19 +39,21 @@ pub struct Lines {
     chunks: mpsc::Receiver<Vec<Line>>,
     ready: VecDeque<Line>,
     bytes_total: Option<u64>,
+    /// Says that there are to be no more.
+    ending: Option<watch::Receiver<bool>>,
 }
 
 impl Lines {
-    /// Opens a file, or standard input for `-`; `separator` ends a line.
+    /// Opens a file, or standard input for `-`; `separator` ends a line, and the end of the session ends them all.
     ///
     /// # Errors
     /// It cannot be opened.
     pub fn open(path: &Path, separator: u8, session: &Session) -> Result<Self, CommandError> {
-        if path == Path::new("-") {
-            let open = session.take_input()?;
-            return Self::start(open, "standard input".to_owned(), None, separator);
-        }
-        Self::of_file(path, separator)
+        let lines = match path == Path::new("-") {
+            true => Self::start(session.take_input()?, "standard input".to_owned(), None, separator),
+            false => Self::of_file(path, separator),
+        };
+        Ok(Self { ending: Some(session.ending()), ..lines? })
     }
 
     /// Opens a file.
@@ -85,11 +87,14 @@ impl Lines {
             .name("input".to_owned())
             .spawn(read)
             .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
-        Ok(Self { chunks, ready: VecDeque::new(), bytes_total })
+        Ok(Self { chunks, ready: VecDeque::new(), bytes_total, ending: None })
     }
 
     /// The next line, if it has been read already.
     pub fn try_next(&mut self) -> Option<Line> {
+        if self.ending.as_ref().is_some_and(|ending| *ending.borrow()) {
+            return None;
+        }
         if self.ready.is_empty() {
             self.ready.extend(self.chunks.try_recv().ok()?);
         }
@@ -99,9 +104,14 @@ impl Lines {
     /// Waits for the next line; none: there are no more. May be dropped at any time.
     pub async fn next(&mut self) -> Option<Line> {
         if self.ready.is_empty() {
-            self.ready.extend(self.chunks.recv().await?);
+            let chunk = tokio::select! {
+                biased;
+                () = ended(self.ending.as_mut()) => None,
+                chunk = self.chunks.recv() => chunk,
+            };
+            self.ready.extend(chunk?);
         }
-        self.ready.pop_front()
+        self.try_next()
     }
 
     /// How large the file is, where that can be known.
@@ -109,6 +119,16 @@ impl Lines {
     pub fn bytes_total(&self) -> Option<u64> {
         self.bytes_total
     }
+}
+
+/// Resolves when there are to be no more lines.
+async fn ended(ending: Option<&mut watch::Receiver<bool>>) {
+    if let Some(ending) = ending
+        && ending.wait_for(|is_ending| *is_ending).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// Reads lines to the end; `send` takes what one read has brought, and says whether anybody wants more.

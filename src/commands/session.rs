@@ -12,12 +12,12 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;
 
 use super::error::{CommandError, Kind};
 use super::signal::Signals;
-use crate::client::{Client, Settings};
+use crate::client::{Client, Error, Settings};
 use crate::protocol::Timestamp;
 use crate::protocol::key::VALUE_BYTES_MAX;
 
@@ -46,6 +46,8 @@ pub struct Surroundings {
     pub private_folder: fn() -> PathBuf,
     /// Reads the monotonic clock.
     pub now: fn() -> Instant,
+    /// Reads a clock that goes on while the machine sleeps.
+    pub lease_now: fn() -> Instant,
     /// Reads the wall clock, in milliseconds since the Unix epoch.
     pub wall_ms: fn() -> u64,
     /// Gives a random number.
@@ -67,6 +69,7 @@ pub struct Session {
     input_taken: Rc<Cell<bool>>,
     offered_fence: Rc<RefCell<Option<Offer>>>,
     is_deaf: bool,
+    ending: Rc<watch::Sender<bool>>,
     /// What a verb is told that would write.
     guard: Option<Rc<CommandError>>,
 }
@@ -86,6 +89,7 @@ impl Session {
             input_taken: Rc::default(),
             offered_fence: Rc::default(),
             is_deaf: false,
+            ending: Rc::new(watch::Sender::new(false)),
             guard: None,
         }
     }
@@ -154,7 +158,28 @@ impl Session {
             let _ = self.connected_with.set(settings);
             Ok(client)
         };
-        self.client.get_or_try_init(connect).await
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let mut ending = self.ending();
+        tokio::select! {
+            biased;
+            _ = ending.wait_for(|is_ending| *is_ending) => Err(Error::Closed.into()),
+            client = self.client.get_or_try_init(connect) => client,
+        }
+    }
+
+    /// Ends the session under whatever runs: nothing connects any more, input has come to its end, and the requests
+    /// under way fail with what is known of them.
+    pub async fn end(&self) {
+        self.ending.send_replace(true);
+        self.clone().close().await;
+    }
+
+    /// Whether the session is being ended.
+    #[must_use]
+    pub fn ending(&self) -> watch::Receiver<bool> {
+        self.ending.subscribe()
     }
 
     /// Settings for a connection beside the session's, with a client id that does not take it over.
@@ -240,6 +265,12 @@ impl Session {
     #[must_use]
     pub fn clock(&self) -> fn() -> Instant {
         self.surroundings.now
+    }
+
+    /// What reads the clock of leases, which go on while the machine sleeps.
+    #[must_use]
+    pub fn lease_clock(&self) -> fn() -> Instant {
+        self.surroundings.lease_now
     }
 
     /// The monotonic clock.

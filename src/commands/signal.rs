@@ -8,7 +8,8 @@ use std::task::Poll;
 
 use tokio::signal::unix::{self, SignalKind};
 
-use super::Verdict;
+use super::child::{die_of, nudge_this_process};
+use super::{CommandError, Kind, Verdict};
 
 /// A signal that asks a process to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,32 @@ impl Signal {
             Self::Hangup => Verdict::Child(129),
             Self::Quit => Verdict::Child(131),
         }
+    }
+
+    /// What a write fails with that this signal has ended before its answer came; none: nobody is left to be told.
+    #[must_use]
+    pub fn failure(self) -> Option<CommandError> {
+        match self {
+            Self::Interrupt => Some(CommandError::new(Kind::Interrupted, "SIGINT came before the answer")),
+            Self::Terminate => Some(CommandError::new(Kind::Terminated, "SIGTERM came before the answer")),
+            Self::Hangup | Self::Quit => None,
+        }
+    }
+
+    /// The signal that such a failure is about.
+    #[must_use]
+    pub fn behind(kind: Kind) -> Option<Self> {
+        match kind {
+            Kind::Interrupted => Some(Self::Interrupt),
+            Kind::Terminated => Some(Self::Terminate),
+            _ => None,
+        }
+    }
+
+    /// Ends this process as the signal would have done if nobody had listened: a shell that waits for it is to see that
+    /// it was the signal, or a loop in a script goes on.
+    pub fn take_effect(self) {
+        die_of(self);
     }
 
     fn kind(self) -> SignalKind {
@@ -70,6 +97,14 @@ impl Signals {
         Self::of(&[Signal::Interrupt, Signal::Quit])
     }
 
+    /// Only those with which somebody asks for the end: a terminal that is gone takes its readers along.
+    ///
+    /// # Errors
+    /// The system takes no handler.
+    pub fn of_requests() -> io::Result<Self> {
+        Self::of(&[Signal::Interrupt, Signal::Terminate])
+    }
+
     /// All but SIGHUP, which means something else to who asks.
     ///
     /// # Errors
@@ -89,6 +124,15 @@ impl Signals {
     #[must_use]
     pub fn none() -> Self {
         Self { streams: Vec::new() }
+    }
+
+    /// Waits until all that have come by now can be heard: a signal takes its way through a thread that may be late.
+    pub async fn settle(&self) {
+        // They are handed on together, in the order of their numbers, and this one has a greater number than the others.
+        if let Ok(mut mark) = unix::signal(SignalKind::child()) {
+            nudge_this_process();
+            mark.recv().await;
+        }
     }
 
     /// The next signal. May be dropped at any time.

@@ -7,7 +7,27 @@ use super::error::CommandError;
 /// Turns clap's verdict into ours; `program` goes before a verb that is suggested, with its blank.
 #[must_use]
 pub fn explain(error: &Error, program: &str) -> CommandError {
-    if error.kind() == ErrorKind::InvalidSubcommand { no_such_verb(error, program) } else { reshape(error) }
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => no_such_verb(error, program),
+        ErrorKind::MissingRequiredArgument => missing(error).unwrap_or_else(|| reshape(error)),
+        _ => reshape(error),
+    }
+}
+
+/// What is missing, and how the line would look with it; none if clap does not say.
+fn missing(error: &Error) -> Option<CommandError> {
+    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return None };
+    let bare = |text: &str| text.replace(['<', '>'], "");
+    let names: Vec<_> = texts(error, ContextKind::InvalidArg).iter().map(|name| bare(name)).collect();
+    let (last, others) = names.split_last()?;
+    let message = match others {
+        [] => format!("{} is missing", last.trim_end_matches('.')),
+        others => format!("{} and {last} are missing", others.join(", ")),
+    };
+    let usage = bare(&usage.to_string()).replace("[OPTIONS] ", "");
+    // What may stand behind -- is not what is missing.
+    let usage = usage.split(" [--").next().unwrap_or_default().trim_start_matches("Usage: ");
+    Some(CommandError::usage(message).hint(usage.trim()))
 }
 
 fn no_such_verb(error: &Error, program: &str) -> CommandError {

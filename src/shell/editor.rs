@@ -14,11 +14,12 @@ use rustyline::hint::{Hint as Shown, Hinter};
 use rustyline::history::{MemHistory, SearchDirection};
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{ColorMode, CompletionType, Config, Context, Editor, ExternalPrinter, Helper};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::hint::{self, cut};
 use super::line::is_open;
 use super::live::Live;
+use crate::commands::interrupt_this_process;
 use crate::render::style::{Paint, paint};
 
 /// How far back a hint is looked for, in lines.
@@ -42,6 +43,7 @@ pub enum Typed {
 pub struct Lines {
     asks: blocking::Sender<()>,
     typed: mpsc::UnboundedReceiver<Typed>,
+    begun: Arc<watch::Sender<bool>>,
 }
 
 /// Prints above the line that is being typed.
@@ -70,7 +72,8 @@ impl Lines {
             .create_external_printer()
             .ok()
             .map(|mut printer| -> Above { Box::new(move |text| printer.print(text).map_err(of_editor)) });
-        editor.set_helper(Some(Aid { live: Arc::clone(&live), color }));
+        let begun = Arc::new(watch::Sender::new(false));
+        editor.set_helper(Some(Aid { live: Arc::clone(&live), begun: Arc::clone(&begun), color }));
         let (asks, asked) = blocking::channel();
         let (told, typed) = mpsc::unbounded_channel();
         thread::Builder::new().name("editor".to_owned()).spawn(move || {
@@ -81,11 +84,12 @@ impl Lines {
                 }
             }
         })?;
-        Ok((Self { asks, typed }, above))
+        Ok((Self { asks, typed, begun }, above))
     }
 
     /// Asks for a line.
     pub fn ask(&self) {
+        self.begun.send_replace(false);
         // An editor that is gone says so in `next`.
         let _ = self.asks.send(());
     }
@@ -93,6 +97,25 @@ impl Lines {
     /// The line that was asked for. May be dropped at any time.
     pub async fn next(&mut self) -> Typed {
         self.typed.recv().await.unwrap_or(Typed::Broken)
+    }
+
+    /// Whether the editor has had the terminal since it was asked. While it has it, all SIGINT are its own: one that
+    /// others hear after that came when the line had ended.
+    pub fn has_begun(&self) -> bool {
+        *self.begun.borrow()
+    }
+
+    /// Has the editor that was asked for a line give the terminal back.
+    pub async fn wake(&mut self) {
+        let mut begun = self.begun.subscribe();
+        tokio::select! {
+            _ = self.next() => {}
+            // Before that it would not hear it.
+            _ = begun.wait_for(|begun| *begun) => {
+                interrupt_this_process();
+                self.next().await;
+            }
+        }
     }
 }
 
@@ -126,6 +149,7 @@ fn of_editor(error: ReadlineError) -> io::Error {
 /// What the editor asks while a line is typed.
 struct Aid {
     live: Arc<Live>,
+    begun: Arc<watch::Sender<bool>>,
     color: bool,
 }
 
@@ -198,6 +222,8 @@ impl Highlighter for Aid {
         if !is_own {
             return Cow::Borrowed(prompt);
         }
+        // The prompt is painted first of all, when the terminal and SIGINT have been taken over.
+        self.begun.send_if_modified(|begun| !std::mem::replace(begun, true));
         Cow::Owned(self.live.current_prompt(self.color))
     }
 

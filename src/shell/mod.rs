@@ -34,7 +34,7 @@ use tokio::task::{AbortHandle, LocalSet, spawn_local};
 use crate::client::{Reconnect, Tracer};
 use crate::commands::line::Word;
 use crate::commands::signal::{Signal, Signals};
-use crate::commands::{Command, CommandError, Kind, Session, Verdict, interrupt_this_process};
+use crate::commands::{Command, CommandError, Kind, Session, Verdict};
 use crate::render::escape::escape;
 use crate::render::style::Shade;
 use crate::render::{Format, Style};
@@ -247,9 +247,9 @@ impl Shell {
                     typed = self.lines.next() => break typed,
                     signal = self.signals.next() => match signal {
                         // Ctrl-C is no signal while a line is typed, so this one is for the line just entered.
-                        Signal::Interrupt => is_stopped |= !self.voice.live.is_editing(),
+                        Signal::Interrupt => is_stopped |= self.lines.has_begun(),
                         signal => {
-                            self.wake_editor().await;
+                            self.lines.wake().await;
                             return signal.verdict();
                         }
                     },
@@ -272,14 +272,6 @@ impl Shell {
             if let Some(verdict) = self.is_leaving {
                 return verdict;
             }
-        }
-    }
-
-    /// Has the editor give the terminal back.
-    async fn wake_editor(&mut self) {
-        if self.voice.live.is_editing() {
-            interrupt_this_process();
-            self.lines.next().await;
         }
     }
 

@@ -7,7 +7,7 @@ use super::line::{Statement, Target, parse, statements};
 use super::meta::{self, Meta};
 use super::outlet::{self, Outlet};
 use super::{Meaning, Shell, text};
-use crate::client::Access;
+use crate::client::{Access, Outcome};
 use crate::commands::signal::Signal;
 use crate::commands::{Command, CommandError, Kind, Session, Taking, Verdict, file, take};
 use crate::render::escape::escape;
@@ -62,6 +62,7 @@ impl Shell {
 
     /// A Ctrl-C that a command of the system has had, or that came too late, is not for what runs next.
     async fn forget_interrupt(&mut self) {
+        self.signals.settle().await;
         loop {
             let pending = tokio::select! {
                 biased;
@@ -127,7 +128,7 @@ impl Shell {
     ) -> Result<Ended, CommandError> {
         let voice = self.voice.clone();
         let mut emit = |output| voice.put(&output, style);
-        let ended = self.run_command(command, session, &mut emit).await;
+        let ended = self.run_command(command, session, style, &mut emit).await;
         if style.format == Format::Raw {
             self.voice.begin_line();
         }
@@ -149,7 +150,7 @@ impl Shell {
             is_closed |= put.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
             put
         };
-        let result = self.run_command(command, session, &mut emit).await;
+        let result = self.run_command(command, session, &style, &mut emit).await;
         let is_well = matches!(result, Ok((Ended::Done, Verdict::Yes)));
         let may_have_printed = matches!(outlet, Outlet::Command { .. });
         let finished = outlet.finish(is_well).await;
@@ -174,6 +175,7 @@ impl Shell {
         &mut self,
         command: Command,
         session: &Session,
+        style: &Style,
         emit: &mut dyn FnMut(crate::commands::Output) -> io::Result<()>,
     ) -> Result<(Ended, Verdict), CommandError> {
         let access = command.access();
@@ -190,12 +192,11 @@ impl Shell {
                 }
                 signal = self.signals.next() => match signal {
                     _ if ends_itself => ends_itself = false,
-                    Signal::Interrupt => {
-                        self.tell_stopped(access);
-                        return Ok((Ended::Stopped, Verdict::Interrupted));
-                    }
                     signal => {
-                        self.is_leaving = Some(signal.verdict());
+                        self.tell_stopped(access, signal, style);
+                        if signal != Signal::Interrupt {
+                            self.is_leaving = Some(signal.verdict());
+                        }
                         return Ok((Ended::Stopped, signal.verdict()));
                     }
                 },
@@ -203,12 +204,19 @@ impl Shell {
         }
     }
 
-    fn tell_stopped(&self, access: Access) {
+    fn tell_stopped(&self, access: Access, signal: Signal, style: &Style) {
         // The terminal has shown ^C, and the cursor stands behind it.
-        self.voice.say(match access {
-            Access::Read => "\nstopped",
-            Access::Write => "\nstopped; a write that was sent may or may not have happened",
-        });
+        match (access, signal.failure()) {
+            (Access::Write, Some(failure)) if style.format == Format::Json => {
+                self.voice.say("");
+                self.voice.fail(&CommandError { outcome: Some(Outcome::Unknown), ..failure }, style);
+            }
+            (Access::Write, Some(_)) => {
+                self.voice.say("\nstopped; a write that was sent may or may not have happened");
+            }
+            (Access::Read, _) if signal == Signal::Interrupt => self.voice.say("\nstopped"),
+            (Access::Read | Access::Write, _) => {}
+        }
     }
 
     async fn take_lock(

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::common::fake::{Fake, Line};
 use super::common::pki::Ca;
 use super::common::store::{self, Oddity, SOUND};
-use super::common::{Doors, Place, Server, Terminal, tls12, wire};
+use super::common::{Doors, Place, Server, Terminal, stranger, tls12, wire};
 
 /// One check, as in the JSON array.
 #[derive(Debug)]
@@ -368,18 +368,6 @@ fn tls_and_plain_that_meet_are_told_apart() {
     let message = "BROKER wants TLS, and was spoken to without";
     assert_eq!(failure(&place, &format!("-b {url}")), failed("tls", message, hint, 69));
     twice.join().unwrap();
-}
-
-/// A listener of this machine that says something once it is spoken to, and then closes.
-fn stranger(words: &'static [u8]) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut bytes = [0; 65_536];
-        let _ = stream.read(&mut bytes).and_then(|_| stream.write_all(words));
-    });
-    port
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod doctor;
 mod embedded;
 mod fencing;
 mod help;
+mod interrupted;
 mod limits;
 mod lock;
 mod lock_lost;

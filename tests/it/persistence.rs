@@ -219,7 +219,7 @@ fn what_is_done_offline_needs_a_folder_and_nobody_in_it() {
     let place = Place::new();
     for verb in ["--verify", "--salvage", "--clear-fence k"] {
         let shown = run(&place, &format!("serve {verb}"));
-        assert!(shown.contains("--data <DIR>") && shown.ends_with("--- exit 2\n"), "{shown}");
+        assert!(shown.contains("--data DIR is missing") && shown.ends_with("--- exit 2\n"), "{shown}");
         let shown = run(&place, &format!("serve --data missing {verb}"));
         assert!(
             shown.contains("there is no missing/store.redb") && shown.ends_with("--- exit 74\n"),

@@ -22,10 +22,8 @@ fn place() -> Place {
     place.write("token", "tok.en\n");
     place.write("forged", "tok.em");
     place.write("tokens", "# of the line\nsat tok.en\nother tok.er\n");
-    assert_eq!(
-        place.run_with_input(&["serve", "user", "add", "users", "ann", "-q"], b"p 1\n"),
-        "--- exit 0\n"
-    );
+    let add = ["serve", "user", "add", "users", "ann", "-q", "--password-file", "right"];
+    assert_eq!(place.run_with_input(&add, b"not this\n"), "--- exit 0\n");
     place
 }
 
@@ -337,6 +335,13 @@ fn files_that_make_no_sense_are_told_with_their_line() {
     assert_eq!(serve("--sat-tokens", "gone"), gone);
     let name =
         "nobody can be called so: it begins with #, begins or ends with a blank, or has control characters";
+    let filed = ["serve", "user", "add", "fresh", "bob", "--password-file"];
+    place.write("empty", "\nsecond line");
+    let from = |file: &str| place.run_with_input(&[&filed[..], &[file]].concat(), b"not this");
+    assert_eq!(from("empty"), "--- stderr\nerror: there is no password in empty\n--- exit 2\n");
+    let missing =
+        "--- stderr\nerror: cannot read missing: No such file or directory (os error 2)\n--- exit 74\n";
+    assert_eq!(from("missing"), missing);
     let unnamed = ["serve", "user", "add", "fresh", "bob "];
     assert_eq!(place.run_with_input(&unnamed, b"x"), error(name, 2));
     let add = ["serve", "user", "add", "users", "bob"];

@@ -1,13 +1,11 @@
 //! TLS and mutual TLS between our client and our server, and whatever keeps them from it.
 
-use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::thread::spawn;
 
 use super::common::pki::Ca;
 use super::common::proxy::{From, Proxy};
 use super::common::tls12;
-use super::common::{Place, Running, Server};
+use super::common::{Place, Running, Server, stranger};
 
 /// A CA in `ca.pem`, and a server of this machine with a certificate from it.
 fn served(options: &[&str]) -> (Place, Ca, Server) {
@@ -224,18 +222,6 @@ fn tls_at_a_port_without_is_told() {
     let shown = said(&place, server.port(), GET);
     let message = "localhost:PORT did not finish the TLS handshake: the other side closed the connection";
     assert_eq!(shown, error(message, PORT_HINT));
-}
-
-/// A listener of this machine that says something once it is spoken to, and then closes.
-fn stranger(words: &'static [u8]) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut bytes = [0; 65_536];
-        let _ = stream.read(&mut bytes).and_then(|_| stream.write_all(words));
-    });
-    port
 }
 
 #[test]

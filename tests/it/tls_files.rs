@@ -158,10 +158,10 @@ fn a_pipe_that_never_delivers_can_be_stopped_and_holds_up_no_longer_than_a_conne
         "serve --tls-cert fifo --tls-key fifo",
         "serve --users fifo",
         "serve --authz fifo",
-        "watch k -n h -T fifo",
+        "watch k -n h -T fifo --connect-timeout 1h",
     ] {
         let mut command = place.command_with_signals(&line.split(' ').collect::<Vec<_>>());
-        let server = Running::start(command.args(["--connect-timeout", "1h"]));
+        let server = Running::start(&mut command);
         // Whoever opens the other end waits until it is being read.
         let pipe = OpenOptions::new().write(true).open(place.path("fifo")).unwrap();
         server.signal(Signal::SIGTERM);

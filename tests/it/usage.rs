@@ -29,6 +29,46 @@ fn a_missing_key_is_told_with_its_usage() {
 }
 
 #[test]
+fn words_that_are_missing_are_named_with_their_usage() {
+    let raw = "error: WORD is missing\n  try: mqkv raw WORD...\n  try: mqkv raw --help\n";
+    assert_usage("raw", raw);
+    assert_usage(
+        "serve user add",
+        "error: FILE and NAME are missing\n  try: mqkv serve user add FILE NAME\n  try: mqkv serve user add --help\n",
+    );
+    assert_usage(
+        "serve user rm users",
+        "error: NAME is missing\n  try: mqkv serve user rm FILE NAME\n  try: mqkv serve user rm --help\n",
+    );
+}
+
+#[test]
+fn a_server_refuses_what_only_a_client_can_use() {
+    for (typed, flag, hint) in [
+        ("-b mqtt://h:1", "--broker", "--listen HOST:PORT, or --listen URL: where to listen"),
+        ("-p 1884", "--port", "--listen HOST:PORT, or --listen URL: where to listen"),
+        ("-x prod", "--context", "--listen HOST:PORT, or --listen URL: where to listen"),
+        ("-C me.pem", "--certfile", "--tls-cert FILE: the server's certificate"),
+        ("--embedded=d", "--embedded", "--data DIR keeps everything in DIR; without it, in memory"),
+        ("--trace", "--trace", "--log text: every connection and what became of it"),
+        ("-t 5s", "--timeout", "mqkv serve --help"),
+        ("--force-write", "--force-write", "mqkv serve --help"),
+        (
+            "--password-file p",
+            "--password-file",
+            "--users FILE, with what `mqkv serve user add FILE NAME` has written: who is let in",
+        ),
+    ] {
+        let words = format!("error: {flag} is for those who connect, and serve does not\n  try: {hint}\n");
+        assert_usage(&format!("serve {typed} --listen 127.0.0.1:0"), &words);
+        // Before the verb the whole definition parses the line, behind it that of `serve` alone.
+        assert_usage(&format!("{typed} serve --listen 127.0.0.1:0"), &words);
+        assert_usage(&format!("serve user ls users {typed}"), &words);
+        assert_usage(&format!("serve {typed} --data d --verify"), &words);
+    }
+}
+
+#[test]
 fn an_empty_key_is_none() {
     let place = Place::new();
     assert_eq!(place.run(&["get", ""]), "--- stderr\nerror: the key is empty\n--- exit 2\n");

@@ -44,6 +44,25 @@ fn a_broker_that_is_killed_and_restarted_makes_one_gap_and_the_right_value() {
 }
 
 #[test]
+fn a_session_that_is_taken_over_is_not_fought_for() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let begin = || {
+        let running = watch(&place, &server.url(), &["k", "-i", "me"]);
+        assert_eq!(without_time(&running.line()), "CURRENT\tk");
+        running
+    };
+    let (first, second) = (begin(), begin());
+    let (lines, words, code) = first.end();
+    assert_eq!((lines, code), (vec![], Some(69)), "{words:?}");
+    assert!(words[0].contains("the broker ended the connection: session taken over (0x8E)"), "{words:?}");
+    assert!(words[1].starts_with("  try: -i with a client id that nobody else uses"), "{words:?}");
+    // Nobody has thrown out the second one in turn.
+    ok(&place, &server.url(), &["set", "k", "v"]);
+    assert_eq!(without_time(&second.line()), "SET\tk\tv");
+}
+
+#[test]
 fn a_restart_that_changed_nothing_makes_a_gap_and_no_more() {
     let place = Place::new();
     let data = ["--data", "state", "-q"];

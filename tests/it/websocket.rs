@@ -1,12 +1,13 @@
 //! MQTT over WebSockets between our client and our server, and whatever else comes to such a port.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
-use std::thread::spawn;
+use std::io::{Read, Write, copy};
+use std::net::{TcpListener, TcpStream};
+use std::thread::{sleep, spawn};
+use std::time::Duration;
 
 use super::common::pki::Ca;
 use super::common::wire::{self, PINGREQ};
-use super::common::{Doors, Place, Raw, Running, Server};
+use super::common::{Doors, Place, Raw, Running, Server, stranger};
 
 fn served() -> (Place, Doors, String) {
     let place = Place::new();
@@ -133,16 +134,9 @@ fn tls_goes_below_and_is_checked() {
     assert!(without.ends_with("--- exit 2\n"), "{without}");
 }
 
-/// A listener of this machine that says something once it is spoken to, and then closes.
-fn stranger(words: &'static [u8]) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("ws://{}", listener.local_addr().unwrap());
-    spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut bytes = [0; 65_536];
-        let _ = stream.read(&mut bytes).and_then(|_| stream.write_all(words));
-    });
-    url
+/// The URL at which somebody says something else.
+fn stranger_at(words: &'static [u8]) -> String {
+    format!("ws://127.0.0.1:{}", stranger(words))
 }
 
 #[test]
@@ -155,24 +149,29 @@ fn a_client_says_what_it_has_found_instead() {
     for (url, message, hint, code) in [
         (format!("{url}/other"), "BROKER has no WebSocket there: it answered HTTP 404", path_hint, 69),
         (
-            stranger(b"HTTP/1.1 401 No\r\n\r\n"),
+            stranger_at(b"HTTP/1.1 401 No\r\n\r\n"),
             "BROKER has no WebSocket there: it answered HTTP 401",
             path_hint,
             77,
         ),
         (
-            stranger(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+            stranger_at(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
             "BROKER has no WebSocket there: it answered HTTP 200",
             path_hint,
             69,
         ),
-        (stranger(b"\x20\x03\0\x84\0"), "BROKER has no WebSockets: it does not speak HTTP", port_hint, 69),
-        (stranger(b""), cut, port_hint, 69),
+        (stranger_at(b"\x20\x03\0\x84\0"), "BROKER has no WebSockets: it does not speak HTTP", port_hint, 69),
+        (stranger_at(b""), cut, port_hint, 69),
         (mqtt.url().replace("mqtt:", "ws:"), cut, port_hint, 69),
     ] {
         let shown = place.run_at(&url, &["get", "k"]);
         assert_eq!(shown, format!("--- stderr\nerror: {message}\n  try: {hint}\n--- exit {code}\n"));
     }
+    Ca::new(&place, "any.pem");
+    let shown = place.run_at(&mqtt.url().replace("mqtt:", "wss:"), &["get", "k", "-T", "any.pem"]);
+    let cut = "BROKER did not finish the TLS handshake: the other side closed the connection";
+    let hint = "check the port; for one without TLS, -b ws://HOST:PORT";
+    assert_eq!(shown, format!("--- stderr\nerror: {cut}\n  try: {hint}\n--- exit 69\n"));
     assert_eq!(
         server.told(),
         "connection from PORT refused: it asked for a WebSocket at /other, where none is"
@@ -325,4 +324,30 @@ fn bad_handshakes_are_answered_and_nobody_else_notices() {
     drop(slow);
     assert_eq!(server.told(), closed);
     is_served(&mut bystander);
+}
+
+#[test]
+fn all_steps_of_a_connection_have_one_timeout_together() {
+    const STEP: Duration = Duration::from_millis(600);
+    let (place, _server, url) = served();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let slow = format!("ws://{}", listener.local_addr().unwrap());
+    let broker = url.trim_start_matches("ws://").split('/').next().unwrap().to_owned();
+    // The answer to the upgrade and the CONNACK are each late, and each in time if it had the timeout for itself.
+    spawn(move || {
+        let (client, _) = listener.accept().unwrap();
+        let broker = TcpStream::connect(broker).unwrap();
+        let (mut from, mut to) = (client.try_clone().unwrap(), broker.try_clone().unwrap());
+        spawn(move || copy(&mut from, &mut to));
+        let (mut broker, mut client) = (broker, client);
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = broker.read(&mut bytes) {
+            sleep(STEP);
+            if client.write_all(&bytes[..count]).is_err() {
+                return;
+            }
+        }
+    });
+    let shown = place.run_at(&slow, &["get", "k", "--connect-timeout", "1s"]);
+    assert!(shown.contains(" within 1s\n") && shown.ends_with("--- exit 124\n"), "{shown}");
 }

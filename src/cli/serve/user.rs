@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::cli::args::DisplayArgs;
+use super::foreign;
+use crate::cli::args::{ConnectionArgs, Options};
 use crate::cli::exit::Exit;
 use crate::cli::report::{self, Reporter};
-use crate::cli::{password, settle};
+use crate::cli::{password, permissions, settle};
 use crate::client::Secret;
 use crate::commands::signal::Signal;
 use crate::commands::{CommandError, Kind};
@@ -19,6 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   mqkv serve user add users ann          asks for the password, twice
   mqkv serve user add users ann < FILE   takes it from the first line
+  mqkv serve user add users ann --password-file FILE
   mqkv serve user ls users
   mqkv serve --users users
 
@@ -43,8 +45,8 @@ pub struct UserArgs {
 enum UserAction {
     /// Add a user, or give one another password
     ///
-    /// The password is asked for on the terminal; where standard input is none, it is its first line. The file is
-    /// created if need be, for its owner alone.
+    /// The password is the first line of --password-file; without that it is asked for on the terminal, and where
+    /// standard input is none, it is its first line. The file is created if need be, for its owner alone.
     Add(UserName),
     /// Remove a user
     Rm(UserName),
@@ -72,23 +74,36 @@ struct UserName {
 /// The file cannot be read or written or makes no sense, or there is no password.
 pub fn run(
     ServeAction::User(UserArgs { action }): &ServeAction,
-    display: &DisplayArgs,
+    options: Options,
     reporter: &mut Reporter,
 ) -> Result<Exit, CommandError> {
+    let Options { connection: ConnectionArgs { password_file, ask_password, .. }, .. } = &options;
+    let source = match (password_file, ask_password) {
+        _ if !matches!(action, UserAction::Add(_)) => None,
+        (Some(file), _) => Some(Source::File(file.clone())),
+        (None, true) => Some(Source::Terminal),
+        (None, false) => None,
+    };
+    let connection = match source {
+        None => options.connection,
+        Some(_) => ConnectionArgs { password_file: None, ask_password: false, ..options.connection },
+    };
+    let options = Options { connection, ..options };
+    foreign::refuse(&options)?;
     let mut tell = |name: &str, change: &str, words: &dyn Fn(String) -> String| {
         if reporter.is_json() {
             let fields = [("user", name), ("change", change)];
             let fields = fields.map(|(field, text)| (field, Field::Text(text.to_owned())));
             return reporter.data(answer("user", fields).as_bytes());
         }
-        if !display.quiet {
+        if !options.display.quiet {
             report::log(&words(escape(name.as_bytes())));
         }
         Ok(())
     };
     match action {
         UserAction::Add(UserName { file, name }) => {
-            let password = match password_for(name)? {
+            let password = match password_for(name, source)? {
                 Ok(password) => password,
                 Err(signal) => return Ok(Exit::from(signal.verdict())),
             };
@@ -119,10 +134,24 @@ pub fn run(
     Ok(Exit::Yes)
 }
 
+/// Where a password is.
+enum Source {
+    File(PathBuf),
+    Terminal,
+}
+
 /// The password, or the signal that came instead.
-fn password_for(name: &str) -> Result<Result<Secret, Signal>, CommandError> {
-    if !settle::is_input_terminal() {
-        return settle::read_password().map(Ok);
+fn password_for(name: &str, source: Option<Source>) -> Result<Result<Secret, Signal>, CommandError> {
+    match source {
+        Some(Source::File(file)) if file.as_os_str() != "-" => {
+            if let Some(warning) = permissions::warning(&file) {
+                report::log(&warning);
+            }
+            return settle::read_password_file(&file).map(Ok);
+        }
+        Some(Source::Terminal) => {}
+        _ if settle::is_input_terminal() => {}
+        _ => return settle::read_password().map(Ok),
     }
     let password = match password::ask_here(format!("Password for {}: ", escape(name.as_bytes())))? {
         Ok(password) => password,

@@ -136,7 +136,12 @@ impl Way {
             None => chart.note_at(at, Check::Tls, seen, advice),
             Some(trouble) => {
                 let target = self.target.clone();
-                chart.fail_at(at, Check::Tls, Some(seen), Error::Tls { target, trouble })
+                chart.fail_at(
+                    at,
+                    Check::Tls,
+                    Some(seen),
+                    Error::Tls { target, trouble, in_web_socket: false },
+                )
             }
         }
     }

@@ -107,13 +107,13 @@ impl Held<'_> {
                 biased;
                 event = lease.next() => match event {
                     LeaseEvent::Lock(LockEvent::Renewed { token, .. }) => token_file.replace(token),
-                    event => return Ok((Verdict::Yes, Some(under::loss(event, self.session.clock()).0))),
+                    event => return Ok((Verdict::Yes, Some(under::loss(event, self.session.lease_clock()).0))),
                 },
                 () = std::future::ready(()) => break,
             }
         }
         let group = Group::spawn(words, &variables, &[])?;
-        let now = self.session.clock();
+        let now = self.session.lease_clock();
         let mut under = Under { key, lease, signals, token_file: &token_file, stopping, now };
         let Ended { code, lost } = under.run(group, emit).await?;
         Ok((Verdict::Child(code), lost))
@@ -146,7 +146,7 @@ impl Held<'_> {
                             file.replace(token);
                         }
                     }
-                    event => return Ok((Verdict::Yes, Some(under::loss(event, self.session.clock()).0))),
+                    event => return Ok((Verdict::Yes, Some(under::loss(event, self.session.lease_clock()).0))),
                 },
                 signal = signals.next() => return Ok((signal.verdict(), None)),
                 () = &mut end_of_input => return Ok((Verdict::Yes, None)),

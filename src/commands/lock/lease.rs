@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::timeout;
 
+use super::until::until;
 use super::waiting::{News, Waiting};
 use crate::client::lock::{Lock, LockEvent, Step, Terms, Tried};
 use crate::client::{Client, DeleteOutcome, Error, Outcome, SetOptions, SetOutcome};
@@ -147,7 +148,7 @@ impl Task {
                 stop = &mut stopped => return self.end(stop.unwrap_or(Stop { patience: None })).await,
                 (sent, result) = answer(&mut self.attempt) => self.handle_answer(sent, result),
                 news = self.waiting.next(self.claim.now) => self.handle_news(news),
-                () = sleep_until(due.unwrap_or_else(self.claim.now).into()), if due.is_some() => {
+                () = until(due.unwrap_or_else(self.claim.now), self.claim.now), if due.is_some() => {
                     self.machine.handle_timeout((self.claim.now)());
                 }
             }

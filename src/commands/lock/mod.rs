@@ -6,6 +6,7 @@ mod lease;
 mod terms;
 mod token_file;
 mod under;
+mod until;
 mod waiting;
 
 use std::ffi::OsString;
@@ -142,7 +143,7 @@ pub async fn take(args: LockArgs, session: &Session, emit: Emit<'_>) -> Result<T
     match begin(&wanted, session, &mut Signals::none(), emit).await? {
         Begun::Ended(verdict) => Ok(Taking::Ended(verdict)),
         Begun::Held { lease, holder, token } => {
-            let now = session.clock();
+            let now = session.lease_clock();
             Holding::new(wanted, holder, token, lease, now).map(|holding| Taking::Held(Box::new(holding)))
         }
     }
@@ -177,7 +178,7 @@ async fn begin(
         key: wanted.key.clone(),
         holder: holder.clone(),
         terms: wanted.plan.terms,
-        now: session.clock(),
+        now: session.lease_clock(),
     };
     let mut lease = Lease::claim(client.clone(), claim);
     match acquire(&mut lease, signals, &wanted.key, &mut *emit).await {

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use tokio::time::sleep_until;
-
 use super::lease::{Lease, LeaseEvent};
 use super::token_file::TokenFile;
+use super::until::until;
 use crate::client::lock::{LockEvent, Loss};
 use crate::commands::Emit;
 use crate::commands::child::{Change, Group};
@@ -46,7 +45,7 @@ pub struct Under<'a> {
     pub token_file: &'a TokenFile,
     /// How the command is stopped.
     pub stopping: Stopping,
-    /// Reads the monotonic clock.
+    /// Reads the clock of leases.
     pub now: fn() -> Instant,
 }
 
@@ -94,12 +93,12 @@ impl Under<'_> {
                     Change::Gone => break,
                 },
                 signal = self.signals.next() => group.tell(signal),
-                () = at(kill_at) => {
+                () = at(kill_at, self.now) => {
                     group.kill();
                     kill_at = None;
                     killed_by = Some(self.later(GONE_AFTER_KILL));
                 }
-                () = at(killed_by), if ended.is_some() => break,
+                () = at(killed_by, self.now), if ended.is_some() => break,
             }
         }
         if let Some(CommandError { message: cause, .. }) = self.token_file.trouble() {
@@ -141,9 +140,9 @@ fn of_system(error: std::io::Error) -> CommandError {
     CommandError::new(crate::commands::Kind::Bug, format!("cannot wait for the command: {error}"))
 }
 
-async fn at(when: Option<Instant>) {
+async fn at(when: Option<Instant>, now: fn() -> Instant) {
     match when {
-        Some(when) => sleep_until(when.into()).await,
+        Some(when) => until(when, now).await,
         None => std::future::pending().await,
     }
 }

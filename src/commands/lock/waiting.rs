@@ -3,9 +3,8 @@
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use tokio::time::sleep_until;
-
 use super::lease::LeaseEvent;
+use super::until::until;
 use crate::client::{Client, Error, WatchEvent, Watcher};
 use crate::protocol::{Key, Value};
 
@@ -82,8 +81,8 @@ impl Waiting {
         loop {
             let result = match &mut self.state {
                 State::Off => std::future::pending().await,
-                State::Pausing(until) => {
-                    sleep_until((*until).into()).await;
+                State::Pausing(pause) => {
+                    until(*pause, now).await;
                     self.state = self.beginning();
                     continue;
                 }

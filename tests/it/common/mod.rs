@@ -13,6 +13,7 @@ mod relay;
 mod running;
 mod server;
 pub mod store;
+mod stranger;
 mod tap;
 mod terminal;
 pub mod tls12;
@@ -33,6 +34,7 @@ pub use raw::Raw;
 pub use relay::Relay;
 pub use running::{Running, wait_until};
 pub use server::Server;
+pub use stranger::stranger;
 pub use tap::Tap;
 pub use terminal::{CTRL_C, CTRL_D, ENTER, HOME, RIGHT, TAB, Terminal, UP};
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::{JoinHandle, sleep, spawn};
@@ -21,6 +22,8 @@ pub struct Process {
 #[derive(Debug)]
 pub struct Left {
     pub code: Option<i32>,
+    /// What has ended it, if it was a signal.
+    pub signal: Option<i32>,
     pub output: String,
     /// What was not read by [`Process::error_line`] before.
     pub errors: String,
@@ -65,7 +68,8 @@ impl Process {
         let mut errors = String::new();
         self.errors.read_to_string(&mut errors).unwrap();
         let output = self.output.take().unwrap().join().unwrap();
-        Left { code: self.child.wait().unwrap().code(), output, errors }
+        let status = self.child.wait().unwrap();
+        Left { code: status.code(), signal: status.signal(), output, errors }
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Terminal {
     pty: Arc<Pty>,
     child: Child,
     screen: Arc<Mutex<vt100::Parser>>,
+    /// All that has come, with what steers the terminal.
+    bytes: Arc<Mutex<Vec<u8>>>,
     columns: u16,
 }
 
@@ -47,14 +49,17 @@ impl Terminal {
         let pty = Arc::new(pty);
         let screen = Arc::new(Mutex::new(vt100::Parser::new(some(rows), some(columns), 1000)));
         let (source, sink) = (Arc::clone(&pty), Arc::clone(&screen));
+        let bytes: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let kept = Arc::clone(&bytes);
         thread::spawn(move || {
             let mut bytes = [0; 4096];
             // Reading fails when nobody has the other end any more.
             while let Ok(count @ 1..) = (&*source).read(&mut bytes) {
+                kept.lock().unwrap().extend_from_slice(&bytes[..count]);
                 sink.lock().unwrap().process(&bytes[..count]);
             }
         });
-        Self { pty, child, screen, columns }
+        Self { pty, child, screen, bytes, columns }
     }
 
     /// Types keys.
@@ -108,13 +113,14 @@ impl Terminal {
         self.screen.lock().unwrap().screen().cursor_position().1
     }
 
-    /// Enters a line that takes its time, and waits until it runs: the cursor stands below it.
+    /// Enters a line that takes its time, and waits until the editor has given the terminal back, so that Ctrl-C is a
+    /// signal. The screen does not tell: the cursor stands in the first column whenever the prompt is painted anew.
     #[track_caller]
     pub fn begin(&self, line: &str) {
         self.keys(line);
         self.wait_for(line, |screen| screen.ends_with(line));
         self.keys(ENTER);
-        self.wait_for("the line to run", |_| self.cursor() == 0);
+        self.wait_for("the line to run", |_| self.is_bright());
     }
 
     /// Waits until the screen is as it should be, and returns it.
@@ -134,6 +140,13 @@ impl Terminal {
     #[track_caller]
     pub fn shows(&self, text: &str) -> String {
         self.wait_for(text, |screen| screen.contains(text))
+    }
+
+    /// Waits until a text has come, even if what followed has pushed it off the screen.
+    #[track_caller]
+    pub fn has_shown(&self, text: &str) {
+        let is_there = |bytes: &[u8]| bytes.windows(text.len()).any(|bytes| bytes == text.as_bytes());
+        self.wait_for(text, |_| is_there(&self.bytes.lock().unwrap()));
     }
 
     /// Waits until the last row is this, hints included.

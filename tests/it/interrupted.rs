@@ -1,0 +1,157 @@
+//! A signal that comes while a write waits for its answer: what is known of the write is told.
+
+use std::io::{BufRead, BufReader, Write, pipe};
+use std::iter;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::sync::mpsc::{Receiver, channel};
+
+use nix::sys::signal::Signal;
+
+use super::common::fake::{Fake, Line};
+use super::common::wire::Publish;
+use super::common::{Left, Place, Process, Server, bounded, until};
+
+/// A broker that answers so many requests, and says when so many more have come, which it does not answer.
+fn silent_after(answered: usize, unanswered: usize) -> (Fake<()>, Receiver<()>) {
+    let (told, silent) = channel();
+    let broker = Fake::start(move |line: &mut Line| {
+        line.accept();
+        line.subscribe(1);
+        for number in 0..answered + unanswered {
+            let request = iter::from_fn(|| line.next()).find(|packet| packet.name() == "PUBLISH").unwrap();
+            if number < answered {
+                line.answer(&Publish::decode(&request), "+OK\r\n", &[]);
+            }
+        }
+        told.send(()).unwrap();
+        line.listen();
+    });
+    (broker, silent)
+}
+
+/// Runs a verb until so many requests were answered and so many were not, and sends it a signal then.
+fn end_with(signal: Signal, (answered, unanswered): (usize, usize), words: &[&str], place: &Place) -> Left {
+    let (broker, silent) = silent_after(answered, unanswered);
+    let mut run = Process::start(place.command_with_signals(&[&["-b", &broker.url()], words].concat()));
+    silent.recv().unwrap();
+    run.signal(signal);
+    let left = run.end();
+    broker.end();
+    left
+}
+
+#[test]
+fn a_write_that_a_signal_ends_says_that_its_outcome_is_unknown() {
+    let place = Place::new();
+    let signals = [(Signal::SIGINT, "SIGINT"), (Signal::SIGTERM, "SIGTERM")];
+    for words in [&["set", "k", "v"][..], &["del", "k"], &["vdel", "k", "v"], &["raw", "SET", "k", "v"]] {
+        for (signal, name) in signals {
+            let left = end_with(signal, (0, 1), words, &place);
+            let told = format!(
+                "error: {name} came before the answer\n  the write may or may not have happened\n  \
+                 try: mqkv get KEY, to see what is there\n"
+            );
+            assert_eq!((left.errors, left.output), (told, String::new()), "{words:?}");
+            // A shell makes 130 or 143 of it, and ends a loop around it.
+            assert_eq!((left.signal, left.code), (Some(signal as i32), None), "{words:?}");
+        }
+    }
+    let left = end_with(Signal::SIGTERM, (0, 1), &["set", "k", "v", "-j"], &place);
+    assert!(left.errors.starts_with("{\"v\":1,\"error\":{\"kind\":\"terminated\",\"code\":143,"), "{left:?}");
+    assert!(left.errors.contains("\"outcome\":\"unknown\""), "{left:?}");
+    assert_eq!(left.signal, Some(15));
+}
+
+#[test]
+fn a_read_that_a_signal_ends_says_nothing() {
+    let left = end_with(Signal::SIGINT, (0, 1), &["get", "k"], &Place::new());
+    assert_eq!((left.errors.as_str(), left.signal), ("", Some(2)));
+}
+
+#[test]
+fn of_several_keys_those_are_named_that_had_no_answer() {
+    let left = end_with(Signal::SIGINT, (0, 3), &["del", "a", "b", "c"], &Place::new());
+    assert!(
+        left.errors.contains("  3 of 3 keys: a, b, c\n  the write may or may not have happened\n"),
+        "{left:?}"
+    );
+    assert_eq!(left.signal, Some(2));
+}
+
+#[test]
+fn a_write_that_was_not_sent_has_changed_nothing() {
+    let place = Place::new();
+    let (told, connected) = channel();
+    let broker = Fake::start(move |line: &mut Line| {
+        line.expect("CONNECT");
+        told.send(()).unwrap();
+        line.listen();
+    });
+    let mut run = Process::start(place.command_with_signals(&["set", "k", "v", "-b", &broker.url()]));
+    connected.recv().unwrap();
+    run.signal(Signal::SIGINT);
+    let left = run.end();
+    assert_eq!(left.errors, "error: SIGINT came before the answer\n  nothing was changed\n");
+    assert_eq!(left.signal, Some(2));
+    broker.end();
+}
+
+#[test]
+fn lines_in_flight_are_told_of_when_a_signal_ends_them() {
+    let place = Place::new();
+    place.write("lines", "set a 1\nset b 2\nset c 3\n");
+    let left = end_with(Signal::SIGINT, (2, 1), &["batch", "lines", "--inflight", "1"], &place);
+    assert_eq!(left.signal, Some(2));
+    assert!(left.errors.contains("error: SIGINT came before the answer\n  line 3: "), "{left:?}");
+    assert!(left.errors.ends_with("  the write may or may not have happened\n"), "{left:?}");
+    let entries: String = (0..200).map(|at| format!("{{\"key\":\"{at}\",\"value\":\"v\"}}\n")).collect();
+    place.write("entries", entries);
+    // The window is full, and nothing of what goes on behind it is read any more.
+    let left = end_with(Signal::SIGTERM, (0, 64), &["import", "entries", "--keep-going", "-j"], &place);
+    assert_eq!(left.signal, Some(15));
+    let last = left.errors.lines().last().unwrap();
+    assert!(last.starts_with("{\"v\":1,\"error\":{\"kind\":\"terminated\",\"code\":143,"), "{left:?}");
+    assert!(last.contains("\"outcome\":\"unknown\""), "{left:?}");
+}
+
+#[test]
+fn lines_that_were_all_answered_are_no_doubt_when_a_signal_ends_the_wait_for_more() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let mut command = place.command_with_signals(&["batch", "-", "-b", &server.url()]);
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    input.write_all(b"set k v\nget k\n").unwrap();
+    let mut answer = String::new();
+    output.read_line(&mut answer).unwrap();
+    assert_eq!(answer, "v\n");
+    bounded::signal(&child, "INT");
+    until("the batch ends", || child.try_wait().unwrap());
+    let left = child.wait_with_output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&left.stderr),
+        "error: SIGINT came before the answer\n  what had been sent by then was answered\n"
+    );
+    drop(input);
+}
+
+#[test]
+fn a_reader_that_does_not_read_keeps_no_signal_from_a_batch() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    place.write("lines", "get k\nset done yes\n");
+    let (_unread, mut full) = pipe().unwrap();
+    // As much as a pipe takes: whatever the batch says, it is held up.
+    full.write_all(&[0; 65_536]).unwrap();
+    let mut command = place.command_with_signals(&["batch", "lines", "-j", "-b", &server.url()]);
+    let mut child = command.stdout(full).spawn().unwrap();
+    until("the lines are done", || {
+        place.run(&["get", "done", "-b", &server.url()]).contains("yes").then_some(())
+    });
+    bounded::signal(&child, "TERM");
+    let status = until("the batch ends", || child.try_wait().unwrap());
+    assert_eq!(status.signal(), Some(15));
+}
