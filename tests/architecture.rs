@@ -43,6 +43,7 @@ const PURE: &[&str] = &[
     "src/server/broker/filter.rs",
     "src/server/broker/lookout.rs",
     "src/server/broker/mqtt311.rs",
+    "src/server/broker/publish.rs",
     "src/server/broker/retained.rs",
     "src/server/broker/session.rs",
     "src/server/broker/shares.rs",

@@ -104,12 +104,11 @@ impl FromStr for Timestamp {
     type Err = TimestampError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut parts = text.split(':');
-        let (Some(ms), Some(counter), Some(node), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
+        let (ms, rest) = split(text).ok_or(TimestampError::Parts)?;
+        let (counter, node) = split(rest).ok_or(TimestampError::Parts)?;
+        if split(node).is_some() {
             return Err(TimestampError::Parts);
-        };
+        }
         let ms = parse_digits(ms).ok_or(TimestampError::Milliseconds)?;
         let counter = parse_digits(counter)
             .and_then(|counter| u32::try_from(counter).ok())
@@ -121,6 +120,13 @@ impl FromStr for Timestamp {
             _ => Err(TimestampError::Node),
         }
     }
+}
+
+/// What is before the first colon and behind it. The parts are short: to look at each byte is quicker than a search that
+/// is good for long texts.
+fn split(text: &str) -> Option<(&str, &str)> {
+    let at = text.bytes().position(|byte| byte == b':')?;
+    text.get(..at).zip(text.get(at.saturating_add(1)..))
 }
 
 /// Digits only: `parse` alone would take a `+`.

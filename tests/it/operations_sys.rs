@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::common::wire::{self, Publish};
 use super::common::{Place, Raw, Server};
 
-/// Those topics, once each of these numbers is at least so great.
-fn topics(port: u16, numbers: &[(&str, f64)]) -> BTreeMap<String, String> {
+/// Those topics, once each of these numbers is at least so great, and the others have come too.
+fn topics(port: u16, numbers: &[(&str, f64)], others: &[&str]) -> BTreeMap<String, String> {
     let mut raw = Raw::connect(port);
     raw.say(&wire::connect("reader"));
     raw.say(&wire::subscribe(1, "$SYS/#"));
@@ -14,6 +14,7 @@ fn topics(port: u16, numbers: &[(&str, f64)]) -> BTreeMap<String, String> {
     let has_come = |topics: &BTreeMap<String, String>| {
         let number = |name: &str| topics.get(&format!("$SYS/broker/{name}"))?.parse::<f64>().ok();
         numbers.iter().all(|(name, least)| number(name).is_some_and(|number| number >= *least))
+            && others.iter().all(|name| topics.contains_key(&format!("$SYS/broker/{name}")))
     };
     while !has_come(&topics) {
         let packet = raw.hear().unwrap();
@@ -33,6 +34,19 @@ fn counters_are_published_by_the_names_that_tools_know() {
     let place = Place::new();
     let server = Server::start(&place, &["--sys-interval", "20ms"]);
     assert_eq!(place.run_at(&server.url(), &["set", "k", "v"]), "--- exit 0\n");
+    let numbers = [
+        "clients/connected",
+        "clients/disconnected",
+        "clients/total",
+        "subscriptions/count",
+        "retained messages/count",
+        "store/messages/count",
+        "store/messages/bytes",
+        "publish/messages/sent",
+        "load/messages/received/1min",
+        "load/bytes/sent/15min",
+    ];
+    let others = [&numbers[..], &["version", "uptime"]].concat();
     // CONNECT, SUBSCRIBE, PUBLISH, PUBACK, DISCONNECT, of the SET alone.
     let topics = topics(
         server.port(),
@@ -45,22 +59,12 @@ fn counters_are_published_by_the_names_that_tools_know() {
             ("bytes/received", 100.0),
             ("bytes/sent", 50.0),
         ],
+        &others,
     );
     let number = |name: &str| topics[&format!("$SYS/broker/{name}")].parse::<f64>().unwrap();
     assert_eq!(topics["$SYS/broker/version"], concat!("mqkv version ", env!("CARGO_PKG_VERSION")));
     assert!(topics["$SYS/broker/uptime"].ends_with(" seconds"));
-    for name in [
-        "clients/connected",
-        "clients/disconnected",
-        "clients/total",
-        "subscriptions/count",
-        "retained messages/count",
-        "store/messages/count",
-        "store/messages/bytes",
-        "publish/messages/sent",
-        "load/messages/received/1min",
-        "load/bytes/sent/15min",
-    ] {
+    for name in numbers {
         assert!(number(name) >= 0.0, "{name}");
     }
 }

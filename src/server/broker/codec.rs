@@ -4,12 +4,12 @@ use bytes::{Bytes, BytesMut};
 use rumqttc::mqttbytes::v5::{
     Auth, AuthProperties, AuthReasonCode, ConnAck, ConnAckProperties, ConnectAuth, ConnectReturnCode,
     Disconnect, DisconnectProperties, DisconnectReasonCode, Packet, PingResp, PubAck, PubAckReason, PubComp,
-    PubCompReason, PubRec, PubRecReason, PubRel, PubRelReason, PublishProperties, RetainForwardRule, SubAck,
+    PubCompReason, PubRec, PubRecReason, PubRel, PubRelReason, RetainForwardRule, SubAck,
     SubscribeReasonCode, UnsubAck, UnsubAckReason,
 };
 use rumqttc::mqttbytes::{self, QoS, v5};
 
-use super::dialect::{Dialect, Sending};
+use super::dialect::Dialect;
 use super::filter;
 use super::packet::{Connect, Fault, Incoming, Publish, RetainHandling, SubscriptionRequest, Will};
 use super::reason::Reason;
@@ -363,38 +363,6 @@ pub fn encode_disconnect(reason: Reason, text: &str, bytes_max: Option<u32>, out
     }
 }
 
-/// Writes a PUBLISH.
-///
-/// # Errors
-///
-/// [`Unsendable`]; then nothing is written.
-pub fn encode_publish(sending: Sending<'_>, output: &mut BytesMut) -> Result<(), Unsendable> {
-    let Sending { delivery, packet_id, dup, expiry_s, alias, bytes_max } = sending;
-    let message = &delivery.publication.message;
-    let identifiers = delivery.subscription_ids.iter();
-    let properties = PublishProperties {
-        payload_format_indicator: message.payload_format,
-        message_expiry_interval: expiry_s,
-        topic_alias: alias.map(|alias| alias.number),
-        response_topic: message.response_topic.clone(),
-        correlation_data: message.correlation.clone(),
-        user_properties: message.user_properties.clone(),
-        subscription_identifiers: identifiers.filter_map(|id| usize::try_from(*id).ok()).collect(),
-        content_type: message.content_type.clone(),
-    };
-    let is_named = alias.is_none_or(|alias| alias.is_new);
-    let packet = v5::Publish {
-        dup,
-        qos: qos_out(delivery.qos),
-        retain: delivery.retain,
-        topic: if is_named { Bytes::copy_from_slice(message.topic.as_bytes()) } else { Bytes::new() },
-        pkid: packet_id.unwrap_or(0),
-        payload: message.payload.clone(),
-        properties: Some(properties),
-    };
-    put(&Packet::Publish(packet), bytes_max, output)
-}
-
 /// Writes a PUBACK.
 pub fn encode_puback(packet_id: u16, reason: Reason, output: &mut BytesMut) {
     let reason = match reason {
@@ -600,31 +568,6 @@ mod tests {
         assert!(is_copy(24_999, 100_000));
         assert!(!is_copy(25_000, 100_000));
         assert!(!is_copy(COPIED_BYTES_MAX + 1, 8_192));
-    }
-
-    #[test]
-    fn what_cannot_be_sent_leaves_no_trace() {
-        use super::super::publication::{Delivery, Publication};
-        let message = Message { topic: "x".repeat(70_000), ..Message::default() };
-        let publication = std::sync::Arc::new(Publication::new(message, crate::clock::monotonic()));
-        let delivery = Delivery {
-            publication,
-            qos: Qos::AtMostOnce,
-            retain: false,
-            subscription_ids: Vec::new(),
-            group: None,
-        };
-        let mut output = BytesMut::from(&b"before"[..]);
-        let sending = Sending {
-            delivery: &delivery,
-            packet_id: None,
-            dup: false,
-            expiry_s: None,
-            alias: None,
-            bytes_max: None,
-        };
-        assert_eq!(encode_publish(sending, &mut output), Err(Unsendable));
-        assert_eq!(&output[..], b"before");
     }
 
     #[test]

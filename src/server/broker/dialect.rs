@@ -7,6 +7,7 @@ use super::codec::{self, Accepted, Decoded, Unsendable};
 use super::mqtt311;
 use super::packet::Fault;
 use super::publication::Delivery;
+use super::publish;
 use super::reason::Reason;
 use crate::protocol::message::Qos;
 
@@ -91,12 +92,7 @@ impl Dialect {
     ///
     /// [`Unsendable`]; then nothing is written.
     pub fn publish(self, sending: Sending<'_>, output: &mut BytesMut) -> Result<(), Unsendable> {
-        match self {
-            Self::Mqtt5 => codec::encode_publish(sending, output),
-            Self::Mqtt311 => {
-                mqtt311::encode_publish(sending.delivery, sending.packet_id, sending.dup, output)
-            }
-        }
+        publish::encode(sending, self == Self::Mqtt5, output)
     }
 
     /// Writes a PUBACK.

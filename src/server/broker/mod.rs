@@ -14,6 +14,7 @@ pub mod mqtt311;
 pub mod packet;
 pub mod postponed;
 pub mod publication;
+pub mod publish;
 pub mod reason;
 pub mod registry;
 pub mod retained;

@@ -2,18 +2,15 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::codec::{Decoded, Unsendable};
+use super::codec::Decoded;
 use super::dialect::Dialect;
 use super::filter;
 use super::packet::{Connect, Fault, Incoming, Publish, RetainHandling, SubscriptionRequest, Will};
-use super::publication::Delivery;
+use super::publish::put_varint;
 use super::reason::Reason;
 use super::subscriptions::Options;
 use crate::client::Secret;
 use crate::protocol::message::{Message, Qos};
-
-/// The largest number that a length can say.
-const LENGTH_MAX: usize = 268_435_455;
 
 const CLEAN_SESSION: u8 = 0b0000_0010;
 const WILL: u8 = 0b0000_0100;
@@ -241,38 +238,6 @@ pub fn encode_refusal(reason: Reason, output: &mut BytesMut) {
     output.put_slice(&[0x20, 2, 0, code]);
 }
 
-/// Writes a PUBLISH without its properties.
-///
-/// # Errors
-///
-/// [`Unsendable`]; then nothing is written.
-pub fn encode_publish(
-    delivery: &Delivery,
-    packet_id: Option<u16>,
-    dup: bool,
-    output: &mut BytesMut,
-) -> Result<(), Unsendable> {
-    let message = &delivery.publication.message;
-    let topic_length = u16::try_from(message.topic.len()).map_err(|_| Unsendable)?;
-    let id_length = if packet_id.is_some() { 2 } else { 0 };
-    let length =
-        [2, message.topic.len(), id_length, message.payload.len()].into_iter().fold(0, usize::saturating_add);
-    if length > LENGTH_MAX {
-        return Err(Unsendable);
-    }
-    let flags = u8::from(dup) << 3 | (delivery.qos as u8) << 1 | u8::from(delivery.retain);
-    output.reserve(length.saturating_add(5));
-    output.put_u8(0x30 | flags);
-    put_length(length, output);
-    output.put_u16(topic_length);
-    output.put_slice(message.topic.as_bytes());
-    if let Some(packet_id) = packet_id {
-        output.put_u16(packet_id);
-    }
-    output.put_slice(&message.payload);
-    Ok(())
-}
-
 /// Writes a PUBACK, PUBREC, PUBREL, PUBCOMP or UNSUBACK: its first byte, and whose it is.
 pub fn encode_acknowledgement(first: u8, packet_id: u16, output: &mut BytesMut) {
     output.put_slice(&[first, 2]);
@@ -282,20 +247,9 @@ pub fn encode_acknowledgement(first: u8, packet_id: u16, output: &mut BytesMut) 
 /// Writes a SUBACK: per filter the granted QoS, or that it failed.
 pub fn encode_suback(packet_id: u16, results: &[Result<Qos, Reason>], output: &mut BytesMut) {
     output.put_u8(0x90);
-    put_length(results.len().saturating_add(2), output);
+    put_varint(results.len().saturating_add(2), output);
     output.put_u16(packet_id);
     output.extend(results.iter().map(|result| result.map_or(0x80, |qos| qos as u8)));
-}
-
-fn put_length(mut length: usize, output: &mut BytesMut) {
-    loop {
-        let low = u8::try_from(length & 0x7F).unwrap_or(0);
-        length >>= 7;
-        output.put_u8(if length > 0 { low | 0x80 } else { low });
-        if length == 0 {
-            return;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -162,10 +162,10 @@ fn report<'a, K: Copy, S>(subscriptions: &'a BTreeMap<K, S>, found: &mut dyn FnM
 }
 
 fn split(topic: &str) -> (&str, Option<&str>) {
-    match topic.split_once('/') {
-        Some((level, rest)) => (level, Some(rest)),
-        None => (topic, None),
-    }
+    // Levels are short: to look at each byte is quicker than a search that is good for long texts.
+    let end = topic.bytes().position(|byte| byte == b'/').unwrap_or(topic.len());
+    let (level, rest) = topic.split_at_checked(end).unwrap_or((topic, ""));
+    (level, rest.get(1..))
 }
 
 #[cfg(test)]

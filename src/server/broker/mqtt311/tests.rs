@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::super::publication::Publication;
+use super::super::dialect::Sending;
+use super::super::publication::{Delivery, Publication};
 use super::*;
 
 fn read(bytes: &[u8]) -> Result<Incoming, Fault> {
@@ -143,7 +144,9 @@ proptest! {
         let delivery = Delivery { publication, qos, retain, subscription_ids: vec![1], group: None };
         let packet_id = (qos > Qos::AtMostOnce).then_some(packet_id);
         let mut output = BytesMut::new();
-        encode_publish(&delivery, packet_id, qos > Qos::AtMostOnce, &mut output).unwrap();
+        let dup = qos > Qos::AtMostOnce;
+        let sending = Sending { delivery: &delivery, packet_id, dup, expiry_s: None, alias: None, bytes_max: None };
+        Dialect::Mqtt311.publish(sending, &mut output).unwrap();
         let Incoming::Publish(publish) = read(&output).unwrap() else { panic!("no PUBLISH") };
         prop_assert_eq!(publish.packet_id, packet_id.unwrap_or(0));
         prop_assert_eq!(publish.message, Message { content_type: None, ..message });
