@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
+use crate::client::Access;
 use crate::commands::output::Outcome;
 use crate::commands::signal::{Signal, Signals};
 use crate::commands::{CommandError, Kind, Verdict};
@@ -17,34 +18,44 @@ use crate::commands::{CommandError, Kind, Verdict};
 /// How long what a signal ends may take: longer than a goodbye to a broker that does not listen.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// Begins to listen to some signals.
+type Listen = fn() -> io::Result<Signals>;
+
 /// The signals that end a verb, from when on they no longer end the process by themselves: a terminal that was made
 /// dark for a question must be given back, and what became of a write must be told.
 #[derive(Clone, Debug, Default)]
-pub struct Heeded(Rc<RefCell<Option<mpsc::Receiver<Signal>>>>);
+pub struct Heeded {
+    listen: Option<Listen>,
+    heard: Rc<RefCell<Option<mpsc::Receiver<Signal>>>>,
+}
 
 impl Heeded {
-    /// Begins to listen, to all of them.
+    /// The signals of a verb that does not listen itself; `asks` says whether it asks for a password.
+    #[must_use]
+    pub fn of(access: Access, asks: bool) -> Self {
+        let listen: Option<Listen> = match access {
+            _ if asks => Some(Signals::new),
+            // A terminal that is gone takes along whoever could be told.
+            Access::Write => Some(Signals::of_requests),
+            Access::Read => None,
+        };
+        Self { listen, heard: Rc::default() }
+    }
+
+    /// Whether there is something to listen to.
+    #[must_use]
+    pub fn listens(&self) -> bool {
+        self.listen.is_some()
+    }
+
+    /// Begins to listen.
     ///
     /// # Errors
     /// The system takes no handler.
     pub fn begin(&self) -> Result<(), CommandError> {
-        self.listen(Signals::new)
-    }
-
-    /// Begins to listen to those behind which somebody is left who can be told.
-    ///
-    /// # Errors
-    /// The system takes no handler.
-    pub fn begin_for_write(&self) -> Result<(), CommandError> {
-        self.listen(Signals::of_requests)
-    }
-
-    fn listen(&self, signals: fn() -> io::Result<Signals>) -> Result<(), CommandError> {
-        if self.0.borrow().is_some() {
-            return Ok(());
-        }
+        let Some(listen) = self.listen.filter(|_| self.heard.borrow().is_none()) else { return Ok(()) };
         let failed = |error| CommandError::new(Kind::Bug, format!("cannot listen to signals: {error}"));
-        let mut signals = signals().map_err(failed)?;
+        let mut signals = listen().map_err(failed)?;
         let (told, heard) = mpsc::channel(1);
         tokio::spawn(async move {
             let signal = signals.next().await;
@@ -56,13 +67,13 @@ impl Heeded {
             }
             signal.take_effect();
         });
-        self.0.replace(Some(heard));
+        self.heard.replace(Some(heard));
         Ok(())
     }
 
     /// The signal, once it has come; never, as long as signals end the process by themselves.
     pub async fn next(&self) -> Signal {
-        poll_fn(|context| match &mut *self.0.borrow_mut() {
+        poll_fn(|context| match &mut *self.heard.borrow_mut() {
             Some(heard) => match heard.poll_recv(context) {
                 Poll::Ready(Some(signal)) => Poll::Ready(signal),
                 Poll::Ready(None) | Poll::Pending => Poll::Pending,

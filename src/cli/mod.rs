@@ -231,12 +231,14 @@ fn run_command(
     };
     let minds_signals = command.minds_signals();
     let is_write = command.access() == Access::Write && !minds_signals;
-    let (session, embedded, heeded) =
-        session(connection, tracing.as_ref().map(|tracing| tracing.tracer.clone()), is_write);
+    let asks = matches!(&connection, Some(Connection { login: Login::Ask { .. }, .. }));
+    let heeded = if minds_signals { Heeded::default() } else { Heeded::of(command.access(), asks) };
+    let tracer = tracing.as_ref().map(|tracing| tracing.tracer.clone());
+    let (session, embedded) = session(connection, tracer, heeded.clone());
     let session = guard(session, configuration, is_forced);
     // One thread: a verb waits for the network and computes next to nothing. Where a slow reader can hold it up,
-    // another thread keeps the session alive.
-    let mut runtime = match command.is_lasting() {
+    // another thread keeps the session alive, and hears the signals.
+    let mut runtime = match command.is_lasting() || heeded.listens() {
         true => tokio::runtime::Builder::new_multi_thread(),
         false => tokio::runtime::Builder::new_current_thread(),
     };
@@ -297,20 +299,14 @@ async fn run_and_flush(
 /// The store inside this process, if one was started.
 type Started = Rc<RefCell<Option<Embedded>>>;
 
-/// A session that connects when it must; from then on signals are heeded where it is for a write.
-fn session(
-    connection: Option<Connection>,
-    tracer: Option<Tracer>,
-    is_write: bool,
-) -> (Session, Started, Heeded) {
-    let heeded = Heeded::default();
-    let heed = heeded.clone();
+/// A session that connects when it must; from then on signals are heeded.
+fn session(connection: Option<Connection>, tracer: Option<Tracer>, heeded: Heeded) -> (Session, Started) {
     let embedded = Started::default();
     let started = Rc::clone(&embedded);
     let takes_input = matches!(&connection, Some(Connection { login: Login::Input { .. }, .. }));
     let connect = move || -> Connecting {
-        let heeding = if is_write { heed.begin_for_write() } else { Ok(()) };
-        let connecting = connect(connection.clone(), Rc::clone(&started), heed.clone());
+        let heeding = heeded.begin();
+        let connecting = connect(connection.clone(), Rc::clone(&started));
         let tracer = tracer.clone();
         Box::pin(async move {
             heeding?;
@@ -321,7 +317,7 @@ fn session(
     if takes_input {
         session.close_input();
     }
-    (session, embedded, heeded)
+    (session, embedded)
 }
 
 /// Keeps what is read-only from being written to.
@@ -346,11 +342,7 @@ async fn stop(embedded: Started) {
 }
 
 /// Where to connect to; starts the store inside this process if that is where.
-async fn connect(
-    connection: Option<Connection>,
-    started: Started,
-    heeded: Heeded,
-) -> Result<Settings, CommandError> {
+async fn connect(connection: Option<Connection>, started: Started) -> Result<Settings, CommandError> {
     let connection =
         connection.ok_or_else(|| CommandError::new(Kind::Bug, "a verb that needs no store asked for one"))?;
     let (target, tls, web_socket) = match &connection.place {
@@ -370,7 +362,7 @@ async fn connect(
             (target, None, None)
         }
     };
-    let authentication = authentication(&connection.login, &heeded).await?;
+    let authentication = authentication(&connection.login).await?;
     Ok(Settings { web_socket, ..connection.settings(target, tls, authentication) })
 }
 
@@ -400,12 +392,11 @@ async fn look_at_files(
 }
 
 /// Who the client says it is, when it must be known.
-async fn authentication(login: &Login, heeded: &Heeded) -> Result<Authentication, CommandError> {
+async fn authentication(login: &Login) -> Result<Authentication, CommandError> {
     let (username, password) = match login {
         Login::Known(authentication) => return Ok(authentication.clone()),
         Login::Input { username } => (username, aside(settle::read_password).await??),
         Login::Ask { username } => {
-            heeded.begin()?;
             (username, password::ask(format!("password of {}: ", escape(username.as_bytes()))).await?)
         }
     };

@@ -13,6 +13,7 @@ use super::config::variables::Variables;
 use super::config::{self, Configuration};
 use super::connection::{Connection, Place};
 use super::exit::Exit;
+use super::heed::Heeded;
 use super::help;
 use super::report::{self, Reporter};
 use super::settle;
@@ -143,7 +144,8 @@ fn open(
         }
     };
     let is_transient = matches!(connection.place, Place::Embedded { data: None });
-    let (session, embedded, _) = super::session(Some(connection), Some(tracer.clone()), false);
+    // The shell listens to signals itself.
+    let (session, embedded) = super::session(Some(connection), Some(tracer.clone()), Heeded::default());
     // What was allowed on the command line is allowed for its broker.
     let session = super::guard(session, &configuration, options.force_write && destination.is_none());
     // What is typed is for the prompt.

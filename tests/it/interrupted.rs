@@ -139,19 +139,27 @@ fn lines_that_were_all_answered_are_no_doubt_when_a_signal_ends_the_wait_for_mor
 }
 
 #[test]
-fn a_reader_that_does_not_read_keeps_no_signal_from_a_batch() {
+fn a_reader_that_does_not_read_keeps_no_signal_from_a_write() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
-    place.write("lines", "get k\nset done yes\n");
+    place.write("lines", "get k\nset batch yes\n");
     let (_unread, mut full) = pipe().unwrap();
-    // As much as a pipe takes: whatever the batch says, it is held up.
+    // As much as a pipe takes: whatever is said, it is held up.
     full.write_all(&[0; 65_536]).unwrap();
-    let mut command = place.command_with_signals(&["batch", "lines", "-j", "-b", &server.url()]);
-    let mut child = command.stdout(full).spawn().unwrap();
-    until("the lines are done", || {
-        place.run(&["get", "done", "-b", &server.url()]).contains("yes").then_some(())
-    });
-    bounded::signal(&child, "TERM");
-    let status = until("the batch ends", || child.try_wait().unwrap());
-    assert_eq!(status.signal(), Some(15));
+    let begin = |words: &[&str]| {
+        let mut command = place.command_with_signals(&[&["-b", &server.url(), "-j"], words].concat());
+        command.stdout(full.try_clone().unwrap()).spawn().unwrap()
+    };
+    let mut children =
+        [begin(&["batch", "lines"]), begin(&["set", "set", "yes"]), begin(&["raw", "SET", "raw", "yes"])];
+    for key in ["batch", "set", "raw"] {
+        until("it is done", || place.run(&["get", key, "-b", &server.url()]).contains("yes").then_some(()));
+    }
+    for child in &children {
+        bounded::signal(child, "TERM");
+    }
+    for child in &mut children {
+        let status = until("it ends", || child.try_wait().unwrap());
+        assert_eq!(status.signal(), Some(15));
+    }
 }

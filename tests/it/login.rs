@@ -1,17 +1,15 @@
 //! Who a client says it is, where it has its password from, and what a broker may think of it.
 
-use std::process::{Command, Stdio};
-
-use nix::sys::signal::Signal;
+use std::process::Command;
 
 use super::common::bounded::shown_bounded;
 use super::common::fake::{Fake, Fakes};
-use super::common::{CTRL_C, CTRL_D, Place, Relay, Server, Terminal, wire};
+use super::common::{CTRL_D, Place, Relay, Server, Terminal, wire};
 
-const SECRET: &str = "hunter2-and-more";
+pub const SECRET: &str = "hunter2-and-more";
 
 /// A broker that refuses everybody for this reason, and how often it was asked.
-fn refusing(reason: u8) -> Fakes {
+pub fn refusing(reason: u8) -> Fakes {
     Fakes::start(move |_, line| {
         line.expect("CONNECT");
         line.send(&wire::connack(reason, &[]));
@@ -100,7 +98,7 @@ fn our_own_server_lets_in_whom_it_knows_and_refuses_the_others_once() {
 }
 
 /// A broker that hears who comes, and has no key.
-fn hearing() -> Fake<wire::Connect> {
+pub fn hearing() -> Fake<wire::Connect> {
     Fake::start(|line| {
         let connect = line.accept_and_hear();
         line.subscribe(1);
@@ -111,7 +109,7 @@ fn hearing() -> Fake<wire::Connect> {
     })
 }
 
-fn password(username: &str, password: &[u8]) -> (Option<String>, Option<Vec<u8>>) {
+pub fn password(username: &str, password: &[u8]) -> (Option<String>, Option<Vec<u8>>) {
     (Some(username.to_owned()), Some(password.to_vec()))
 }
 
@@ -216,116 +214,6 @@ fn a_pipe_that_never_delivers_holds_up_no_longer_than_a_connection_may_take() {
              try: a file with the secret in it: --password-file or --sat-file\n--- exit 74\n"
         );
     }
-}
-
-/// A terminal in which somebody is asked for a password.
-fn asked(place: &Place, url: &str, words: &[&str]) -> Terminal {
-    let words = [&["-b", url, "-u", "ann", "--ask-password"], words].concat();
-    let terminal = Terminal::start(place.command_with_signals(&words));
-    terminal.shows("password of ann:");
-    wait_until_dark(&terminal);
-    terminal
-}
-
-fn wait_until_dark(terminal: &Terminal) {
-    super::common::wait_until("the terminal is dark", || (!terminal.is_bright()).then_some(()));
-}
-
-#[test]
-fn a_password_is_asked_for_where_nobody_sees_it() {
-    let place = Place::new();
-    let broker = hearing();
-    let mut terminal = asked(&place, &broker.url(), &["get", "k"]);
-    terminal.line(SECRET);
-    assert_eq!(terminal.end(), Some(1));
-    let connect = broker.end();
-    assert_eq!((connect.username, connect.password), password("ann", SECRET.as_bytes()));
-    let screen = terminal.shows("no such key: k");
-    assert!(!screen.contains(SECRET), "{screen}");
-    assert!(terminal.is_bright());
-}
-
-#[test]
-fn a_signal_in_the_middle_of_the_question_leaves_the_terminal_as_it_was() {
-    let place = Place::new();
-    let broker = refusing(0x86);
-    for verb in [&["get", "k"][..], &["watch", "k"], &["lock", "k"], &["keys"], &["shell"]] {
-        let mut terminal = asked(&place, &broker.url(), verb);
-        terminal.keys("half");
-        terminal.keys(CTRL_C);
-        assert_eq!(terminal.end(), Some(130), "{verb:?}");
-        assert!(terminal.is_bright(), "{verb:?}");
-        let mut terminal = asked(&place, &broker.url(), verb);
-        terminal.keys("half");
-        terminal.signal(Signal::SIGTERM);
-        assert_eq!(terminal.end(), Some(143), "{verb:?}");
-        assert!(terminal.is_bright(), "{verb:?}");
-    }
-    assert_eq!(broker.count(), 0);
-}
-
-#[test]
-fn a_signal_in_the_middle_of_a_new_password_leaves_the_terminal_as_it_was() {
-    let place = Place::new();
-    for (is_second, keys, code) in [(false, true, 130), (true, true, 130), (false, false, 143)] {
-        let mut terminal =
-            Terminal::start(place.command_with_signals(&["serve", "user", "add", "users", "ann"]));
-        terminal.shows("Password for ann:");
-        wait_until_dark(&terminal);
-        if is_second {
-            terminal.line(SECRET);
-            terminal.shows("Once more:");
-            wait_until_dark(&terminal);
-        }
-        if keys {
-            terminal.keys(CTRL_C)
-        } else {
-            terminal.signal(Signal::SIGTERM)
-        }
-        assert_eq!(terminal.end(), Some(code));
-        assert!(terminal.is_bright() && !place.path("users").exists());
-    }
-}
-
-#[test]
-fn a_question_that_is_left_without_an_answer_is_a_usage_error() {
-    let place = Place::new();
-    for (keys, said) in [(CTRL_D, "error: no password was given"), ("\r", "error: the password is empty")] {
-        let mut terminal = asked(&place, "mqtt://127.0.0.1:1", &["get", "k"]);
-        terminal.keys(keys);
-        assert_eq!(terminal.end(), Some(2));
-        terminal.shows(said);
-        assert!(terminal.is_bright());
-    }
-}
-
-#[test]
-fn whoever_hangs_after_the_question_can_still_be_stopped() {
-    let place = Place::new();
-    let broker = Fake::start(|line| {
-        line.expect("CONNECT");
-        line.listen();
-    });
-    let mut terminal = asked(&place, &broker.url(), &["get", "k", "--connect-timeout", "1h", "--trace"]);
-    terminal.line(SECRET);
-    terminal.shows("CONNECT");
-    terminal.keys(CTRL_C);
-    assert_eq!(terminal.end(), Some(130));
-    broker.end();
-}
-
-#[test]
-fn without_a_terminal_nobody_can_be_asked() {
-    let place = Place::new();
-    let plain = place.command(&["get", "k", "-u", "ann", "--ask-password"]);
-    let mut command = Command::new("setsid");
-    command.arg("--wait").arg(plain.get_program()).args(plain.get_args()).current_dir(place.folder());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    assert_eq!(
-        shown_bounded(&mut command),
-        "--- stderr\nerror: there is no terminal to ask for the password on\n  \
-         try: --password-file FILE, or - for standard input\n--- exit 2\n"
-    );
 }
 
 #[test]

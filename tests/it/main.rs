@@ -23,6 +23,7 @@ mod limits;
 mod lock;
 mod lock_lost;
 mod login;
+mod login_asked;
 mod monitor;
 mod mosquitto;
 mod mosquitto_login;
