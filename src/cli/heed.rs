@@ -96,6 +96,7 @@ pub fn ended(
         // The answer was there with the signal.
         Ok(verdict) if !many => Ok(verdict),
         Ok(_) => Err(failure.cause("what had been sent by then was answered")),
+        Err(error) if !many && is_no(&error) => Err(error),
         Err(error) => {
             let is_told = many || error.kind != Kind::Unavailable;
             let causes = is_told.then_some(error.message).into_iter().chain(error.causes).collect();
@@ -103,5 +104,30 @@ pub fn ended(
             let hints = looks.then(|| "mqkv get KEY, to see what is there".to_owned()).into_iter().collect();
             Err(CommandError { causes, hints, outcome: error.outcome, ..failure })
         }
+    }
+}
+
+/// Whether it is the answer, and leaves nothing open that the signal could have cut short.
+fn is_no(error: &CommandError) -> bool {
+    let is_answer = matches!(error.kind, Kind::Refused | Kind::Authorization);
+    is_answer && error.outcome == Some(Outcome::Unchanged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Error;
+    use crate::protocol::Refusal;
+
+    #[test]
+    fn a_refusal_that_comes_together_with_the_signal_is_the_answer() {
+        let refused = CommandError::from(Error::Refused(Refusal::FenceRequired));
+        assert_eq!(ended(Signal::Interrupt, false, Err(refused.clone())), Err(refused.clone()));
+        let of_many = ended(Signal::Interrupt, true, Err(refused.clone())).unwrap_err();
+        assert_eq!((of_many.kind, of_many.causes), (Kind::Interrupted, vec![refused.message.clone()]));
+        let open = CommandError { outcome: Some(Outcome::Unknown), ..refused };
+        assert_eq!(ended(Signal::Interrupt, false, Err(open)).unwrap_err().kind, Kind::Interrupted);
+        let closed = ended(Signal::Terminate, false, Err(Error::Closed.into())).unwrap_err();
+        assert_eq!((closed.kind, closed.causes), (Kind::Terminated, vec![]));
     }
 }
