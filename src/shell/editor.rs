@@ -44,6 +44,8 @@ pub struct Lines {
     asks: blocking::Sender<()>,
     typed: mpsc::UnboundedReceiver<Typed>,
     begun: Arc<watch::Sender<bool>>,
+    /// Whether the terminal is one in which a line can be edited.
+    edits: bool,
 }
 
 /// Prints above the line that is being typed.
@@ -84,7 +86,9 @@ impl Lines {
                 }
             }
         })?;
-        Ok((Self { asks, typed, begun }, above))
+        // Where a line cannot be edited nothing can be printed above it.
+        let edits = above.is_some();
+        Ok((Self { asks, typed, begun, edits }, above))
     }
 
     /// Asks for a line.
@@ -107,6 +111,10 @@ impl Lines {
 
     /// Has the editor that was asked for a line give the terminal back.
     pub async fn wake(&mut self) {
+        if !self.edits {
+            // It has taken nothing, and hears nothing but the end of a line.
+            return;
+        }
         let mut begun = self.begun.subscribe();
         tokio::select! {
             _ = self.next() => {}

@@ -154,6 +154,18 @@ fn a_signal_ends_the_process_with_its_locks_released_and_the_terminal_given_back
 }
 
 #[test]
+fn a_signal_ends_the_prompt_of_a_terminal_in_which_no_line_can_be_edited() {
+    let place = Place::new().with_variable("TERM", "dumb");
+    let server = Server::start(&place, &[]);
+    let mut terminal = at(&place, &server);
+    terminal.line("lock deploy");
+    terminal.ends_with(&format!("127.0.0.1:{} [1 lock]>", server.port()));
+    terminal.signal(Signal::SIGTERM);
+    terminal.shows("released deploy");
+    assert_eq!(terminal.end(), Some(143));
+}
+
+#[test]
 fn a_terminal_that_goes_away_takes_the_prompt_and_its_locks_along() {
     let place = Place::new();
     let server = Server::start(&place, &[]);

@@ -41,7 +41,9 @@ impl Terminal {
 
     /// Starts a program in a terminal of this size.
     pub fn of_size(mut command: Command, rows: u16, columns: u16) -> Self {
-        command.env("TERM", "xterm-256color");
+        if !command.get_envs().any(|(name, _)| name == "TERM") {
+            command.env("TERM", "xterm-256color");
+        }
         let (pty, inside) = open().unwrap();
         pty.resize(Size::new(rows, columns)).unwrap();
         keep_output(&pty);
