@@ -10,7 +10,7 @@ use tokio::time::{sleep, sleep_until};
 use super::ask::{Ask, Response, Stamps};
 use super::authentication::{SecretFiles, TokenWatch};
 use super::dial::explain;
-use super::error::{Error, Outcome, TlsTrouble, WebSocketTrouble};
+use super::error::{Error, LossCause, Outcome, TlsTrouble, WebSocketTrouble};
 use super::link::LinkState;
 use super::listeners::{Begun, ListenTicket, Listener, Listeners};
 use super::packet::Granted;
@@ -176,7 +176,7 @@ enum Congested {
 
 /// The connection is gone.
 struct Loss {
-    cause: String,
+    cause: LossCause,
     /// Wall clock, milliseconds: until then it was surely there.
     since_ms: u64,
     /// There is no use in another try.
@@ -184,8 +184,8 @@ struct Loss {
 }
 
 impl Loss {
-    fn now(cause: String) -> Self {
-        Self { cause, since_ms: clock::wall_ms(), fatal: None }
+    fn now(cause: impl Into<LossCause>) -> Self {
+        Self { cause: cause.into(), since_ms: clock::wall_ms(), fatal: None }
     }
 }
 
@@ -318,7 +318,7 @@ impl Driver {
             let silence = now.monotonic.saturating_duration_since(silent.since);
             let silence_ms = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX);
             let cause = format!("the broker has been silent for {} s", silence.as_secs());
-            Loss { cause, since_ms: now.wall_ms.saturating_sub(silence_ms), fatal: None }
+            Loss { cause: cause.into(), since_ms: now.wall_ms.saturating_sub(silence_ms), fatal: None }
         })?;
         self.deliver(now);
         for id in self.watchers.abandoned() {
@@ -393,17 +393,7 @@ impl Driver {
             Turn::Moved => {
                 let Link::Up(connection) = &mut self.link else { return Ok(()) };
                 let now = clock::now();
-                let target = &self.settings.target;
-                let lost = |cause: String| {
-                    // Whoever has it now would be thrown out in turn, and so on for ever.
-                    let fatal = cause.starts_with(Error::TAKEN_OVER).then(|| Error::Lost {
-                        target: target.to_string(),
-                        cause: cause.clone(),
-                        outcome: Outcome::Unchanged,
-                    });
-                    Loss { fatal, ..Loss::now(cause) }
-                };
-                while let Some(incoming) = connection.next_packet().map_err(lost)? {
+                while let Some(incoming) = connection.next_packet().map_err(Loss::now)? {
                     self.session.handle_incoming(incoming, now);
                 }
             }
@@ -443,11 +433,13 @@ impl Driver {
         // Watches begin again with the next connection, and the store has forgotten those that were to be stopped.
         self.session.withdraw(|ticket| matches!(ticket, Ticket::Watch(_) | Ticket::Stopped(_)));
         let end = fatal.or_else(|| {
-            let never = self.settings.reconnect == Reconnect::Never;
+            // Whoever has taken the session over would be thrown out in turn, and so on for ever.
+            let never = self.settings.reconnect == Reconnect::Never || cause.is_takeover();
             never.then(|| self.session.lost(&cause, Outcome::Unchanged))
         });
         match &end {
             None => {
+                let cause = cause.to_string();
                 self.watchers.handle_lost(since_ms, &cause);
                 self.listeners.handle_lost(since_ms, &cause);
                 let delay = backoff(self.failures, chance::number());
@@ -458,10 +450,11 @@ impl Driver {
                 self.link = Link::Waiting(now.checked_add(delay).unwrap_or(now));
             }
             Some(error) => {
-                self.tell(|| Traced::Lost { cause: cause.clone(), again_in: None });
+                self.tell(|| Traced::Lost { cause: cause.to_string(), again_in: None });
+                // Whoever is told of the end finds it there.
+                self.told.send_replace(LinkState::Ended(error.clone()));
                 self.session.handle_closed(|_| error.clone());
                 self.watchers.handle_closed(error);
-                self.told.send_replace(LinkState::Ended(error.clone()));
                 self.listeners.handle_closed(error);
             }
         }
@@ -489,7 +482,7 @@ impl Driver {
             Outcome::Unchanged => Error::Closed,
             // It was sent, and nobody waits for its answer any more.
             Outcome::Unknown => {
-                let cause = "the session was closed".to_owned();
+                let cause = "the session was closed".to_owned().into();
                 Error::Lost { target: target.clone(), cause, outcome }
             }
         });

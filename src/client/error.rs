@@ -72,7 +72,7 @@ pub enum Error {
         /// `host:port` as asked for.
         target: String,
         /// Why it ended.
-        cause: String,
+        cause: LossCause,
         /// What is known of the request.
         outcome: Outcome,
     },
@@ -230,6 +230,15 @@ pub enum TlsSetupError {
     Other(String),
 }
 
+/// Why a connection was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LossCause {
+    /// The broker has ended it, with a DISCONNECT of this reason.
+    Ended(ReasonCode),
+    /// Anything else, in words.
+    Other(String),
+}
+
 /// What is known of a request that has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -251,8 +260,29 @@ pub struct ReasonCode {
 impl Error {
     /// The cause of an [`Error::Connect`] where nobody listens.
     pub const REFUSED: &str = "connection refused";
-    /// How the cause of an [`Error::Lost`] begins where somebody else has connected with this client id.
-    pub const TAKEN_OVER: &str = "the broker ended the connection: session taken over (0x8E)";
+}
+
+impl LossCause {
+    /// Whether somebody else has connected with this client id.
+    #[must_use]
+    pub fn is_takeover(&self) -> bool {
+        matches!(self, Self::Ended(reason) if reason.code == ReasonCode::SESSION_TAKEN_OVER)
+    }
+}
+
+impl From<String> for LossCause {
+    fn from(words: String) -> Self {
+        Self::Other(words)
+    }
+}
+
+impl fmt::Display for LossCause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended(reason) => write!(out, "the broker ended the connection: {reason}"),
+            Self::Other(words) => out.write_str(words),
+        }
+    }
 }
 
 impl ReasonCode {
@@ -264,6 +294,8 @@ impl ReasonCode {
     pub const NOT_AUTHORIZED: u8 = 0x87;
     /// `Re-authenticate`, of an AUTH
     pub const REAUTHENTICATE: u8 = 0x19;
+    /// `Session taken over`
+    pub const SESSION_TAKEN_OVER: u8 = 0x8E;
     /// `Bad authentication method`
     pub const BAD_METHOD: u8 = 0x8C;
 

@@ -33,7 +33,9 @@ use tokio::sync::{mpsc, oneshot, watch as observe};
 pub use ask::{Access, Ask, Response, Stamps};
 pub use authentication::{Authentication, PasswordSource};
 pub use certificate::Certificate;
-pub use error::{CredentialError, Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble, WebSocketTrouble};
+pub use error::{
+    CredentialError, Error, LossCause, Outcome, ReasonCode, TlsSetupError, TlsTrouble, WebSocketTrouble,
+};
 pub use examination::{Examiner, Finding};
 pub use link::LinkState;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::ask::{Access, Ask, Response};
-use super::error::{Error, Outcome, ReasonCode};
+use super::error::{Error, LossCause, Outcome, ReasonCode};
 use super::packet::{Granted, Incoming, Outgoing};
 use super::secret::Secret;
 use crate::clock::Reading;
@@ -230,7 +230,7 @@ impl<T> Session<T> {
     }
 
     /// The connection is lost. Writes that were sent fail with an unknown outcome; all else waits for the next one.
-    pub fn handle_lost(&mut self, cause: &str) {
+    pub fn handle_lost(&mut self, cause: &LossCause) {
         self.link = None;
         self.subscription = Subscription::None;
         self.subscribing.clear();
@@ -278,8 +278,8 @@ impl<T> Session<T> {
     }
 
     /// The error of a request whose connection was lost.
-    pub fn lost(&self, cause: &str, outcome: Outcome) -> Error {
-        Error::Lost { target: self.config.target.clone(), cause: cause.to_owned(), outcome }
+    pub fn lost(&self, cause: &LossCause, outcome: Outcome) -> Error {
+        Error::Lost { target: self.config.target.clone(), cause: cause.clone(), outcome }
     }
 
     /// A publish from [`Session::poll_outgoing`] is larger than the broker takes, and was not sent.

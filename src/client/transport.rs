@@ -13,7 +13,7 @@ use tokio::time::timeout_at;
 
 use super::authentication::{self, Credentials, FileRead, SecretFiles};
 use super::dial::{self, explain};
-use super::error::{Error, ReasonCode, TlsTrouble};
+use super::error::{Error, LossCause, ReasonCode, TlsTrouble};
 use super::examination::{Finding, Terms};
 use super::packet::{Granted, Incoming, Outgoing};
 use super::settings::Settings;
@@ -267,7 +267,7 @@ impl Connection {
     ///
     /// # Errors
     /// What is wrong with the broker's bytes, or why it ended the connection.
-    pub(super) fn next_packet(&mut self) -> Result<Option<Incoming>, String> {
+    pub(super) fn next_packet(&mut self) -> Result<Option<Incoming>, LossCause> {
         // The crate does not know all the reasons that a broker may have.
         if let [DISCONNECT, 1..=0x7F, code, ..] = *self.input
             && v5::DisconnectReasonCode::try_from(code).is_err()
@@ -294,7 +294,7 @@ impl Connection {
                 return match auth.code {
                     v5::AuthReasonCode::Success => Ok(Some(Incoming::Authenticated)),
                     // A token is all that there is to say.
-                    _ => Err("the broker wants more than a token".to_owned()),
+                    _ => Err("the broker wants more than a token".to_owned().into()),
                 };
             }
             v5::Packet::Disconnect(disconnect) => {
@@ -304,7 +304,7 @@ impl Connection {
             other => {
                 let name = format!("{:?}", other.packet_type());
                 self.tell(|| Traced::Received(Packet::Other(name.to_uppercase())));
-                return Err(format!("unexpected packet: {name}"));
+                return Err(format!("unexpected packet: {name}").into());
             }
         };
         self.tell(|| Traced::Received(Packet::from(&incoming)));
@@ -312,10 +312,9 @@ impl Connection {
     }
 
     /// What a DISCONNECT means.
-    fn ended(&self, reason: ReasonCode) -> String {
-        let words = format!("the broker ended the connection: {reason}");
-        self.tell(|| Traced::Received(Packet::Disconnect { reason }));
-        words
+    fn ended(&self, reason: ReasonCode) -> LossCause {
+        self.tell(|| Traced::Received(Packet::Disconnect { reason: reason.clone() }));
+        LossCause::Ended(reason)
     }
 
     fn decode(&mut self) -> Result<Option<v5::Packet>, mqttbytes::Error> {

@@ -255,7 +255,7 @@ fn hint(error: &Error) -> Option<String> {
         } => "check the port; for one without TLS, -b ws://HOST:PORT",
         Error::Tls { trouble, .. } => return hint_of_tls(trouble).map(str::to_owned),
         Error::WebSocket { trouble, .. } => return hint_of_web_socket(trouble).map(str::to_owned),
-        Error::Lost { cause, .. } if cause.starts_with(Error::TAKEN_OVER) => {
+        Error::Lost { cause, .. } if cause.is_takeover() => {
             "-i with a client id that nobody else uses, or without -i: each run has one of its own then"
         }
         Error::NoConnack { .. } => "a port that speaks TLS says nothing to plain MQTT: check the port",
@@ -385,7 +385,7 @@ mod tests {
         assert!(refused.hints[0].contains("--fence"));
         let lost = CommandError::from(Error::Lost {
             target: "h:1".into(),
-            cause: "reset".into(),
+            cause: "reset".to_owned().into(),
             outcome: Outcome::Unknown,
         });
         assert_eq!((lost.kind, lost.outcome), (Kind::Unavailable, Some(Outcome::Unknown)));

@@ -405,7 +405,7 @@ fn a_lost_connection_leaves_writes_unknown_and_asks_reads_again() {
     bench.ask(Access::Write, "w");
     bench.ask(Access::Read, "r");
     bench.sent();
-    bench.session.handle_lost("cable cut");
+    bench.session.handle_lost(&"cable cut".to_owned().into());
     let answers = bench.answers();
     assert!(
         matches!(answers[..], [("w", Err(Error::Lost { outcome: Outcome::Unknown, .. }))]),
@@ -422,7 +422,7 @@ fn a_request_that_is_withdrawn_is_neither_sent_again_nor_answered() {
     bench.ask(Access::Read, "unwanted");
     bench.ask(Access::Read, "wanted");
     bench.sent();
-    bench.session.handle_lost("gone");
+    bench.session.handle_lost(&"gone".to_owned().into());
     bench.session.withdraw(|ticket| *ticket == "unwanted");
     bench.connect(16);
     assert_eq!(shapes(&bench.sent()), "SUBSCRIBE PUBLISH");
@@ -532,7 +532,7 @@ fn a_read_that_was_to_be_asked_again_is_asked_once_after_a_loss() {
     let sent = bench.sent_and_subscribed();
     let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
     bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
-    bench.session.handle_lost("cable cut");
+    bench.session.handle_lost(&"cable cut".to_owned().into());
     bench.pass(1_000).unwrap();
     bench.connect(1);
     let sent = bench.sent_and_subscribed();
@@ -553,7 +553,7 @@ fn a_broker_s_word_that_there_is_no_store_is_forgotten_with_its_connection() {
     let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
     let reason = ReasonCode { code: NO_MATCHING_SUBSCRIBERS, text: None };
     bench.hear(Incoming::PubAck { packet_id, reason });
-    bench.session.handle_lost("cable cut");
+    bench.session.handle_lost(&"cable cut".to_owned().into());
     bench.connect(16);
     bench.pass(2_000).unwrap();
     assert!(bench.answers().is_empty());
@@ -630,7 +630,7 @@ fn a_token_means_nothing_beyond_its_connection() {
     let mut bench = Bench::new();
     bench.authenticate("one");
     bench.authenticate("two");
-    bench.session.handle_lost("reset");
+    bench.session.handle_lost(&"reset".to_owned().into());
     bench.authenticate("three");
     bench.connect(16);
     assert!(bench.sent().is_empty(), "the next connection has read the file");
