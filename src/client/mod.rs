@@ -162,6 +162,20 @@ impl Client {
         self.link.clone()
     }
 
+    /// Whether there is no connection, and will be none.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        matches!(*self.link.borrow(), LinkState::Ended(_))
+    }
+
+    /// Why nothing can be asked any more.
+    fn why_closed(&self) -> Error {
+        match &*self.link.borrow() {
+            LinkState::Ended(error) => error.clone(),
+            LinkState::Up | LinkState::Lost { .. } => Error::Closed,
+        }
+    }
+
     /// Reads a key.
     ///
     /// # Errors
@@ -268,13 +282,13 @@ impl Client {
     /// Watches keys, until [`Watcher::stop`] or the session's end.
     ///
     /// # Errors
-    /// [`Error::Closed`]; whatever else goes wrong comes as the watch's last event.
+    /// Whatever has ended the session; what goes wrong later comes as the watch's last event.
     pub async fn watch(&self, keys: impl IntoIterator<Item = Key>) -> Result<Watcher, Error> {
         let (sender, events) = mpsc::channel(WATCH_EVENTS_MAX);
         let (begun, id) = oneshot::channel();
         let command = driver::Command::Watch { watch: Watch::new(keys), events: sender, begun };
-        self.commands.send(command).await.map_err(|_| Error::Closed)?;
-        let id = id.await.map_err(|_| Error::Closed)?;
+        self.commands.send(command).await.map_err(|_| self.why_closed())?;
+        let id = id.await.map_err(|_| self.why_closed())?;
         Ok(Watcher { id, events, commands: self.commands.clone() })
     }
 
@@ -294,8 +308,8 @@ impl Client {
     pub async fn ask(&self, ask: Ask) -> Result<Response, Error> {
         let (answer, response) = oneshot::channel();
         let command = driver::Command::Ask { ask, answer };
-        self.commands.send(command).await.map_err(|_| Error::Closed)?;
-        response.await.map_err(|_| Error::Closed)?
+        self.commands.send(command).await.map_err(|_| self.why_closed())?;
+        response.await.map_err(|_| self.why_closed())?
     }
 
     /// Says goodbye to the broker, which then keeps nothing of this session. Unanswered requests fail.

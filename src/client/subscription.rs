@@ -58,8 +58,8 @@ impl Client {
         let (sender, heard) = mpsc::channel(HEARD_MAX);
         let (begun, beginning) = oneshot::channel();
         let command = Command::Subscribe { filters, heard: sender, begun };
-        self.commands.send(command).await.map_err(|_| Error::Closed)?;
-        let granted = beginning.await.map_err(|_| Error::Closed)??;
+        self.commands.send(command).await.map_err(|_| self.why_closed())?;
+        let granted = beginning.await.map_err(|_| self.why_closed())??;
         Ok(Subscription { heard, granted })
     }
 }

@@ -169,6 +169,12 @@ impl Session {
         }
     }
 
+    /// Whether there was a connection, and there will be none again.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.client.get().is_some_and(Client::has_ended)
+    }
+
     /// Ends the session under whatever runs: nothing connects any more, input has come to its end, and the requests
     /// under way fail with what is known of them.
     pub async fn end(&self) {

@@ -46,7 +46,7 @@ impl Shell {
             self.run_verb(statement).await
         };
         let ended = result.unwrap_or_else(|error| {
-            self.voice.fail(&error, &self.style);
+            self.voice.fail(&self.explained(error), &self.style);
             Ended::Failed
         });
         self.forget_interrupt().await;
@@ -58,6 +58,14 @@ impl Shell {
             self.voice.say_dim(&format!("took {:.1} ms", took.as_secs_f64() * 1000.0));
         }
         ended
+    }
+
+    /// An error; where it is that the session has ended, with what makes another.
+    fn explained(&self, error: CommandError) -> CommandError {
+        match error.kind {
+            Kind::Unavailable | Kind::Authorization if self.opened.session.has_ended() => error.hint("\\c"),
+            _ => error,
+        }
     }
 
     /// A Ctrl-C that a command of the system has had, or that came too late, is not for what runs next.

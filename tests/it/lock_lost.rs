@@ -185,6 +185,31 @@ fn a_lock_that_somebody_took_away_is_found_out_at_the_next_renewal() {
 }
 
 #[test]
+fn a_session_that_is_taken_over_is_named_as_what_the_lock_was_lost_by() {
+    let bench = Bench::new();
+    let mine = ["-i", "me", "--ttl", "2s", "--renew", "300ms", "--kill-after", "500ms"];
+    let mut holder = bench.hold(&mine);
+    let mut waiter = bench.start(&["lock", "deploy", "-i", "you", "-v"]);
+    assert!(waiter.error_line().starts_with("waiting for deploy"));
+    let is_told = |errors: &str| {
+        errors.contains("the broker ended the connection: session taken over (0x8E)")
+            && errors.contains("\n  try: -i with a client id that nobody else uses")
+    };
+    bench.run(&["ping", "-i", "you"]);
+    let left = waiter.end();
+    assert!(left.code == Some(69) && is_told(&left.errors), "{left:?}");
+    assert!(holder.runs());
+    bench.run(&["ping", "-i", "me"]);
+    let left = holder.end();
+    assert_eq!(left.code, Some(125));
+    assert!(
+        left.errors.starts_with("error: the lock deploy was lost: its lease could not be renewed in time\n"),
+        "{left:?}"
+    );
+    assert!(is_told(&left.errors), "{left:?}");
+}
+
+#[test]
 fn a_command_that_must_not_be_stopped_is_told_of_and_runs_on() {
     let bench = Bench::new();
     let mut holder = bench.hold(&["--renew", "200ms", "--no-kill"]);

@@ -51,6 +51,23 @@ fn the_broker_may_be_restarted_underneath() {
 }
 
 #[test]
+fn a_session_that_was_taken_over_says_with_every_line_what_makes_another() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let terminal = Terminal::start(place.command(&["-b", &server.url(), "-i", "me"]));
+    terminal.ends_with(&format!("127.0.0.1:{}>", server.port()));
+    place.run(&["ping", "-i", "me", "-b", &server.url()]);
+    terminal.shows("the session has ended: lost the connection");
+    terminal.line("get k");
+    terminal.shows("  try: -i with a client id that nobody else uses");
+    terminal.shows("  try: \\c\n");
+    terminal.line("\\c");
+    terminal.shows("connected to");
+    terminal.line("get k");
+    terminal.shows("no such key: k");
+}
+
+#[test]
 fn a_prompt_that_begins_offline_has_room_for_all_it_says() {
     let place = Place::new();
     let mut server = Server::start(&place, &[]);

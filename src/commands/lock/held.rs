@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use super::lease::{Lease, LeaseEvent, Released};
+use super::lease::{Lease, LeaseEvent, Lost, Released};
 use super::token_file::{self, TokenFile};
 use super::under::{self, Ended, Stopping, Under};
 use super::{LOCK_HOLDER, LOCK_KEY, Use, Wanted};
+use crate::client::Error;
 use crate::client::lock::{LockEvent, Loss};
 use crate::commands::child::{Group, is_in_background};
 use crate::commands::error::{CommandError, Kind};
@@ -53,10 +54,10 @@ impl Held<'_> {
         };
         match result {
             Ok((verdict, None)) => self.give_back(lease.release().await, verdict, emit),
-            Ok((verdict, Some(reason))) => {
+            Ok((verdict, Some(Lost { reason, cause, .. }))) => {
                 // A renewal that lies unread in a stalled store would take the lock for nobody.
                 lease.abandon().await;
-                Err(self.lost(reason, verdict, false))
+                Err(self.lost(reason, cause, verdict, false))
             }
             Err(error) => {
                 lease.abandon().await;
@@ -83,7 +84,7 @@ impl Held<'_> {
         Ok(())
     }
 
-    /// Runs the command. Returns its code, and why the lock was lost meanwhile, if it was.
+    /// Runs the command. Returns its code, and how the lock was lost meanwhile, if it was.
     async fn run(
         &self,
         words: &[OsString],
@@ -91,7 +92,7 @@ impl Held<'_> {
         lease: &mut Lease,
         signals: &mut Signals,
         emit: Emit<'_>,
-    ) -> Result<(Verdict, Option<Loss>), CommandError> {
+    ) -> Result<(Verdict, Option<Lost>), CommandError> {
         let path = self.wanted.token_file.clone().unwrap_or_else(|| self.session.new_private_file("token"));
         let token_file = TokenFile::create(path, &self.token)?;
         let key = &self.wanted.key;
@@ -107,7 +108,7 @@ impl Held<'_> {
                 biased;
                 event = lease.next() => match event {
                     LeaseEvent::Lock(LockEvent::Renewed { token, .. }) => token_file.replace(token),
-                    event => return Ok((Verdict::Yes, Some(under::loss(event, self.session.lease_clock()).0))),
+                    event => return Ok((Verdict::Yes, Some(under::loss(event, self.session.lease_clock())))),
                 },
                 () = std::future::ready(()) => break,
             }
@@ -125,7 +126,7 @@ impl Held<'_> {
         lease: &mut Lease,
         signals: &mut Signals,
         emit: Emit<'_>,
-    ) -> Result<(Verdict, Option<Loss>), CommandError> {
+    ) -> Result<(Verdict, Option<Lost>), CommandError> {
         let path = self.wanted.token_file.clone();
         let token_file = path.map(|path| TokenFile::create(path, &self.token)).transpose()?;
         emit(self.record(false))?;
@@ -146,7 +147,7 @@ impl Held<'_> {
                             file.replace(token);
                         }
                     }
-                    event => return Ok((Verdict::Yes, Some(under::loss(event, self.session.lease_clock()).0))),
+                    event => return Ok((Verdict::Yes, Some(under::loss(event, self.session.lease_clock())))),
                 },
                 signal = signals.next() => return Ok((signal.verdict(), None)),
                 () = &mut end_of_input => return Ok((Verdict::Yes, None)),
@@ -162,7 +163,7 @@ impl Held<'_> {
     ) -> Result<Verdict, CommandError> {
         match released {
             Released::Free | Released::NotHeld => Ok(verdict),
-            Released::Lost => Err(self.lost(Loss::Taken, verdict, true)),
+            Released::Lost => Err(self.lost(Loss::Taken, None, verdict, true)),
             Released::Unconfirmed(error) => {
                 let note = LockNote::Unconfirmed { cause: error.to_string(), ttl_ms: self.wanted.ttl_ms };
                 // The command has done its work: that nobody reads this is no failure of its.
@@ -173,7 +174,7 @@ impl Held<'_> {
     }
 
     /// `ran_on`: it turned out only when the lock was to be given back.
-    fn lost(&self, reason: Loss, verdict: Verdict, ran_on: bool) -> CommandError {
+    fn lost(&self, reason: Loss, cause: Option<Error>, verdict: Verdict, ran_on: bool) -> CommandError {
         let name = String::from_utf8_lossy(self.wanted.key.as_bytes()).into_owned();
         let why = match reason {
             Loss::NotRenewed => "its lease could not be renewed in time",
@@ -190,6 +191,14 @@ impl Held<'_> {
                 error.cause(format!("the command {what}; its code is {code}"))
             }
             _ => error,
+        };
+        let error = match cause.map(CommandError::from) {
+            Some(CommandError { kind, message, hints, .. }) => {
+                // What is to be done about a request that is late is no help for a lease.
+                let hints = if kind == Kind::Timeout { Vec::new() } else { hints };
+                CommandError { hints, ..error.cause(message) }
+            }
+            None => error,
         };
         error.hint(
             "`mqkv help locks` says what may have happened meanwhile, and how a fencing token prevents it",

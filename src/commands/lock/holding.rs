@@ -72,7 +72,7 @@ impl Holding {
                 self.token = token;
                 Ok(None)
             }
-            event => Ok(Some(under::loss(event, self.now).0)),
+            event => Ok(Some(under::loss(event, self.now).reason)),
         }
     }
 

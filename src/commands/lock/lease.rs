@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::until::until;
 use super::waiting::{News, Waiting};
-use crate::client::lock::{Lock, LockEvent, Step, Terms, Tried};
+use crate::client::lock::{Lock, LockEvent, Loss, Step, Terms, Tried};
 use crate::client::{Client, DeleteOutcome, Error, Outcome, SetOptions, SetOutcome};
 use crate::protocol::{Condition, Key, Refusal, Value};
 
@@ -38,8 +38,21 @@ pub enum LeaseEvent {
         /// Since when nothing has been heard of it, if for longer than a lease lasts.
         silent: Option<Duration>,
     },
+    /// The lock is lost. The last event.
+    Lost(Lost),
     /// The lock cannot be had. The last event.
     Failed(Error),
+}
+
+/// How a lock was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// Why.
+    pub reason: Loss,
+    /// The lease's end; may be over.
+    pub end: Instant,
+    /// What the last try to renew it has met.
+    pub cause: Option<Error>,
 }
 
 /// What became of giving a lock back.
@@ -82,6 +95,7 @@ impl Lease {
             attempt: None,
             tried: false,
             may_hold: false,
+            trouble: None,
             told,
             client,
             claim,
@@ -134,6 +148,8 @@ struct Task {
     tried: bool,
     /// The key may hold what we have set.
     may_hold: bool,
+    /// What the last try has met in place of an answer.
+    trouble: Option<Error>,
     told: mpsc::UnboundedSender<LeaseEvent>,
 }
 
@@ -164,7 +180,14 @@ impl Task {
             }
         }
         while let Some(event) = self.machine.poll_event() {
-            self.tell(LeaseEvent::Lock(event));
+            let event = match event {
+                LockEvent::Lost { reason, end } => {
+                    let cause = self.trouble.take().filter(|_| reason == Loss::NotRenewed);
+                    LeaseEvent::Lost(Lost { reason, end, cause })
+                }
+                event => LeaseEvent::Lock(event),
+            };
+            self.tell(event);
         }
     }
 
@@ -181,6 +204,7 @@ impl Task {
     fn handle_answer(&mut self, sent: Instant, result: Result<SetOutcome, Error>) {
         let now = (self.claim.now)();
         let first = !std::mem::replace(&mut self.tried, true);
+        self.trouble = result.as_ref().err().cloned();
         let tried = match result {
             Ok(SetOutcome { applied: true, version: Some(token) }) => Tried::Applied(token),
             Ok(SetOutcome { applied: true, version: None }) if first => {
@@ -196,7 +220,7 @@ impl Task {
                 Tried::NotApplied
             }
             Err(error) if first => return self.fail(error),
-            Err(error) if is_final(&error) && !self.machine.is_held() => return self.fail(error),
+            Err(error) if self.is_final(&error) && !self.machine.is_held() => return self.fail(error),
             // A key that asks for a fencing token was written by somebody else since.
             Err(Error::Refused(Refusal::FenceRequired)) => Tried::NotApplied,
             Err(_) => Tried::Unanswered,
@@ -214,6 +238,18 @@ impl Task {
                 self.machine.handle_change(exists, now);
             }
             News::Failed(error) => self.fail(error),
+        }
+    }
+
+    /// Whether another try would be told the same.
+    fn is_final(&self, error: &Error) -> bool {
+        match error {
+            Error::PublishRefused { reason } => reason.is_authorization(),
+            Error::Refused(refusal) => {
+                !matches!(refusal, Refusal::QuotaExceeded | Refusal::NotPersisted | Refusal::Unknown(_))
+            }
+            Error::TooLarge { .. } | Error::Closed => true,
+            _ => self.client.has_ended(),
         }
     }
 
@@ -254,18 +290,6 @@ impl Task {
 
 /// How long the end of a watch is worth waiting for: the session's end ends it too.
 const END_OF_WATCH: Duration = Duration::from_secs(1);
-
-/// Whether another try would be told the same.
-fn is_final(error: &Error) -> bool {
-    match error {
-        Error::PublishRefused { reason } => reason.is_authorization(),
-        Error::Refused(refusal) => {
-            !matches!(refusal, Refusal::QuotaExceeded | Refusal::NotPersisted | Refusal::Unknown(_))
-        }
-        Error::TooLarge { .. } | Error::Closed => true,
-        _ => false,
-    }
-}
 
 /// The answer to the try that is under way, if one is.
 async fn answer(attempt: &mut Option<Attempt>) -> (Instant, Result<SetOutcome, Error>) {

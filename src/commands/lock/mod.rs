@@ -291,7 +291,7 @@ async fn acquire(lease: &mut Lease, signals: &mut Signals, key: &Key, emit: Emit
         match event {
             LeaseEvent::Lock(LockEvent::Acquired { token, .. }) => return Acquiring::Acquired(token),
             LeaseEvent::Lock(LockEvent::GaveUp) => return Acquiring::GaveUp { unrenewed },
-            LeaseEvent::Lock(_) => {}
+            LeaseEvent::Lock(_) | LeaseEvent::Lost(_) => {}
             LeaseEvent::Held { holder, silent } => {
                 unrenewed = silent;
                 // Standard error may be closed: that is no reason not to wait.

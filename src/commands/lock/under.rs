@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::lease::{Lease, LeaseEvent};
+use super::lease::{Lease, LeaseEvent, Lost};
 use super::token_file::TokenFile;
 use super::until::until;
 use crate::client::lock::{LockEvent, Loss};
@@ -25,12 +25,12 @@ pub struct Stopping {
 }
 
 /// How a command has ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Ended {
     /// Its code.
     pub code: u8,
-    /// Why the lock was lost, if it was.
-    pub lost: Option<Loss>,
+    /// How the lock was lost, if it was.
+    pub lost: Option<Lost>,
 }
 
 /// A command that runs under a lock.
@@ -71,15 +71,15 @@ impl Under<'_> {
                         self.token_file.replace(token);
                     }
                     event => {
-                        let (reason, end) = loss(event, self.now);
-                        lost = Some(reason);
+                        let loss = loss(event, self.now);
                         if self.stopping.when_lost {
                             group.tell(Signal::Terminate);
-                            let deadline = self.deadline(end);
+                            let deadline = self.deadline(loss.end);
                             kill_at = Some(kill_at.map_or(deadline, |kill_at: Instant| kill_at.min(deadline)));
                         } else {
-                            self.note(emit, LockNote::Lost { reason });
+                            self.note(emit, LockNote::Lost { reason: loss.reason });
                         }
+                        lost = Some(loss);
                     }
                 },
                 change = group.next() => match change.map_err(of_system)? {
@@ -129,11 +129,13 @@ impl Under<'_> {
 }
 
 /// A lease that says anything else while it is held is lost.
-pub fn loss(event: LeaseEvent, now: fn() -> Instant) -> (Loss, Instant) {
-    match event {
-        LeaseEvent::Lock(LockEvent::Lost { reason, end }) => (reason, end),
-        _ => (Loss::NotRenewed, now()),
-    }
+pub fn loss(event: LeaseEvent, now: fn() -> Instant) -> Lost {
+    let cause = match event {
+        LeaseEvent::Lost(lost) => return lost,
+        LeaseEvent::Failed(error) => Some(error),
+        LeaseEvent::Lock(_) | LeaseEvent::Held { .. } => None,
+    };
+    Lost { reason: Loss::NotRenewed, end: now(), cause }
 }
 
 fn of_system(error: std::io::Error) -> CommandError {

@@ -101,7 +101,9 @@ impl Waiting {
                         return news;
                     }
                 }
-                Err(Error::Timeout { .. } | Error::NoStore { .. } | Error::Lost { .. }) => {
+                Err(Error::Timeout { .. } | Error::NoStore { .. } | Error::Lost { .. })
+                    if !self.client.has_ended() =>
+                {
                     let now = now();
                     self.state = State::Pausing(now.checked_add(AGAIN_AFTER).unwrap_or(now));
                 }
