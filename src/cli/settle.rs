@@ -5,6 +5,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::thread;
@@ -177,7 +178,9 @@ pub fn surroundings() -> Surroundings {
 pub fn read_password() -> Result<Secret, CommandError> {
     let failed =
         |error: io::Error| CommandError::new(Kind::File, format!("cannot read standard input: {error}"));
-    let input = Secret::new(read_input(PASSWORD_BYTES_MAX.saturating_add(1)).map_err(failed)?);
+    // Past the buffer of standard input, which would keep a copy.
+    let input = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+    let input = input.and_then(|input| Secret::read(input, 0, PASSWORD_BYTES_MAX)).map_err(failed)?;
     password_in(input, "standard input", "on")
 }
 
@@ -186,12 +189,9 @@ pub fn read_password() -> Result<Secret, CommandError> {
 /// # Errors
 /// It cannot be read, or there is none.
 pub fn read_password_file(path: &Path) -> Result<Secret, CommandError> {
-    let limit = u64::try_from(PASSWORD_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+    let input = Secret::read_file(path, PASSWORD_BYTES_MAX)
         .map_err(|error| CommandError::file("read", path, &error))?;
-    password_in(Secret::new(bytes), &path.display().to_string(), "in")
+    password_in(input, &path.display().to_string(), "in")
 }
 
 /// What MQTT can carry.
