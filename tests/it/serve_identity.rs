@@ -374,6 +374,18 @@ fn a_file_that_others_may_read_is_warned_of() {
 }
 
 #[test]
+fn a_password_that_others_may_read_is_warned_of_where_somebody_reads_words() {
+    let place = Place::new();
+    place.write("password", "x");
+    fs::set_permissions(place.path("password"), fs::Permissions::from_mode(0o644)).unwrap();
+    let add = ["serve", "user", "add", "users", "ann", "--password-file", "password"];
+    let shown = |option| place.run(&[&add[..], option].concat());
+    assert!(shown(&[]).starts_with("--- stderr\nwarning: password holds a secret, and others"));
+    assert_eq!(shown(&["-q"]), "--- exit 0\n");
+    assert!(!shown(&["-j"]).contains("--- stderr"), "{}", shown(&["-j"]));
+}
+
+#[test]
 fn a_file_that_breaks_while_the_server_runs_is_told_once_and_changes_nothing() {
     let place = place();
     let server = Doors::open(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());

@@ -90,20 +90,22 @@ pub fn run(
     };
     let options = Options { connection, ..options };
     foreign::refuse(&options)?;
+    // Where errors are objects, nobody reads words.
+    let is_quiet = options.display.quiet || reporter.is_json();
     let mut tell = |name: &str, change: &str, words: &dyn Fn(String) -> String| {
         if reporter.is_json() {
             let fields = [("user", name), ("change", change)];
             let fields = fields.map(|(field, text)| (field, Field::Text(text.to_owned())));
             return reporter.data(answer("user", fields).as_bytes());
         }
-        if !options.display.quiet {
+        if !is_quiet {
             report::log(&words(escape(name.as_bytes())));
         }
         Ok(())
     };
     match action {
         UserAction::Add(UserName { file, name }) => {
-            let password = match password_for(name, source)? {
+            let password = match password_for(name, source, is_quiet)? {
                 Ok(password) => password,
                 Err(signal) => return Ok(Exit::from(signal.verdict())),
             };
@@ -141,10 +143,14 @@ enum Source {
 }
 
 /// The password, or the signal that came instead.
-fn password_for(name: &str, source: Option<Source>) -> Result<Result<Secret, Signal>, CommandError> {
+fn password_for(
+    name: &str,
+    source: Option<Source>,
+    is_quiet: bool,
+) -> Result<Result<Secret, Signal>, CommandError> {
     match source {
         Some(Source::File(file)) if file.as_os_str() != "-" => {
-            if let Some(warning) = permissions::warning(&file) {
+            if !is_quiet && let Some(warning) = permissions::warning(&file) {
                 report::log(&warning);
             }
             return settle::read_password_file(&file).map(Ok);
