@@ -21,10 +21,7 @@ pub enum Instead {
 #[must_use]
 pub fn judge(error: Error, words: &[OsString]) -> Instead {
     match error.kind() {
-        ErrorKind::DisplayHelp if is_host_after_h(words) => Instead::Fail(
-            CommandError::usage("-h prints help; the host is -n HOST or -b mqtt://HOST")
-                .hint("mqkv get KEY -n HOST --notls"),
-        ),
+        ErrorKind::DisplayHelp if is_host_after_h(words) => Instead::Fail(host_after_h(words)),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Instead::Show(Box::new(error)),
         ErrorKind::InvalidUtf8 => Instead::Fail(no_text(words).hint(help_hint(words))),
         _ => {
@@ -65,6 +62,15 @@ fn is_host_after_h(words: &[OsString]) -> bool {
     let next = words.get(place.saturating_add(1));
     let separate = next.is_some_and(|word| !word.as_encoded_bytes().starts_with(b"-") && !is_verb(word));
     joined || separate
+}
+
+fn host_after_h(words: &[OsString]) -> CommandError {
+    match verbs(words).get(1).map(String::as_str) {
+        Some("serve") => CommandError::usage("-h prints help; where to listen is --listen HOST:PORT")
+            .hint("mqkv serve --listen HOST:PORT"),
+        _ => CommandError::usage("-h prints help; the host is -n HOST or -b mqtt://HOST")
+            .hint("mqkv get KEY -n HOST --notls"),
+    }
 }
 
 fn is_verb(word: &OsStr) -> bool {

@@ -90,6 +90,9 @@ fn a_host_after_h_does_not_pass_for_help() {
                  try: mqkv get KEY -n HOST --notls\n";
     assert_usage("-h localhost get k", words);
     assert_usage("get k -h broker.example", words);
+    let words = "error: -h prints help; where to listen is --listen HOST:PORT\n  \
+                 try: mqkv serve --listen HOST:PORT\n";
+    assert_usage("serve -h localhost", words);
 }
 
 #[test]
