@@ -163,7 +163,7 @@ Environment variables that `mqkv lock` gives to its command:
 Those that `mqkv serve --exec` gives to its command, all leading to its store:
 
   MQKV_BROKER, AIO_BROKER_HOSTNAME, AIO_BROKER_TCP_PORT, AIO_MQTT_USE_TLS; MQKV_CONTEXT is emptied, and what leads
-  elsewhere, or says who one is there, is taken out
+  elsewhere, or says who one is there, is taken out, but for the application's AIO_MQTT_CLIENT_ID
 "
     )
 }

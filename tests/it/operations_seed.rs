@@ -138,6 +138,7 @@ fn what_the_environment_says_of_another_broker_is_kept_from_the_command() {
         "MQKV_HOSTNAME",
         "MQKV_PORT",
         "MQKV_NOTLS",
+        "MQKV_CLIENT_ID",
         "MQKV_CAFILE",
         "MQKV_SAT_FILE",
         "AIO_TLS_CA_FILE",
@@ -153,6 +154,8 @@ fn what_the_environment_says_of_another_broker_is_kept_from_the_command() {
     assert_eq!(said, "--- stdout\n5\n--- exit 0\n");
     let said = outer(&["--listen", "ws://127.0.0.1:0"], "$mqkv set k v && env | grep -c '^AIO_'");
     assert_eq!(said, "--- stdout\n0\n--- exit 1\n", "there is nothing for the SDKs");
+    let mut command = exec(&place, &[], "echo $AIO_MQTT_CLIENT_ID");
+    assert_eq!(shown(command.env("AIO_MQTT_CLIENT_ID", "app")), "--- stdout\napp\n--- exit 0\n");
     place.write("tokens", "sat tok.en\n");
     let said = outer(&["--sat-tokens", "tokens"], "echo $MQKV_SAT_FILE $AIO_SAT_FILE $AIO_MQTT_USERNAME");
     assert_eq!(said, "--- stdout\n1 1\n--- exit 0\n");

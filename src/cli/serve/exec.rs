@@ -72,13 +72,14 @@ pub async fn run(
 /// The variables that lead to another broker, or say who one is there, where this one gives them no meaning.
 fn foreign(args: &ServeArgs, doors: &[(Settled, SocketAddr)]) -> Vec<String> {
     use Setting::{
-        AskPassword, Cafile, Certfile, Embedded, Hostname, Insecure, Keyfile, Keypasswordfile, Notls,
-        PasswordFile, Port, SatFile, ServerName, Username,
+        AskPassword, Cafile, Certfile, ClientId, Embedded, Hostname, Insecure, Keyfile, Keypasswordfile,
+        Notls, PasswordFile, Port, SatFile, ServerName, Username,
     };
     let has_tls = doors.iter().any(|(door, _)| door.has_tls);
     let tls = [Cafile, Certfile, Keyfile, Keypasswordfile, ServerName, Insecure];
     let groups = [
-        (&[Hostname, Port, Notls, Embedded][..], true),
+        // Under one client id the clients of one command would take each other's session over.
+        (&[Hostname, Port, Notls, Embedded, ClientId][..], true),
         (&tls, !has_tls),
         (&[Username, PasswordFile, AskPassword], args.users.is_none()),
         (&[SatFile], args.sat_tokens.is_none()),
