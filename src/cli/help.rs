@@ -103,7 +103,8 @@ in text, with backslashes doubled. Those of `serve --log json` have event (ready
 denied, dropped, unanswerable, left-out, warning, stopping and others), time, and message, which is the line of text.
 Where `serve` does not serve, op is verify, salvage, clear-fence or user. The condition of a file is whole, gap (some
 keys lost, those found there doubtful) or loose (no order left), with its damage; the code is that of the text.
-A value comes with its encoding, utf-8 or base64; a key with key_encoding only if that is base64. With -j an error is one object on standard error:
+A value comes with its encoding, utf-8 or base64; a key with key_encoding only if that is base64. With -j an error is
+one object on standard error:
 
   {\"v\":1,\"error\":{\"kind\":\"timeout\",\"code\":124,\"message\":\"...\",\"outcome\":\"unknown\",\"retryable\":true}}
 

@@ -41,8 +41,8 @@ pub enum Change {
 }
 
 impl Group {
-    /// Starts a command, found as a shell finds it, with these variables and without those. The streams are ours; if standard input is a terminal and this
-    /// process is in its foreground, the command is put there in its place.
+    /// Starts a command, found as a shell finds it, with these variables and without those. The streams are ours; if
+    /// standard input is a terminal and this process is in its foreground, the command is put there in its place.
     ///
     /// # Errors
     /// [`Kind::NotFound`], [`Kind::NotExecutable`].
