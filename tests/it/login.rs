@@ -257,6 +257,8 @@ fn a_prompt_says_nothing_of_the_password_that_it_was_given() {
     }
     let screen = terminal.shows("trace is off");
     assert!(screen.contains("session of") && !screen.contains("hunter2"), "{screen}");
+    // Before the next prompt the key would be lost.
+    terminal.ends_with(&format!("127.0.0.1:{}>", server.port()));
     terminal.keys(CTRL_D);
     assert_eq!(terminal.end(), Some(0));
     let trace = std::fs::read_to_string(place.path("trace")).unwrap();
