@@ -65,7 +65,12 @@ impl Door {
         let (door, listener) = (self.clone(), Arc::clone(listener));
         let served = self.workers.serve(stream, |stream| async move {
             let stream = Eager::new(stream, Arc::clone(&door.heard));
-            door.shake_hands(stream, entrance, &listener).await;
+            if listener.tls.is_none() && listener.web_socket.is_none() {
+                connection::serve(door.broker, stream, entrance, door.closing).await;
+            } else {
+                // Apart, so that whoever does without does not carry it around.
+                Box::pin(door.shake_hands(stream, entrance, &listener)).await;
+            }
             drop(permit);
         });
         if let Err(error) = served {
