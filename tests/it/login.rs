@@ -369,7 +369,7 @@ fn a_prompt_says_nothing_of_the_password_that_it_was_given() {
     }
     let screen = terminal.shows("trace is off");
     assert!(screen.contains("session of") && !screen.contains("hunter2"), "{screen}");
-    terminal.keys(CTRL_D);
+    terminal.leave();
     assert_eq!(terminal.end(), Some(0));
     let trace = std::fs::read_to_string(place.path("trace")).unwrap();
     assert_eq!(trace.matches("password=<redacted>").count(), 2, "{trace}");
