@@ -97,6 +97,9 @@ SIGTERM and SIGINT end it: nobody else comes in, what came in is answered, exit 
 /// How long what the runtime still has to do may take at the end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The most threads that serve connections: there is one store behind them all.
+const THREADS_MAX: usize = 16;
+
 /// Run a broker with a state store
 ///
 /// Any MQTT 5 client can use it. In memory, gone at the end, unless --data names a folder.
@@ -270,7 +273,7 @@ async fn start(
         identities: Arc::new(identities),
         authorizer: rules::load(args.authz.clone()).await?,
         events: Arc::new(move |event| events.event(&event)),
-        threads: thread::available_parallelism().map_or(1, NonZero::get),
+        threads: thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX),
         ..Settings::default()
     };
     let (settings, limits) = (args.limits.limit(settings), args.limits.store());

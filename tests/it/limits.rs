@@ -89,7 +89,7 @@ fn connections_and_the_keys_that_a_client_watches_are_bounded() {
 #[test]
 fn a_system_that_gives_fewer_files_than_there_may_be_connections_is_told_of() {
     // What the server needs besides, which is more with more processors.
-    let own = 128 + 4 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let own = 128 + 4 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(16);
     let limit = own + 100;
     let place = Place::new();
     let told = |options: &str| {
