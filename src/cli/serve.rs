@@ -95,8 +95,11 @@ password. A name is served only if it was given here; an address and localhost a
 
 SIGTERM and SIGINT end it: nobody else comes in, what came in is answered, exit 0.";
 
-/// How long what still runs may take at the end: checks of passwords, and files being read.
+/// How long what the runtime still has to do may take at the end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The most threads that serve connections: there is one store behind them all.
+const THREADS_MAX: usize = 16;
 
 /// Run a broker with a state store
 ///
@@ -234,14 +237,18 @@ fn say_ready(teller: &Teller, doors: &[(Settled, SocketAddr)], server: &StoreSer
 }
 
 /// A server that takes fewer connections than it says should say so before somebody finds out.
-fn warn_of_few_descriptors(connections_max: u32, teller: &Teller) {
-    /// Listeners, standard streams, the disk, what the runtime needs.
-    const OWN: u64 = 64;
-    let wanted = u64::from(connections_max).saturating_add(OWN);
+fn warn_of_few_descriptors(settings: &Settings, teller: &Teller) {
+    /// Listeners, standard streams, the disk, and whoever looks at what operators see.
+    const OWN: u64 = 128;
+    /// What the runtime of a thread needs.
+    const PER_THREAD: u64 = 4;
+    let threads = u64::try_from(settings.threads).unwrap_or(u64::MAX);
+    let own = threads.saturating_mul(PER_THREAD).saturating_add(OWN);
+    let wanted = u64::from(settings.connections_max).saturating_add(own);
     if let Some(limit) = descriptors::raise_limit()
         && limit < wanted
     {
-        let room = limit.saturating_sub(OWN);
+        let room = limit.saturating_sub(own);
         teller.warn(&format!(
             "the system lets this process have about {room} connections: `ulimit -n {wanted}` for more"
         ));
@@ -267,11 +274,11 @@ async fn start(
         identities: Arc::new(identities),
         authorizer: rules::load(args.authz.clone()).await?,
         events: Arc::new(move |event| events.event(&event)),
-        threads: thread::available_parallelism().map_or(1, NonZero::get),
+        threads: thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX),
         ..Settings::default()
     };
     let (settings, limits) = (args.limits.limit(settings), args.limits.store());
-    warn_of_few_descriptors(settings.connections_max, teller);
+    warn_of_few_descriptors(&settings, teller);
     if is_verbose {
         teller.note("limits", limits::words(&limits, &settings));
     }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::DuplexStream;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::aside::do_aside;
 use super::authorization::Authorizer;
 use super::broker::Broker;
 use super::event::Event;
@@ -163,7 +164,7 @@ impl StoreServer {
             let drained = timeout(within, async {
                 server.drain().await;
                 // Ends with the last commit. Whoever waits for it waits for the disk, so not here.
-                let saved = spawn_blocking(move || drop(running)).await;
+                let saved = do_aside(move || drop(running)).await;
                 server.finish().await;
                 saved.is_ok()
             });
@@ -186,8 +187,7 @@ async fn opened(store: StoreSettings, events: EventSink) -> Result<Arc<Service>,
     if store.persistence == Persistence::None {
         return Service::open(store, events).map_err(Error::Journal);
     }
-    let opened = spawn_blocking(move || Service::open(store, events)).await;
-    opened.map_err(|error| Error::Thread(error.into()))?.map_err(Error::Journal)
+    do_aside(move || Service::open(store, events)).await.map_err(Error::Thread)?.map_err(Error::Journal)
 }
 
 /// Counts what happens, and tells of it as often as anybody wants to hear.
@@ -197,35 +197,4 @@ fn counting(settings: &Settings) -> EventSink {
         metrics.note(&event);
         events(event);
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::poll_fn;
-    use std::pin::pin;
-    use std::sync::mpsc::channel;
-    use std::task::Poll;
-
-    use super::*;
-
-    #[test]
-    fn a_file_that_is_slow_to_open_holds_up_nobody_else() {
-        let home = tempfile::tempdir().unwrap();
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
-        runtime.unwrap().block_on(async {
-            // While the only thread for what may take long is busy, nothing that may take long is done.
-            let (go, gone) = channel::<()>();
-            let busy = spawn_blocking(move || gone.recv());
-            let persistence = Persistence::All(home.path().join("kept"));
-            let store = StoreSettings { persistence, ..StoreSettings::default() };
-            let mut prepare = pin!(StoreServer::prepare(Settings::default(), store));
-            assert!(poll_fn(|context| Poll::Ready(prepare.as_mut().poll(context).is_pending())).await);
-            assert!(!home.path().join("kept").exists());
-            drop(go);
-            assert!(busy.await.unwrap().is_err());
-            prepare.await.unwrap().shutdown().await;
-            assert!(home.path().join("kept/store.redb").exists());
-        });
-    }
 }

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 
 use self::kept::Kept;
 use self::tokens::Tokens;
 pub use self::users::UsersFile;
 use self::users::{Login, Memory, Users};
+use super::aside::do_aside;
 use super::broker::reason::Reason;
 use super::event::Event;
 use super::settings::EventSink;
@@ -230,7 +230,7 @@ async fn in_room<T: Send + 'static>(
         logged: "what it says of itself could not be checked".to_owned(),
     };
     let permit = Arc::clone(room).acquire_owned().await.map_err(|_| failed())?;
-    let checked = spawn_blocking(move || {
+    let checked = do_aside(move || {
         let checked = check();
         drop(permit);
         checked

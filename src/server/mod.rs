@@ -1,5 +1,6 @@
 //! The store behind an embedded broker.
 
+pub mod aside;
 pub mod authorization;
 mod backlog;
 pub mod broker;
@@ -160,7 +161,7 @@ impl Server {
             let _ = task.await;
         }
         let all = self.room.acquire_many(self.connections_max);
-        // What does not end in time ends with the runtime.
+        // What does not end in time is left to itself, and keeps its thread.
         let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await.map(drop);
     }
 

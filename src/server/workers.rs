@@ -3,7 +3,7 @@
 //! Nothing wanders between them: a request is read, handled and answered by one thread, which nobody else has to wake.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use tokio::net::TcpStream;
@@ -43,44 +43,42 @@ impl Workers {
 
     /// Gives a connection to the thread that has the fewest.
     ///
-    /// # Errors
-    /// The stream cannot be handed over.
-    pub fn serve<F>(
-        &self,
-        stream: TcpStream,
-        serve: impl FnOnce(TcpStream) -> F + Send + 'static,
-    ) -> io::Result<()>
+    /// `serve` gets the stream there, or the reason why it cannot be used: there may be no room to wait for it.
+    pub fn serve<F>(&self, stream: TcpStream, serve: impl FnOnce(io::Result<TcpStream>) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let worker = self.all.iter().min_by_key(|worker| Arc::strong_count(&worker.connections));
         let Some(worker) = worker else {
-            self.here.spawn(serve(stream));
-            return Ok(());
+            self.here.spawn(serve(Ok(stream)));
+            return;
         };
-        let (stream, connection) = (stream.into_std()?, Arc::clone(&worker.connections));
+        let (stream, connection) = (stream.into_std(), Arc::clone(&worker.connections));
         worker.runtime.spawn(async move {
-            // It fails where there is no room to wait for it, and is then closed.
-            if let Ok(stream) = TcpStream::from_std(stream) {
-                serve(stream).await;
-            }
+            serve(stream.and_then(TcpStream::from_std)).await;
             drop(connection);
         });
-        Ok(())
     }
 }
 
 impl Worker {
     fn start() -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
-        let worker = Self { runtime: runtime.handle().clone(), connections: Arc::default(), _stop: stop };
+        let (begun, runtime) = mpsc::sync_channel(1);
+        // A runtime must not be dropped where another one runs, so it lives and ends in its thread.
         thread::Builder::new().name("connections".to_owned()).spawn(move || {
-            // Nobody sends anything: the other end is dropped.
-            let _ = runtime.block_on(stopped);
+            let runtime = match Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(begun.send(Err(error))),
+            };
+            if begun.send(Ok(runtime.handle().clone())).is_ok() {
+                // Nobody sends anything: the other end is dropped.
+                let _ = runtime.block_on(stopped);
+            }
             runtime.shutdown_background();
         })?;
-        Ok(worker)
+        let runtime = runtime.recv().map_err(io::Error::other)??;
+        Ok(Self { runtime, connections: Arc::default(), _stop: stop })
     }
 }
 
@@ -109,12 +107,12 @@ mod tests {
         for _ in 0..6 {
             let (client, server) = pair().await;
             let (threads, begun) = (Arc::clone(&threads), Arc::clone(&begun));
-            let serve = |mut stream: TcpStream| async move {
+            let serve = |stream: io::Result<TcpStream>| async move {
                 threads.lock().unwrap().push(thread::current().id());
                 begun.add_permits(1);
-                drop(stream.read_u8().await);
+                drop(stream.unwrap().read_u8().await);
             };
-            workers.serve(server, serve).unwrap();
+            workers.serve(server, serve);
             clients.push(client);
         }
         begun.acquire_many(6).await.unwrap().forget();
@@ -128,7 +126,7 @@ mod tests {
     async fn the_threads_end_with_those_who_use_them_and_their_connections_are_closed() {
         let workers = Workers::start(1).unwrap();
         let (mut client, server) = pair().await;
-        workers.serve(server, |mut stream| async move { drop(stream.read_u8().await) }).unwrap();
+        workers.serve(server, |stream| async move { drop(stream.unwrap().read_u8().await) });
         drop(workers);
         assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use nix::sys::signal::Signal;
 
-use super::common::{CTRL_C, CTRL_D, ENTER, HOME, Place, RIGHT, Server, TAB, Terminal, UP};
+use super::common::{CTRL_C, ENTER, HOME, Place, RIGHT, Server, TAB, Terminal, UP};
 
 /// A prompt on a store of its own.
 fn embedded(place: &Place) -> Terminal {
@@ -39,7 +39,7 @@ fn the_first_screen_says_where_we_are_how_to_get_help_and_how_to_leave() {
     assert!(lines[1].contains("\\? lists what there is"), "{screen}");
     assert!(lines[2].contains("Ctrl-D or \\q leaves"), "{screen}");
     assert_eq!(lines.len(), 4, "{screen}");
-    terminal.keys(CTRL_D);
+    terminal.leave();
     assert_eq!(terminal.end(), Some(0));
 }
 
@@ -88,7 +88,7 @@ fn history_lasts_across_runs_without_values_and_for_this_user_alone() {
     terminal.keys(&format!("{UP}{UP}"));
     terminal.ends_with("embedded> set k secret --ttl 5m");
     terminal.clear("embedded>");
-    terminal.keys(CTRL_D);
+    terminal.leave();
     assert_eq!(terminal.end(), Some(0));
     assert_eq!(history(&place), "set k --ttl 5m\nget k\n");
     let file = fs::metadata(place.path(".local/state/mqkv/history")).unwrap();
@@ -302,7 +302,7 @@ fn forty_columns_are_enough() {
     terminal.keys("mperature\r");
     terminal.shows(&format!("\n{}\n", "7".repeat(60)));
     terminal.ends_with(&format!("127.0.0.1:{} 1w>", server.port()));
-    terminal.keys(CTRL_D);
+    terminal.leave();
     assert_eq!(terminal.end(), Some(0));
 }
 

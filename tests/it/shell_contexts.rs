@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::common::{CTRL_D, Place, Server, TAB, Terminal};
+use super::common::{Place, Server, TAB, Terminal};
 
 /// Two brokers, `lab` and `prod`; the second one is read-only.
 fn plant() -> (Place, [Server; 2]) {
@@ -53,7 +53,7 @@ fn the_prompt_shows_the_context_and_changes_with_it() {
     terminal.line("\\c prdo");
     terminal.shows("there is no context prdo");
     terminal.shows("try: prod");
-    terminal.keys(CTRL_D);
+    terminal.leave();
     assert_eq!(terminal.end(), Some(0));
 }
 

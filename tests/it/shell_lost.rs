@@ -4,7 +4,7 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 
-use super::common::{CTRL_C, CTRL_D, Place, Server, Terminal, until};
+use super::common::{CTRL_C, Place, Server, Terminal, until};
 
 fn at(place: &Place, server: &Server) -> Terminal {
     let terminal = Terminal::start(place.command(&["-b", &server.url()]));
@@ -76,7 +76,7 @@ fn a_prompt_that_begins_offline_has_room_for_all_it_says() {
     terminal.shows("lost the connection");
     terminal.keys(CTRL_C);
     terminal.shows(&format!("127.0.0.1:{} (offline ", server.port()));
-    terminal.keys(CTRL_D);
+    terminal.leave();
     assert_eq!(terminal.end(), Some(0));
 }
 
@@ -101,7 +101,7 @@ fn a_lock_is_held_in_the_background_and_released_on_leaving() {
     terminal.line("unlock second");
     terminal.shows("released second");
     assert!(holder(&place, &server, "second").contains("second is free"));
-    terminal.keys(CTRL_D);
+    terminal.leave();
     terminal.shows("released deploy");
     assert_eq!(terminal.end(), Some(0));
     assert!(holder(&place, &server, "deploy").contains("deploy is free"));

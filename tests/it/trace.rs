@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::common::bounded::shown_bounded;
 use super::common::fake::Fake;
 use super::common::pki::Ca;
-use super::common::{CTRL_D, Place, Running, Server, Terminal, wire};
+use super::common::{Place, Running, Server, Terminal, wire};
 
 /// Lines without what differs from run to run: time, correlation, versions, and the bytes of ports.
 fn beginnings(trace: &str, words: usize) -> Vec<String> {
@@ -186,7 +186,7 @@ fn at_the_prompt_a_trace_is_turned_on_and_off_and_goes_above_the_line() {
     terminal.line("get k --trace");
     terminal.shows("--trace belongs to the command line of mqkv");
     terminal.shows("try: \\trace on");
-    terminal.keys(CTRL_D);
+    terminal.leave();
     assert_eq!(terminal.end(), Some(0));
 }
 

@@ -236,7 +236,10 @@ pub fn parse_origin(text: &str) -> Result<String, String> {
     let is_origin =
         text.split_once("://").is_some_and(|(scheme, place)| !scheme.is_empty() && is_place(place));
     if is_origin || text == "*" || text == "null" {
-        return Ok(text.to_owned());
+        // Browsers leave out the port that goes without saying.
+        let usual = [("http://", ":80"), ("https://", ":443")];
+        let usual = usual.iter().find(|(scheme, _)| text.starts_with(scheme));
+        return Ok(usual.and_then(|(_, port)| text.strip_suffix(port)).unwrap_or(text).to_owned());
     }
     Err("an origin is SCHEME://HOST or SCHEME://HOST:PORT without a path, for example https://dash.example, or *".to_owned())
 }
@@ -331,9 +334,12 @@ mod tests {
 
     #[test]
     fn an_origin_is_as_browsers_write_it() {
-        for text in ["https://dash.example", "http://127.0.0.1:3000", "http://[::1]:80", "*", "null"] {
+        for text in ["https://dash.example", "http://127.0.0.1:3000", "http://[::1]:8080", "*", "null"] {
             assert_eq!(parse_origin(text).as_deref(), Ok(text));
         }
+        assert_eq!(parse_origin("https://dash.example:443").as_deref(), Ok("https://dash.example"));
+        assert_eq!(parse_origin("http://[::1]:80").as_deref(), Ok("http://[::1]"));
+        assert_eq!(parse_origin("http://dash.example:443").as_deref(), Ok("http://dash.example:443"));
         for text in
             ["", "dash.example", "https://", "https://dash.example/", "https://dash.example/a", "https://*"]
         {

@@ -29,7 +29,7 @@ pub fn reload_at_hangup(reloader: RulesReloader) -> Result<JoinHandle<()>, Comma
         while hangups.recv().await.is_some() {
             let reloader = reloader.clone();
             // A file may be on a disk that hangs.
-            let _ = tokio::task::spawn_blocking(move || reloader.reload()).await;
+            let _ = aside(move || reloader.reload()).await;
         }
     }))
 }

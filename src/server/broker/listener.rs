@@ -63,14 +63,19 @@ impl Door {
         let entrance = Entrance { is_anonymous, ..Entrance::anonymous(&remote) };
         let Some(permit) = self.permit(&remote) else { return };
         let (door, listener) = (self.clone(), Arc::clone(listener));
-        let served = self.workers.serve(stream, |stream| async move {
-            let stream = Eager::new(stream, Arc::clone(&door.heard));
-            door.shake_hands(stream, entrance, &listener).await;
+        self.workers.serve(stream, |stream| async move {
+            let stream = match stream {
+                Ok(stream) => Eager::new(stream, Arc::clone(&door.heard)),
+                Err(error) => return door.broker.tell([Event::AcceptFailed { reason: error.to_string() }]),
+            };
+            if listener.tls.is_none() && listener.web_socket.is_none() {
+                connection::serve(door.broker, stream, entrance, door.closing).await;
+            } else {
+                // Apart, so that whoever does without does not carry it around.
+                Box::pin(door.shake_hands(stream, entrance, &listener)).await;
+            }
             drop(permit);
         });
-        if let Err(error) = served {
-            self.broker.tell([Event::AcceptFailed { reason: error.to_string() }]);
-        }
     }
 
     async fn shake_hands(&self, stream: Eager, entrance: Entrance, listener: &ListenerSettings) {

@@ -5,11 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-/// How long it looks out at most; whoever else is served by the same thread may have to wait for so long.
+/// How long it looks out at a time, at most.
 const WINDOW: Duration = Duration::from_micros(50);
 /// A silence in which it might have been worth it, the time of falling asleep and being woken included.
 const SHORT: Duration = Duration::from_micros(150);
-/// How often in a row it may find what it looks for before others of the same thread have their turn.
+/// How often in a row it may find what it looks for before others of the same thread have their turn: what they may have
+/// to wait is so many windows, and as many requests.
 const TURNS_MAX: u8 = 4;
 /// The most short silences that must come before it looks again, after it has often looked for nothing.
 const CAUTION_MAX: u32 = 1024;

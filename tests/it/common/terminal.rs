@@ -125,6 +125,13 @@ impl Terminal {
         self.wait_for("the line to run", |_| self.is_bright());
     }
 
+    /// Types Ctrl-D, once the editor has the terminal: until then it would be the end of what nobody reads.
+    #[track_caller]
+    pub fn leave(&self) {
+        self.wait_for("the editor to have the terminal", |_| !self.is_bright());
+        self.keys(CTRL_D);
+    }
+
     /// Waits until the screen is as it should be, and returns it.
     #[track_caller]
     pub fn wait_for(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
