@@ -88,13 +88,13 @@ impl Disk {
     /// Does what was held back, in its order, and holds nothing back any more.
     ///
     /// # Errors
-    /// The disk's.
+    /// The disk's; then it holds back what it held, and reads as before.
     pub fn release(&self) -> io::Result<()> {
         let mut held = self.0.held();
-        for action in std::mem::take(&mut held.actions) {
+        for action in &held.actions {
             match action {
-                Action::Write(offset, data) => self.0.below.write(offset, &data)?,
-                Action::SetLen(len) => self.0.below.set_len(len)?,
+                Action::Write(offset, data) => self.0.below.write(*offset, data)?,
+                Action::SetLen(len) => self.0.below.set_len(*len)?,
                 Action::Sync => self.0.sync()?,
             }
         }
@@ -340,5 +340,46 @@ mod tests {
             }
         }
         assert!(bytes(&plain) == bytes(&*held.0.below));
+    }
+
+    /// Has no room for more than there is.
+    #[derive(Debug)]
+    struct Full(InMemoryBackend);
+
+    impl StorageBackend for Full {
+        fn len(&self) -> io::Result<u64> {
+            self.0.len()
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.0.read(offset, out)
+        }
+
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.0.write(offset, data)
+        }
+    }
+
+    #[test]
+    fn a_release_for_which_there_is_no_room_leaves_what_can_be_read_as_it_was() {
+        let below = InMemoryBackend::new();
+        below.set_len(10_000).unwrap();
+        let held = Disk::holding(Box::new(Full(below))).unwrap();
+        held.write(100, &[1; 50]).unwrap();
+        held.set_len(20_000).unwrap();
+        held.write(15_000, &[2; 50]).unwrap();
+        let before = bytes(&held);
+        for _ in 0..2 {
+            assert_eq!(held.release().unwrap_err().kind(), io::ErrorKind::StorageFull);
+            assert!(bytes(&held) == before);
+        }
     }
 }
