@@ -1,7 +1,7 @@
 //! Work that may hang, kept away from the signals and from the end of the process.
 
+use crate::client::aside::do_aside;
 use crate::commands::{CommandError, Kind};
-use crate::server::aside::do_aside;
 
 /// Does what waits for people, pipes or disks, in a thread of its own: signals are heard meanwhile, and nobody waits for it
 /// when it is not wanted any more.

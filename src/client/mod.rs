@@ -1,5 +1,6 @@
 //! A session with a broker, any broker, and the store's requests as functions.
 
+pub mod aside;
 pub mod ask;
 pub mod authentication;
 pub mod certificate;

@@ -9,7 +9,6 @@ use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::aside::do_aside;
 use super::authorization::Authorizer;
 use super::broker::Broker;
 use super::event::Event;
@@ -18,6 +17,7 @@ use super::operations::{AdminSettings, Operations, OperationsSettings, Phase, ad
 use super::service::{Persistence, Running, Service, StoreSettings};
 use super::settings::EventSink;
 use super::{Error, Server, Settings};
+use crate::client::aside::do_aside;
 
 /// A running state store behind a broker of its own; several may run in one process.
 #[derive(Debug)]

@@ -16,11 +16,11 @@ use self::kept::Kept;
 use self::tokens::Tokens;
 pub use self::users::UsersFile;
 use self::users::{Login, Memory, Users};
-use super::aside::do_aside;
 use super::broker::reason::Reason;
 use super::event::Event;
 use super::settings::EventSink;
 use crate::client::Secret;
+use crate::client::aside::do_aside;
 use crate::client::certificate::Attribute;
 
 /// How many passwords are checked at a time, at most: each takes memory and a processor for a while.

@@ -1,6 +1,5 @@
 //! The store behind an embedded broker.
 
-pub mod aside;
 pub mod authorization;
 mod backlog;
 pub mod broker;

@@ -5,10 +5,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 
+use super::super::aside::do_aside;
 use super::super::secret::Secret;
 use super::SECRET_BYTES_MAX;
 
@@ -48,15 +48,12 @@ impl SecretFiles {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let turn = Arc::clone(&self.one).acquire_owned().await.ok()?;
-        let (done, result) = oneshot::channel();
-        // None of tokio's threads: the end of a runtime waits for those.
-        let thread = thread::Builder::new().name("secret".to_owned()).spawn(move || {
+        let in_turn = move || {
             let result = work();
             drop(turn);
-            let _ = done.send(result);
-        });
-        thread.ok()?;
-        result.await.ok()
+            result
+        };
+        do_aside(in_turn).await.ok()
     }
 }
 

@@ -6,7 +6,8 @@ use std::thread;
 use tokio::sync::oneshot;
 
 /// Does what waits for people, pipes, disks or long reckonings in a thread of its own; nobody waits for it when it is not
-/// wanted any more. A runtime's own threads for that panic where the system has none to give.
+/// wanted any more. None of a runtime's own threads for that: its end waits for them, and it panics where the system has
+/// none to give.
 ///
 /// # Errors
 /// The system has no thread to give, or the work panicked.
