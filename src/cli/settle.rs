@@ -26,6 +26,9 @@ use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, Kind, LOC
 use crate::protocol::Timestamp;
 use crate::render::{Format, Style};
 
+/// The most bytes of a password: what MQTT can carry.
+const PASSWORD_BYTES_MAX: usize = 65_535;
+
 /// The variables that say something about the configuration.
 #[must_use]
 pub fn variables() -> Variables {
@@ -193,9 +196,6 @@ pub fn read_password_file(path: &Path) -> Result<Secret, CommandError> {
         .map_err(|error| CommandError::file("read", path, &error))?;
     password_in(input, &path.display().to_string(), "in")
 }
-
-/// What MQTT can carry.
-const PASSWORD_BYTES_MAX: usize = 65_535;
 
 fn password_in(input: Secret, name: &str, within: &str) -> Result<Secret, CommandError> {
     // Half a password is none.

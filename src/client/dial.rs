@@ -88,11 +88,7 @@ where
         Ok(Err(websocket::Failure::Io(error))) => {
             // In TLS 1.3 a broker sees the client's certificate when the client is done with the handshake.
             if let Some(trouble) = tls.as_ref().and_then(|tls| tls.trouble(&error)) {
-                return Err(Error::Tls {
-                    target: target.to_string(),
-                    trouble,
-                    in_web_socket: settings.web_socket.is_some(),
-                });
+                return Err(of_tls(settings, trouble));
             }
             WebSocketTrouble::Cut(explain(&error))
         }
@@ -108,7 +104,7 @@ async fn shake_hands(
     settings: &Settings,
     deadline: Instant,
 ) -> Result<tls::Stream, Error> {
-    let Settings { target, connect_timeout: after, examiner, .. } = settings;
+    let Settings { connect_timeout: after, examiner, .. } = settings;
     let handshake = async {
         if !examiner.looks_on() {
             return tls.connect(host, stream).await;
@@ -123,7 +119,7 @@ async fn shake_hands(
         Ok(Err(Failure::Io(error))) => TlsTrouble::Cut(explain(&error)),
         Err(_) => TlsTrouble::Silent(*after),
     };
-    Err(Error::Tls { target: target.to_string(), trouble, in_web_socket: settings.web_socket.is_some() })
+    Err(of_tls(settings, trouble))
 }
 
 /// A connection to the first address that takes one.
@@ -177,6 +173,12 @@ async fn connect_first(
         }
     }
     Err(cause)
+}
+
+/// What came between in TLS, on the way to where the settings lead.
+pub(super) fn of_tls(settings: &Settings, trouble: TlsTrouble) -> Error {
+    let Settings { target, web_socket, .. } = settings;
+    Error::Tls { target: target.to_string(), trouble, in_web_socket: web_socket.is_some() }
 }
 
 /// When a connection that is begun now must have been made.

@@ -136,11 +136,7 @@ impl Connection {
             match stranger(&self.input) {
                 None => {}
                 Some(Stranger::Tls) => {
-                    return Err(Error::Tls {
-                        target: target.to_owned(),
-                        trouble: TlsTrouble::Wanted,
-                        in_web_socket: settings.web_socket.is_some(),
-                    });
+                    return Err(dial::of_tls(settings, TlsTrouble::Wanted));
                 }
                 Some(Stranger::Other(cause)) => return Err(not_mqtt(cause)),
             }
@@ -159,7 +155,6 @@ impl Connection {
     /// What ended the connection before CONNACK. In TLS 1.3 the handshake is over for a client before the broker has
     /// seen its certificate; what the broker says of it can be read, even where writing has failed.
     async fn failure(&mut self, settings: &Settings, error: io::Error) -> Error {
-        let target = settings.target.to_string();
         if let Some(tls) = &settings.tls
             && self.tls.is_some()
         {
@@ -176,10 +171,10 @@ impl Connection {
                 }
             }
             if let Some(trouble) = trouble {
-                return Error::Tls { target, trouble, in_web_socket: settings.web_socket.is_some() };
+                return dial::of_tls(settings, trouble);
             }
         }
-        Error::Connect { target, cause: explain(&error) }
+        Error::Connect { target: settings.target.to_string(), cause: explain(&error) }
     }
 
     fn accept(

@@ -232,8 +232,8 @@ impl Service {
                 return Delivery { answer, change: None }.send(outlet);
             }
         };
-        asker.verb = verb(&request);
-        let what = if matches!(asker.verb, Verb::Set | Verb::Del | Verb::VDel) { "write" } else { "read" };
+        let verb = verb(&request);
+        asker.verb = verb;
         let parsed = |name| message.user_property(name).map(str::parse::<Timestamp>);
         let mut call = Call {
             rights: None,
@@ -258,6 +258,7 @@ impl Service {
         self.wake_timer(&mut state);
         drop(state);
         if let Some(key) = refused {
+            let what = if matches!(verb, Verb::Set | Verb::Del | Verb::VDel) { "write" } else { "read" };
             let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
             (self.events)(Event::KeyNotAuthorized { client_id: Arc::clone(&from.client_id), what, key });
         }

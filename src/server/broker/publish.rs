@@ -69,33 +69,33 @@ fn put_properties(sending: Sending<'_>, sink: &mut impl Sink) {
     let Sending { delivery, expiry_s, alias, .. } = sending;
     let message = &delivery.publication.message;
     if let Some(format) = message.payload_format {
-        sink.number([property::PAYLOAD_FORMAT, format]);
+        sink.raw([property::PAYLOAD_FORMAT, format]);
     }
     if let Some([a, b, c, d]) = expiry_s.map(u32::to_be_bytes) {
-        sink.number([property::EXPIRY, a, b, c, d]);
+        sink.raw([property::EXPIRY, a, b, c, d]);
     }
     if let Some([a, b]) = alias.map(|alias| alias.number.to_be_bytes()) {
-        sink.number([property::TOPIC_ALIAS, a, b]);
+        sink.raw([property::TOPIC_ALIAS, a, b]);
     }
     if let Some(topic) = &message.response_topic {
-        sink.number([property::RESPONSE_TOPIC]);
+        sink.raw([property::RESPONSE_TOPIC]);
         sink.text(topic.as_bytes());
     }
     if let Some(correlation) = &message.correlation {
-        sink.number([property::CORRELATION]);
+        sink.raw([property::CORRELATION]);
         sink.text(correlation);
     }
     for (name, value) in &message.user_properties {
-        sink.number([property::USER]);
+        sink.raw([property::USER]);
         sink.text(name.as_bytes());
         sink.text(value.as_bytes());
     }
     for id in &delivery.subscription_ids {
-        sink.number([property::SUBSCRIPTION_ID]);
+        sink.raw([property::SUBSCRIPTION_ID]);
         sink.varint(usize::try_from(*id).unwrap_or(usize::MAX));
     }
     if let Some(content_type) = &message.content_type {
-        sink.number([property::CONTENT_TYPE]);
+        sink.raw([property::CONTENT_TYPE]);
         sink.text(content_type.as_bytes());
     }
 }
@@ -103,7 +103,7 @@ fn put_properties(sending: Sending<'_>, sink: &mut impl Sink) {
 /// Where the parts of a packet go: into the output, or to be measured.
 trait Sink {
     /// Some bytes as they are.
-    fn number<const N: usize>(&mut self, bytes: [u8; N]);
+    fn raw<const N: usize>(&mut self, bytes: [u8; N]);
     /// At most 65,535 bytes, with their length before them.
     fn text(&mut self, text: &[u8]);
     /// A number in as many bytes as it needs, at most four.
@@ -124,7 +124,7 @@ impl Length {
 }
 
 impl Sink for Length {
-    fn number<const N: usize>(&mut self, _: [u8; N]) {
+    fn raw<const N: usize>(&mut self, _: [u8; N]) {
         self.bytes(N);
     }
 
@@ -145,7 +145,7 @@ impl Sink for Length {
 }
 
 impl Sink for BytesMut {
-    fn number<const N: usize>(&mut self, bytes: [u8; N]) {
+    fn raw<const N: usize>(&mut self, bytes: [u8; N]) {
         self.put_slice(&bytes);
     }
 
