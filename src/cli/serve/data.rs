@@ -228,7 +228,7 @@ fn damage(survey: &Survey) -> Option<String> {
     let path = survey.path.display();
     match &survey.condition {
         Condition::Whole => None,
-        Condition::Gap { damage, .. } | Condition::Loose { damage } => {
+        Condition::Gap { damage, .. } | Condition::Late { damage } | Condition::Loose { damage } => {
             Some(format!("{path} is damaged: {damage}"))
         }
     }
@@ -249,6 +249,9 @@ fn fields(survey: &Survey) -> Vec<(&'static str, Field)> {
             fields.extend([("condition", text("gap")), ("damage", text(damage))]);
             fields.push(("doubtful", number(*found)));
             fields.extend(lost.map(|lost| ("lost", number(lost))));
+        }
+        Condition::Late { damage } => {
+            fields.extend([("condition", text("late")), ("damage", text(damage))]);
         }
         Condition::Loose { damage } => {
             fields.extend([("condition", text("loose")), ("damage", text(damage))]);
@@ -320,6 +323,11 @@ fn condition(survey: &Survey) -> String {
                 ));
             }
             words
+        }
+        Condition::Late { .. } => {
+            "damaged; what was written last cannot be read, or not all of it: keys below may be older than they should \
+             be, or deleted"
+                .to_owned()
         }
         Condition::Loose { .. } => {
             "damaged; keys can be found one by one only, those that had been deleted among them".to_owned()

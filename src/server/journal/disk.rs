@@ -24,7 +24,25 @@ struct Inner {
     is_shared: bool,
     is_holding: AtomicBool,
     held: Mutex<Held>,
-    has_failed_sync: AtomicBool,
+    doubt: Doubt,
+}
+
+/// Whether a sync of any of some disks has failed: what the system says is in a file may be in memory only, marked as
+/// written, and gone after the next power cut.
+#[derive(Clone, Debug, Default)]
+pub struct Doubt(Arc<AtomicBool>);
+
+impl Doubt {
+    /// Whether there is any.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// From now on there is.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 /// What was written and is not on the disk below: in order, and as it can be read.
@@ -49,8 +67,8 @@ impl Disk {
     ///
     /// # Errors
     /// The length cannot be read.
-    pub fn holding(below: Box<dyn StorageBackend>) -> io::Result<Self> {
-        Self::new(below, true, false).measured()
+    pub fn holding(below: Box<dyn StorageBackend>, doubt: &Doubt) -> io::Result<Self> {
+        Self::new(below, true, false, doubt).measured()
     }
 
     /// The same for one that others may read at the same time; must not be released.
@@ -58,12 +76,12 @@ impl Disk {
     /// # Errors
     /// The length cannot be read.
     pub fn read_only(below: Box<dyn StorageBackend>) -> io::Result<Self> {
-        Self::new(below, true, true).measured()
+        Self::new(below, true, true, &Doubt::default()).measured()
     }
 
     /// One that holds nothing back.
-    pub fn direct(below: Box<dyn StorageBackend>) -> Self {
-        Self::new(below, false, false)
+    pub fn direct(below: Box<dyn StorageBackend>, doubt: &Doubt) -> Self {
+        Self::new(below, false, false, doubt)
     }
 
     fn measured(self) -> io::Result<Self> {
@@ -75,13 +93,13 @@ impl Disk {
         Ok(self)
     }
 
-    fn new(below: Box<dyn StorageBackend>, is_holding: bool, is_shared: bool) -> Self {
+    fn new(below: Box<dyn StorageBackend>, is_holding: bool, is_shared: bool, doubt: &Doubt) -> Self {
         Self(Arc::new(Inner {
             below,
             is_shared,
             is_holding: AtomicBool::new(is_holding),
             held: Mutex::default(),
-            has_failed_sync: AtomicBool::new(false),
+            doubt: doubt.clone(),
         }))
     }
 
@@ -102,13 +120,6 @@ impl Disk {
         self.0.is_holding.store(false, Ordering::Release);
         Ok(())
     }
-
-    /// Whether a sync has failed: what the system says is in the file may be in memory only, marked as written, and
-    /// gone after the next power cut.
-    #[must_use]
-    pub fn has_failed_sync(&self) -> bool {
-        self.0.has_failed_sync.load(Ordering::Acquire)
-    }
 }
 
 impl Inner {
@@ -124,7 +135,7 @@ impl Inner {
     fn sync(&self) -> io::Result<()> {
         let synced = self.below.sync_data();
         if synced.is_err() {
-            self.has_failed_sync.store(true, Ordering::Release);
+            self.doubt.raise();
         }
         synced
     }
@@ -308,7 +319,7 @@ mod tests {
             backend.set_len(start.len() as u64).unwrap();
             backend.write(0, &start).unwrap();
         }
-        let held = Disk::holding(Box::new(held)).unwrap();
+        let held = Disk::holding(Box::new(held), &Doubt::default()).unwrap();
         let mut chance = 1_u64;
         let mut draw = |below: u64| {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -372,7 +383,7 @@ mod tests {
     fn a_release_for_which_there_is_no_room_leaves_what_can_be_read_as_it_was() {
         let below = InMemoryBackend::new();
         below.set_len(10_000).unwrap();
-        let held = Disk::holding(Box::new(Full(below))).unwrap();
+        let held = Disk::holding(Box::new(Full(below)), &Doubt::default()).unwrap();
         held.write(100, &[1; 50]).unwrap();
         held.set_len(20_000).unwrap();
         held.write(15_000, &[2; 50]).unwrap();

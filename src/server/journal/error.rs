@@ -79,7 +79,7 @@ impl fmt::Display for JournalError {
             JournalErrorKind::Missing => write!(out, "there is no {path}"),
             JournalErrorKind::Damaged(what) => write!(out, "{path} is damaged or no store: {what}"),
             JournalErrorKind::OtherFormat(format) => {
-                let ours = super::FORMAT;
+                let ours = super::tables::FORMAT;
                 write!(out, "{path} has format {format}; this version reads and writes format {ours}")
             }
             JournalErrorKind::Io(error) => write!(out, "cannot use {path}: {error}"),

@@ -9,9 +9,10 @@ use redb::StorageBackend;
 use redb::backends::FileBackend;
 
 use super::error::JournalErrorKind;
-use super::{FILE_NAME, LOCK_NAME, NEW_NAME};
+use super::{FILE_NAME, LOCK_NAME, LOG_NAME, NEW_NAME};
+use crate::chance;
 
-/// A place for one store. It belongs to nobody else for as long as it is held.
+/// A place for one store: the tables, and a log beside them. It belongs to nobody else for as long as it is held.
 pub trait Medium: Debug + Send {
     /// The file's name, for people.
     fn path(&self) -> PathBuf;
@@ -36,6 +37,24 @@ pub trait Medium: Debug + Send {
     /// # Errors
     /// The system's; it is not known then which of the two will be there.
     fn install(&mut self) -> Result<(), JournalErrorKind>;
+
+    /// The log; none, if there is none.
+    ///
+    /// # Errors
+    /// The system's.
+    fn log(&mut self) -> Result<Option<Box<dyn StorageBackend>>, JournalErrorKind>;
+
+    /// An empty log in place of what there may be of one. It will be found after a power cut.
+    ///
+    /// # Errors
+    /// The system's.
+    fn create_log(&mut self) -> Result<Box<dyn StorageBackend>, JournalErrorKind>;
+
+    /// Throws away the log, which nothing needs any more.
+    fn remove_log(&mut self);
+
+    /// What no log of this store has ever begun with.
+    fn draw_tag(&mut self) -> u64;
 }
 
 /// A folder of this machine.
@@ -62,6 +81,20 @@ impl Folder {
             Err(TryLockError::Error(error)) => Err(error.into()),
         }
     }
+
+    fn open_file(&self, name: &str) -> Result<Option<Box<dyn StorageBackend>>, JournalErrorKind> {
+        match OpenOptions::new().read(true).write(true).open(self.directory.join(name)) {
+            Ok(file) => Ok(Some(Box::new(FileBackend::new(file)?))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn create_file(&self, name: &str) -> Result<Box<dyn StorageBackend>, JournalErrorKind> {
+        let path = self.directory.join(name);
+        let file = owned(OpenOptions::new().read(true).write(true).create(true).truncate(true)).open(path)?;
+        Ok(Box::new(FileBackend::new(file)?))
+    }
 }
 
 impl Medium for Folder {
@@ -70,20 +103,12 @@ impl Medium for Folder {
     }
 
     fn open(&mut self) -> Result<Option<Box<dyn StorageBackend>>, JournalErrorKind> {
-        let file = match OpenOptions::new().read(true).write(true).open(self.path()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other?,
-        };
-        if file.metadata()?.len() == 0 {
-            return Ok(None);
-        }
-        Ok(Some(Box::new(FileBackend::new(file)?)))
+        let file = self.open_file(FILE_NAME)?;
+        Ok(file.filter(|file| !matches!(file.len(), Ok(0))))
     }
 
     fn create(&mut self) -> Result<Box<dyn StorageBackend>, JournalErrorKind> {
-        let path = self.directory.join(NEW_NAME);
-        let file = owned(OpenOptions::new().read(true).write(true).create(true).truncate(true)).open(path)?;
-        Ok(Box::new(FileBackend::new(file)?))
+        self.create_file(NEW_NAME)
     }
 
     fn discard(&mut self) {
@@ -99,6 +124,25 @@ impl Medium for Folder {
             let _ = sync_directory(parent);
         }
         Ok(())
+    }
+
+    fn log(&mut self) -> Result<Option<Box<dyn StorageBackend>>, JournalErrorKind> {
+        self.open_file(LOG_NAME)
+    }
+
+    fn create_log(&mut self) -> Result<Box<dyn StorageBackend>, JournalErrorKind> {
+        let file = self.create_file(LOG_NAME)?;
+        sync_directory(&self.directory)?;
+        Ok(file)
+    }
+
+    fn remove_log(&mut self) {
+        // What stays is of no tag, and overwritten the next time.
+        let _ = fs::remove_file(self.directory.join(LOG_NAME));
+    }
+
+    fn draw_tag(&mut self) -> u64 {
+        chance::number()
     }
 }
 

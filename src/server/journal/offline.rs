@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use redb::backends::FileBackend;
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
-use super::disk::Disk;
+use super::disk::{Disk, Doubt};
 use super::error::{JournalError, JournalErrorKind};
 use super::guard::guarded;
+use super::log::{self, Entries};
 use super::medium::Folder;
 use super::row::{Found, Row, next_mark};
-use super::{CACHE_BYTES, FILE_NAME, Journal, Past, ROWS, check, make, read_past, rows};
+use super::tables::{Mark, ROWS, check, open_unchecked, read_mark};
+use super::{FILE_NAME, Journal, LOG_NAME, Past, make, tables};
 use crate::protocol::{Key, Timestamp};
 use crate::store::Version;
 
@@ -36,6 +38,11 @@ pub enum Condition {
         found: usize,
         /// How many keys there should be and are not found anywhere, as far as that is known.
         lost: Option<usize>,
+    },
+    /// It is whole up to a time; of what was written last, in the log, not everything can be read.
+    Late {
+        /// What is wrong with it.
+        damage: String,
     },
     /// There is no order: what was found is the newest of each key that is anywhere in the file, deleted ones too.
     Loose {
@@ -111,7 +118,7 @@ pub fn salvage(directory: &Path, wall_ms: u64) -> Result<(Survey, Option<PathBuf
     let to = directory.join(SALVAGED);
     let error = |kind| JournalError { path: to.join(FILE_NAME), kind };
     if to.join(FILE_NAME).exists() {
-        return Err(error(JournalErrorKind::Io(std::io::ErrorKind::AlreadyExists.into())));
+        return Err(error(JournalErrorKind::Io(ErrorKind::AlreadyExists.into())));
     }
     if rows.is_empty() {
         let nothing = JournalErrorKind::Damaged("no key in it can be read".to_owned());
@@ -119,7 +126,7 @@ pub fn salvage(directory: &Path, wall_ms: u64) -> Result<(Survey, Option<PathBuf
     }
     let mut folder = Folder::take(&to).map_err(error)?;
     let mut rows = Some(rows.into_values().collect());
-    guarded(|| make(&mut folder, || rows.take(), past)).map_err(error)?;
+    guarded(|| make(&mut folder, &Doubt::default(), || rows.take(), past)).map_err(error)?;
     Ok((survey, Some(to)))
 }
 
@@ -133,26 +140,13 @@ pub fn clear_fence(directory: &Path, key: &Key) -> Result<Cleared, JournalError>
         return Err(JournalError { path, kind: JournalErrorKind::Missing });
     }
     let journal = Journal::open(directory)?;
-    let clear = || {
-        let database = &journal.open.as_ref().ok_or_else(super::closed)?.database;
-        let write = database.begin_write()?;
-        let cleared = {
-            let mut rows = write.open_table(ROWS)?;
-            let row = rows.get(key.as_bytes())?.and_then(|row| Row::decode(row.value()));
-            match row {
-                None => Cleared::NoKey,
-                Some(Row { fence: None, .. }) => Cleared::NoFence,
-                Some(Row { fence: Some(fence), version, deadline, value, key }) => {
-                    let row = Row { fence: None, version, deadline, value, key };
-                    rows.insert(row.key.as_bytes(), row.encode().as_slice())?;
-                    Cleared::Fence(fence)
-                }
-            }
-        };
-        write.commit()?;
-        Ok(cleared)
+    let Some(Row { fence, version, deadline, value, key }) = journal.row(key)? else {
+        return Ok(Cleared::NoKey);
     };
-    guarded(clear).map_err(|kind| JournalError { path: journal.path(), kind })
+    let Some(fence) = fence else { return Ok(Cleared::NoFence) };
+    let row = Row { fence: None, version, deadline, value, key };
+    journal.close_with(Entries::from([(row.key.clone(), Some(row.encode()))]))?;
+    Ok(Cleared::Fence(fence))
 }
 
 fn look(directory: &Path, wall_ms: u64) -> Result<Findings, JournalError> {
@@ -162,12 +156,12 @@ fn look(directory: &Path, wall_ms: u64) -> Result<Findings, JournalError> {
 
 fn read(path: &Path, wall_ms: u64) -> Result<Findings, JournalErrorKind> {
     let file = File::open(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => JournalErrorKind::Missing,
+        ErrorKind::NotFound => JournalErrorKind::Missing,
         _ => error.into(),
     })?;
     let file_bytes = file.metadata()?.len();
     let (condition, found, past) = match guarded(|| read_whole(path)) {
-        Ok((found, past)) => (Condition::Whole, found, past),
+        Ok(read) => read,
         Err(JournalErrorKind::Damaged(damage)) => read_damaged(path, damage)?,
         Err(other) => return Err(other),
     };
@@ -197,49 +191,86 @@ fn disk(path: &Path) -> Result<Disk, JournalErrorKind> {
     Ok(Disk::read_only(Box::new(FileBackend::new(File::open(path)?)?))?)
 }
 
-fn read_whole(path: &Path) -> Result<(BTreeMap<Key, Row>, Past), JournalErrorKind> {
+fn read_whole(path: &Path) -> Result<(Condition, BTreeMap<Key, Row>, Past), JournalErrorKind> {
     let database = check(&disk(path)?)?;
-    let past = read_past(&database)?;
+    let mark = read_mark(&database)?;
     let mut found = BTreeMap::new();
-    rows(&database, |row| drop(found.insert(row.key.clone(), row)))?;
-    Ok((found, past))
+    tables::read(&database, |row| drop(found.insert(row.key.clone(), row)))?;
+    let (past, damage) = add_log(path, mark, &mut found)?;
+    let condition = damage.map_or(Condition::Whole, |damage| Condition::Late { damage });
+    Ok((condition, found, past))
+}
+
+/// Adds what was written last. What of it cannot be read, is said.
+fn add_log(
+    path: &Path,
+    Mark { past, tag }: Mark,
+    rows: &mut BTreeMap<Key, Row>,
+) -> Result<(Past, Option<String>), JournalErrorKind> {
+    let Some(tag) = tag else { return Ok((past, None)) };
+    let mut bytes = Vec::new();
+    let is_there = match File::open(path.with_file_name(LOG_NAME)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
+        file => file?.take(log::LOG_BYTES as u64).read_to_end(&mut bytes).map(|_| true)?,
+    };
+    let found = log::find(is_there.then_some(&bytes), tag);
+    for (key, row) in found.entries {
+        match row.and_then(|row| Row::decode(&row)) {
+            Some(row) => drop(rows.insert(key, row)),
+            None => drop(rows.remove(&key)),
+        }
+    }
+    Ok((found.past.unwrap_or(past), found.damage))
 }
 
 fn read_damaged(
     path: &Path,
-    damage: String,
+    mut damage: String,
 ) -> Result<(Condition, BTreeMap<Key, Row>, Past), JournalErrorKind> {
     let mut ordered = BTreeMap::new();
     let mut gap = None;
-    let mut past = Past::default();
+    let mut mark = None;
     let mut should_be = None;
     // What is not checked is opened as the storage crate left it, and read until a page makes no sense.
     let opened = guarded(|| {
-        let builder = &mut Database::builder();
-        let database = builder.set_cache_size(CACHE_BYTES).create_with_backend(disk(path)?)?;
-        if let Ok(known) = guarded(|| read_past(&database)) {
-            past = known;
-        }
+        let database = open_unchecked(&disk(path)?)?;
+        mark = guarded(|| read_mark(&database)).ok();
         should_be = guarded(|| Ok(database.begin_read()?.open_table(ROWS)?.len()?)).ok();
         gap = read_to_the_gap(&database, &mut ordered)?;
         Ok(())
     });
-    let loose = scan(path)?;
-    if opened.is_err() {
-        return Ok((Condition::Loose { damage }, loose, past));
-    }
-    let mut found = 0;
-    for (key, row) in loose {
+    let is_ordered = opened.is_ok();
+    let mut loose = BTreeMap::new();
+    scan(path, &mut loose)?;
+    let (mut rows, mut found) = (loose, 0);
+    let mut lost = None;
+    if is_ordered {
         let (from, to) = gap.as_ref().map_or((None, None), |(from, to)| (from.as_ref(), to.as_ref()));
-        let is_within = gap.is_some() && from.is_none_or(|from| key > *from) && to.is_none_or(|to| key < *to);
-        if is_within && !ordered.contains_key(&key) {
-            found = usize::saturating_add(found, 1);
-            ordered.insert(key, row);
+        for (key, row) in std::mem::replace(&mut rows, ordered) {
+            let is_behind = from.is_none_or(|from| key > *from);
+            let is_within = gap.is_some() && is_behind && to.is_none_or(|to| key < *to);
+            if is_within && !rows.contains_key(&key) {
+                found = usize::saturating_add(found, 1);
+                rows.insert(key, row);
+            }
         }
+        let should_be = should_be.and_then(|count| usize::try_from(count).ok());
+        lost = should_be.map(|count| count.saturating_sub(rows.len()));
     }
-    let should_be = should_be.and_then(|count| usize::try_from(count).ok());
-    let lost = should_be.map(|count| count.saturating_sub(ordered.len()));
-    Ok((Condition::Gap { damage, found, lost }, ordered, past))
+    let past = match mark {
+        Some(mark) => {
+            let (past, late) = add_log(path, mark, &mut rows)?;
+            damage.extend(late.map(|late| format!("; {late}")));
+            past
+        }
+        None => {
+            scan(&path.with_file_name(LOG_NAME), &mut rows)?;
+            Past::default()
+        }
+    };
+    let condition =
+        if is_ordered { Condition::Gap { damage, found, lost } } else { Condition::Loose { damage } };
+    Ok((condition, rows, past))
 }
 
 /// The keys around what cannot be read: the last one before, and the first one after.
@@ -279,10 +310,12 @@ fn read_to_the_gap(
     Ok(Some(gap))
 }
 
-/// Looks for rows wherever they are, and keeps the newest of each key.
-fn scan(path: &Path) -> Result<BTreeMap<Key, Row>, JournalErrorKind> {
-    let mut file = File::open(path)?;
-    let mut found = BTreeMap::<Key, Row>::new();
+/// Looks for rows wherever they are in a file, if it is there, and keeps the newest of each key.
+fn scan(path: &Path, found: &mut BTreeMap<Key, Row>) -> Result<(), JournalErrorKind> {
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        file => file?,
+    };
     let mut bytes = Vec::new();
     let mut is_at_end = false;
     // How many bytes are wanted at the place where a row may begin.
@@ -313,7 +346,7 @@ fn scan(path: &Path) -> Result<BTreeMap<Key, Row>, JournalErrorKind> {
             }
         }
         if is_at_end {
-            return Ok(found);
+            return Ok(());
         }
         // Without a row that is cut, all but the beginning of a mark has been looked at.
         let rest = bytes.get(done..).unwrap_or_default();

@@ -12,6 +12,8 @@ const MARK: [u8; 4] = [0xA7, b'k', b'v', 0x02];
 const HEAD_BYTES: usize = 4 + 4 + 8;
 /// The longest row that is believed to be one: the longest key and packet, and more than what else there is.
 const BODY_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// Where a checksum begins.
+pub const CHECKSUM_OF_NOTHING: u64 = 0xcbf2_9ce4_8422_2325;
 const HAS_DEADLINE: u8 = 1;
 const HAS_FENCE: u8 = 2;
 
@@ -168,18 +170,22 @@ pub fn next_mark(bytes: &[u8]) -> Option<usize> {
 
 /// Of 64 bits, against accidents: FNV-1a, which no release of any library can change.
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| {
-        (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    checksum_on(CHECKSUM_OF_NOTHING, bytes)
 }
 
-/// Keys have at most 65,535 bytes, and fences far fewer.
-fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+/// The checksum of what has this one, and of these bytes behind it.
+pub fn checksum_on(sum: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(sum, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+/// Puts a key, which has at most 65,535 bytes, or a fence, which has far fewer.
+pub fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     out.put_u16(u16::try_from(text.len()).unwrap_or(u16::MAX));
     out.put_slice(text);
 }
 
-fn take_text<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
+/// Takes what [`put_text`] has put.
+pub fn take_text<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
     let len = usize::from(from.try_get_u16().ok()?);
     let (text, rest) = from.split_at_checked(len)?;
     *from = rest;

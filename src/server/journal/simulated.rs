@@ -46,7 +46,7 @@ pub struct Trouble {
     pub lies: bool,
 }
 
-/// The disk, with one file and one that is being made. Clones are the same disk.
+/// The disk, with a file, one that is being made, and a log. Clones are the same disk.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedDisk(Arc<Mutex<World>>);
 
@@ -57,6 +57,8 @@ struct World {
     files: Vec<File>,
     main: Option<usize>,
     new: Option<usize>,
+    log: Option<usize>,
+    tags: u64,
 }
 
 #[derive(Debug, Default)]
@@ -94,13 +96,13 @@ impl SimulatedDisk {
     /// The disk after its power has come back: of what was not synced, any sectors may be there, and any may not.
     pub fn after_the_cut(&self, chance: &mut Chance) -> Self {
         let world = self.world();
-        let main = world.main.and_then(|main| world.files.get(main)).map(|file| file.survivor(chance));
-        let new = World {
-            trouble: Trouble { cut_after: None, fails_next_sync: false, ..world.trouble },
-            main: main.is_some().then_some(0),
-            files: main.into_iter().map(File::new).collect(),
-            ..World::default()
+        let trouble = Trouble { cut_after: None, fails_next_sync: false, ..world.trouble };
+        let mut new = World { trouble, tags: world.tags, ..World::default() };
+        let mut survive = |file: Option<usize>| {
+            new.files.push(File::new(world.files.get(file?)?.survivor(chance)));
+            Some(new.files.len() - 1)
         };
+        (new.main, new.log) = (survive(world.main), survive(world.log));
         Self(Arc::new(Mutex::new(new)))
     }
 }
@@ -186,6 +188,33 @@ impl Medium for SimulatedDisk {
             world.main = world.new.take();
         }
         Ok(done?)
+    }
+
+    fn log(&mut self) -> Result<Option<Box<dyn StorageBackend>>, JournalErrorKind> {
+        let file = self.world().log;
+        Ok(file.map(|file| Box::new(Handle { disk: self.clone(), file }) as Box<dyn StorageBackend>))
+    }
+
+    fn create_log(&mut self) -> Result<Box<dyn StorageBackend>, JournalErrorKind> {
+        let mut world = self.world();
+        world.act()?;
+        world.files.push(File::default());
+        let file = world.files.len() - 1;
+        world.log = Some(file);
+        Ok(Box::new(Handle { disk: self.clone(), file }))
+    }
+
+    fn remove_log(&mut self) {
+        let mut world = self.world();
+        if world.act().is_ok() {
+            world.log = None;
+        }
+    }
+
+    fn draw_tag(&mut self) -> u64 {
+        let mut world = self.world();
+        world.tags += 1;
+        world.tags
     }
 }
 

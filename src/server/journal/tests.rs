@@ -48,38 +48,26 @@ fn what_was_committed_is_there_when_the_file_is_opened_again() {
     assert_eq!(journal.past().greatest, Version { ms: 40, counter: 7 });
 }
 
-/// A page less for most commits, and nothing is forgotten: what the rows do not say is written at once.
+/// Neither what is gone nor what was never kept can say it.
 #[test]
-fn the_greatest_version_is_known_whether_a_row_says_it_or_none() {
+fn the_greatest_version_and_the_clock_are_known_of_every_commit() {
     let home = TempDir::new().unwrap();
     let at = |ms| Version { ms, counter: 7 };
-    let later = |ms| Now { wall_ms: NOW.wall_ms + ms, ..NOW };
-    let set = |ms| change("k", ms, Some(content("v", None)));
-    let reopened = |written: Past, known: Version| {
-        let mut journal = Journal::open(home.path()).unwrap();
-        assert_eq!(journal.past(), written);
-        all(&mut journal, NOW);
-        assert_eq!(journal.past().greatest, known);
-        journal
-    };
+    let set = |ms| vec![change("k", ms, Some(content("v", None)))];
     let mut journal = Journal::open(home.path()).unwrap();
-    journal.commit(&[set(40)], Version::default(), NOW).unwrap();
-    journal.commit(&[set(50)], at(50), later(999)).unwrap();
-    drop(journal);
-    let mut journal = reopened(Past { greatest: at(40), wall_ms: NOW.wall_ms }, at(50));
-    // A key that is gone says nothing, and neither does one that is not kept.
-    journal.commit(&[set(55), change("k", 60, None)], at(60), later(1)).unwrap();
-    drop(journal);
-    let mut journal = reopened(Past { greatest: at(60), wall_ms: NOW.wall_ms + 1 }, at(60));
-    journal.commit(&[set(70)], at(80), later(2)).unwrap();
-    drop(journal);
-    let mut journal = reopened(Past { greatest: at(80), wall_ms: NOW.wall_ms + 2 }, at(80));
-    // The clock is written now and then, and whenever it has been changed.
-    for (version_ms, wall_ms) in [(90, 1_002), (91, 2)] {
-        journal.commit(&[set(version_ms)], at(version_ms), later(wall_ms)).unwrap();
-        drop(journal);
-        let wall_ms = NOW.wall_ms + wall_ms;
-        journal = reopened(Past { greatest: at(version_ms), wall_ms }, at(version_ms));
+    // Of the tables, and then of the log.
+    for round in 1..=2 * u64::from(COMMITS_WITHOUT_LOG) {
+        let ms = round * 100;
+        for (changes, greatest, back_ms) in
+            [(set(ms), 0, 1), (set(ms + 1), ms + 2, 0), (vec![change("k", ms + 3, None)], 0, 50), (vec![], ms + 4, 0)]
+        {
+            let expected = changes.iter().map(|change| change.version.ms).max().unwrap_or(0).max(greatest);
+            let wall_ms = NOW.wall_ms + ms - back_ms;
+            journal.commit(&changes, at(greatest), Now { wall_ms, ..NOW }).unwrap();
+            drop(journal);
+            journal = Journal::open(home.path()).unwrap();
+            assert_eq!(journal.past(), Past { greatest: at(expected), wall_ms });
+        }
     }
 }
 
@@ -100,7 +88,7 @@ fn what_a_commit_without_room_has_added_to_the_file_is_given_back() {
         let change = |version_ms, value| change("k", version_ms, Some(content(value, None)));
         journal.commit(&[change(98, large)], Version::default(), NOW).unwrap_err();
         journal.reopen().unwrap_or_else(|error| panic!("after {earlier} commits: {error}"));
-        assert!(!journal.must_rewrite() && journal.open.as_ref().unwrap().len() <= len);
+        assert!(!journal.must_rewrite() && journal.open.as_ref().unwrap().tables.len() <= len);
         journal.commit(&[change(99, "w")], Version::default(), NOW).unwrap();
         drop(journal);
         let mut journal = Journal::open_on(Box::new(disk)).unwrap();
@@ -120,12 +108,13 @@ fn a_second_opener_is_refused() {
 #[test]
 fn another_format_is_refused() {
     let home = TempDir::new().unwrap();
-    let journal = Journal::open(home.path()).unwrap();
-    let write = journal.open.as_ref().unwrap().database.begin_write().unwrap();
-    write.open_table(FORMATS).unwrap().insert((), 3).unwrap();
+    drop(Journal::open(home.path()).unwrap());
+    let database = redb::Database::open(home.path().join(FILE_NAME)).unwrap();
+    let write = database.begin_write().unwrap();
+    write.open_table(tables::FORMATS).unwrap().insert((), 2).unwrap();
     write.commit().unwrap();
-    drop(journal);
-    assert!(matches!(kind(home.path()), JournalErrorKind::OtherFormat(3)));
+    drop(database);
+    assert!(matches!(kind(home.path()), JournalErrorKind::OtherFormat(2)));
 }
 
 #[test]

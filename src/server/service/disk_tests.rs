@@ -164,7 +164,7 @@ async fn what_expires_while_the_disk_does_not_work_is_gone_from_it_too() {
     disk.trouble(|trouble| trouble.bytes_max = None);
     bench.wait_for_event(&Event::PersistedAgain);
     drop((running, bench));
-    let mut journal = Journal::open_on(Box::new(disk)).unwrap();
+    let journal = Journal::open_on(Box::new(disk)).unwrap();
     let mut keys = Vec::new();
     journal.load(Now::default(), |key, _, _| keys.push(key)).unwrap();
     assert_eq!(keys, [], "{:?} is gone", key("short"));

@@ -100,7 +100,7 @@ impl World {
         // The clock may have gone back meanwhile.
         self.wall_ms = (self.wall_ms + self.chance.below(20_000)).saturating_sub(5_000);
         let now = Now { wall_ms: self.wall_ms, monotonic_ms: 0 };
-        let mut journal = Journal::open_on(Box::new(self.disk.clone()))
+        let journal = Journal::open_on(Box::new(self.disk.clone()))
             .map_err(|error| format!("cannot be opened: {error}"))?;
         let mut kept = Kept::new();
         let each = |key, version, content: crate::store::Content| {

@@ -44,6 +44,8 @@ impl Service {
                 return;
             }
         }
+        // If there is no room to put them in order, the files are whole as they are.
+        let _ = journal.close();
     }
 
     pub(super) fn commit(&self, journal: &mut Journal, work: &Work, now: Now, outlet: &dyn Outlet) -> bool {

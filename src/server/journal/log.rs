@@ -1,0 +1,225 @@
+//! The last changes, one group behind the other in a file of its own, ahead of the tables: one place to write and to wait
+//! for, where the tables take seven. What is in it goes to the tables when it is full.
+//!
+//! A file of fixed length that is written from its beginning again and again: what it begins with, a tag, says which of it
+//! belongs to the tables as they are, for they name it. Each group begins a block, so that none that is on the disk is
+//! ever written again while it is needed.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use bytes::{Buf, BufMut};
+use redb::StorageBackend;
+
+use super::disk::{Disk, Doubt};
+use super::error::JournalErrorKind;
+use super::row::{CHECKSUM_OF_NOTHING, Found as FoundRow, Row, checksum_on, put_text, take_text};
+use super::{LOG_NAME, Past};
+use crate::protocol::Key;
+use crate::store::Version;
+
+/// How long the file is.
+pub const LOG_BYTES: usize = 1024 * 1024;
+/// What a disk writes at once, or more.
+const BLOCK_BYTES: usize = 4096;
+/// What a group begins with.
+const MARK: [u8; 4] = [0xA7, b'k', b'l', 0x03];
+/// Mark, length of the body, tag, number and checksum.
+const HEAD_BYTES: usize = 4 + 4 + 8 + 8 + 8;
+/// The greatest version and the clock.
+const PAST_BYTES: usize = 8 + 4 + 8;
+const IS_ROW: u8 = 1;
+const IS_GONE: u8 = 0;
+
+/// What has become of keys: the bytes of the [`Row`], or none if it is gone.
+pub type Entries = BTreeMap<Key, Option<Vec<u8>>>;
+
+/// A log that takes groups.
+#[derive(Debug)]
+pub struct Log {
+    disk: Disk,
+    tag: u64,
+    /// That of the next group, from 1 on.
+    number: u64,
+    at: usize,
+    /// Room for a group, kept for the next one.
+    group: Vec<u8>,
+}
+
+/// What a log holds.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    /// What is newest of each key.
+    pub entries: Entries,
+    /// What the last group says of the time before; none, if there is none.
+    pub past: Option<Past>,
+    /// What is wrong with it, if anything: a group that is not there although later ones are must have been there.
+    pub damage: Option<String>,
+    number: u64,
+    end: usize,
+}
+
+impl Log {
+    /// Makes a log of an empty file, and takes the room of all that it will hold. It has no room for a group before it is
+    /// [`Log::restart`]ed.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn create(below: Box<dyn StorageBackend>, doubt: &Doubt) -> io::Result<Self> {
+        below.set_len(LOG_BYTES as u64)?;
+        below.write(0, &vec![0; LOG_BYTES])?;
+        // If this fails, nothing is lost.
+        below.sync_data()?;
+        let disk = Disk::direct(below, doubt);
+        Ok(Self { disk, tag: 0, number: 0, at: LOG_BYTES, group: Vec::new() })
+    }
+
+    /// Reads what is there, and goes on behind it.
+    ///
+    /// # Errors
+    /// The system's; or it is damaged.
+    pub fn open(
+        below: Box<dyn StorageBackend>,
+        doubt: &Doubt,
+        tag: u64,
+    ) -> Result<(Self, Found), JournalErrorKind> {
+        let disk = Disk::direct(below, doubt);
+        let len = usize::try_from(disk.len()?).unwrap_or(LOG_BYTES);
+        let mut bytes = vec![0; len.min(LOG_BYTES)];
+        disk.read(0, &mut bytes)?;
+        let mut found = find(Some(&bytes), tag);
+        if let Some(damage) = found.damage.take() {
+            return Err(JournalErrorKind::Damaged(damage));
+        }
+        // Another process may have written it and not have waited for the disk.
+        disk.sync_data()?;
+        let log = Self { disk, tag, number: found.number, at: found.end, group: Vec::new() };
+        Ok((log, found))
+    }
+
+    /// Begins again from the beginning: what is there belongs to another tag.
+    pub fn restart(&mut self, tag: u64) {
+        (self.tag, self.number, self.at) = (tag, 1, 0);
+    }
+
+    /// Adds a group; when this returns true, it is on the disk. False: there is no room for it.
+    ///
+    /// # Errors
+    /// The system's; it is not known then whether it is there.
+    pub fn append(&mut self, entries: &Entries, past: Past) -> io::Result<bool> {
+        let entry_bytes = |(key, row): (&Key, &Option<Vec<u8>>)| {
+            1_usize.saturating_add(row.as_ref().map_or_else(|| key.as_bytes().len().saturating_add(2), Vec::len))
+        };
+        let body_bytes = entries.iter().map(entry_bytes).fold(PAST_BYTES, usize::saturating_add);
+        let room = LOG_BYTES.saturating_sub(self.at).saturating_sub(HEAD_BYTES);
+        let Some(len) = u32::try_from(body_bytes).ok().filter(|_| body_bytes <= room) else {
+            return Ok(false);
+        };
+        self.encode(len, entries, past);
+        self.disk.write(self.at as u64, &self.group)?;
+        self.disk.sync_data()?;
+        self.at = self.at.saturating_add(self.group.len());
+        self.number = self.number.saturating_add(1);
+        Ok(true)
+    }
+
+    /// Whole blocks: the rest is zero.
+    fn encode(&mut self, len: u32, entries: &Entries, past: Past) {
+        let mut group = std::mem::take(&mut self.group);
+        group.clear();
+        group.put_slice(&MARK);
+        group.put_u32(len);
+        group.put_u64(self.tag);
+        group.put_u64(self.number);
+        group.put_u64(0);
+        group.put_u64(past.greatest.ms);
+        group.put_u32(past.greatest.counter);
+        group.put_u64(past.wall_ms);
+        for (key, row) in entries {
+            match row {
+                Some(row) => {
+                    group.put_u8(IS_ROW);
+                    group.put_slice(row);
+                }
+                None => {
+                    group.put_u8(IS_GONE);
+                    put_text(&mut group, key.as_bytes());
+                }
+            }
+        }
+        let sum = checksum(self.tag, self.number, group.get(HEAD_BYTES..).unwrap_or_default());
+        if let Some(at) = group.get_mut(HEAD_BYTES.saturating_sub(8)..HEAD_BYTES) {
+            at.copy_from_slice(&sum.to_be_bytes());
+        }
+        group.resize(group.len().next_multiple_of(BLOCK_BYTES), 0);
+        self.group = group;
+    }
+}
+
+/// Looks for what belongs to a tag in what a log file has, if there is one. The last group may have been cut off in the
+/// middle, and is none then.
+pub fn find(bytes: Option<&[u8]>, tag: u64) -> Found {
+    let damage = match bytes {
+        None => Some(format!("{LOG_NAME} is missing")),
+        Some(bytes) if bytes.len() < LOG_BYTES => Some(format!("{LOG_NAME} has lost its end")),
+        Some(_) => None,
+    };
+    let mut found = Found { entries: Entries::new(), past: None, damage, number: 1, end: 0 };
+    let (bytes, mut at) = (bytes.unwrap_or_default(), 0);
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let group = group(rest, tag).filter(|(number, _)| *number >= found.number);
+        let Some((number, body)) = group else {
+            at = at.saturating_add(BLOCK_BYTES);
+            continue;
+        };
+        if number > found.number {
+            found.note(found.number);
+        }
+        match decode(body, &mut found.entries) {
+            Some(past) => found.past = Some(past),
+            None => found.note(number),
+        }
+        found.number = number.saturating_add(1);
+        at = at.saturating_add(HEAD_BYTES.saturating_add(body.len()).next_multiple_of(BLOCK_BYTES));
+        found.end = at;
+    }
+    found
+}
+
+impl Found {
+    fn note(&mut self, number: u64) {
+        let damage = || format!("in {LOG_NAME}, group {number} makes no sense");
+        self.damage.get_or_insert_with(damage);
+    }
+}
+
+/// The group that begins here, if one of this tag does: its number and its body.
+fn group(bytes: &[u8], tag: u64) -> Option<(u64, &[u8])> {
+    let mut head = bytes.strip_prefix(&MARK)?;
+    let len = usize::try_from(head.try_get_u32().ok()?).ok()?;
+    let its_tag = head.try_get_u64().ok()?;
+    let (number, sum) = (head.try_get_u64().ok()?, head.try_get_u64().ok()?);
+    let body = head.get(..len)?;
+    (its_tag == tag && checksum(tag, number, body) == sum).then_some((number, body))
+}
+
+fn decode(mut body: &[u8], entries: &mut Entries) -> Option<Past> {
+    let (ms, counter) = (body.try_get_u64().ok()?, body.try_get_u32().ok()?);
+    let past = Past { greatest: Version { ms, counter }, wall_ms: body.try_get_u64().ok()? };
+    while !body.is_empty() {
+        if body.try_get_u8().ok()? == IS_GONE {
+            entries.insert(Key::new(take_text(&mut body)?.to_vec()).ok()?, None);
+            continue;
+        }
+        let FoundRow::Row(row, len) = Row::find(body) else { return None };
+        let (bytes, rest) = body.split_at_checked(len)?;
+        entries.insert(row.key, Some(bytes.to_vec()));
+        body = rest;
+    }
+    Some(past)
+}
+
+fn checksum(tag: u64, number: u64, body: &[u8]) -> u64 {
+    let sum = checksum_on(checksum_on(CHECKSUM_OF_NOTHING, &tag.to_be_bytes()), &number.to_be_bytes());
+    checksum_on(sum, body)
+}
