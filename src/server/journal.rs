@@ -22,6 +22,7 @@ use crate::store::{Change, Content, Kept, Now, Version};
 use disk::Doubt;
 pub use error::{JournalError, JournalErrorKind};
 use guard::guarded;
+pub use log::LogPolicy;
 use log::{Entries, Log};
 use medium::{Folder, Medium};
 use row::Row;
@@ -36,13 +37,11 @@ const LOCK_NAME: &str = "store.lock";
 /// What is not finished yet.
 const NEW_NAME: &str = "store.redb.new";
 
-/// How many commits go to the tables before a log is made: who writes a little and ends needs none.
-const COMMITS_WITHOUT_LOG: u32 = 16;
-
 /// The files of one server. No other process can open them meanwhile.
 #[derive(Debug)]
 pub struct Journal {
     medium: Box<dyn Medium>,
+    policy: LogPolicy,
     /// None after a failure: see [`Journal::reopen`].
     open: Option<Open>,
     /// Whether what the system says is in the files cannot be believed.
@@ -79,19 +78,19 @@ impl Journal {
     /// [`JournalError`] of any kind. What is not whole has not been touched.
     pub fn open(directory: &Path) -> Result<Self, JournalError> {
         let error = |kind| JournalError { path: directory.join(FILE_NAME), kind };
-        Self::open_on(Box::new(Folder::take(directory).map_err(error)?))
+        Self::open_on(Box::new(Folder::take(directory).map_err(error)?), LogPolicy::default())
     }
 
-    /// The same wherever the files are.
+    /// The same wherever the files are. The policy must be that of whoever had them before.
     ///
     /// # Errors
     /// [`JournalError`] of any kind.
-    pub fn open_on(mut medium: Box<dyn Medium>) -> Result<Self, JournalError> {
+    pub fn open_on(mut medium: Box<dyn Medium>, policy: LogPolicy) -> Result<Self, JournalError> {
         let doubt = Doubt::default();
-        match guarded(|| connect(&mut *medium, &doubt, u64::MAX)) {
+        match guarded(|| connect(&mut *medium, policy, &doubt, u64::MAX)) {
             Ok((open, past)) => {
                 let len = open.tables.len();
-                Ok(Self { medium, open: Some(open), doubt, past, len })
+                Ok(Self { medium, policy, open: Some(open), doubt, past, len })
             }
             Err(kind) => Err(JournalError { path: medium.path(), kind }),
         }
@@ -161,7 +160,7 @@ impl Journal {
         let entries = changes.iter().map(entry).collect();
         let committed = guarded(|| {
             let open = self.open.as_mut().ok_or_else(closed)?;
-            open.commit(entries, past, &mut *self.medium, &self.doubt)?;
+            open.commit(entries, past, &mut *self.medium, self.policy, &self.doubt)?;
             Ok(open.tables.len())
         });
         match committed {
@@ -197,9 +196,11 @@ impl Journal {
     pub fn reopen(&mut self) -> Result<(), JournalError> {
         // What the failed commit has put at the end takes room, on a disk that has none. If it cannot be done without,
         // it has not failed altogether.
-        let opened = guarded(|| connect(&mut *self.medium, &self.doubt, self.len));
+        let opened = guarded(|| connect(&mut *self.medium, self.policy, &self.doubt, self.len));
         let opened = opened.or_else(|kind| match kind {
-            JournalErrorKind::Damaged(_) => guarded(|| connect(&mut *self.medium, &self.doubt, u64::MAX)),
+            JournalErrorKind::Damaged(_) => {
+                guarded(|| connect(&mut *self.medium, self.policy, &self.doubt, u64::MAX))
+            }
             kind => Err(kind),
         });
         match opened {
@@ -267,6 +268,12 @@ impl Journal {
         Ok(())
     }
 
+    /// How many groups the log holds; none, if there is no log.
+    #[cfg(test)]
+    pub fn logged(&self) -> Option<u64> {
+        self.open.as_ref()?.log.as_ref().map(Log::groups)
+    }
+
     fn error(&self, kind: JournalErrorKind) -> JournalError {
         JournalError { path: self.medium.path(), kind }
     }
@@ -283,6 +290,7 @@ impl Open {
         entries: Entries,
         past: Past,
         medium: &mut dyn Medium,
+        policy: LogPolicy,
         doubt: &Doubt,
     ) -> Result<(), JournalErrorKind> {
         if let Some(log) = &mut self.log
@@ -293,9 +301,9 @@ impl Open {
         }
         self.pending.extend(entries);
         self.bare = self.bare.saturating_add(1);
-        if self.log.is_none() && self.bare >= COMMITS_WITHOUT_LOG {
+        if self.log.is_none() && self.bare >= policy.commits_before {
             self.bare = 0;
-            self.log = begin_log(medium, doubt);
+            self.log = begin_log(medium, policy, doubt);
         }
         let tag = self.log.is_some().then(|| medium.draw_tag());
         self.tables.commit(&self.pending, Mark { past, tag })?;
@@ -308,8 +316,8 @@ impl Open {
 }
 
 /// It saves time, nothing else: without room for it, or whatever is the matter, the tables do.
-fn begin_log(medium: &mut dyn Medium, doubt: &Doubt) -> Option<Log> {
-    let begun = medium.create_log().and_then(|below| Ok(Log::create(below, doubt)?));
+fn begin_log(medium: &mut dyn Medium, policy: LogPolicy, doubt: &Doubt) -> Option<Log> {
+    let begun = medium.create_log().and_then(|below| Ok(Log::create(below, policy, doubt)?));
     if begun.is_err() {
         medium.remove_log();
     }
@@ -320,6 +328,7 @@ fn begin_log(medium: &mut dyn Medium, doubt: &Doubt) -> Option<Log> {
 /// makes it where nothing is.
 fn connect(
     medium: &mut dyn Medium,
+    policy: LogPolicy,
     doubt: &Doubt,
     len_max: u64,
 ) -> Result<(Open, Past), JournalErrorKind> {
@@ -330,8 +339,9 @@ fn connect(
     let (tables, Mark { mut past, tag }) = Tables::open(below, doubt, len_max)?;
     let mut open = Open::of(tables);
     if let Some(tag) = tag {
-        let below = medium.log()?.ok_or_else(|| JournalErrorKind::Damaged(format!("{LOG_NAME} is missing")))?;
-        let (log, found) = Log::open(below, doubt, tag)?;
+        let below =
+            medium.log()?.ok_or_else(|| JournalErrorKind::Damaged(format!("{LOG_NAME} is missing")))?;
+        let (log, found) = Log::open(below, policy, doubt, tag)?;
         past = found.past.unwrap_or(past);
         open.log = Some(log);
         open.pending = found.entries;

@@ -126,6 +126,56 @@ fn a_file_that_has_lost_its_end_or_its_beginning_still_gives_its_keys() {
     assert!(!place.path("kept/salvaged").exists());
 }
 
+/// After a kill, what was written last is in the log alone.
+#[test]
+fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q", "--data", "kept"]);
+    for number in 10..40 {
+        let words = ["set", &format!("k{number}"), &format!("value-of-k{number}")];
+        assert_eq!(place.run_at(&server.url(), &words), "--- exit 0\n");
+    }
+    drop(server);
+    let log = fs::read(place.path("kept/store.log")).unwrap();
+    places(&log, b"value-of-k39");
+    let shown = run(&place, "serve --data kept --verify");
+    assert_eq!([line(&shown, "condition"), line(&shown, "keys")], ["whole", "30"], "{shown}");
+    assert!(fs::read(place.path("kept/store.log")).unwrap() == log, "nothing is changed");
+    let refused = |damage: &str| {
+        let shown = run(&place, "serve --data kept --listen 127.0.0.1:0");
+        assert!(shown.contains(damage) && shown.ends_with("finds in it\n--- exit 74\n"), "{shown}");
+        let shown = run(&place, "serve --data kept --verify");
+        assert!(
+            line(&shown, "condition").starts_with("damaged; what was written last cannot be read"),
+            "{shown}"
+        );
+        assert!(shown.contains(damage) && shown.ends_with("--- exit 74\n"), "{shown}");
+        let keys = line(&shown, "keys").parse::<usize>().unwrap();
+        assert!(run(&place, "serve --data kept --salvage").ends_with("--- exit 0\n"));
+        let server = Server::start(&place, &["-q", "--data", "kept/salvaged"]);
+        assert_eq!(place.bytes_at(&server.url(), &["get", "k10"]), b"value-of-k10");
+        let found = place.bytes_at(&server.url(), &["keys"]).split(|byte| *byte == b'\n').count() - 1;
+        drop(server);
+        fs::remove_dir_all(place.path("kept/salvaged")).unwrap();
+        assert_eq!(found, keys);
+        keys
+    };
+    let mut bad = log.clone();
+    places(&log, b"value-of-k35").into_iter().for_each(|at| bad[at] = b'V');
+    place.write("kept/store.log", &bad);
+    assert_eq!(refused("in store.log, group "), 29);
+    fs::remove_file(place.path("kept/store.log")).unwrap();
+    assert!((10..30).contains(&refused("store.log is missing")));
+    let shown = run(&place, "serve --data kept --verify -j");
+    assert!(shown.contains("\"condition\":\"late\",\"damage\":\"store.log is missing\""), "{shown}");
+    // A fence is taken from a key that only the log has, and an orderly end leaves one file.
+    place.write("kept/store.log", &log);
+    assert_eq!(run(&place, "--embedded=kept set k39 v --fence 2000:0:holder"), "--- exit 0\n");
+    assert!(!place.path("kept/store.log").exists());
+    assert!(run(&place, "serve --data kept --verify").contains("whole"));
+    assert_eq!(place.command(&["--embedded=kept", "get", "k38"]).output().unwrap().stdout, b"value-of-k38");
+}
+
 #[test]
 fn what_is_in_a_folder_is_one_object_with_json() {
     let place = filled();
@@ -185,7 +235,7 @@ fn a_file_of_another_version_is_refused_and_not_touched() {
     for verb in ["", "--verify", "--salvage", "--clear-fence k10"] {
         assert_eq!(
             run(&place, &format!("serve --data kept --listen 127.0.0.1:0 {verb}")),
-            "--- stderr\nerror: kept/store.redb has format 77; this version reads and writes format 2\n  \
+            "--- stderr\nerror: kept/store.redb has format 77; this version reads and writes format 3\n  \
              try: another folder, or the version of mqkv that wrote it\n--- exit 74\n",
             "{verb}"
         );

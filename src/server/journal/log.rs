@@ -18,8 +18,6 @@ use super::{LOG_NAME, Past};
 use crate::protocol::Key;
 use crate::store::Version;
 
-/// How long the file is.
-pub const LOG_BYTES: usize = 1024 * 1024;
 /// What a disk writes at once, or more.
 const BLOCK_BYTES: usize = 4096;
 /// What a group begins with.
@@ -34,10 +32,26 @@ const IS_GONE: u8 = 0;
 /// What has become of keys: the bytes of the [`Row`], or none if it is gone.
 pub type Entries = BTreeMap<Key, Option<Vec<u8>>>;
 
+/// When there is a log, and how much it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogPolicy {
+    /// How many commits go to the tables before it is made: who writes a little and ends needs none.
+    pub commits_before: u32,
+    /// How long its file is, in whole blocks.
+    pub bytes: usize,
+}
+
+impl Default for LogPolicy {
+    fn default() -> Self {
+        Self { commits_before: 16, bytes: 1024 * 1024 }
+    }
+}
+
 /// A log that takes groups.
 #[derive(Debug)]
 pub struct Log {
     disk: Disk,
+    bytes: usize,
     tag: u64,
     /// That of the next group, from 1 on.
     number: u64,
@@ -65,13 +79,14 @@ impl Log {
     ///
     /// # Errors
     /// The system's.
-    pub fn create(below: Box<dyn StorageBackend>, doubt: &Doubt) -> io::Result<Self> {
-        below.set_len(LOG_BYTES as u64)?;
-        below.write(0, &vec![0; LOG_BYTES])?;
+    pub fn create(below: Box<dyn StorageBackend>, policy: LogPolicy, doubt: &Doubt) -> io::Result<Self> {
+        let LogPolicy { bytes, .. } = policy;
+        below.set_len(bytes as u64)?;
+        below.write(0, &vec![0; bytes])?;
         // If this fails, nothing is lost.
         below.sync_data()?;
         let disk = Disk::direct(below, doubt);
-        Ok(Self { disk, tag: 0, number: 0, at: LOG_BYTES, group: Vec::new() })
+        Ok(Self { disk, bytes, tag: 0, number: 0, at: bytes, group: Vec::new() })
     }
 
     /// Reads what is there, and goes on behind it.
@@ -80,20 +95,22 @@ impl Log {
     /// The system's; or it is damaged.
     pub fn open(
         below: Box<dyn StorageBackend>,
+        policy: LogPolicy,
         doubt: &Doubt,
         tag: u64,
     ) -> Result<(Self, Found), JournalErrorKind> {
         let disk = Disk::direct(below, doubt);
-        let len = usize::try_from(disk.len()?).unwrap_or(LOG_BYTES);
-        let mut bytes = vec![0; len.min(LOG_BYTES)];
+        let len = usize::try_from(disk.len()?).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; len.min(policy.bytes)];
         disk.read(0, &mut bytes)?;
-        let mut found = find(Some(&bytes), tag);
+        let mut found = find(Some(&bytes), policy, tag);
         if let Some(damage) = found.damage.take() {
             return Err(JournalErrorKind::Damaged(damage));
         }
         // Another process may have written it and not have waited for the disk.
         disk.sync_data()?;
-        let log = Self { disk, tag, number: found.number, at: found.end, group: Vec::new() };
+        let LogPolicy { bytes, .. } = policy;
+        let log = Self { disk, bytes, tag, number: found.number, at: found.end, group: Vec::new() };
         Ok((log, found))
     }
 
@@ -102,16 +119,23 @@ impl Log {
         (self.tag, self.number, self.at) = (tag, 1, 0);
     }
 
+    /// How many groups it holds.
+    #[cfg(test)]
+    pub fn groups(&self) -> u64 {
+        self.number.saturating_sub(1)
+    }
+
     /// Adds a group; when this returns true, it is on the disk. False: there is no room for it.
     ///
     /// # Errors
     /// The system's; it is not known then whether it is there.
     pub fn append(&mut self, entries: &Entries, past: Past) -> io::Result<bool> {
         let entry_bytes = |(key, row): (&Key, &Option<Vec<u8>>)| {
-            1_usize.saturating_add(row.as_ref().map_or_else(|| key.as_bytes().len().saturating_add(2), Vec::len))
+            1_usize
+                .saturating_add(row.as_ref().map_or_else(|| key.as_bytes().len().saturating_add(2), Vec::len))
         };
         let body_bytes = entries.iter().map(entry_bytes).fold(PAST_BYTES, usize::saturating_add);
-        let room = LOG_BYTES.saturating_sub(self.at).saturating_sub(HEAD_BYTES);
+        let room = self.bytes.saturating_sub(self.at).saturating_sub(HEAD_BYTES);
         let Some(len) = u32::try_from(body_bytes).ok().filter(|_| body_bytes <= room) else {
             return Ok(false);
         };
@@ -158,10 +182,10 @@ impl Log {
 
 /// Looks for what belongs to a tag in what a log file has, if there is one. The last group may have been cut off in the
 /// middle, and is none then.
-pub fn find(bytes: Option<&[u8]>, tag: u64) -> Found {
+pub fn find(bytes: Option<&[u8]>, policy: LogPolicy, tag: u64) -> Found {
     let damage = match bytes {
         None => Some(format!("{LOG_NAME} is missing")),
-        Some(bytes) if bytes.len() < LOG_BYTES => Some(format!("{LOG_NAME} has lost its end")),
+        Some(bytes) if bytes.len() < policy.bytes => Some(format!("{LOG_NAME} has lost its end")),
         Some(_) => None,
     };
     let mut found = Found { entries: Entries::new(), past: None, damage, number: 1, end: 0 };
@@ -222,4 +246,158 @@ fn decode(mut body: &[u8], entries: &mut Entries) -> Option<Past> {
 fn checksum(tag: u64, number: u64, body: &[u8]) -> u64 {
     let sum = checksum_on(checksum_on(CHECKSUM_OF_NOTHING, &tag.to_be_bytes()), &number.to_be_bytes());
     checksum_on(sum, body)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::medium::Medium;
+    use super::super::simulated::SimulatedDisk;
+    use super::*;
+    use bytes::Bytes;
+
+    const TAG: u64 = 77;
+    const POLICY: LogPolicy = LogPolicy { commits_before: 0, bytes: 512 * 1024 };
+
+    fn begin(disk: &mut SimulatedDisk) -> Log {
+        let mut log = Log::create(disk.create_log().unwrap(), POLICY, &Doubt::default()).unwrap();
+        log.restart(TAG);
+        log
+    }
+
+    fn bytes(disk: &mut SimulatedDisk) -> Vec<u8> {
+        let below = disk.log().unwrap().unwrap();
+        let mut bytes = vec![0; usize::try_from(below.len().unwrap()).unwrap()];
+        below.read(0, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn entry(key: &str, value: Option<&[u8]>) -> (Key, Option<Vec<u8>>) {
+        let key = Key::new(key.to_owned()).unwrap();
+        let row = value.map(|value| {
+            let (version, value) = (Version { ms: 5, counter: 1 }, Bytes::copy_from_slice(value));
+            Row { key: key.clone(), version, fence: None, deadline: None, value }.encode()
+        });
+        (key, row)
+    }
+
+    fn past(ms: u64) -> Past {
+        Past { greatest: Version { ms, counter: 3 }, wall_ms: ms + 1 }
+    }
+
+    /// What so many groups make of the keys.
+    fn sum(groups: &[Entries]) -> Entries {
+        groups.iter().flatten().map(|(key, row)| (key.clone(), row.clone())).collect()
+    }
+
+    fn groups() -> impl Strategy<Value = Vec<Entries>> {
+        let value = prop::option::of(prop::collection::vec(any::<u8>(), 0..6_000));
+        let entry = (0..8_u8, value).prop_map(|(key, value)| entry(&format!("k{key}"), value.as_deref()));
+        let group = prop::collection::vec(entry, 0..4).prop_map(Entries::from_iter);
+        prop::collection::vec(group, 1..12)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
+        #[test]
+        fn groups_come_back_in_their_order_but_for_a_last_one_that_was_cut_off(
+            older in groups(),
+            groups in groups(),
+            at in any::<prop::sample::Index>(),
+        ) {
+            let disk = &mut SimulatedDisk::default();
+            let mut log = begin(disk);
+            // What an earlier use has left is of another tag.
+            log.restart(TAG + 1);
+            for group in &older {
+                prop_assert!(log.append(group, past(999)).unwrap());
+            }
+            log.restart(TAG);
+            let mut begins = Vec::new();
+            for (number, group) in groups.iter().enumerate() {
+                begins.push(log.at);
+                prop_assert!(log.append(group, past(number as u64)).unwrap());
+            }
+            let (begin, end) = (*begins.last().unwrap(), log.at);
+            let mut bytes = bytes(disk);
+            let whole = find(Some(&bytes), POLICY, TAG);
+            prop_assert_eq!(&whole.entries, &sum(&groups));
+            prop_assert_eq!(whole.past, Some(past(groups.len() as u64 - 1)));
+            prop_assert_eq!((whole.damage, whole.number, whole.end), (None, groups.len() as u64 + 1, end));
+            // Any byte of what was written last has not come to the disk.
+            let last = groups.len() - 1;
+            let used = bytes[begin..end].iter().rposition(|byte| *byte != 0).unwrap() + 1;
+            bytes[begin + at.index(used)] ^= 0x55;
+            let cut = find(Some(&bytes), POLICY, TAG);
+            prop_assert_eq!(&cut.entries, &sum(&groups[..last]));
+            prop_assert_eq!((cut.damage, cut.number, cut.end), (None, last as u64 + 1, begin));
+            prop_assert_eq!(cut.past, last.checked_sub(1).map(|number| past(number as u64)));
+        }
+
+        #[test]
+        fn a_group_that_is_damaged_in_the_middle_is_noticed_and_the_others_are_found(
+            groups in groups(),
+            which in any::<prop::sample::Index>(),
+            at in any::<prop::sample::Index>(),
+        ) {
+            let disk = &mut SimulatedDisk::default();
+            let mut log = begin(disk);
+            let mut begins = Vec::new();
+            for group in groups.iter().chain([&Entries::new()]) {
+                begins.push(log.at);
+                prop_assert!(log.append(group, past(1)).unwrap());
+            }
+            let mut bytes = bytes(disk);
+            let which = which.index(groups.len());
+            let group = &bytes[begins[which]..begins[which + 1]];
+            let used = group.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+            bytes[begins[which] + at.index(used)] ^= 0x55;
+            let found = find(Some(&bytes), POLICY, TAG);
+            prop_assert_eq!(found.damage, Some(format!("in store.log, group {} makes no sense", which + 1)));
+            let others = [&groups[..which], &groups[which + 1..]].concat();
+            prop_assert_eq!(found.entries, sum(&others));
+            let opened = Log::open(disk.log().unwrap().unwrap(), POLICY, &Doubt::default(), TAG);
+            prop_assert!(opened.is_ok(), "on the disk it is as it was");
+        }
+
+        #[test]
+        fn any_bytes_are_taken(bytes in prop::collection::vec(any::<u8>(), 0..9_000), len in any::<u32>()) {
+            let head = |len: u32| [&MARK[..], &len.to_be_bytes(), &TAG.to_be_bytes(), &1_u64.to_be_bytes()].concat();
+            for bytes in [bytes.clone(), [&head(len)[..], &bytes].concat(), [&head(100)[..], &bytes].concat()] {
+                prop_assert_eq!(find(Some(&bytes), POLICY, TAG).entries, Entries::new());
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_for_which_there_is_no_room_is_not_written() {
+        let disk = &mut SimulatedDisk::default();
+        let mut log = begin(disk);
+        let half = Entries::from([entry("k", Some(&[b'x'; POLICY.bytes / 2]))]);
+        assert!(log.append(&half, past(1)).unwrap());
+        assert!(!log.append(&half, past(2)).unwrap());
+        // To the last block.
+        let overhead = HEAD_BYTES + PAST_BYTES + 1 + entry("k", Some(b"")).1.unwrap().len();
+        let rest = vec![b'y'; POLICY.bytes - log.at - overhead];
+        let too_much = Entries::from([entry("k", Some(&[&rest[..], b"y"].concat()))]);
+        assert!(!log.append(&too_much, past(2)).unwrap());
+        let rest = Entries::from([entry("k", Some(&rest))]);
+        assert!(log.append(&rest, past(2)).unwrap());
+        assert!(!log.append(&Entries::new(), past(3)).unwrap());
+        assert_eq!(find(Some(&bytes(disk)), POLICY, TAG).entries, rest);
+    }
+
+    #[test]
+    fn what_is_missing_of_the_file_is_noticed() {
+        let disk = &mut SimulatedDisk::default();
+        let mut log = begin(disk);
+        assert!(log.append(&Entries::from([entry("k", Some(b"v"))]), past(1)).unwrap());
+        let bytes = bytes(disk);
+        let damage = |bytes: Option<&[u8]>| find(bytes, POLICY, TAG).damage;
+        assert_eq!(damage(Some(&bytes)), None);
+        assert_eq!(damage(Some(&bytes[1..])), Some("store.log has lost its end".to_owned()));
+        assert_eq!(damage(None), Some("store.log is missing".to_owned()));
+    }
 }

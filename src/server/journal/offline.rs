@@ -11,7 +11,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 use super::disk::{Disk, Doubt};
 use super::error::{JournalError, JournalErrorKind};
 use super::guard::guarded;
-use super::log::{self, Entries};
+use super::log::{self, Entries, LogPolicy};
 use super::medium::Folder;
 use super::row::{Found, Row, next_mark};
 use super::tables::{Mark, ROWS, check, open_unchecked, read_mark};
@@ -208,12 +208,13 @@ fn add_log(
     rows: &mut BTreeMap<Key, Row>,
 ) -> Result<(Past, Option<String>), JournalErrorKind> {
     let Some(tag) = tag else { return Ok((past, None)) };
+    let policy = LogPolicy::default();
     let mut bytes = Vec::new();
     let is_there = match File::open(path.with_file_name(LOG_NAME)) {
         Err(error) if error.kind() == ErrorKind::NotFound => false,
-        file => file?.take(log::LOG_BYTES as u64).read_to_end(&mut bytes).map(|_| true)?,
+        file => file?.take(policy.bytes as u64).read_to_end(&mut bytes).map(|_| true)?,
     };
-    let found = log::find(is_there.then_some(&bytes), tag);
+    let found = log::find(is_there.then_some(&bytes), policy, tag);
     for (key, row) in found.entries {
         match row.and_then(|row| Row::decode(&row)) {
             Some(row) => drop(rows.insert(key, row)),

@@ -54,19 +54,23 @@ fn the_greatest_version_and_the_clock_are_known_of_every_commit() {
     let home = TempDir::new().unwrap();
     let at = |ms| Version { ms, counter: 7 };
     let set = |ms| vec![change("k", ms, Some(content("v", None)))];
-    let mut journal = Journal::open(home.path()).unwrap();
-    // Of the tables, and then of the log.
-    for round in 1..=2 * u64::from(COMMITS_WITHOUT_LOG) {
-        let ms = round * 100;
-        for (changes, greatest, back_ms) in
-            [(set(ms), 0, 1), (set(ms + 1), ms + 2, 0), (vec![change("k", ms + 3, None)], 0, 50), (vec![], ms + 4, 0)]
-        {
+    for has_log in [false, true] {
+        let mut journal = Journal::open(home.path()).unwrap();
+        if has_log {
+            begin_log(&mut journal);
+        }
+        let commits = [(set(1), 0, 0), (set(1), 2, 10), (vec![change("k", 3, None)], 0, 5), (vec![], 4, 20)];
+        for (round, (changes, greatest, wall_ms)) in commits.into_iter().enumerate() {
             let expected = changes.iter().map(|change| change.version.ms).max().unwrap_or(0).max(greatest);
-            let wall_ms = NOW.wall_ms + ms - back_ms;
+            let wall_ms = NOW.wall_ms + wall_ms;
             journal.commit(&changes, at(greatest), Now { wall_ms, ..NOW }).unwrap();
+            assert_eq!(journal.logged(), has_log.then_some(round as u64 + 1));
             drop(journal);
             journal = Journal::open(home.path()).unwrap();
-            assert_eq!(journal.past(), Past { greatest: at(expected), wall_ms });
+            assert_eq!(
+                journal.past(),
+                Past { greatest: at(expected.max(if has_log { 4 } else { 0 })), wall_ms }
+            );
         }
     }
 }
@@ -77,7 +81,7 @@ fn what_a_commit_without_room_has_added_to_the_file_is_given_back() {
     let large: &'static str = "x".repeat(2_000_000).leak();
     for earlier in 0..12 {
         let disk = SimulatedDisk::default();
-        let mut journal = Journal::open_on(Box::new(disk.clone())).unwrap();
+        let mut journal = Journal::open_on(Box::new(disk.clone()), LogPolicy::default()).unwrap();
         for version_ms in 1..=earlier {
             journal
                 .commit(&[change("k", version_ms, Some(content("v", None)))], Version::default(), NOW)
@@ -91,7 +95,7 @@ fn what_a_commit_without_room_has_added_to_the_file_is_given_back() {
         assert!(!journal.must_rewrite() && journal.open.as_ref().unwrap().tables.len() <= len);
         journal.commit(&[change(99, "w")], Version::default(), NOW).unwrap();
         drop(journal);
-        let mut journal = Journal::open_on(Box::new(disk)).unwrap();
+        let mut journal = Journal::open_on(Box::new(disk), LogPolicy::default()).unwrap();
         assert_eq!(all(&mut journal, NOW)[0].2.value, "w");
     }
 }
@@ -163,4 +167,148 @@ fn only_the_owner_can_read_the_file() {
     let _journal = Journal::open(&directory).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&directory), mode(&directory.join(FILE_NAME))), (0o700, 0o600));
+}
+
+/// As many commits to a key of its own as it takes until there is a log.
+fn begin_log(journal: &mut Journal) {
+    let mut commits = 0;
+    while journal.logged().is_none() {
+        assert!(commits < LogPolicy::default().commits_before);
+        journal.commit(&[change("first", 1, Some(content("v", None)))], Version::default(), NOW).unwrap();
+        commits += 1;
+    }
+    assert_eq!(journal.logged(), Some(0));
+}
+
+fn on(disk: &SimulatedDisk) -> Journal {
+    Journal::open_on(Box::new(disk.clone()), LogPolicy::default()).unwrap()
+}
+
+fn values(journal: &Journal) -> Vec<(String, usize)> {
+    let mut values = Vec::new();
+    let name = |key: Key| String::from_utf8(key.as_bytes().to_vec()).unwrap();
+    journal.load(NOW, |key, _, content| values.push((name(key), content.value.len()))).unwrap();
+    values.sort();
+    values
+}
+
+#[test]
+fn what_the_log_says_is_newer_than_what_the_tables_say() {
+    let disk = SimulatedDisk::default();
+    let mut journal = on(&disk);
+    journal.commit(&[change("gone", 1, Some(content("v", None)))], Version::default(), NOW).unwrap();
+    begin_log(&mut journal);
+    let changes = [
+        change("first", 2, Some(content("newer", None))),
+        change("gone", 1, None),
+        change("new", 2, Some(content("vvv", None))),
+        change("never", 2, Some(content("v", None))),
+        change("never", 2, None),
+    ];
+    for change in changes {
+        journal.commit(&[change], Version::default(), NOW).unwrap();
+    }
+    let expected = [("first".to_owned(), 5), ("new".to_owned(), 3)];
+    // As it is, after a crash, and after a good end.
+    assert_eq!((values(&journal), journal.logged()), (expected.to_vec(), Some(5)));
+    drop(journal);
+    let mut journal = on(&disk);
+    assert_eq!((values(&journal), journal.logged()), (expected.to_vec(), Some(5)));
+    journal.commit(&[], Version::default(), NOW).unwrap();
+    assert_eq!(journal.logged(), Some(6));
+    journal.close().unwrap();
+    let journal = on(&disk);
+    assert_eq!((values(&journal), journal.logged()), (expected.to_vec(), None));
+    assert_eq!(journal.past().greatest, Version { ms: 2, counter: 7 });
+}
+
+/// The tables take what is in the log, and what had no room in it, at once.
+#[test]
+fn a_full_log_begins_again_and_a_value_that_is_too_large_for_it_is_kept() {
+    let large: &'static str = "x".repeat(2 * LogPolicy::default().bytes).leak();
+    let some: &'static str = "x".repeat(100_000).leak();
+    let disk = SimulatedDisk::default();
+    let mut journal = on(&disk);
+    begin_log(&mut journal);
+    let mut has_begun_again = 0;
+    for round in 0..50_u64 {
+        let value = if round % 20 == 13 { large } else { some };
+        let key = ["a", "b", "c"][usize::try_from(round % 3).unwrap()];
+        let before = journal.logged();
+        journal.commit(&[change(key, round, Some(content(value, None)))], Version::default(), NOW).unwrap();
+        has_begun_again += u64::from(journal.logged() <= before);
+        drop(journal);
+        journal = on(&disk);
+        assert!(values(&journal).contains(&(key.to_owned(), value.len())), "round {round}");
+    }
+    assert_eq!(has_begun_again, 2 + 3, "for the large ones, and after every ten others");
+    assert_eq!(values(&journal).len(), 4);
+}
+
+#[test]
+fn without_room_for_a_log_there_is_none_and_all_is_kept_nonetheless() {
+    let disk = SimulatedDisk::default();
+    let policy = LogPolicy { bytes: 8 * 1024 * 1024, ..LogPolicy::default() };
+    let open = || Journal::open_on(Box::new(disk.clone()), policy).unwrap();
+    let mut journal = open();
+    disk.trouble(|trouble| trouble.written_max = Some(6 * 1024 * 1024));
+    for round in 0..3 * u64::from(LogPolicy::default().commits_before) {
+        journal.commit(&[change("k", round, Some(content("v", None)))], Version::default(), NOW).unwrap();
+        assert_eq!(journal.logged(), None);
+    }
+    assert!(!journal.must_rewrite());
+    disk.trouble(|trouble| trouble.written_max = None);
+    begin_log(&mut journal);
+    assert_eq!(values(&open()), [("first".to_owned(), 1), ("k".to_owned(), 1)]);
+}
+
+/// A sync of the log is as good a reason as one of the tables.
+#[test]
+fn after_a_sync_of_the_log_that_has_failed_nothing_on_the_disk_is_believed() {
+    let disk = SimulatedDisk::default();
+    let mut journal = on(&disk);
+    begin_log(&mut journal);
+    disk.trouble(|trouble| trouble.fails_next_sync = true);
+    journal.commit(&[change("k", 2, Some(content("v", None)))], Version::default(), NOW).unwrap_err();
+    assert!(journal.must_rewrite() && !journal.is_open());
+    let mut portions = Some(vec![(Key::new("mem").unwrap(), Version::default(), content("v", None))]);
+    journal.rewrite(|| portions.take(), NOW).unwrap();
+    assert!(!journal.must_rewrite() && journal.is_open());
+    assert_eq!(values(&on(&disk)), [("mem".to_owned(), 1)]);
+    // Neither is what a process before this one has written and not waited for.
+    begin_log(&mut journal);
+    drop(journal);
+    disk.trouble(|trouble| trouble.fails_next_sync = true);
+    let error = Journal::open_on(Box::new(disk), LogPolicy::default()).unwrap_err();
+    assert!(matches!(error.kind, JournalErrorKind::Io(_)), "{error}");
+}
+
+#[test]
+fn a_log_that_is_not_that_of_the_tables_is_refused_or_nothing_to_them() {
+    let home = TempDir::new().unwrap();
+    let (main, log) = (home.path().join(FILE_NAME), home.path().join(LOG_NAME));
+    let mut journal = Journal::open(home.path()).unwrap();
+    begin_log(&mut journal);
+    journal.commit(&[change("k", 2, Some(content("v", None)))], Version::default(), NOW).unwrap();
+    drop(journal);
+    let (tables, whole) = (fs::read(&main).unwrap(), fs::read(&log).unwrap());
+    let damage = || match kind(home.path()) {
+        JournalErrorKind::Damaged(damage) => damage,
+        other => panic!("{other:?}"),
+    };
+    fs::remove_file(&log).unwrap();
+    assert_eq!(damage(), "store.log is missing");
+    fs::write(&log, &whole[..4_096]).unwrap();
+    assert_eq!(damage(), "store.log has lost its end");
+    assert!(fs::read(&main).unwrap() == tables, "nothing is touched");
+    fs::write(&log, &whole).unwrap();
+    Journal::open(home.path()).unwrap().close().unwrap();
+    // One that was left behind, or put there.
+    fs::write(&log, &whole).unwrap();
+    let mut journal = Journal::open(home.path()).unwrap();
+    assert_eq!((values(&journal).len(), journal.logged()), (2, None));
+    begin_log(&mut journal);
+    journal.commit(&[change("first", 3, Some(content("vvv", None)))], Version::default(), NOW).unwrap();
+    drop(journal);
+    assert_eq!(values(&Journal::open(home.path()).unwrap())[0], ("first".to_owned(), 3));
 }

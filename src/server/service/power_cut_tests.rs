@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::super::journal::LogPolicy;
 use super::super::journal::simulated::{Chance, SimulatedDisk};
 use super::tests::{Notes, del, get, message, set_with, version};
 use super::writer::Work;
@@ -12,6 +13,9 @@ use crate::store::Version;
 
 /// What a key holds, as far as it can be compared.
 type Held = (Version, Bytes, Option<Timestamp>);
+/// One that is made soon, and is soon full.
+const LOG: LogPolicy = LogPolicy { commits_before: 3, bytes: 128 * 1024 };
+
 /// What is kept.
 type Kept = BTreeMap<Key, Held>;
 
@@ -41,6 +45,10 @@ struct Figures {
     finished: u64,
     failures: u64,
     recoveries: u64,
+    /// How often the tables needed a log to be as acknowledged.
+    logged: u64,
+    /// How often the log was full.
+    emptied: u64,
 }
 
 /// A time between two cuts.
@@ -100,13 +108,14 @@ impl World {
         // The clock may have gone back meanwhile.
         self.wall_ms = (self.wall_ms + self.chance.below(20_000)).saturating_sub(5_000);
         let now = Now { wall_ms: self.wall_ms, monotonic_ms: 0 };
-        let journal = Journal::open_on(Box::new(self.disk.clone()))
+        let journal = Journal::open_on(Box::new(self.disk.clone()), LOG)
             .map_err(|error| format!("cannot be opened: {error}"))?;
         let mut kept = Kept::new();
         let each = |key, version, content: crate::store::Content| {
             drop(kept.insert(key, (version, content.value, content.fence)));
         };
         journal.load(now, each).map_err(|error| format!("cannot be read: {error}"))?;
+        self.figures.logged += u64::from(journal.logged().is_some_and(|groups| groups > 0));
         let has_finished = self.unfinished.as_ref() == Some(&kept);
         if !has_finished && kept != self.acknowledged {
             return Err(difference(&self.acknowledged, self.unfinished.as_ref(), &kept));
@@ -184,7 +193,9 @@ impl World {
         let after = kept(life);
         self.unfinished = Some(after.clone());
         let begun = self.acknowledged.clone();
+        let logged = life.journal.logged();
         if life.service.commit(&mut life.journal, &work, life.now, &life.notes) {
+            self.figures.emptied += u64::from(logged > life.journal.logged());
             self.figures.commits += 1;
             self.acknowledged = after;
             self.unfinished = None;
@@ -249,7 +260,10 @@ fn cut(cuts: u64) {
             world.live().unwrap_or_else(|trouble| panic!("seed {seed}, after cut {cut}: {trouble}"));
         }
         world.begin().unwrap_or_else(|trouble| panic!("seed {seed}, after the last cut: {trouble}"));
-        let Figures { cuts, early, commits, acknowledged, finished, failures, recoveries } = world.figures;
+        let Figures { cuts, early, commits, acknowledged, finished, failures, recoveries, logged, emptied } =
+            world.figures;
+        sum.logged += logged;
+        sum.emptied += emptied;
         sum.cuts += cuts;
         sum.early += early;
         sum.commits += commits;
@@ -260,6 +274,7 @@ fn cut(cuts: u64) {
     }
     println!("{sum:?}");
     assert!(sum.cuts >= cuts && sum.commits > cuts && sum.acknowledged > sum.commits, "{sum:?}");
+    assert!(sum.logged > cuts / 3 && sum.emptied > cuts / 10, "{sum:?}");
     assert!(
         sum.early > cuts / 20 && sum.finished > 0 && sum.failures > cuts / 10 && sum.recoveries > cuts / 10,
         "{sum:?}"
