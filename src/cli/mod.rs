@@ -19,6 +19,7 @@ mod permissions;
 mod progress;
 mod prompt;
 mod report;
+mod runtime;
 mod serve;
 mod settle;
 mod terminal;
@@ -238,16 +239,8 @@ fn run_command(
     let session = guard(session, configuration, is_forced);
     // One thread: a verb waits for the network and computes next to nothing. Where a slow reader can hold it up,
     // another thread keeps the session alive, and hears the signals.
-    let mut runtime = match command.is_lasting() || heeded.listens() {
-        true => tokio::runtime::Builder::new_multi_thread(),
-        false => tokio::runtime::Builder::new_current_thread(),
-    };
-    let runtime = runtime
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
-    runtime.block_on(async {
+    let has_driver = command.is_lasting() || heeded.listens();
+    runtime::block_on(has_driver, async {
         if command.is_bulk() {
             // A line of a trace would go right through the bar.
             reporter.hold(settle::shows_progress() && trace != Some(&None));
@@ -272,7 +265,7 @@ fn run_command(
             tracing.finish();
         }
         Ok(Exit::from(result?))
-    })
+    })?
 }
 
 /// Runs a verb; whenever it has to wait, what it has said goes out.

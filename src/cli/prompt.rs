@@ -16,13 +16,14 @@ use super::exit::Exit;
 use super::heed::Heeded;
 use super::help;
 use super::report::{self, Reporter};
+use super::runtime;
 use super::settle;
 use super::trace::Tracing;
 use crate::client::Tracer;
 use crate::clock;
 use crate::commands::grammar::{Grammar, wire_options_as_flags};
 use crate::commands::line::Word;
-use crate::commands::{Command, CommandError, Kind, usage};
+use crate::commands::{Command, CommandError, usage};
 use crate::render::escape::escape;
 use crate::render::{Style, trace};
 use crate::shell::definition::{self, Choice, Definition, Operand};
@@ -104,14 +105,10 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
         above,
     };
     // Another thread keeps the session alive while this one waits for the terminal.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
-    let verdict = runtime.block_on(shell::run(house))?;
+    let runtime = runtime::start()?;
+    let verdict = runtime.handle().block_on(shell::run(house))?;
     // A command of the system that does not end is not waited for.
-    runtime.shutdown_background();
+    drop(runtime);
     Ok(verdict.into())
 }
 

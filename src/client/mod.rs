@@ -5,6 +5,7 @@ pub mod ask;
 pub mod authentication;
 pub mod certificate;
 mod dial;
+pub mod driven;
 mod driver;
 pub mod error;
 pub mod examination;

@@ -3,12 +3,12 @@
 //! Nothing wanders between them: a request is read, handled and answered by one thread, which nobody else has to wake.
 
 use std::io;
-use std::sync::{Arc, mpsc};
-use std::thread;
+use std::sync::Arc;
 
 use tokio::net::TcpStream;
-use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::runtime::Handle;
+
+use crate::client::driven::Driven;
 
 /// Some threads, or the runtime of whoever began; clones are the same ones. They end with the last of them.
 #[derive(Clone, Debug)]
@@ -19,11 +19,9 @@ pub struct Workers {
 
 #[derive(Debug)]
 struct Worker {
-    runtime: Handle,
+    runtime: Driven,
     /// As many besides this one as it has connections.
     connections: Arc<()>,
-    /// The thread ends when this is dropped.
-    _stop: oneshot::Sender<()>,
 }
 
 impl Workers {
@@ -54,7 +52,7 @@ impl Workers {
             return;
         };
         let (stream, connection) = (stream.into_std(), Arc::clone(&worker.connections));
-        worker.runtime.spawn(async move {
+        worker.runtime.handle().spawn(async move {
             serve(stream.and_then(TcpStream::from_std)).await;
             drop(connection);
         });
@@ -63,22 +61,7 @@ impl Workers {
 
 impl Worker {
     fn start() -> io::Result<Self> {
-        let (stop, stopped) = oneshot::channel();
-        let (begun, runtime) = mpsc::sync_channel(1);
-        // A runtime must not be dropped where another one runs, so it lives and ends in its thread.
-        thread::Builder::new().name("connections".to_owned()).spawn(move || {
-            let runtime = match Builder::new_current_thread().enable_all().build() {
-                Ok(runtime) => runtime,
-                Err(error) => return drop(begun.send(Err(error))),
-            };
-            if begun.send(Ok(runtime.handle().clone())).is_ok() {
-                // Nobody sends anything: the other end is dropped.
-                let _ = runtime.block_on(stopped);
-            }
-            runtime.shutdown_background();
-        })?;
-        let runtime = runtime.recv().map_err(io::Error::other)??;
-        Ok(Self { runtime, connections: Arc::default(), _stop: stop })
+        Ok(Self { runtime: Driven::start("connections")?, connections: Arc::default() })
     }
 }
 
@@ -86,6 +69,7 @@ impl Worker {
 mod tests {
     use std::collections::HashSet;
     use std::sync::Mutex;
+    use std::thread;
 
     use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::process::Command;
 
+use mqkv::client::driven::Driven;
 use mqkv::client::{Client, SetOptions, Settings, Target};
 use mqkv::protocol::{Key, Value};
 
@@ -43,11 +44,12 @@ fn masked(line: &str) -> String {
     columns[1..].join("|")
 }
 
-fn client(url: &str, client_id: &str) -> (tokio::runtime::Runtime, Client) {
+fn client(url: &str, client_id: &str) -> (Driven, Client) {
     let (host, port) = url.strip_prefix("mqtt://").unwrap().split_once(':').unwrap();
     let target = Target::Tcp { host: host.to_owned(), port: port.parse().unwrap() };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let client = runtime.block_on(Client::connect(Settings::new(target, client_id.to_owned()))).unwrap();
+    let runtime = Driven::start("client").unwrap();
+    let client =
+        runtime.handle().block_on(Client::connect(Settings::new(target, client_id.to_owned()))).unwrap();
     (runtime, client)
 }
 
@@ -128,7 +130,7 @@ fn many_requests_are_json_lines_in_order_each_with_its_reply() {
     let follow = Running::start(&mut monitor(&place, &url, &["-j", "-c", &(2 * COUNT).to_string()]));
     assert!(follow.line().contains("\"event\":\"listening\""));
     let (runtime, writer) = client(&url, "w");
-    runtime.block_on(async {
+    runtime.handle().block_on(async {
         let sets = (0..COUNT).map(|number| {
             let writer = writer.clone();
             let key = Key::new(number.to_string()).unwrap();

@@ -276,7 +276,7 @@ mod tests {
         }
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    #[tokio::test]
     async fn what_cannot_be_checked_in_time_is_refused_as_busy() {
         let (server, mut client, mut told, _pipe) = unreadable(Duration::from_millis(50)).await;
         let line = told.recv().await.unwrap();
@@ -290,7 +290,7 @@ mod tests {
         server.shutdown().await;
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    #[tokio::test]
     async fn whoever_hangs_up_before_he_is_checked_is_waited_for_no_longer() {
         let (server, mut client, mut told, _pipe) = unreadable(Duration::from_secs(3600)).await;
         // What a client says before it is let in is no end.

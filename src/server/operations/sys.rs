@@ -115,7 +115,7 @@ impl Loads {
             for ((span, span_name), average) in SPANS.iter().zip(averages) {
                 if seconds > 0.0 {
                     let a_minute = sum.saturating_sub(last) as f64 * 60.0 / seconds;
-                    *average = a_minute + (*average - a_minute) * (-seconds / span).exp();
+                    *average = a_minute + (*average - a_minute) * kept(seconds / span);
                 }
                 topics.push((format!("load/{name}/{span_name}"), format!("{average:.2}")));
             }
@@ -125,9 +125,23 @@ impl Loads {
     }
 }
 
+/// How much of an average is left after so many spans: what `exp` says of it, near enough, without loading libm for it.
+fn kept(spans: f64) -> f64 {
+    // In 64 small steps, each exact but for the third power of its length.
+    let half = spans / 128.0;
+    ((1.0 - half) / (1.0 + half)).max(0.0).powi(64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_of_an_average_is_what_the_exponential_function_says() {
+        for spans in [0.0, 0.001, 0.2, 1.0, 3.0, 10.0, 100.0, 1e9] {
+            assert!((kept(spans) - (-spans).exp()).abs() < 0.0001, "{spans}");
+        }
+    }
 
     #[test]
     fn a_load_comes_near_what_comes_to_pass_a_minute_and_fades() {
