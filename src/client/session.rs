@@ -496,17 +496,20 @@ impl<T> Session<T> {
         let expiry_s = left.as_millis().div_ceil(1000).max(1);
         let client_id = &self.config.client_id;
         let mut user_properties = vec![
-            (message::SOURCE.to_owned(), client_id.clone()),
-            (message::TIMESTAMP.to_owned(), ask.stamps.timestamp.as_ref().unwrap_or(&self.clock).to_string()),
-            (message::PROTOCOL_VERSION.to_owned(), message::PROTOCOL_VERSION_1.to_owned()),
-            (message::PARTITION.to_owned(), client_id.clone()),
-            (message::HIGH_PRIORITY.to_owned(), String::new()),
+            (message::SOURCE.into(), client_id.clone().into()),
+            (
+                message::TIMESTAMP.into(),
+                ask.stamps.timestamp.as_ref().unwrap_or(&self.clock).to_text().into(),
+            ),
+            (message::PROTOCOL_VERSION.into(), message::PROTOCOL_VERSION_1.into()),
+            (message::PARTITION.into(), client_id.clone().into()),
+            (message::HIGH_PRIORITY.into(), "".into()),
         ];
         if let Some(fence) = &ask.stamps.fence {
-            user_properties.push((message::FENCE.to_owned(), fence.to_string()));
+            user_properties.push((message::FENCE.into(), fence.to_text().into()));
         }
         if ask.stamps.persist {
-            user_properties.push((message::PERSIST.to_owned(), "true".to_owned()));
+            user_properties.push((message::PERSIST.into(), "true".into()));
         }
         Some(Message {
             topic: topic::REQUEST.to_owned(),
@@ -514,7 +517,7 @@ impl<T> Session<T> {
             qos: Qos::AtLeastOnce,
             response_topic: Some(self.response_topic.clone()),
             correlation: Some(self.correlation(id)),
-            content_type: Some(message::CONTENT_TYPE.to_owned()),
+            content_type: Some(message::CONTENT_TYPE.into()),
             expiry_s: u32::try_from(expiry_s).ok(),
             user_properties,
             ..Message::default()

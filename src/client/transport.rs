@@ -18,7 +18,7 @@ use super::examination::{Finding, Terms};
 use super::packet::{Granted, Incoming, Outgoing};
 use super::settings::Settings;
 use super::trace::{self, Packet, Traced, Tracer};
-use crate::protocol::message::{Message, Qos};
+use crate::protocol::message::{Message, Qos, Text};
 use seen::{auth_seen, connack_code, connack_seen, connect_seen, suback_code};
 
 /// How much the input may grow ahead of the bytes that have come: an announced length is not yet a reason to allocate.
@@ -431,11 +431,15 @@ fn publish(packet_id: u16, message: Message) -> v5::Packet {
             topic_alias: None,
             response_topic: message.response_topic,
             correlation_data: message.correlation,
-            user_properties: message.user_properties,
+            user_properties: pairs(message.user_properties),
             subscription_identifiers: Vec::new(),
-            content_type: message.content_type,
+            content_type: message.content_type.map(Text::into_owned),
         }),
     })
+}
+
+fn pairs<T: From<U>, U>(pairs: Vec<(U, U)>) -> Vec<(T, T)> {
+    pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
 }
 
 fn incoming_publish(publish: v5::Publish) -> Result<Incoming, String> {
@@ -454,10 +458,10 @@ fn incoming_publish(publish: v5::Publish) -> Result<Incoming, String> {
         retain: publish.retain,
         response_topic: properties.response_topic,
         correlation: properties.correlation_data,
-        content_type: properties.content_type,
+        content_type: properties.content_type.map(Into::into),
         expiry_s: properties.message_expiry_interval,
         payload_format: properties.payload_format_indicator,
-        user_properties: properties.user_properties,
+        user_properties: pairs(properties.user_properties),
     };
     Ok(Incoming::Publish { packet_id: (publish.pkid != 0).then_some(publish.pkid), message })
 }

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::digits;
 
 /// How deep arrays may nest. A page of keys, the deepest answer, nests twice.
 pub const DEPTH_MAX: usize = 4;
@@ -65,7 +67,7 @@ impl Frame {
     /// [`FrameError`] for anything but one whole canonical frame. Every announced length is held against the
     /// bytes that are there before anything is allocated.
     pub fn decode(bytes: &Bytes) -> Result<Self, FrameError> {
-        let mut reader = Reader { rest: bytes.clone(), len: bytes.len() };
+        let mut reader = Reader::new(bytes);
         let frame = reader.frame(DEPTH_MAX)?;
         if reader.rest.is_empty() { Ok(frame) } else { Err(reader.error(FrameErrorKind::Trailing)) }
     }
@@ -88,29 +90,35 @@ impl Frame {
     }
 }
 
-/// Decodes an array of bulk strings, and nothing else: whatever the payload, it takes no more memory than `words_max`
-/// words do. Of more words only so many are kept. `None` if something in the array is no bulk string.
-pub(super) fn decode_words(bytes: &Bytes, words_max: usize) -> Result<Option<Vec<Bytes>>, FrameError> {
-    let mut reader = Reader { rest: bytes.clone(), len: bytes.len() };
+/// Decodes an array of bulk strings, and nothing else: whatever the payload, it takes no more memory than `words`
+/// does. Of more words only so many are kept; says how many there are. `None` if something in the array is no bulk
+/// string.
+pub(super) fn decode_words<'a>(
+    bytes: &'a Bytes,
+    words: &mut [&'a [u8]],
+) -> Result<Option<usize>, FrameError> {
+    let mut reader = Reader::new(bytes);
     if reader.rest.first() != Some(&b'*') {
         // Another frame is no request, but what is no frame is told apart.
         return Frame::decode(bytes).map(|_| None);
     }
-    reader.rest.advance(1);
+    reader.skip(1);
     let count = reader.count()?;
-    let mut words = Vec::with_capacity(count.min(words_max));
+    let mut places = words.iter_mut();
     for _ in 0..count {
-        if reader.rest.first().is_some_and(|marker| *marker != b'$') {
-            return Ok(None);
+        match reader.rest.first() {
+            None => return Err(reader.error(FrameErrorKind::Truncated)),
+            Some(b'$') => reader.skip(1),
+            Some(_) => return Ok(None),
         }
-        let Frame::Bulk(word) = reader.frame(0)? else {
+        let Some(word) = reader.bulk()? else {
             return Ok(None);
         };
-        if words.len() < words_max {
-            words.push(word);
+        if let Some(place) = places.next() {
+            *place = word;
         }
     }
-    if reader.rest.is_empty() { Ok(Some(words)) } else { Err(reader.error(FrameErrorKind::Trailing)) }
+    if reader.rest.is_empty() { Ok(Some(count)) } else { Err(reader.error(FrameErrorKind::Trailing)) }
 }
 
 /// Appends the head of an array of `count` frames.
@@ -120,7 +128,7 @@ pub(super) fn put_array(out: &mut BytesMut, count: usize) {
 
 /// Appends a bulk string.
 pub(super) fn put_bulk(out: &mut BytesMut, bytes: &[u8]) {
-    out.reserve(bytes.len().saturating_add(BULK_OVERHEAD_MAX));
+    out.reserve(bulk_len(bytes));
     put_number(out, b'$', bytes.len());
     out.put_slice(bytes);
     out.put_slice(b"\r\n");
@@ -128,8 +136,15 @@ pub(super) fn put_bulk(out: &mut BytesMut, bytes: &[u8]) {
 
 /// Appends an integer.
 pub(super) fn put_integer(out: &mut BytesMut, number: i64) {
-    out.put_u8(b':');
-    put_display(out, number);
+    out.put_slice(if number < 0 { b":-" } else { b":" });
+    digits::put(out, number.unsigned_abs(), 1);
+    out.put_slice(b"\r\n");
+}
+
+/// How many bytes a bulk string takes.
+pub(super) fn bulk_len(bytes: &[u8]) -> usize {
+    const MARKS_BYTES: usize = b"$\r\n\r\n".len();
+    bytes.len().saturating_add(digits::count(bytes.len())).saturating_add(MARKS_BYTES)
 }
 
 /// `$`, the longest length, and two CRLF.
@@ -137,13 +152,8 @@ pub(super) const BULK_OVERHEAD_MAX: usize = 1 + 20 + 2 + 2;
 
 fn put_number(out: &mut BytesMut, marker: u8, number: usize) {
     out.put_u8(marker);
-    put_display(out, number);
-}
-
-fn put_display(out: &mut BytesMut, number: impl fmt::Display) {
-    use fmt::Write;
-    // Writing to a BytesMut fails only at usize::MAX bytes.
-    let _ = write!(out, "{number}\r\n");
+    digits::put(out, u64::try_from(number).unwrap_or(u64::MAX), 1);
+    out.put_slice(b"\r\n");
 }
 
 fn put_line(out: &mut BytesMut, marker: u8, text: &[u8]) {
@@ -152,14 +162,29 @@ fn put_line(out: &mut BytesMut, marker: u8, text: &[u8]) {
     out.put_slice(b"\r\n");
 }
 
-struct Reader {
-    rest: Bytes,
-    len: usize,
+/// What is left of some bytes. Looks at them where they are; only what is in a frame shares their memory.
+struct Reader<'a> {
+    whole: &'a Bytes,
+    rest: &'a [u8],
 }
 
-impl Reader {
+impl<'a> Reader<'a> {
+    fn new(whole: &'a Bytes) -> Self {
+        Self { whole, rest: whole }
+    }
+
     fn error(&self, kind: FrameErrorKind) -> FrameError {
-        FrameError { offset: self.len.saturating_sub(self.rest.len()), kind }
+        FrameError { offset: self.whole.len().saturating_sub(self.rest.len()), kind }
+    }
+
+    fn skip(&mut self, count: usize) {
+        self.rest = self.rest.get(count..).unwrap_or_default();
+    }
+
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(count)?;
+        self.rest = rest;
+        Some(taken)
     }
 
     fn frame(&mut self, depth: usize) -> Result<Frame, FrameError> {
@@ -167,19 +192,20 @@ impl Reader {
         if !b"+-:$*".contains(&marker) {
             return Err(self.error(FrameErrorKind::UnknownType(marker)));
         }
-        self.rest.advance(1);
+        self.skip(1);
+        let whole = self.whole;
         match marker {
-            b'+' => Ok(Frame::Simple(self.line()?)),
-            b'-' => Ok(Frame::Error(self.line()?)),
+            b'+' => self.line().map(|text| Frame::Simple(whole.slice_ref(text))),
+            b'-' => self.line().map(|text| Frame::Error(whole.slice_ref(text))),
             b':' => self.integer().map(Frame::Integer),
-            b'$' => self.bulk(),
+            b'$' => Ok(self.bulk()?.map_or(Frame::Null, |bytes| Frame::Bulk(whole.slice_ref(bytes)))),
             _ => self.array(depth),
         }
     }
 
     /// Everything up to the next CRLF, which is taken too. A lone CR or LF is an error.
-    fn line(&mut self) -> Result<Bytes, FrameError> {
-        let window = self.rest.get(..LINE_BYTES_MAX.saturating_add(1)).unwrap_or(&self.rest);
+    fn line(&mut self) -> Result<&'a [u8], FrameError> {
+        let window = self.rest.get(..LINE_BYTES_MAX.saturating_add(1)).unwrap_or(self.rest);
         let end = window.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
         let Some(end) = end else {
             let cut = window.len() <= LINE_BYTES_MAX;
@@ -189,49 +215,66 @@ impl Reader {
                 FrameErrorKind::LineTooLong
             }));
         };
-        let line = self.rest.split_to(end);
+        let line = self.take(end).unwrap_or_default();
         self.crlf()?;
         Ok(line)
     }
 
     fn crlf(&mut self) -> Result<(), FrameError> {
         if self.rest.starts_with(b"\r\n") {
-            self.rest.advance(2);
+            self.skip(2);
             return Ok(());
         }
-        let cut = b"\r\n".starts_with(&self.rest);
+        let cut = b"\r\n".starts_with(self.rest);
         Err(self.error(if cut { FrameErrorKind::Truncated } else { FrameErrorKind::MissingCrlf }))
     }
 
     fn integer(&mut self) -> Result<i64, FrameError> {
         let malformed = self.error(FrameErrorKind::Number);
         let line = self.line()?;
-        let digits = line.strip_prefix(b"-").unwrap_or(&line);
-        let canonical = is_canonical(digits) && &line[..] != b"-0";
-        let text = std::str::from_utf8(&line).ok().filter(|_| canonical);
+        let digits = line.strip_prefix(b"-").unwrap_or(line);
+        let canonical = is_canonical(digits) && line != b"-0";
+        let text = std::str::from_utf8(line).ok().filter(|_| canonical);
         text.and_then(|text| text.parse().ok()).ok_or(malformed)
     }
 
-    fn length(&mut self) -> Result<Option<usize>, FrameError> {
-        let malformed = self.error(FrameErrorKind::Number);
-        let line = self.line()?;
-        if &line[..] == b"-1" {
-            return Ok(None);
+    /// A length of few digits, as nearly all are. None, and nothing is taken, where it is any other.
+    fn short_length(&mut self) -> Option<usize> {
+        const DIGITS_MAX: usize = 8;
+        let mut length = 0_usize;
+        for (at, byte) in self.rest.iter().take(DIGITS_MAX).enumerate() {
+            if *byte == b'\r' && at > 0 {
+                self.rest = self.rest.get(at..)?.strip_prefix(b"\r\n")?;
+                return Some(length);
+            }
+            // No other number begins with a zero.
+            let digit = byte.checked_sub(b'0').filter(|digit| *digit <= 9 && (at == 0 || length > 0))?;
+            length = length.saturating_mul(10).saturating_add(digit.into());
         }
-        let text = std::str::from_utf8(&line).ok().filter(|_| is_canonical(&line));
-        text.and_then(|text| text.parse().ok()).map(Some).ok_or(malformed)
+        None
     }
 
-    fn bulk(&mut self) -> Result<Frame, FrameError> {
-        let Some(len) = self.length()? else {
-            return Ok(Frame::Null);
-        };
-        if len > self.rest.len() {
-            return Err(self.error(FrameErrorKind::Truncated));
+    fn length(&mut self) -> Result<Option<usize>, FrameError> {
+        if let Some(length) = self.short_length() {
+            return Ok(Some(length));
         }
-        let bytes = self.rest.split_to(len);
+        let malformed = self.error(FrameErrorKind::Number);
+        let line = self.line()?;
+        if line == b"-1" {
+            return Ok(None);
+        }
+        let length = digits::take(line).filter(|_| is_canonical(line));
+        length.and_then(|length| usize::try_from(length).ok()).map(Some).ok_or(malformed)
+    }
+
+    /// The bytes of a bulk string, or none where that is null.
+    fn bulk(&mut self) -> Result<Option<&'a [u8]>, FrameError> {
+        let Some(len) = self.length()? else {
+            return Ok(None);
+        };
+        let bytes = self.take(len).ok_or_else(|| self.error(FrameErrorKind::Truncated))?;
         self.crlf()?;
-        Ok(Frame::Bulk(bytes))
+        Ok(Some(bytes))
     }
 
     /// How many frames an array announces, held against the bytes that are there.

@@ -1,5 +1,7 @@
 //! The MQTT-neutral envelope of everything that is published: no type of an MQTT crate passes this point.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
 /// User property: the hybrid logical clock of the sender, or the version of a value (protocol §1, §2).
@@ -28,6 +30,24 @@ pub const CONTENT_TYPE: &str = "application/octet-stream";
 
 /// The longest topic, response topic or user property in bytes (MQTT 5, 1.5.4).
 pub const TOPIC_BYTES_MAX: usize = 65_535;
+
+/// A text that comes along with a message: most of them are known, and then nothing is allocated for them.
+pub type Text = Cow<'static, str>;
+
+/// The name of a user property, if it is one of those above.
+#[must_use]
+pub fn known_name(name: &[u8]) -> Option<&'static str> {
+    const NAMES: [&str; 8] =
+        [SOURCE, TIMESTAMP, PROTOCOL_VERSION, PARTITION, HIGH_PRIORITY, FENCE, PERSIST, STATUS];
+    NAMES.into_iter().find(|known| known.as_bytes() == name)
+}
+
+/// The value of a user property, or a content type, if it is one of those above.
+#[must_use]
+pub fn known_value(value: &[u8]) -> Option<&'static str> {
+    const VALUES: [&str; 3] = [PROTOCOL_VERSION_1, CONTENT_TYPE, STATUS_OK];
+    VALUES.into_iter().find(|known| known.as_bytes() == value)
+}
 
 /// How surely a message is delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,20 +79,20 @@ pub struct Message {
     /// What an answer echoes, byte for byte.
     pub correlation: Option<Bytes>,
     /// What the payload is, as the sender says.
-    pub content_type: Option<String>,
+    pub content_type: Option<Text>,
     /// Seconds after which the message must not be delivered any more.
     pub expiry_s: Option<u32>,
     /// 0: bytes, 1: UTF-8 (MQTT 5, 3.3.2.3.2).
     pub payload_format: Option<u8>,
     /// Name and value pairs; names may repeat.
-    pub user_properties: Vec<(String, String)>,
+    pub user_properties: Vec<(Text, Text)>,
 }
 
 impl Message {
     /// The value of the first user property with this name.
     #[must_use]
     pub fn user_property(&self, name: &str) -> Option<&str> {
-        self.user_properties.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.user_properties.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 }
 
@@ -91,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_first_of_repeated_properties_counts_and_names_have_a_case() {
-        let property = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let property = |name: &str, value: &str| (name.to_owned().into(), value.to_owned().into());
         let message = Message {
             user_properties: vec![property("__TS", "0"), property("__ts", "1"), property("__ts", "2")],
             ..Message::default()

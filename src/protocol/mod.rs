@@ -1,5 +1,6 @@
 //! What is on the wire, both ways: one type encodes and decodes each thing (pure).
 
+mod digits;
 pub mod frame;
 pub mod key;
 pub mod message;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::{Bytes, BytesMut};
 
-use super::frame::{BULK_OVERHEAD_MAX, Frame, FrameError, put_bulk};
+use super::frame::{Frame, FrameError, bulk_len, put_bulk};
 use super::key::Value;
 use super::refusal::Refusal;
 
@@ -54,7 +54,7 @@ impl Reply {
             Self::Count(count) => Bytes::from(format!(":{count}\r\n")),
             Self::Refused(refusal) => Bytes::from(format!("-ERR {}\r\n", refusal.text())),
             Self::Value(value) => {
-                let mut out = BytesMut::with_capacity(value.len().saturating_add(BULK_OVERHEAD_MAX));
+                let mut out = BytesMut::with_capacity(bulk_len(value));
                 put_bulk(&mut out, value);
                 out.freeze()
             }

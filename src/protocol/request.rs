@@ -184,8 +184,12 @@ impl Request {
     /// # Errors
     /// [`RequestError`], which knows the refusal that the store answers with.
     pub fn decode(payload: &Bytes, case: Case) -> Result<Self, RequestError> {
-        let words = decode_words(payload, WORDS_MAX)?.ok_or(RequestError::NotWords)?;
+        let mut words: [&[u8]; WORDS_MAX] = [&[]; WORDS_MAX];
+        let count = decode_words(payload, &mut words)?.ok_or(RequestError::NotWords)?;
+        let words = words.get(..count).unwrap_or(&words);
         let (verb, arguments) = words.split_first().ok_or(RequestError::NotWords)?;
+        let value = |word: &[u8]| payload.slice_ref(word);
+        let key = |word: &[u8]| Key::new(value(word));
         let lenient;
         let verb: &[u8] = match case {
             Case::Strict => verb,
@@ -195,21 +199,21 @@ impl Request {
             }
         };
         match (verb, arguments) {
-            (b"SET", [key, value, options @ ..]) => {
+            (b"SET", [name, word, options @ ..]) => {
                 let (condition, ttl_ms) = decode_set_options(options, case)?;
-                Ok(Self::Set { key: Key::new(key.clone())?, value: value.clone(), condition, ttl_ms })
+                Ok(Self::Set { key: key(name)?, value: value(word), condition, ttl_ms })
             }
-            (b"GET", [key]) => Ok(Self::Get { key: Key::new(key.clone())? }),
-            (b"DEL", [key]) => Ok(Self::Del { key: Key::new(key.clone())? }),
-            (b"VDEL", [key, value]) => Ok(Self::VDel { key: Key::new(key.clone())?, value: value.clone() }),
-            (b"KEYNOTIFY", [key]) => Ok(Self::KeyNotify { key: Key::new(key.clone())?, stop: false }),
-            (b"KEYNOTIFY", [key, word]) if is_word(word, b"STOP", case) => {
-                Ok(Self::KeyNotify { key: Key::new(key.clone())?, stop: true })
+            (b"GET", [name]) => Ok(Self::Get { key: key(name)? }),
+            (b"DEL", [name]) => Ok(Self::Del { key: key(name)? }),
+            (b"VDEL", [name, word]) => Ok(Self::VDel { key: key(name)?, value: value(word) }),
+            (b"KEYNOTIFY", [name]) => Ok(Self::KeyNotify { key: key(name)?, stop: false }),
+            (b"KEYNOTIFY", [name, word]) if is_word(word, b"STOP", case) => {
+                Ok(Self::KeyNotify { key: key(name)?, stop: true })
             }
             (b"KEYNOTIFY", [_, _]) => Err(RequestError::Syntax),
-            (b"SCAN", [pattern]) => Ok(Self::Scan { pattern: pattern.clone(), token: None }),
+            (b"SCAN", [pattern]) => Ok(Self::Scan { pattern: value(pattern), token: None }),
             (b"SCAN", [pattern, token]) => {
-                Ok(Self::Scan { pattern: pattern.clone(), token: Some(token.clone()) })
+                Ok(Self::Scan { pattern: value(pattern), token: Some(value(token)) })
             }
             (b"SET" | b"GET" | b"DEL" | b"VDEL" | b"KEYNOTIFY" | b"SCAN", _) => {
                 Err(RequestError::WrongNumberOfArguments)
@@ -235,7 +239,7 @@ pub fn encode_words(words: &[impl AsRef<[u8]>]) -> Bytes {
 
 /// `[NX|NEX] [PX ms]`, in this order and nothing else.
 fn decode_set_options(
-    options: &[Bytes],
+    options: &[&[u8]],
     case: Case,
 ) -> Result<(Option<Condition>, Option<NonZeroU64>), RequestError> {
     let (condition, rest) = match options {

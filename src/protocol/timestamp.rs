@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use super::digits;
+
 /// How far a clock may be ahead of the receiver's before it is refused, in milliseconds.
 pub const SKEW_MAX_MS: u64 = 60_000;
 /// The greatest counter: .NET reads 31 bits.
@@ -61,6 +63,23 @@ impl Timestamp {
         &self.node
     }
 
+    /// The timestamp as the wire has it.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        const MS_DIGITS: usize = 15;
+        const COUNTER_DIGITS: usize = 5;
+        let bytes =
+            MS_DIGITS.saturating_add(COUNTER_DIGITS).saturating_add(2).saturating_add(self.node.len());
+        let mut text = Vec::with_capacity(bytes);
+        digits::put(&mut text, self.ms, MS_DIGITS);
+        text.push(b':');
+        digits::put(&mut text, self.counter.into(), COUNTER_DIGITS);
+        text.push(b':');
+        text.extend_from_slice(self.node.as_bytes());
+        // A node is a string, and the rest is ASCII.
+        String::from_utf8(text).unwrap_or_default()
+    }
+
     /// The next timestamp of this node: greater than `self`, and at `now_ms` or later.
     #[must_use]
     pub fn tick(&self, now_ms: u64) -> Self {
@@ -96,7 +115,7 @@ const fn next_counter(ms: u64, counter: u32) -> (u64, u32) {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:015}:{:05}:{}", self.ms, self.counter, self.node)
+        out.write_str(&self.to_text())
     }
 }
 
@@ -109,8 +128,8 @@ impl FromStr for Timestamp {
         if split(node).is_some() {
             return Err(TimestampError::Parts);
         }
-        let ms = parse_digits(ms).ok_or(TimestampError::Milliseconds)?;
-        let counter = parse_digits(counter)
+        let ms = digits::take(ms.as_bytes()).ok_or(TimestampError::Milliseconds)?;
+        let counter = digits::take(counter.as_bytes())
             .and_then(|counter| u32::try_from(counter).ok())
             .filter(|counter| *counter <= COUNTER_MAX)
             .ok_or(TimestampError::Counter)?;
@@ -129,14 +148,12 @@ fn split(text: &str) -> Option<(&str, &str)> {
     text.get(..at).zip(text.get(at.saturating_add(1)..))
 }
 
-/// Digits only: `parse` alone would take a `+`.
-fn parse_digits(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
-}
-
 fn is_node(node: &str) -> bool {
     let bad = |c: char| c == ':' || c.is_whitespace() || c.is_control();
-    !node.is_empty() && node.len() <= NODE_BYTES_MAX && !node.contains(bad)
+    // Nearly all are plain ASCII, which needs no look into Unicode's tables.
+    let is_plain =
+        || node.bytes().fold(true, |is_plain, byte| is_plain & matches!(byte, b'!'..=b'9' | b';'..=b'~'));
+    !node.is_empty() && node.len() <= NODE_BYTES_MAX && (is_plain() || !node.contains(bad))
 }
 
 impl fmt::Display for TimestampError {

@@ -54,6 +54,13 @@ pub fn is_of_client(client_id: &str, filter: &str) -> bool {
     !client_id.is_empty() && (is_below(&hex::encode_upper(client_id)) || is_plain())
 }
 
+/// Whether a topic has a character that only a filter may have.
+#[must_use]
+pub fn has_wildcard(topic: &str) -> bool {
+    // All of it, also where the first byte is one: so several bytes are looked at together.
+    topic.bytes().fold(false, |has_one, byte| has_one | matches!(byte, b'+' | b'#'))
+}
+
 /// Whether a valid topic filter matches a topic (MQTT 5, 4.7).
 #[must_use]
 pub fn filter_matches(filter: &str, topic: &str) -> bool {

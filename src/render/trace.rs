@@ -213,16 +213,14 @@ fn property_fields(properties: &[Property]) -> Vec<(&'static str, Field)> {
             Property::Number(name, number) => fields.push((*name, Field::Number((*number).into()))),
             Property::Text(name, text) => fields.push((*name, shown(text))),
             Property::Secret(name, bytes) => fields.push((*name, Field::Secret(Some(*bytes)))),
-            Property::User(name, value) => users.push((name, value)),
+            Property::User(name, value) => users.push((name.as_str(), value.as_str())),
         }
     }
     fields.extend(user_field(users.into_iter()));
     fields
 }
 
-fn user_field<'a>(
-    pairs: impl ExactSizeIterator<Item = (&'a String, &'a String)>,
-) -> Option<(&'static str, Field)> {
+fn user_field<'a>(pairs: impl ExactSizeIterator<Item = (&'a str, &'a str)>) -> Option<(&'static str, Field)> {
     let left = pairs.len().saturating_sub(SHOWN_MAX);
     let shown = pairs.take(SHOWN_MAX).map(|(name, value)| (cut_text(name), cut_text(value)));
     let mut shown: Vec<_> = shown.collect();
@@ -256,7 +254,7 @@ fn message_fields(message: &Message) -> Vec<(&'static str, Field)> {
     fields.extend(message.content_type.iter().map(|kind| ("content-type", shown(kind))));
     fields.extend(message.expiry_s.map(|seconds| ("expiry", Field::Number(seconds.into()))));
     fields.extend(message.payload_format.map(|format| ("payload-format", Field::Number(format.into()))));
-    fields.extend(user_field(message.user_properties.iter().map(|(name, value)| (name, value))));
+    fields.extend(user_field(message.user_properties.iter().map(|(name, value)| (&**name, &**value))));
     fields
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::clock;
 use crate::protocol::message::{
-    CONTENT_TYPE, PROTOCOL_VERSION, PROTOCOL_VERSION_1, Qos, STATUS, STATUS_OK, TIMESTAMP,
+    CONTENT_TYPE, PROTOCOL_VERSION, PROTOCOL_VERSION_1, Qos, STATUS, STATUS_OK, TIMESTAMP, Text,
 };
 use crate::protocol::{Message, Notification, Refusal, Reply, Timestamp, topic};
 use crate::store::{Change, ConnectionId, Version};
@@ -151,8 +151,8 @@ fn response(asker: Asker, answer: Answer) -> Message {
         payload: answer.payload,
         qos: Qos::AtLeastOnce,
         correlation: Some(asker.correlation),
-        content_type: Some(CONTENT_TYPE.to_owned()),
-        user_properties: properties([(STATUS, STATUS_OK.to_owned())], answer.version),
+        content_type: Some(CONTENT_TYPE.into()),
+        user_properties: properties(Some((STATUS, STATUS_OK)), answer.version),
         ..Message::default()
     }
 }
@@ -173,17 +173,18 @@ fn notify(change: Change, outlet: &dyn Outlet) {
             topic,
             payload: payload.clone(),
             qos: Qos::AtLeastOnce,
-            content_type: Some(CONTENT_TYPE.to_owned()),
-            user_properties: properties([], Some(version)),
+            content_type: Some(CONTENT_TYPE.into()),
+            user_properties: properties(None, Some(version)),
             ..Message::default()
         };
         outlet.push(watcher.connection, &watcher.client_id, message);
     }
 }
 
-fn properties<const N: usize>(first: [(&str, String); N], version: Option<Version>) -> Vec<(String, String)> {
-    let version = version.map(|version| (TIMESTAMP, Timestamp::from(version).to_string()));
-    let protocol = (PROTOCOL_VERSION, PROTOCOL_VERSION_1.to_owned());
-    let all = first.into_iter().chain([protocol]).chain(version);
-    all.map(|(name, value)| (name.to_owned(), value)).collect()
+fn properties(first: Option<(&'static str, &'static str)>, version: Option<Version>) -> Vec<(Text, Text)> {
+    let mut properties = Vec::with_capacity(3);
+    let known = first.into_iter().chain([(PROTOCOL_VERSION, PROTOCOL_VERSION_1)]);
+    properties.extend(known.map(|(name, value)| (name.into(), value.into())));
+    properties.extend(version.map(|version| (TIMESTAMP.into(), Timestamp::from(version).to_text().into())));
+    properties
 }

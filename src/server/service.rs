@@ -234,7 +234,10 @@ impl Service {
         };
         let verb = verb(&request);
         asker.verb = verb;
-        let parsed = |name| message.user_property(name).map(str::parse::<Timestamp>);
+        // Nothing else is judged by them.
+        let is_write = matches!(verb, Verb::Set | Verb::Del | Verb::VDel);
+        let stamp = |name| message.user_property(name).filter(|_| is_write);
+        let parsed = |name| stamp(name).map(str::parse::<Timestamp>);
         let mut call = Call {
             rights: None,
             connection: ConnectionId(from.connection.0),
@@ -258,7 +261,7 @@ impl Service {
         self.wake_timer(&mut state);
         drop(state);
         if let Some(key) = refused {
-            let what = if matches!(verb, Verb::Set | Verb::Del | Verb::VDel) { "write" } else { "read" };
+            let what = if is_write { "write" } else { "read" };
             let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
             (self.events)(Event::KeyNotAuthorized { client_id: Arc::clone(&from.client_id), what, key });
         }
@@ -386,7 +389,7 @@ fn read_asker(message: &Message, response_topic: Option<&str>) -> Result<Bytes, 
         return Err("its QoS is not 1");
     }
     let response_topic = response_topic.ok_or("it names no response topic")?;
-    if response_topic.is_empty() || response_topic.contains(['+', '#']) {
+    if response_topic.is_empty() || topic::has_wildcard(response_topic) {
         return Err("its response topic is empty or has a wildcard");
     }
     message.correlation.clone().ok_or("it has no correlation data")

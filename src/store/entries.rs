@@ -1,8 +1,8 @@
 //! The entries themselves: found by key, named by slot.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 
-use hashbrown::HashTable;
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::entry::{Entry, Version};
 use super::expiry::Slot;
@@ -23,7 +23,8 @@ pub(super) struct Entries {
     vacant: Vec<Slot>,
     /// Of all keys and values.
     bytes: u64,
-    hasher: RandomState,
+    /// Keyed anew in each process: nobody can choose keys that collide.
+    hasher: DefaultHashBuilder,
 }
 
 fn size(entry: &Entry) -> u64 {
@@ -38,7 +39,7 @@ impl Default for Entries {
             slots: Vec::new(),
             vacant: Vec::new(),
             bytes: 0,
-            hasher: RandomState::new(),
+            hasher: DefaultHashBuilder::default(),
         }
     }
 }

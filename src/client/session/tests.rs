@@ -78,7 +78,8 @@ impl Bench {
 
     fn answer(&mut self, request: &Outgoing, properties: &[(&str, &str)]) {
         let Outgoing::Publish { message, .. } = request else { panic!("no request: {request:?}") };
-        let properties = properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let properties =
+            properties.iter().map(|(name, value)| ((*name).to_owned().into(), (*value).to_owned().into()));
         let message = Message {
             topic: message.response_topic.clone().unwrap(),
             payload: Bytes::from_static(b"+OK\r\n"),

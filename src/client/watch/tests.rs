@@ -25,7 +25,7 @@ fn notification(name: &str, notification: &Notification, ms: Option<u64>) -> Mes
     Message {
         topic: topic::notify("me", &key(name)).unwrap(),
         payload: notification.encode(),
-        user_properties: ms.map(|ms| (TIMESTAMP.to_owned(), version(ms).to_string())).into_iter().collect(),
+        user_properties: ms.map(|ms| (TIMESTAMP.into(), version(ms).to_text().into())).into_iter().collect(),
         ..Message::default()
     }
 }
@@ -221,7 +221,7 @@ fn messages_of_other_things_are_reported_and_skipped() {
     let mut stray = set("k", "1", 1);
     stray.topic = "sensors/1".to_owned();
     let mut yesterday = set("k", "1", 1);
-    yesterday.user_properties[0].1 = "yesterday".to_owned();
+    yesterday.user_properties[0].1 = "yesterday".into();
     let mut foreign = set("k", "1", 1);
     foreign.topic = topic::notify("you", &key("k")).unwrap();
     for message in [garbage, stray, yesterday, foreign] {

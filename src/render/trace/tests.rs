@@ -121,11 +121,11 @@ fn what_travels_beside_a_payload_is_said() {
         topic: "a".to_owned(),
         response_topic: Some("b".to_owned()),
         correlation: Some((&b"\x00\xff"[..]).into()),
-        content_type: Some("text".to_owned()),
+        content_type: Some("text".into()),
         expiry_s: Some(10),
         payload_format: Some(1),
         retain: true,
-        user_properties: vec![("__ts".to_owned(), "1:2:n".to_owned()), ("empty".to_owned(), String::new())],
+        user_properties: vec![("__ts".into(), "1:2:n".into()), ("empty".into(), "".into())],
         ..Message::default()
     };
     let packet = Packet::Publish { packet_id: None, message };
@@ -147,8 +147,8 @@ fn whatever_the_network_sends_a_line_stays_short() {
         payload: vec![0; 1_000_000].into(),
         response_topic: Some(long.clone()),
         correlation: Some(long.clone().into()),
-        content_type: Some(long.clone()),
-        user_properties: vec![(long.clone(), long.clone()); 1000],
+        content_type: Some(long.clone().into()),
+        user_properties: vec![(long.clone().into(), long.clone().into()); 1000],
         ..Message::default()
     };
     let line = said(&Traced::Received(Packet::Publish { packet_id: None, message }));

@@ -1,12 +1,14 @@
 //! One connection's task: bytes between a stream and a conversation, keep-alive, and the farewell.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -76,9 +78,43 @@ where
     Wire::new(stream, false).say_farewell(BytesMut::new(), closing).await;
 }
 
+/// What has become of a stream.
+enum Moved {
+    /// So many bytes were written; none, and what was held back is on its way.
+    Written(io::Result<usize>),
+    /// So many bytes were read.
+    Read(io::Result<usize>),
+}
+
 /// Writes some bytes or, if there are none, what is held back. May be dropped at any time.
 async fn write<W: AsyncWrite + Unpin>(writer: &mut W, output: &mut BytesMut) -> io::Result<usize> {
-    if output.is_empty() { writer.flush().await.map(|()| 0) } else { writer.write_buf(output).await }
+    if output.is_empty() {
+        return writer.flush().await.map(|()| 0);
+    }
+    let written = writer.write(output).await?;
+    output.advance(written);
+    Ok(written)
+}
+
+/// Waits until it has written, if it `writes`, or else read, if it `reads`. May be dropped at any time.
+///
+/// One future for both, which ask the stream in turn: two would need a lock around it.
+async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    (output, writes): (&mut BytesMut, bool),
+    (input, reads): (&mut BytesMut, bool),
+) -> Moved {
+    poll_fn(|context| {
+        // Neither future has a state of its own that would be lost with it.
+        if writes && let Poll::Ready(written) = pin!(write(stream, output)).poll(context) {
+            return Poll::Ready(Moved::Written(written));
+        }
+        if reads {
+            return pin!(stream.read_buf(input)).poll(context).map(Moved::Read);
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 fn count(bytes: &Counter, len: usize) {
@@ -156,8 +192,7 @@ fn too_slow() -> Denial {
 }
 
 struct Wire<S> {
-    reader: ReadHalf<S>,
-    writer: WriteHalf<S>,
+    stream: S,
     input: BytesMut,
     holds_back: bool,
     is_held_back: bool,
@@ -165,8 +200,7 @@ struct Wire<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
     fn new(stream: S, holds_back: bool) -> Self {
-        let (reader, writer) = tokio::io::split(stream);
-        Self { reader, writer, input: BytesMut::new(), holds_back, is_held_back: false }
+        Self { stream, input: BytesMut::new(), holds_back, is_held_back: false }
     }
 
     /// Waits for a CONNECT and lets the client in, if it may.
@@ -212,7 +246,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                 Err(fault) => return Err(Refusal::Answered(fault, None, None)),
             };
             self.make_room(missing);
-            match self.reader.read_buf(&mut self.input).await {
+            match self.stream.read_buf(&mut self.input).await {
                 Ok(0) => return Err(Refusal::Silent("it closed before its CONNECT".to_owned())),
                 Ok(len) => count(&broker.metrics().received.bytes, len),
                 Err(error) => return Err(Refusal::Silent(error.to_string())),
@@ -224,7 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
     async fn end_of_input(&mut self) -> Refusal {
         while self.input.len() < READ_BYTES_MIN {
             self.input.reserve(READ_BYTES_MIN);
-            match self.reader.read_buf(&mut self.input).await {
+            match self.stream.read_buf(&mut self.input).await {
                 Ok(0) => return Refusal::Silent("it closed before it was let in".to_owned()),
                 Ok(_) => {}
                 Err(error) => return Refusal::Silent(error.to_string()),
@@ -236,7 +270,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
     async fn converse(&mut self, broker: &Broker, remote: &str, conversation: &mut Conversation) -> Ending {
         let mut checking: Option<Checking> = None;
         let keep_alive = conversation.keep_alive();
+        // The timer is set anew when it rings, not with every packet: a packet only notes when it came.
         let mut silence = pin!(sleep(keep_alive.unwrap_or_default()));
+        let mut heard = clock::monotonic();
+        let link = Arc::clone(conversation.link());
+        let mut woken = pin!(link.wake.notified());
         loop {
             match conversation.handle_input(&mut self.input) {
                 Ok(missing) => self.make_room(missing),
@@ -246,7 +284,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                 let text = "the server stops".to_owned();
                 return Ending::Cut { reason: Reason::ServerShuttingDown, text };
             }
-            let link = Arc::clone(conversation.link());
             if let Some(ending) = link.ending() {
                 return ending.clone();
             }
@@ -258,29 +295,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
             let writes = !output.is_empty();
             let is_alive = tokio::select! {
                 biased;
-                () = link.wake.notified() => false,
-                written = write(&mut self.writer, output), if writes || self.is_held_back => match written {
-                    Ok(0) if writes => return Ending::Lost("it takes no more bytes".to_owned()),
-                    Ok(len) => {
+                () = &mut woken => {
+                    woken.set(link.wake.notified());
+                    false
+                }
+                moved = exchange(
+                    &mut self.stream,
+                    (output, writes || self.is_held_back),
+                    (&mut self.input, reads),
+                ) => match moved {
+                    Moved::Written(Ok(0)) if writes => return Ending::Lost("it takes no more bytes".to_owned()),
+                    Moved::Written(Ok(len)) => {
                         count(&broker.metrics().sent.bytes, len);
                         self.is_held_back = self.holds_back && writes;
                         conversation.handle_written();
                         // While nothing is read, a peer that takes its output shows that it lives.
                         !reads
                     }
-                    Err(error) => return Ending::Lost(error.to_string()),
-                },
-                read = self.reader.read_buf(&mut self.input), if reads => match read {
-                    Ok(0) => return Ending::Lost("it closed without a DISCONNECT".to_owned()),
-                    Ok(len) => {
+                    Moved::Read(Ok(0)) => return Ending::Lost("it closed without a DISCONNECT".to_owned()),
+                    Moved::Read(Ok(len)) => {
                         count(&broker.metrics().received.bytes, len);
                         true
                     }
                     // A stream that is closed in its own way, once it is said why.
-                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    Moved::Read(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
                         return Ending::Cut { reason: Reason::MalformedPacket, text: error.to_string() };
                     }
-                    Err(error) => return Ending::Lost(error.to_string()),
+                    Moved::Written(Err(error)) | Moved::Read(Err(error)) => {
+                        return Ending::Lost(error.to_string());
+                    }
                 },
                 checked = checked(checking.as_mut()), if checking.is_some() => {
                     checking = None;
@@ -292,14 +335,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                     false
                 }
                 () = &mut silence, if keep_alive.is_some() => {
+                    let deadline = keep_alive.and_then(|period| heard.checked_add(period));
+                    if let Some(deadline) = deadline.filter(|deadline| *deadline > clock::monotonic()) {
+                        silence.as_mut().reset(Instant::from_std(deadline));
+                        continue;
+                    }
                     let text = "nothing was heard for 1.5 times the keep-alive".to_owned();
                     return Ending::Cut { reason: Reason::KeepAliveTimeout, text };
                 }
             };
-            if is_alive
-                && let Some(deadline) = keep_alive.and_then(|period| clock::monotonic().checked_add(period))
-            {
-                silence.as_mut().reset(Instant::from_std(deadline));
+            if is_alive && keep_alive.is_some() {
+                heard = clock::monotonic();
             }
         }
     }
@@ -311,8 +357,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
 
     async fn say_farewell(mut self, mut output: BytesMut, mut closing: watch::Receiver<bool>) {
         let write = async {
-            self.writer.write_all_buf(&mut output).await?;
-            self.writer.shutdown().await
+            self.stream.write_all_buf(&mut output).await?;
+            self.stream.shutdown().await
         };
         if !matches!(timeout(FAREWELL_TIMEOUT, write).await, Ok(Ok(()))) {
             return;
@@ -321,7 +367,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
             loop {
                 self.input.clear();
                 self.input.reserve(READ_BYTES_MIN);
-                if !self.reader.read_buf(&mut self.input).await.is_ok_and(|read| read > 0) {
+                if !self.stream.read_buf(&mut self.input).await.is_ok_and(|read| read > 0) {
                     return;
                 }
             }

@@ -286,26 +286,39 @@ impl Conversation {
     ///
     /// How the connection ends.
     pub fn handle_input(&mut self, input: &mut BytesMut) -> Result<usize, Ending> {
-        self.seat.work(self.peer.connection);
+        if input.is_empty() && self.postponed.is_empty() && self.seat.is_at_rest(self.peer.connection) {
+            // Nothing has happened but that something was written.
+            self.note_drained();
+            return Ok(1);
+        }
+        let mut may_have_more = self.seat.work(self.peer.connection);
+        let mut now = clock::monotonic();
         loop {
-            self.take_outgoing(false);
+            if may_have_more {
+                self.take_outgoing(now, false);
+            }
+            may_have_more = true;
             if self.is_congested() || self.link.ending().is_some() {
                 return Ok(1);
             }
             if self.may_resume()
-                && let Some(packet) = self.postponed.pop(clock::monotonic())
+                && let Some(packet) = self.postponed.pop(now)
             {
                 self.handle_packet(packet)?;
+                now = clock::monotonic();
                 continue;
             }
             let before = input.len();
             match self.dialect.decode(input, self.broker.settings().packet_bytes_max) {
                 Ok(Decoded::Packet(packet)) if self.postponed.must_wait(&packet, || self.is_laden()) => {
-                    self.postponed.push(packet, before.saturating_sub(input.len()), clock::monotonic());
+                    self.postponed.push(packet, before.saturating_sub(input.len()), now);
                 }
-                Ok(Decoded::Packet(packet)) => self.handle_packet(packet)?,
+                Ok(Decoded::Packet(packet)) => {
+                    self.handle_packet(packet)?;
+                    now = clock::monotonic();
+                }
                 Ok(Decoded::Missing(missing)) => {
-                    self.take_outgoing(true);
+                    self.take_outgoing(now, true);
                     // What was just taken may have been what made the client laden.
                     if !self.may_resume() {
                         self.note_drained();
@@ -336,8 +349,7 @@ impl Conversation {
         self.seat.with_session(self.peer.connection, |session| session.is_laden()).unwrap_or(false)
     }
 
-    fn take_outgoing(&mut self, or_rest: bool) {
-        let now = clock::monotonic();
+    fn take_outgoing(&mut self, now: Instant, or_rest: bool) {
         while !self.is_congested()
             && let Some(outgoing) = self.seat.poll_outgoing(self.peer.connection, now, or_rest)
         {

@@ -8,6 +8,7 @@ pub mod conversation;
 pub mod dialect;
 pub mod eager;
 pub mod filter;
+pub mod intake;
 pub mod listener;
 pub mod lookout;
 pub mod mqtt311;

@@ -48,15 +48,14 @@ impl Publication {
 }
 
 fn bytes_of(message: &Message) -> usize {
-    let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let properties =
         message.user_properties.iter().map(|(name, value)| name.len().saturating_add(value.len()));
     [
         OVERHEAD_BYTES,
         message.topic.len(),
         message.payload.len(),
-        optional(&message.response_topic),
-        optional(&message.content_type),
+        message.response_topic.as_ref().map_or(0, String::len),
+        message.content_type.as_ref().map_or(0, |text| text.len()),
         message.correlation.as_ref().map_or(0, bytes::Bytes::len),
     ]
     .into_iter()

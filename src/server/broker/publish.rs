@@ -9,7 +9,7 @@ use super::dialect::Sending;
 const LENGTH_MAX: usize = 268_435_455;
 
 /// The properties of a PUBLISH (MQTT 5, 3.3.2.3).
-mod property {
+pub(super) mod property {
     pub const PAYLOAD_FORMAT: u8 = 0x01;
     pub const EXPIRY: u8 = 0x02;
     pub const CONTENT_TYPE: u8 = 0x03;
@@ -78,16 +78,13 @@ fn put_properties(sending: Sending<'_>, sink: &mut impl Sink) {
         sink.raw([property::TOPIC_ALIAS, a, b]);
     }
     if let Some(topic) = &message.response_topic {
-        sink.raw([property::RESPONSE_TOPIC]);
-        sink.text(topic.as_bytes());
+        sink.named(property::RESPONSE_TOPIC, topic.as_bytes());
     }
     if let Some(correlation) = &message.correlation {
-        sink.raw([property::CORRELATION]);
-        sink.text(correlation);
+        sink.named(property::CORRELATION, correlation);
     }
     for (name, value) in &message.user_properties {
-        sink.raw([property::USER]);
-        sink.text(name.as_bytes());
+        sink.named(property::USER, name.as_bytes());
         sink.text(value.as_bytes());
     }
     for id in &delivery.subscription_ids {
@@ -95,8 +92,7 @@ fn put_properties(sending: Sending<'_>, sink: &mut impl Sink) {
         sink.varint(usize::try_from(*id).unwrap_or(usize::MAX));
     }
     if let Some(content_type) = &message.content_type {
-        sink.raw([property::CONTENT_TYPE]);
-        sink.text(content_type.as_bytes());
+        sink.named(property::CONTENT_TYPE, content_type.as_bytes());
     }
 }
 
@@ -106,6 +102,8 @@ trait Sink {
     fn raw<const N: usize>(&mut self, bytes: [u8; N]);
     /// At most 65,535 bytes, with their length before them.
     fn text(&mut self, text: &[u8]);
+    /// The same with the name of a property before it.
+    fn named(&mut self, name: u8, text: &[u8]);
     /// A number in as many bytes as it needs, at most four.
     fn varint(&mut self, number: usize);
 }
@@ -133,6 +131,11 @@ impl Sink for Length {
         self.bytes(text.len().saturating_add(2));
     }
 
+    fn named(&mut self, _: u8, text: &[u8]) {
+        self.bytes(1);
+        self.text(text);
+    }
+
     fn varint(&mut self, number: usize) {
         self.is_unsendable |= number > LENGTH_MAX;
         self.bytes(match number {
@@ -155,6 +158,12 @@ impl Sink for BytesMut {
         self.put_slice(text);
     }
 
+    fn named(&mut self, name: u8, text: &[u8]) {
+        let [high, low] = u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes();
+        self.put_slice(&[name, high, low]);
+        self.put_slice(text);
+    }
+
     fn varint(&mut self, number: usize) {
         put_varint(number, self);
     }
@@ -173,7 +182,7 @@ pub fn put_varint(mut number: usize, output: &mut BytesMut) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use proptest::prelude::*;
@@ -207,7 +216,7 @@ mod tests {
     }
 
     prop_compose! {
-        fn message()(
+        pub(in crate::server::broker) fn message()(
             topic in "[a-z/]{1,200}",
             payload in prop_oneof![0_usize..300, 16_000_usize..17_000],
             qos in prop_oneof![Just(Qos::AtMostOnce), Just(Qos::AtLeastOnce), Just(Qos::ExactlyOnce)],
@@ -220,6 +229,9 @@ mod tests {
             user_properties in prop::collection::vec((text(), text()), 0..4),
         ) -> Message {
             let (payload, correlation) = (vec![b'p'; payload].into(), correlation.map(Into::into));
+            let content_type = content_type.map(Into::into);
+            let pair = |(name, value): (String, String)| (name.into(), value.into());
+            let user_properties = user_properties.into_iter().map(pair).collect();
             Message {
                 topic, payload, qos, retain, response_topic, correlation, content_type, expiry_s, payload_format,
                 user_properties,
@@ -260,10 +272,10 @@ mod tests {
     #[test]
     fn a_text_longer_than_any_cannot_be_sent() {
         let long = || "x".repeat(65_536);
-        let property = vec![(String::new(), long())];
+        let property = vec![("".into(), long().into())];
         for message in [
             Message { topic: long(), ..Message::default() },
-            Message { content_type: Some(long()), ..Message::default() },
+            Message { content_type: Some(long().into()), ..Message::default() },
             Message { correlation: Some(long().into()), ..Message::default() },
             Message { user_properties: property, ..Message::default() },
         ] {

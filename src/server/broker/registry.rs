@@ -386,14 +386,25 @@ impl Registry {
                 Delivery { publication, qos: message.qos, retain: false, subscription_ids, group: None };
             seat.offer(delivery, events);
         }
-        let mut matches: Vec<(SessionId, &Arc<Seat>, Options)> = Vec::new();
+        // Nearly every message matches one subscription, and then there is nothing to be collected.
+        let mut first: Option<(SessionId, &Arc<Seat>, Options)> = None;
+        let mut matches = Vec::new();
         self.subscriptions.for_each_match(&message.topic, |session, (seat, options)| {
             let is_own = options.no_local && from.is_some_and(|from| from.id == session);
             if !is_own && addressee != Some(session) {
-                matches.push((session, seat, *options));
+                match first {
+                    None => first = Some((session, seat, *options)),
+                    Some(_) => matches.push((session, seat, *options)),
+                }
             }
         });
-        matches.sort_by_key(|(session, ..)| *session);
+        let matches = if matches.is_empty() {
+            first.as_slice()
+        } else {
+            matches.splice(..0, first);
+            matches.sort_by_key(|(session, ..)| *session);
+            &matches
+        };
         for same in matches.chunk_by(|(one, ..), (other, ..)| one == other) {
             let Some((_, seat, _)) = same.first() else {
                 continue;

@@ -158,12 +158,21 @@ impl Seat {
         desk.is_served_by(connection).then(|| f(&mut desk.session))
     }
 
-    /// The connection's task works on its own and need not be woken.
-    pub fn work(&self, connection: ConnectionId) {
+    /// Whether the connection's task has seen all there is, and has not been woken for more.
+    pub fn is_at_rest(&self, connection: ConnectionId) -> bool {
+        let desk = self.desk();
+        desk.is_idle && desk.is_served_by(connection)
+    }
+
+    /// The connection's task works on its own and need not be woken. Says whether there may be something to send: not if
+    /// the task has seen all there is, and has not been woken for more.
+    pub fn work(&self, connection: ConnectionId) -> bool {
         let mut desk = self.desk();
+        let may_have_more = !desk.is_idle;
         if desk.is_served_by(connection) {
             desk.is_idle = false;
         }
+        may_have_more
     }
 
     /// What to send next; with `or_rest`, if there is nothing, the task must be woken for more.

@@ -1,9 +1,10 @@
-//! Who subscribes to what: a trie over the levels of the filters.
+//! Who subscribes to what: a table of the filters without wildcards, and a trie over the levels of the others.
 
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
+use super::filter;
 use crate::protocol::message::Qos;
 
 /// Names a session within one broker; never used twice.
@@ -28,6 +29,9 @@ pub struct Options {
 /// Filters must be valid (`filter::is_valid`), which also bounds the depth of every recursion here.
 #[derive(Debug)]
 pub struct Subscriptions<K, S> {
+    /// Those without a wildcard, by filter: what most messages are for is found at once, however many levels it has.
+    exact: HashMap<Box<str>, BTreeMap<K, S>>,
+    /// Those with one.
     root: Node<K, S>,
 }
 
@@ -51,13 +55,20 @@ impl<K, S> Default for Node<K, S> {
 
 impl<K, S> Default for Subscriptions<K, S> {
     fn default() -> Self {
-        Self { root: Node::default() }
+        Self { exact: HashMap::new(), root: Node::default() }
     }
 }
 
 impl<K: Copy + Ord, S> Subscriptions<K, S> {
     /// Adds or replaces a subscription; true if it is new.
     pub fn insert(&mut self, filter: &str, key: K, subscription: S) -> bool {
+        if !filter::has_wildcard(filter) {
+            let of_filter = match self.exact.get_mut(filter) {
+                Some(of_filter) => of_filter,
+                None => self.exact.entry(filter.into()).or_default(),
+            };
+            return of_filter.insert(key, subscription).is_none();
+        }
         let mut node = &mut self.root;
         for level in filter.split('/') {
             if level == "#" {
@@ -73,12 +84,26 @@ impl<K: Copy + Ord, S> Subscriptions<K, S> {
 
     /// Removes a subscription; false if there was none.
     pub fn remove(&mut self, filter: &str, key: K) -> bool {
-        self.root.remove(Some(filter), key)
+        if filter::has_wildcard(filter) {
+            return self.root.remove(Some(filter), key);
+        }
+        let Some(of_filter) = self.exact.get_mut(filter) else { return false };
+        let existed = of_filter.remove(&key).is_some();
+        if of_filter.is_empty() {
+            self.exact.remove(filter);
+        }
+        existed
     }
 
     /// Calls `found` for each subscription that matches a topic; a key may come several times.
     pub fn for_each_match<'a>(&'a self, topic: &str, mut found: impl FnMut(K, &'a S)) {
         let found: &mut dyn FnMut(K, &'a S) = &mut found;
+        if let Some(of_topic) = self.exact.get(topic) {
+            report(of_topic, found);
+        }
+        if self.root.is_empty() {
+            return;
+        }
         if topic.starts_with('$') {
             // No wildcard at the start of a filter matches such a topic (MQTT 5, 4.7.2).
             let (level, rest) = split(topic);
@@ -92,6 +117,9 @@ impl<K: Copy + Ord, S> Subscriptions<K, S> {
 
     /// Whether any subscription matches a topic.
     pub fn has_match(&self, topic: &str) -> bool {
+        if self.exact.contains_key(topic) {
+            return true;
+        }
         if topic.starts_with('$') {
             let (level, rest) = split(topic);
             return self.root.children.get(level).is_some_and(|child| child.has_match(rest));
@@ -172,7 +200,6 @@ fn split(topic: &str) -> (&str, Option<&str>) {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::filter;
     use super::*;
 
     fn matching(subscriptions: &Subscriptions<SessionId, ()>, topic: &str) -> Vec<u64> {
@@ -213,7 +240,9 @@ mod tests {
         assert!(!subscriptions.remove("a/b/#", SessionId(2)));
         assert!(subscriptions.remove("a/b/#", SessionId(1)));
         assert!(subscriptions.remove("a/+", SessionId(1)));
-        assert!(subscriptions.root.children.is_empty());
+        subscriptions.insert("a/b", SessionId(1), ());
+        assert!(subscriptions.remove("a/b", SessionId(1)));
+        assert!(subscriptions.root.is_empty() && subscriptions.exact.is_empty());
     }
 
     proptest! {

@@ -14,7 +14,7 @@ fn custom(home: &TempDir) -> Bench {
 
 fn persistent(name: &str, text: &str) -> Message {
     let mut message = message(&set(name, text));
-    message.user_properties.push((PERSIST.to_owned(), "true".to_owned()));
+    message.user_properties.push((PERSIST.into(), "true".into()));
     message
 }
 
@@ -67,7 +67,7 @@ async fn a_key_that_is_not_kept_gets_no_lower_version_after_a_restart() {
     let bench = custom(&home);
     let running = bench.run();
     let ahead = format!("{}:0:client", clock::wall_ms() + 50_000);
-    let user_properties = vec![(TIMESTAMP.to_owned(), ahead)];
+    let user_properties = vec![(TIMESTAMP.into(), ahead.into())];
     bench.send(Message { user_properties, ..message(&set("passing", "v")) });
     let before = version(&bench.notes.take()[0].1);
     drop((running, bench));
@@ -154,7 +154,7 @@ async fn what_expires_while_the_disk_does_not_work_is_gone_from_it_too() {
     let bench = Bench::on(journal);
     let running = bench.run();
     let mut short = message(&set_with("short", "v", None, 60_000));
-    short.user_properties.push((PERSIST.to_owned(), "true".to_owned()));
+    short.user_properties.push((PERSIST.into(), "true".into()));
     bench.send(short);
     bench.notes.wait_for(1);
     disk.trouble(|trouble| trouble.bytes_max = Some(0));

@@ -76,8 +76,9 @@ impl State {
             self.send(outlet, Delivery::from((asker, answer)), Some(key), None);
             return false;
         }
-        let persist = call.persist || self.engine.is_persistent(key);
-        let refusal = self.backlog.as_ref().and_then(|backlog| backlog.refusal_of_write(key, persist));
+        let refusal = self.backlog.as_ref().and_then(|backlog| {
+            backlog.refusal_of_write(key, call.persist || self.engine.is_persistent(key))
+        });
         if let Some(refusal) = refusal {
             Delivery::from((asker, Answer::refusal(refusal))).send(outlet);
             return false;
@@ -102,8 +103,11 @@ impl State {
             _ => None,
         };
         // The end of a key that is due is a change, which waits like any other.
-        let settled = key.as_ref().filter(|key| !self.is_due(key, now));
-        if let Some(refusal) = self.backlog.as_ref().and_then(|backlog| backlog.refusal_of_read(settled)) {
+        let refusal = self
+            .backlog
+            .as_ref()
+            .and_then(|backlog| backlog.refusal_of_read(key.as_ref().filter(|key| !self.is_due(key, now))));
+        if let Some(refusal) = refusal {
             Delivery::from((asker, Answer::refusal(refusal))).send(outlet);
             return None;
         }

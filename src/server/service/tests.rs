@@ -143,7 +143,7 @@ pub(super) fn message(request: &Request) -> Message {
         response_topic: Some("answers".to_owned()),
         correlation: Some(number.to_be_bytes().to_vec().into()),
         expiry_s: Some(10),
-        user_properties: vec![(TIMESTAMP.to_owned(), "1:0:client".to_owned())],
+        user_properties: vec![(TIMESTAMP.into(), "1:0:client".into())],
         ..Message::default()
     }
 }

@@ -63,7 +63,7 @@ fn get(name: &str, correlation: &'static str) -> Message {
         response_topic: Some(TOPIC.to_owned()),
         correlation: Some(correlation.into()),
         expiry_s: Some(10),
-        user_properties: vec![(SOURCE.to_owned(), "me".to_owned())],
+        user_properties: vec![(SOURCE.into(), "me".into())],
         ..Message::default()
     }
 }
@@ -73,10 +73,7 @@ fn answer(correlation: &'static str) -> Message {
         topic: TOPIC.to_owned(),
         payload: Reply::Value(Value::from("21.5")).encode(),
         correlation: Some(correlation.into()),
-        user_properties: vec![
-            (STATUS.to_owned(), "200".to_owned()),
-            (TIMESTAMP.to_owned(), "1:2:StateStore".to_owned()),
-        ],
+        user_properties: vec![(STATUS.into(), "200".into()), (TIMESTAMP.into(), "1:2:StateStore".into())],
         ..Message::default()
     }
 }

@@ -139,7 +139,7 @@ proptest! {
         packet_id in 1_u16..,
     ) {
         let qos = qos_of(qos);
-        let message = Message { topic, payload: vec![byte; length].into(), qos, retain, content_type: Some("x".to_owned()), ..Message::default() };
+        let message = Message { topic, payload: vec![byte; length].into(), qos, retain, content_type: Some("x".into()), ..Message::default() };
         let publication = Arc::new(Publication::new(message.clone(), crate::clock::monotonic()));
         let delivery = Delivery { publication, qos, retain, subscription_ids: vec![1], group: None };
         let packet_id = (qos > Qos::AtMostOnce).then_some(packet_id);

@@ -1,0 +1,63 @@
+//! Numbers in decimal digits: with each request and each answer go several.
+
+use bytes::BufMut;
+
+/// The digits of the greatest number.
+const DIGITS_MAX: usize = 20;
+
+/// Appends a number, with as many zeros before it as make it so wide.
+pub(super) fn put(out: &mut impl BufMut, number: u64, width: usize) {
+    let mut digits = [b'0'; DIGITS_MAX];
+    let (mut left, mut used) = (number, 0_usize);
+    for place in digits.iter_mut().rev() {
+        if left == 0 {
+            break;
+        }
+        *place |= u8::try_from(left % 10).unwrap_or(0);
+        left /= 10;
+        used = used.saturating_add(1);
+    }
+    let start = DIGITS_MAX.saturating_sub(used.max(width));
+    out.put_slice(digits.get(start..).unwrap_or_default());
+}
+
+/// How many digits a number has.
+pub(super) fn count(number: usize) -> usize {
+    number.checked_ilog10().map_or(1, |log| usize::try_from(log).unwrap_or(0).saturating_add(1))
+}
+
+/// The number that digits stand for, if there are some, nothing else, and not too many.
+pub(super) fn take(digits: &[u8]) -> Option<u64> {
+    let add = |number: u64, digit: &u8| {
+        let digit = digit.checked_sub(b'0').filter(|digit| *digit <= 9)?;
+        number.checked_mul(10)?.checked_add(digit.into())
+    };
+    if digits.is_empty() { None } else { digits.iter().try_fold(0, add) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_number_is_written_as_the_standard_library_writes_it(
+            number in prop_oneof![any::<u64>(), 0..1_000_u64, Just(u64::MAX)],
+            width in 1..=DIGITS_MAX,
+        ) {
+            let mut out = b"x".to_vec();
+            put(&mut out, number, width);
+            prop_assert_eq!(String::from_utf8(out).unwrap(), format!("x{number:0width$}"));
+            let number = usize::try_from(number).unwrap();
+            prop_assert_eq!(count(number), number.to_string().len());
+        }
+
+        #[test]
+        fn digits_are_read_as_the_standard_library_reads_them(text in "[0-9]{0,22}|[0-9]{0,3}[+a /:-][0-9]{0,3}") {
+            let expected = if text.starts_with('+') { None } else { text.parse().ok() };
+            prop_assert_eq!(take(text.as_bytes()), expected);
+        }
+    }
+}
