@@ -1,7 +1,6 @@
 //! The service as the broker sees it: messages in, messages out; and what a restart leaves of it.
 
 use super::super::broker;
-use super::super::journal::FILE_NAME;
 use super::*;
 use crate::protocol::message::{PROTOCOL_VERSION, STATUS};
 use crate::protocol::{Condition, Key, Notification, Refusal, Reply, Value};
@@ -382,11 +381,14 @@ async fn a_kill_loses_nothing_that_was_acknowledged() {
     let (home, copy) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let bench = Bench::on_disk(&home);
     let _running = bench.run();
-    for round in 1..20 {
+    for round in 1..40 {
         bench.ask(&set("k", &round.to_string()));
         bench.notes.wait_for(round);
         // What a process leaves that is killed now.
-        std::fs::copy(home.path().join(FILE_NAME), copy.path().join(FILE_NAME)).unwrap();
+        for file in std::fs::read_dir(home.path()).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+        }
         let after = Bench::on_disk(&copy);
         assert_eq!(after.reply_of_get("k"), Reply::Value(round.to_string().into()));
     }
