@@ -14,6 +14,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::protocol::Key;
@@ -333,20 +334,28 @@ fn connect(
     len_max: u64,
 ) -> Result<(Open, Past), JournalErrorKind> {
     let Some(below) = medium.open()? else {
+        // The tables are there before a log is, and are never taken away.
+        if medium.log().map_err(of_log)?.is_some() {
+            return Err(without_tables());
+        }
         let tables = make(medium, doubt, || None, Past::default())?;
         return Ok((Open::of(tables), Past::default()));
     };
     let (tables, Mark { mut past, tag }) = Tables::open(below, doubt, len_max)?;
     let mut open = Open::of(tables);
     if let Some(tag) = tag {
-        let below =
-            medium.log()?.ok_or_else(|| JournalErrorKind::Damaged(format!("{LOG_NAME} is missing")))?;
-        let (log, found) = Log::open(below, policy, doubt, tag)?;
+        let below = medium.log().map_err(of_log)?;
+        let below = below.ok_or_else(|| JournalErrorKind::Damaged(format!("{LOG_NAME} is missing")))?;
+        let (log, found) = Log::open(below, policy, doubt, tag).map_err(of_log)?;
         past = found.past.unwrap_or(past);
         open.log = Some(log);
         open.pending = found.entries;
     }
     open.tables.release()?;
+    if tag.is_none() {
+        // One that they never came to name, or name no more, takes room.
+        medium.remove_log();
+    }
     Ok((open, past))
 }
 
@@ -366,6 +375,20 @@ fn make(
         medium.discard();
     }
     made
+}
+
+fn without_tables() -> JournalErrorKind {
+    JournalErrorKind::Damaged(format!("it is missing, and {LOG_NAME} is not"))
+}
+
+/// The error will name the tables.
+fn of_log(kind: JournalErrorKind) -> JournalErrorKind {
+    match kind {
+        JournalErrorKind::Io(error) => {
+            JournalErrorKind::Io(io::Error::new(error.kind(), format!("{LOG_NAME}: {error}")))
+        }
+        other => other,
+    }
 }
 
 fn closed() -> JournalErrorKind {

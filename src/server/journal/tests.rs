@@ -312,3 +312,56 @@ fn a_log_that_is_not_that_of_the_tables_is_refused_or_nothing_to_them() {
     drop(journal);
     assert_eq!(values(&Journal::open(home.path()).unwrap())[0], ("first".to_owned(), 3));
 }
+
+/// It would take the room that the tables lacked.
+#[test]
+fn a_log_that_the_tables_do_not_name_is_thrown_away() {
+    let large: &'static str = "x".repeat(2_000_000).leak();
+    let mut disk = SimulatedDisk::default();
+    let mut journal = on(&disk);
+    for _ in 1..LogPolicy::default().commits_before {
+        journal.commit(&[change("k", 1, Some(content("v", None)))], Version::default(), NOW).unwrap();
+    }
+    disk.trouble(|trouble| trouble.written_max = Some(1_700_000));
+    journal.commit(&[change("k", 2, Some(content(large, None)))], Version::default(), NOW).unwrap_err();
+    assert!(disk.log().unwrap().is_some(), "it had room");
+    journal.reopen().unwrap();
+    assert!(disk.log().unwrap().is_none() && !journal.must_rewrite());
+    assert_eq!((values(&journal), journal.logged()), (vec![("k".to_owned(), 1)], None));
+}
+
+#[test]
+fn tables_that_are_missing_although_there_is_a_log_are_told_and_not_made_anew() {
+    let home = TempDir::new().unwrap();
+    let (main, log) = (home.path().join(FILE_NAME), home.path().join(LOG_NAME));
+    let mut journal = Journal::open(home.path()).unwrap();
+    begin_log(&mut journal);
+    journal.commit(&[change("k", 2, Some(content("v", None)))], Version::default(), NOW).unwrap();
+    drop(journal);
+    let (tables, whole) = (fs::read(&main).unwrap(), fs::read(&log).unwrap());
+    fs::remove_file(&main).unwrap();
+    for is_empty in [false, true] {
+        if is_empty {
+            fs::write(&main, "").unwrap();
+        }
+        let JournalErrorKind::Damaged(damage) = kind(home.path()) else { panic!("it is told") };
+        assert_eq!(damage, "it is missing, and store.log is not");
+        assert_eq!((main.exists(), fs::read(&log).unwrap() == whole), (is_empty, true));
+    }
+    fs::write(&main, tables).unwrap();
+    assert_eq!(values(&Journal::open(home.path()).unwrap()).len(), 2);
+}
+
+#[test]
+fn what_is_the_matter_with_the_log_is_not_said_of_the_tables() {
+    let home = TempDir::new().unwrap();
+    let log = home.path().join(LOG_NAME);
+    let mut journal = Journal::open(home.path()).unwrap();
+    begin_log(&mut journal);
+    drop(journal);
+    fs::remove_file(&log).unwrap();
+    fs::create_dir(&log).unwrap();
+    let error = Journal::open(home.path()).unwrap_err();
+    assert!(matches!(error.kind, JournalErrorKind::Io(_)), "{error}");
+    assert!(error.to_string().contains("store.redb: store.log: "), "{error}");
+}
