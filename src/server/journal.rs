@@ -88,7 +88,13 @@ impl Journal {
     /// [`JournalError`] of any kind.
     pub fn open_on(mut medium: Box<dyn Medium>, policy: LogPolicy) -> Result<Self, JournalError> {
         let doubt = Doubt::default();
-        match guarded(|| connect(&mut *medium, policy, &doubt, u64::MAX)) {
+        let opened = guarded(|| {
+            let there = connect(&mut *medium, policy, &doubt, u64::MAX)?;
+            let made =
+                || Ok((Open::of(make(&mut *medium, &doubt, || None, Past::default())?), Past::default()));
+            there.map_or_else(made, Ok)
+        });
+        match opened {
             Ok((open, past)) => {
                 let len = open.tables.len();
                 Ok(Self { medium, policy, open: Some(open), doubt, past, len })
@@ -197,11 +203,12 @@ impl Journal {
     pub fn reopen(&mut self) -> Result<(), JournalError> {
         // What the failed commit has put at the end takes room, on a disk that has none. If it cannot be done without,
         // it has not failed altogether.
-        let opened = guarded(|| connect(&mut *self.medium, self.policy, &self.doubt, self.len));
-        let opened = opened.or_else(|kind| match kind {
-            JournalErrorKind::Damaged(_) => {
-                guarded(|| connect(&mut *self.medium, self.policy, &self.doubt, u64::MAX))
-            }
+        let mut connect = |len_max| {
+            let there = guarded(|| connect(&mut *self.medium, self.policy, &self.doubt, len_max))?;
+            there.ok_or_else(|| JournalErrorKind::Damaged("it is missing".to_owned()))
+        };
+        let opened = connect(self.len).or_else(|kind| match kind {
+            JournalErrorKind::Damaged(_) => connect(u64::MAX),
             kind => Err(kind),
         });
         match opened {
@@ -325,21 +332,20 @@ fn begin_log(medium: &mut dyn Medium, policy: LogPolicy, doubt: &Doubt) -> Optio
     begun.ok()
 }
 
-/// Opens what is there, the tables without what is beyond a length, and touches it only once it has shown to be whole;
-/// makes it where nothing is.
+/// Opens what is there, if anything is, the tables without what is beyond a length, and touches it only once it has shown
+/// to be whole.
 fn connect(
     medium: &mut dyn Medium,
     policy: LogPolicy,
     doubt: &Doubt,
     len_max: u64,
-) -> Result<(Open, Past), JournalErrorKind> {
+) -> Result<Option<(Open, Past)>, JournalErrorKind> {
     let Some(below) = medium.open()? else {
         // The tables are there before a log is, and are never taken away.
         if medium.log().map_err(of_log)?.is_some() {
             return Err(without_tables());
         }
-        let tables = make(medium, doubt, || None, Past::default())?;
-        return Ok((Open::of(tables), Past::default()));
+        return Ok(None);
     };
     let (tables, Mark { mut past, tag }) = Tables::open(below, doubt, len_max)?;
     let mut open = Open::of(tables);
@@ -356,7 +362,7 @@ fn connect(
         // One that they never came to name, or name no more, takes room.
         medium.remove_log();
     }
-    Ok((open, past))
+    Ok(Some((open, past)))
 }
 
 /// Makes a file that is there with all its rows, or not at all.
