@@ -1,7 +1,6 @@
 //! The service as the broker sees it: messages in, messages out; and what a restart leaves of it.
 
 use super::super::broker;
-use super::super::journal::FILE_NAME;
 use super::*;
 use crate::protocol::message::{PROTOCOL_VERSION, STATUS};
 use crate::protocol::{Condition, Key, Notification, Refusal, Reply, Value};
@@ -386,7 +385,9 @@ async fn a_kill_loses_nothing_that_was_acknowledged() {
         bench.ask(&set("k", &round.to_string()));
         bench.notes.wait_for(round);
         // What a process leaves that is killed now.
-        std::fs::copy(home.path().join(FILE_NAME), copy.path().join(FILE_NAME)).unwrap();
+        for file in std::fs::read_dir(home.path()).unwrap().map(Result::unwrap) {
+            std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+        }
         let after = Bench::on_disk(&copy);
         assert_eq!(after.reply_of_get("k"), Reply::Value(round.to_string().into()));
     }
