@@ -14,6 +14,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::protocol::Key;
@@ -87,7 +88,13 @@ impl Journal {
     /// [`JournalError`] of any kind.
     pub fn open_on(mut medium: Box<dyn Medium>, policy: LogPolicy) -> Result<Self, JournalError> {
         let doubt = Doubt::default();
-        match guarded(|| connect(&mut *medium, policy, &doubt, u64::MAX)) {
+        let opened = guarded(|| {
+            let there = connect(&mut *medium, policy, &doubt, u64::MAX)?;
+            let made =
+                || Ok((Open::of(make(&mut *medium, &doubt, || None, Past::default())?), Past::default()));
+            there.map_or_else(made, Ok)
+        });
+        match opened {
             Ok((open, past)) => {
                 let len = open.tables.len();
                 Ok(Self { medium, policy, open: Some(open), doubt, past, len })
@@ -196,11 +203,12 @@ impl Journal {
     pub fn reopen(&mut self) -> Result<(), JournalError> {
         // What the failed commit has put at the end takes room, on a disk that has none. If it cannot be done without,
         // it has not failed altogether.
-        let opened = guarded(|| connect(&mut *self.medium, self.policy, &self.doubt, self.len));
-        let opened = opened.or_else(|kind| match kind {
-            JournalErrorKind::Damaged(_) => {
-                guarded(|| connect(&mut *self.medium, self.policy, &self.doubt, u64::MAX))
-            }
+        let mut connect = |len_max| {
+            let there = guarded(|| connect(&mut *self.medium, self.policy, &self.doubt, len_max))?;
+            there.ok_or_else(|| JournalErrorKind::Damaged("it is missing".to_owned()))
+        };
+        let opened = connect(self.len).or_else(|kind| match kind {
+            JournalErrorKind::Damaged(_) => connect(u64::MAX),
             kind => Err(kind),
         });
         match opened {
@@ -324,30 +332,37 @@ fn begin_log(medium: &mut dyn Medium, policy: LogPolicy, doubt: &Doubt) -> Optio
     begun.ok()
 }
 
-/// Opens what is there, the tables without what is beyond a length, and touches it only once it has shown to be whole;
-/// makes it where nothing is.
+/// Opens what is there, if anything is, the tables without what is beyond a length, and touches it only once it has shown
+/// to be whole.
 fn connect(
     medium: &mut dyn Medium,
     policy: LogPolicy,
     doubt: &Doubt,
     len_max: u64,
-) -> Result<(Open, Past), JournalErrorKind> {
+) -> Result<Option<(Open, Past)>, JournalErrorKind> {
     let Some(below) = medium.open()? else {
-        let tables = make(medium, doubt, || None, Past::default())?;
-        return Ok((Open::of(tables), Past::default()));
+        // The tables are there before a log is, and are never taken away.
+        if medium.log().map_err(of_log)?.is_some() {
+            return Err(without_tables());
+        }
+        return Ok(None);
     };
     let (tables, Mark { mut past, tag }) = Tables::open(below, doubt, len_max)?;
     let mut open = Open::of(tables);
     if let Some(tag) = tag {
-        let below =
-            medium.log()?.ok_or_else(|| JournalErrorKind::Damaged(format!("{LOG_NAME} is missing")))?;
-        let (log, found) = Log::open(below, policy, doubt, tag)?;
+        let below = medium.log().map_err(of_log)?;
+        let below = below.ok_or_else(|| JournalErrorKind::Damaged(format!("{LOG_NAME} is missing")))?;
+        let (log, found) = Log::open(below, policy, doubt, tag).map_err(of_log)?;
         past = found.past.unwrap_or(past);
         open.log = Some(log);
         open.pending = found.entries;
     }
     open.tables.release()?;
-    Ok((open, past))
+    if tag.is_none() {
+        // One that they never came to name, or name no more, takes room.
+        medium.remove_log();
+    }
+    Ok(Some((open, past)))
 }
 
 /// Makes a file that is there with all its rows, or not at all.
@@ -366,6 +381,20 @@ fn make(
         medium.discard();
     }
     made
+}
+
+fn without_tables() -> JournalErrorKind {
+    JournalErrorKind::Damaged(format!("it is missing, and {LOG_NAME} is not"))
+}
+
+/// The error will name the tables.
+fn of_log(kind: JournalErrorKind) -> JournalErrorKind {
+    match kind {
+        JournalErrorKind::Io(error) => {
+            JournalErrorKind::Io(io::Error::new(error.kind(), format!("{LOG_NAME}: {error}")))
+        }
+        other => other,
+    }
 }
 
 fn closed() -> JournalErrorKind {

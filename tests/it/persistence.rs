@@ -168,12 +168,41 @@ fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved
     assert!((10..30).contains(&refused("store.log is missing")));
     let shown = run(&place, "serve --data kept --verify -j");
     assert!(shown.contains("\"condition\":\"late\",\"damage\":\"store.log is missing\""), "{shown}");
+    // One that cannot be read is no reason not to read the rest.
+    fs::create_dir(place.path("kept/store.log")).unwrap();
+    let shown = run(&place, "serve --data kept --verify");
+    assert!(
+        shown.contains("is damaged: store.log cannot be read: ") && shown.ends_with("--- exit 74\n"),
+        "{shown}"
+    );
+    assert!((10..30).contains(&line(&shown, "keys").parse::<usize>().unwrap()), "{shown}");
+    fs::remove_dir(place.path("kept/store.log")).unwrap();
     // A fence is taken from a key that only the log has, and an orderly end leaves one file.
     place.write("kept/store.log", &log);
     assert_eq!(run(&place, "--embedded=kept set k39 v --fence 2000:0:holder"), "--- exit 0\n");
     assert!(!place.path("kept/store.log").exists());
     assert!(run(&place, "serve --data kept --verify").contains("whole"));
     assert_eq!(place.command(&["--embedded=kept", "get", "k38"]).output().unwrap().stdout, b"value-of-k38");
+}
+
+#[test]
+fn a_log_without_its_tables_is_refused_and_gives_its_keys() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q", "--data", "kept"]);
+    for number in 10..40 {
+        let words = ["set", &format!("k{number}"), &format!("value-of-k{number}")];
+        assert_eq!(place.run_at(&server.url(), &words), "--- exit 0\n");
+    }
+    drop(server);
+    fs::remove_file(place.path(FILE)).unwrap();
+    let shown = run(&place, "serve --data kept --listen 127.0.0.1:0");
+    assert!(shown.contains("it is missing, and store.log is not\n"), "{shown}");
+    assert!(shown.ends_with("finds in it\n--- exit 74\n") && !place.path(FILE).exists(), "{shown}");
+    let shown = run(&place, "serve --data kept --verify");
+    assert!(line(&shown, "condition").starts_with("damaged; keys can be found one by one"), "{shown}");
+    assert!(run(&place, "serve --data kept --salvage").ends_with("--- exit 0\n"));
+    let server = Server::start(&place, &["-q", "--data", "kept/salvaged"]);
+    assert_eq!(place.bytes_at(&server.url(), &["get", "k39"]), b"value-of-k39");
 }
 
 #[test]

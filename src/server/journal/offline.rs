@@ -15,7 +15,7 @@ use super::log::{self, Entries, LogPolicy};
 use super::medium::Folder;
 use super::row::{Found, Row, next_mark};
 use super::tables::{Mark, ROWS, check, open_unchecked, read_mark};
-use super::{FILE_NAME, Journal, LOG_NAME, Past, make, tables};
+use super::{FILE_NAME, Journal, LOG_NAME, Past, make, tables, without_tables};
 use crate::protocol::{Key, Timestamp};
 use crate::store::Version;
 
@@ -155,12 +155,14 @@ fn look(directory: &Path, wall_ms: u64) -> Result<Findings, JournalError> {
 }
 
 fn read(path: &Path, wall_ms: u64) -> Result<Findings, JournalErrorKind> {
-    let file = File::open(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => JournalErrorKind::Missing,
-        _ => error.into(),
-    })?;
-    let file_bytes = file.metadata()?.len();
-    let (condition, found, past) = match guarded(|| read_whole(path)) {
+    let has_log = path.with_file_name(LOG_NAME).exists();
+    let file_bytes = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound && has_log => 0,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(JournalErrorKind::Missing),
+        file => file?.metadata()?.len(),
+    };
+    let whole = if file_bytes == 0 && has_log { Err(without_tables()) } else { guarded(|| read_whole(path)) };
+    let (condition, found, past) = match whole {
         Ok(read) => read,
         Err(JournalErrorKind::Damaged(damage)) => read_damaged(path, damage)?,
         Err(other) => return Err(other),
@@ -196,32 +198,30 @@ fn read_whole(path: &Path) -> Result<(Condition, BTreeMap<Key, Row>, Past), Jour
     let mark = read_mark(&database)?;
     let mut found = BTreeMap::new();
     tables::read(&database, |row| drop(found.insert(row.key.clone(), row)))?;
-    let (past, damage) = add_log(path, mark, &mut found)?;
+    let (past, damage) = add_log(path, mark, &mut found);
     let condition = damage.map_or(Condition::Whole, |damage| Condition::Late { damage });
     Ok((condition, found, past))
 }
 
 /// Adds what was written last. What of it cannot be read, is said.
-fn add_log(
-    path: &Path,
-    Mark { past, tag }: Mark,
-    rows: &mut BTreeMap<Key, Row>,
-) -> Result<(Past, Option<String>), JournalErrorKind> {
-    let Some(tag) = tag else { return Ok((past, None)) };
+fn add_log(path: &Path, Mark { past, tag }: Mark, rows: &mut BTreeMap<Key, Row>) -> (Past, Option<String>) {
+    let Some(tag) = tag else { return (past, None) };
     let policy = LogPolicy::default();
     let mut bytes = Vec::new();
-    let is_there = match File::open(path.with_file_name(LOG_NAME)) {
-        Err(error) if error.kind() == ErrorKind::NotFound => false,
-        file => file?.take(policy.bytes as u64).read_to_end(&mut bytes).map(|_| true)?,
-    };
-    let found = log::find(is_there.then_some(&bytes), policy, tag);
+    let log = File::open(path.with_file_name(LOG_NAME));
+    let read = log.and_then(|log| log.take(policy.bytes as u64).read_to_end(&mut bytes));
+    let is_missing = matches!(&read, Err(error) if error.kind() == ErrorKind::NotFound);
+    let found = log::find((!is_missing).then_some(&bytes), policy, tag);
+    // What is before a place that the disk does not give back is something, and the tables are more.
+    let unread = read.err().filter(|_| !is_missing);
+    let unread = unread.map(|error| format!("{LOG_NAME} cannot be read: {error}"));
     for (key, row) in found.entries {
         match row.and_then(|row| Row::decode(&row)) {
             Some(row) => drop(rows.insert(key, row)),
             None => drop(rows.remove(&key)),
         }
     }
-    Ok((found.past.unwrap_or(past), found.damage))
+    (found.past.unwrap_or(past), unread.or(found.damage))
 }
 
 fn read_damaged(
@@ -260,7 +260,7 @@ fn read_damaged(
     }
     let past = match mark {
         Some(mark) => {
-            let (past, late) = add_log(path, mark, &mut rows)?;
+            let (past, late) = add_log(path, mark, &mut rows);
             damage.extend(late.map(|late| format!("; {late}")));
             past
         }

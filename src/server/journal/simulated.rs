@@ -105,6 +105,17 @@ impl SimulatedDisk {
         (new.main, new.log) = (survive(world.main), survive(world.log));
         Self(Arc::new(Mutex::new(new)))
     }
+
+    /// The disk after its process was killed: the system still has all that was written, the disk perhaps not.
+    pub fn after_the_kill(&self) -> Self {
+        {
+            let mut world = self.world();
+            world.is_off = false;
+            (world.trouble.cut_after, world.trouble.fails_next_sync) = (None, false);
+            world.new = None;
+        }
+        self.clone()
+    }
 }
 
 impl World {

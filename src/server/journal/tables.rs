@@ -165,7 +165,8 @@ pub fn read_mark(database: &Database) -> Result<Mark, JournalErrorKind> {
         None => return Err(JournalErrorKind::Damaged("it has no format".to_owned())),
     }
     let mark = read.open_table(MARKS)?.get(())?.map(|mark| mark.value());
-    let (ms, counter, wall_ms, tag) = mark.unwrap_or_default();
+    let mark = mark.ok_or_else(|| JournalErrorKind::Damaged("it has no mark".to_owned()));
+    let (ms, counter, wall_ms, tag) = mark?;
     Ok(Mark { past: Past { greatest: Version { ms, counter }, wall_ms }, tag })
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::simulated::SimulatedDisk;
+use super::simulated::{Chance, SimulatedDisk};
 use super::*;
 use crate::protocol::Timestamp;
 use tempfile::TempDir;
@@ -194,7 +194,7 @@ fn values(journal: &Journal) -> Vec<(String, usize)> {
 
 #[test]
 fn what_the_log_says_is_newer_than_what_the_tables_say() {
-    let disk = SimulatedDisk::default();
+    let mut disk = SimulatedDisk::default();
     let mut journal = on(&disk);
     journal.commit(&[change("gone", 1, Some(content("v", None)))], Version::default(), NOW).unwrap();
     begin_log(&mut journal);
@@ -217,6 +217,7 @@ fn what_the_log_says_is_newer_than_what_the_tables_say() {
     journal.commit(&[], Version::default(), NOW).unwrap();
     assert_eq!(journal.logged(), Some(6));
     journal.close().unwrap();
+    assert!(disk.log().unwrap().is_none());
     let journal = on(&disk);
     assert_eq!((values(&journal), journal.logged()), (expected.to_vec(), None));
     assert_eq!(journal.past().greatest, Version { ms: 2, counter: 7 });
@@ -254,7 +255,7 @@ fn without_room_for_a_log_there_is_none_and_all_is_kept_nonetheless() {
     disk.trouble(|trouble| trouble.written_max = Some(6 * 1024 * 1024));
     for round in 0..3 * u64::from(LogPolicy::default().commits_before) {
         journal.commit(&[change("k", round, Some(content("v", None)))], Version::default(), NOW).unwrap();
-        assert_eq!(journal.logged(), None);
+        assert_eq!((journal.logged(), disk.clone().log().unwrap().is_none()), (None, true));
     }
     assert!(!journal.must_rewrite());
     disk.trouble(|trouble| trouble.written_max = None);
@@ -265,7 +266,7 @@ fn without_room_for_a_log_there_is_none_and_all_is_kept_nonetheless() {
 /// A sync of the log is as good a reason as one of the tables.
 #[test]
 fn after_a_sync_of_the_log_that_has_failed_nothing_on_the_disk_is_believed() {
-    let disk = SimulatedDisk::default();
+    let mut disk = SimulatedDisk::default();
     let mut journal = on(&disk);
     begin_log(&mut journal);
     disk.trouble(|trouble| trouble.fails_next_sync = true);
@@ -273,7 +274,7 @@ fn after_a_sync_of_the_log_that_has_failed_nothing_on_the_disk_is_believed() {
     assert!(journal.must_rewrite() && !journal.is_open());
     let mut portions = Some(vec![(Key::new("mem").unwrap(), Version::default(), content("v", None))]);
     journal.rewrite(|| portions.take(), NOW).unwrap();
-    assert!(!journal.must_rewrite() && journal.is_open());
+    assert!(!journal.must_rewrite() && journal.is_open() && disk.log().unwrap().is_none());
     assert_eq!(values(&on(&disk)), [("mem".to_owned(), 1)]);
     // Neither is what a process before this one has written and not waited for.
     begin_log(&mut journal);
@@ -311,4 +312,101 @@ fn a_log_that_is_not_that_of_the_tables_is_refused_or_nothing_to_them() {
     journal.commit(&[change("first", 3, Some(content("vvv", None)))], Version::default(), NOW).unwrap();
     drop(journal);
     assert_eq!(values(&Journal::open(home.path()).unwrap())[0], ("first".to_owned(), 3));
+}
+
+/// It would take the room that the tables lacked.
+#[test]
+fn a_log_that_the_tables_do_not_name_is_thrown_away() {
+    let large: &'static str = "x".repeat(2_000_000).leak();
+    let mut disk = SimulatedDisk::default();
+    let mut journal = on(&disk);
+    for _ in 1..LogPolicy::default().commits_before {
+        journal.commit(&[change("k", 1, Some(content("v", None)))], Version::default(), NOW).unwrap();
+    }
+    disk.trouble(|trouble| trouble.written_max = Some(1_700_000));
+    journal.commit(&[change("k", 2, Some(content(large, None)))], Version::default(), NOW).unwrap_err();
+    assert!(disk.log().unwrap().is_some(), "it had room");
+    journal.reopen().unwrap();
+    assert!(disk.log().unwrap().is_none() && !journal.must_rewrite());
+    assert_eq!((values(&journal), journal.logged()), (vec![("k".to_owned(), 1)], None));
+}
+
+#[test]
+fn tables_that_are_missing_although_there_is_a_log_are_told_and_not_made_anew() {
+    let home = TempDir::new().unwrap();
+    let (main, log) = (home.path().join(FILE_NAME), home.path().join(LOG_NAME));
+    let mut journal = Journal::open(home.path()).unwrap();
+    begin_log(&mut journal);
+    journal.commit(&[change("k", 2, Some(content("v", None)))], Version::default(), NOW).unwrap();
+    drop(journal);
+    let (tables, whole) = (fs::read(&main).unwrap(), fs::read(&log).unwrap());
+    fs::remove_file(&main).unwrap();
+    for is_empty in [false, true] {
+        if is_empty {
+            fs::write(&main, "").unwrap();
+        }
+        let JournalErrorKind::Damaged(damage) = kind(home.path()) else { panic!("it is told") };
+        assert_eq!(damage, "it is missing, and store.log is not");
+        assert_eq!((main.exists(), fs::read(&log).unwrap() == whole), (is_empty, true));
+    }
+    fs::write(&main, tables).unwrap();
+    assert_eq!(values(&Journal::open(home.path()).unwrap()).len(), 2);
+}
+
+/// Wherever it was: the next process reads what the system has, and answers with it.
+#[test]
+fn what_a_killed_process_has_left_is_on_the_disk_before_it_is_read() {
+    for has_log in [false, true] {
+        let mut was_there = 0;
+        for acts in 0.. {
+            let disk = SimulatedDisk::default();
+            let mut journal = on(&disk);
+            if has_log {
+                begin_log(&mut journal);
+            }
+            disk.trouble(|trouble| trouble.cut_after = Some(acts));
+            let committed =
+                journal.commit(&[change("k", 2, Some(content("v", None)))], Version::default(), NOW);
+            drop(journal);
+            let disk = disk.after_the_kill();
+            // It stays open: at the end the storage crate syncs.
+            let journal = on(&disk);
+            let seen = values(&journal);
+            was_there += u32::from(committed.is_err() && seen.iter().any(|(key, _)| key == "k"));
+            for seed in 0..10 {
+                assert_eq!(values(&on(&disk.after_the_cut(&mut Chance::new(seed)))), seen, "after {acts}");
+            }
+            if committed.is_ok() {
+                break;
+            }
+        }
+        assert!(was_there > 0, "the last thing is a sync");
+    }
+}
+
+/// What is in memory would be lost with the next restart.
+#[test]
+fn tables_that_were_taken_away_meanwhile_are_written_anew_from_memory() {
+    let home = TempDir::new().unwrap();
+    let mut journal = Journal::open(home.path()).unwrap();
+    journal.commit(&[change("k", 1, Some(content("v", None)))], Version::default(), NOW).unwrap();
+    fs::remove_file(home.path().join(FILE_NAME)).unwrap();
+    journal.open = None;
+    let error = journal.reopen().unwrap_err();
+    assert!(error.to_string().ends_with("it is missing") && journal.must_rewrite(), "{error}");
+    assert!(!home.path().join(FILE_NAME).exists());
+}
+
+#[test]
+fn what_is_the_matter_with_the_log_is_not_said_of_the_tables() {
+    let home = TempDir::new().unwrap();
+    let log = home.path().join(LOG_NAME);
+    let mut journal = Journal::open(home.path()).unwrap();
+    begin_log(&mut journal);
+    drop(journal);
+    fs::remove_file(&log).unwrap();
+    fs::create_dir(&log).unwrap();
+    let error = Journal::open(home.path()).unwrap_err();
+    assert!(matches!(error.kind, JournalErrorKind::Io(_)), "{error}");
+    assert!(error.to_string().contains("store.redb: store.log: "), "{error}");
 }

@@ -49,6 +49,10 @@ struct Figures {
     logged: u64,
     /// How often the log was full.
     emptied: u64,
+    /// How often the process was killed, and the power stayed.
+    kills: u64,
+    /// How often there was an orderly end, or the beginning of one.
+    ends: u64,
 }
 
 /// A time between two cuts.
@@ -84,8 +88,7 @@ impl World {
         self.disk.trouble(|trouble| trouble.cut_after = is_early.then_some(cut_after));
         let mut life = match self.begin() {
             Err(_) if self.disk.is_off() => {
-                self.disk = self.disk.after_the_cut(&mut self.chance);
-                self.figures.cuts += 1;
+                self.end(true);
                 self.figures.early += 1;
                 return Ok(());
             }
@@ -96,11 +99,30 @@ impl World {
             self.have_troubles();
             (0..=self.chance.below(8)).for_each(|_| self.ask(&mut life));
             self.commit(&mut life);
+            if self.chance.below(300) == 0 {
+                self.figures.ends += 1;
+                let is_believed = !life.journal.must_rewrite();
+                let _ = life.journal.close();
+                self.end(is_believed);
+                return Ok(());
+            }
         }
+        // What a failed sync has left in memory is not known to who comes after a kill.
+        let is_believed = !life.journal.must_rewrite();
         drop(life);
-        self.disk = self.disk.after_the_cut(&mut self.chance);
-        self.figures.cuts += 1;
+        self.end(is_believed);
         Ok(())
+    }
+
+    /// The power goes, or the process alone.
+    fn end(&mut self, may_be_killed: bool) {
+        self.figures.cuts += 1;
+        if may_be_killed && self.chance.below(3) == 0 {
+            self.figures.kills += 1;
+            self.disk = self.disk.after_the_kill();
+        } else {
+            self.disk = self.disk.after_the_cut(&mut self.chance);
+        }
     }
 
     /// Opens what the cut has left, and checks it.
@@ -260,8 +282,11 @@ fn cut(cuts: u64) {
             world.live().unwrap_or_else(|trouble| panic!("seed {seed}, after cut {cut}: {trouble}"));
         }
         world.begin().unwrap_or_else(|trouble| panic!("seed {seed}, after the last cut: {trouble}"));
-        let Figures { cuts, early, commits, acknowledged, finished, failures, recoveries, logged, emptied } =
+        let Figures { cuts, early, commits, acknowledged, finished, failures, recoveries, .. } =
             world.figures;
+        let Figures { logged, emptied, kills, ends, .. } = world.figures;
+        sum.kills += kills;
+        sum.ends += ends;
         sum.logged += logged;
         sum.emptied += emptied;
         sum.cuts += cuts;
@@ -275,6 +300,7 @@ fn cut(cuts: u64) {
     println!("{sum:?}");
     assert!(sum.cuts >= cuts && sum.commits > cuts && sum.acknowledged > sum.commits, "{sum:?}");
     assert!(sum.logged > cuts / 3 && sum.emptied > cuts / 10, "{sum:?}");
+    assert!(sum.kills > cuts / 5 && sum.ends > cuts / 10, "{sum:?}");
     assert!(
         sum.early > cuts / 20 && sum.finished > 0 && sum.failures > cuts / 10 && sum.recoveries > cuts / 10,
         "{sum:?}"
