@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command as System, Stdio};
 
+use crate::client::aside::do_aside;
 use crate::commands::{CommandError, Kind, file};
 
 /// What reads the lines of `|` and `\!`.
@@ -65,12 +66,12 @@ impl Outlet {
     /// Waits for the command, or writes the file if all went well. Returns what to say.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The system has no thread to wait in, or the file cannot be written.
     pub async fn finish(self, is_well: bool) -> Result<Option<String>, CommandError> {
         match self {
             Self::Command { child, input } => {
                 drop(input);
-                wait(child).await;
+                wait(child).await?;
                 Ok(None)
             }
             Self::File { path, .. } if !is_well => Ok(Some(format!("{} is not touched", path.display()))),
@@ -85,19 +86,21 @@ impl Outlet {
 /// Runs a command of the system, with the terminal as its own. Returns its code, if it is not zero.
 ///
 /// # Errors
-/// The system cannot start it.
+/// The system cannot start it, or has no thread to wait in.
 pub async fn system(program: OsString, line: Option<&str>) -> Result<Option<i32>, CommandError> {
     let mut command = System::new(program);
     if let Some(line) = line {
         command.arg("-c").arg(line);
     }
     let child = command.spawn().map_err(not_started)?;
-    Ok(wait(child).await.filter(|code| *code != 0))
+    Ok(wait(child).await?.filter(|code| *code != 0))
 }
 
-async fn wait(mut child: Child) -> Option<i32> {
-    let status = tokio::task::spawn_blocking(move || child.wait()).await;
-    status.ok().and_then(Result::ok).and_then(|status| status.code())
+async fn wait(mut child: Child) -> Result<Option<i32>, CommandError> {
+    let status = do_aside(move || child.wait()).await.flatten();
+    let cannot_wait =
+        |error| CommandError::new(Kind::NotExecutable, format!("cannot wait for a command: {error}"));
+    Ok(status.map_err(cannot_wait)?.code())
 }
 
 fn not_started(error: io::Error) -> CommandError {

@@ -139,7 +139,7 @@ mod tests {
             };
             hang.do_aside(work).await
         });
-        tokio::task::spawn_blocking(move || begins.recv().unwrap()).await.unwrap();
+        do_aside(move || begins.recv().unwrap()).await.unwrap();
         hang.abort();
         for _ in 0..3 {
             let late = tokio::time::timeout(Duration::from_millis(5), files.do_aside(|| panic!("begun")));

@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::codec::{Decoded, decode_carefully};
+    use super::super::codec::{Decoded, decode, decode_carefully};
     use super::super::dialect::Sending;
     use super::super::packet::Incoming;
     use super::super::publication::{Delivery, Publication};
@@ -199,6 +199,43 @@ mod tests {
             assert_eq!(input, before);
         }
         taken.map(|publish| (publish, input.len()))
+    }
+
+    #[test]
+    fn whatever_byte_is_changed_missing_or_too_much_the_careful_way_makes_the_same_of_it() {
+        let properties = b"\x01\x01\x02\0\0\0\x09\x03\0\x02\xC3\xA4\x08\0\x03a/b\x09\0\x02\0\xFF\x23\0\x01\
+            \x26\0\x04__ts\0\x031.0\x26\0\x05__per\0\0";
+        let puback: &[u8] = b"\x40\x02\0\x01";
+        let publish: &[u8] =
+            &[b"\x33\x3E\0\x05$a/\xC3\xA4\0\x02\x30", &properties[..], b"\xFF\0p\x80"].concat();
+        let alias: &[u8] = b"\x30\x08\0\0\x03\x23\0\x01\x80p";
+        let is_whole =
+            |sample: &&[u8]| matches!(decode(&mut (**sample).into(), 1000), Ok(Decoded::Packet(_)));
+        assert!([puback, publish, alias].iter().all(is_whole));
+        // Lengths in more bytes than they need.
+        let long: [&[u8]; 3] = [b"\x30\x85\0\0\x01a\0p", b"\x30\x06\0\x01a\x80\0p", b"\x40\x82\0\0\x01"];
+        let taken = |mut input: BytesMut, decode: fn(&mut BytesMut, u32) -> _, bytes_max| {
+            let decoded: Result<Decoded, _> = decode(&mut input, bytes_max);
+            (format!("{decoded:?}"), input)
+        };
+        for sample in [puback, publish, alias].into_iter().chain(long) {
+            let length = sample.len();
+            let cut = (0..length).map(|end| sample[..end].to_vec());
+            let changed = (0..length).flat_map(|at| {
+                (0..=255).flat_map(move |byte| {
+                    let (before, rest) = sample.split_at(at);
+                    [[before, &[byte], &rest[1..]].concat(), [before, &[byte], rest].concat()]
+                })
+            });
+            let left_out = (0..length).map(|at| [&sample[..at], &sample[at + 1..]].concat());
+            for input in cut.chain(changed).chain(left_out) {
+                for bytes_max in [length - 1, length, 1000] {
+                    let (input, bytes_max) = (BytesMut::from(&input[..]), u32::try_from(bytes_max).unwrap());
+                    let careful = taken(input.clone(), decode_carefully, bytes_max);
+                    assert_eq!(taken(input.clone(), decode, bytes_max), careful, "{input:?}");
+                }
+            }
+        }
     }
 
     proptest! {

@@ -264,5 +264,36 @@ mod tests {
             prop_assert_eq!(subscriptions.has_match(&topic), !expected.is_empty());
             prop_assert_eq!(matching(&subscriptions, &topic), expected);
         }
+
+        #[test]
+        fn what_is_removed_is_found_no_more_and_the_same_filters_of_others_are(
+            changes in proptest::collection::vec(
+                (any::<bool>(), proptest::sample::select(vec!["a", "a/b", "a/", "$a", "+", "a/+", "a/#"]), 0..3_u64),
+                0..24,
+            ),
+            topic in proptest::sample::select(vec!["a", "a/b", "a/", "$a"]),
+        ) {
+            let (mut subscriptions, mut model) = (Subscriptions::default(), BTreeMap::new());
+            for (adds, filter, session) in changes {
+                let id = SessionId(session);
+                if adds {
+                    let is_new = model.insert((session, filter), ()).is_none();
+                    prop_assert_eq!(subscriptions.insert(filter, id, ()), is_new);
+                } else {
+                    let existed = model.remove(&(session, filter)).is_some();
+                    prop_assert_eq!(subscriptions.remove(filter, id), existed);
+                }
+                let expected: Vec<_> = model
+                    .keys()
+                    .filter(|(_, filter)| filter::matches(filter, topic))
+                    .map(|(session, _)| *session)
+                    .collect();
+                prop_assert_eq!(matching(&subscriptions, topic), expected);
+            }
+            for (session, filter) in model.keys() {
+                subscriptions.remove(filter, SessionId(*session));
+            }
+            prop_assert!(subscriptions.root.is_empty() && subscriptions.exact.is_empty());
+        }
     }
 }

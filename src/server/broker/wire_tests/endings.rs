@@ -60,6 +60,18 @@ async fn a_ping_is_answered_and_keeps_a_client_alive() {
 }
 
 #[tokio::test]
+async fn the_silence_is_counted_from_what_was_heard_last() {
+    let server = start().await;
+    let (mut client, _) = Client::connect_with(&server, Hello { keep_alive: 1, ..Hello::new("a") }).await;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    let before = crate::clock::monotonic();
+    client.say_bytes(b"\xc0\0").await;
+    assert_eq!(client.hear_bytes(2).await, b"\xd0\0");
+    assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::KeepAliveTimeout);
+    assert!(crate::clock::monotonic().duration_since(before) >= Duration::from_millis(1_490));
+}
+
+#[tokio::test]
 async fn a_disconnect_of_the_server_has_a_reason_and_words_and_no_expiry_and_is_the_last_packet() {
     let server = start().await;
     let (mut client, _) = Client::connect_with(&server, Hello::lasting("a")).await;
