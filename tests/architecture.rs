@@ -97,6 +97,7 @@ const OWNERS: &[(&str, &[Owner])] = &[
     ("serde_json", &[only("src/render/json.rs"), only("src/commands/records.rs")]),
     ("hex", &[only("src/protocol/topic.rs"), one_of("src/commands/")]),
     ("clap", &[any_of("src/commands/"), any_of("src/cli/")]),
+    ("foldhash", &[only("src/store/entries.rs")]),
     ("getrandom", &[only("src/chance.rs")]),
     (
         "nix",

@@ -2,7 +2,8 @@
 
 use std::hash::BuildHasher;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 
 use super::entry::{Entry, Version};
 use super::expiry::Slot;
@@ -23,8 +24,8 @@ pub(super) struct Entries {
     vacant: Vec<Slot>,
     /// Of all keys and values.
     bytes: u64,
-    /// Keyed anew in each process: nobody can choose keys that collide.
-    hasher: DefaultHashBuilder,
+    /// Keyed by what only this process knows, its time among it: whoever chooses keys does not know which collide.
+    hasher: RandomState,
 }
 
 fn size(entry: &Entry) -> u64 {
@@ -39,7 +40,7 @@ impl Default for Entries {
             slots: Vec::new(),
             vacant: Vec::new(),
             bytes: 0,
-            hasher: DefaultHashBuilder::default(),
+            hasher: RandomState::default(),
         }
     }
 }

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 
 use super::common::fake::{Fake, Line};
 use super::common::wire::Publish;
-use super::common::{Left, Place, Process, Server, bounded, until};
+use super::common::{CTRL_C, Left, Place, Process, Server, Terminal, bounded, until};
 
 /// A broker that answers so many requests, and says when so many more have come, which it does not answer.
 fn silent_after(answered: usize, unanswered: usize) -> (Fake<()>, Receiver<()>) {
@@ -61,6 +61,23 @@ fn a_write_that_a_signal_ends_says_that_its_outcome_is_unknown() {
     assert!(left.errors.starts_with("{\"v\":1,\"error\":{\"kind\":\"terminated\",\"code\":143,"), "{left:?}");
     assert!(left.errors.contains("\"outcome\":\"unknown\""), "{left:?}");
     assert_eq!(left.signal, Some(15));
+}
+
+#[test]
+fn at_the_prompt_a_write_that_ctrl_c_ends_is_told_the_same_way() {
+    let place = Place::new();
+    let (broker, silent) = silent_after(0, 1);
+    let terminal = Terminal::start(place.command(&["shell", "-b", &broker.url()]));
+    let prompt = format!("{}>", broker.url().trim_start_matches("mqtt://"));
+    terminal.ends_with(&prompt);
+    terminal.begin("del k -j");
+    silent.recv().unwrap();
+    terminal.keys(CTRL_C);
+    terminal.shows("{\"v\":1,\"error\":{\"kind\":\"interrupted\",\"code\":130,");
+    terminal.shows("\"outcome\":\"unknown\"");
+    terminal.ends_with(&prompt);
+    terminal.leave();
+    broker.end();
 }
 
 #[test]
