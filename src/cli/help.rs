@@ -101,8 +101,9 @@ event (listening, request, reply, no-reply, notification, gap) alike. Those of -
 connecting, connected, lost, new-token, token-unanswered, not-sent); the words of a request or a reply are escaped as
 in text, with backslashes doubled. Those of `serve --log json` have event (ready, connected, disconnected, refused,
 denied, dropped, unanswerable, left-out, warning, stopping and others), time, and message, which is the line of text.
-Where `serve` does not serve, op is verify, salvage, clear-fence or user. The condition of a file is whole, gap (some
-keys lost, those found there doubtful) or loose (no order left), with its damage; the code is that of the text.
+Where `serve` does not serve, op is verify, salvage, clear-fence or user. The condition of a file is whole, late (what
+was written last cannot be read), gap (some keys lost, those found there doubtful) or loose (no order left), with its
+damage; the code is that of the text.
 A value comes with its encoding, utf-8 or base64; a key with key_encoding only if that is base64. With -j an error is
 one object on standard error:
 
