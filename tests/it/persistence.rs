@@ -23,6 +23,18 @@ fn filled() -> Place {
     place
 }
 
+/// A folder of a server that was killed, with keys from `k10` to `k39`: the last of them are in the log alone.
+fn killed() -> Place {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q", "--data", "kept"]);
+    for number in 10..40 {
+        let words = ["set", &format!("k{number}"), &format!("value-of-k{number}")];
+        assert_eq!(place.run_at(&server.url(), &words), "--- exit 0\n");
+    }
+    drop(server);
+    place
+}
+
 /// Where the file has these bytes.
 fn places(bytes: &[u8], of: &[u8]) -> Vec<usize> {
     let found = bytes.windows(of.len()).enumerate().filter(|(_, window)| *window == of);
@@ -129,13 +141,7 @@ fn a_file_that_has_lost_its_end_or_its_beginning_still_gives_its_keys() {
 /// After a kill, what was written last is in the log alone.
 #[test]
 fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved() {
-    let place = Place::new();
-    let server = Server::start(&place, &["-q", "--data", "kept"]);
-    for number in 10..40 {
-        let words = ["set", &format!("k{number}"), &format!("value-of-k{number}")];
-        assert_eq!(place.run_at(&server.url(), &words), "--- exit 0\n");
-    }
-    drop(server);
+    let place = killed();
     let log = fs::read(place.path("kept/store.log")).unwrap();
     places(&log, b"value-of-k39");
     let shown = run(&place, "serve --data kept --verify");
@@ -187,13 +193,7 @@ fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved
 
 #[test]
 fn a_log_without_its_tables_is_refused_and_gives_its_keys() {
-    let place = Place::new();
-    let server = Server::start(&place, &["-q", "--data", "kept"]);
-    for number in 10..40 {
-        let words = ["set", &format!("k{number}"), &format!("value-of-k{number}")];
-        assert_eq!(place.run_at(&server.url(), &words), "--- exit 0\n");
-    }
-    drop(server);
+    let place = killed();
     fs::remove_file(place.path(FILE)).unwrap();
     let shown = run(&place, "serve --data kept --listen 127.0.0.1:0");
     assert!(shown.contains("it is missing, and store.log is not\n"), "{shown}");

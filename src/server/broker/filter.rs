@@ -1,7 +1,7 @@
 //! Topic filters: which are well formed, and what they match (MQTT 5, 4.7).
 
 use crate::protocol::message::TOPIC_BYTES_MAX;
-use crate::protocol::topic;
+pub use crate::protocol::topic::has_wildcard;
 
 /// The most levels of a filter, so that nothing recursive over them can exhaust a stack.
 pub const LEVELS_MAX: usize = 200;
@@ -37,12 +37,6 @@ pub fn is_valid(filter: &str) -> bool {
         ended = level == "#";
     }
     true
-}
-
-/// Whether a topic has a character that only a filter may have.
-#[must_use]
-pub fn has_wildcard(topic: &str) -> bool {
-    topic::has_wildcard(topic)
 }
 
 /// The part of a filter before its first wildcard: all topics that match begin with it.

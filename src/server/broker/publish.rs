@@ -103,7 +103,10 @@ trait Sink {
     /// At most 65,535 bytes, with their length before them.
     fn text(&mut self, text: &[u8]);
     /// The same with the name of a property before it.
-    fn named(&mut self, name: u8, text: &[u8]);
+    fn named(&mut self, name: u8, text: &[u8]) {
+        self.raw([name]);
+        self.text(text);
+    }
     /// A number in as many bytes as it needs, at most four.
     fn varint(&mut self, number: usize);
 }
@@ -131,11 +134,6 @@ impl Sink for Length {
         self.bytes(text.len().saturating_add(2));
     }
 
-    fn named(&mut self, _: u8, text: &[u8]) {
-        self.bytes(1);
-        self.text(text);
-    }
-
     fn varint(&mut self, number: usize) {
         self.is_unsendable |= number > LENGTH_MAX;
         self.bytes(match number {
@@ -158,6 +156,7 @@ impl Sink for BytesMut {
         self.put_slice(text);
     }
 
+    /// At once.
     fn named(&mut self, name: u8, text: &[u8]) {
         let [high, low] = u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes();
         self.put_slice(&[name, high, low]);

@@ -149,12 +149,12 @@ impl Log {
 
     /// Whole blocks: the rest is zero.
     fn encode(&mut self, len: u32, entries: &Entries, past: Past) {
-        let mut group = std::mem::take(&mut self.group);
+        let Self { tag, number, group, .. } = self;
         group.clear();
         group.put_slice(&MARK);
         group.put_u32(len);
-        group.put_u64(self.tag);
-        group.put_u64(self.number);
+        group.put_u64(*tag);
+        group.put_u64(*number);
         group.put_u64(0);
         group.put_u64(past.greatest.ms);
         group.put_u32(past.greatest.counter);
@@ -167,16 +167,15 @@ impl Log {
                 }
                 None => {
                     group.put_u8(IS_GONE);
-                    put_text(&mut group, key.as_bytes());
+                    put_text(group, key.as_bytes());
                 }
             }
         }
-        let sum = checksum(self.tag, self.number, group.get(HEAD_BYTES..).unwrap_or_default());
+        let sum = checksum(*tag, *number, group.get(HEAD_BYTES..).unwrap_or_default());
         if let Some(at) = group.get_mut(HEAD_BYTES.saturating_sub(8)..HEAD_BYTES) {
             at.copy_from_slice(&sum.to_be_bytes());
         }
         group.resize(group.len().next_multiple_of(BLOCK_BYTES), 0);
-        self.group = group;
     }
 }
 

@@ -241,10 +241,9 @@ fn read_damaged(
         Ok(())
     });
     let is_ordered = opened.is_ok();
-    let mut loose = BTreeMap::new();
-    scan(path, &mut loose)?;
-    let (mut rows, mut found) = (loose, 0);
-    let mut lost = None;
+    let mut rows = BTreeMap::new();
+    scan(path, &mut rows)?;
+    let (mut found, mut lost) = (0, None);
     if is_ordered {
         let (from, to) = gap.as_ref().map_or((None, None), |(from, to)| (from.as_ref(), to.as_ref()));
         for (key, row) in std::mem::replace(&mut rows, ordered) {

@@ -180,6 +180,15 @@ fn begin_log(journal: &mut Journal) {
     assert_eq!(journal.logged(), Some(0));
 }
 
+/// Leaves a folder as a process that is killed does, with two keys, one of them in the log alone; and where its two files
+/// are.
+fn leave_log(home: &TempDir) -> (PathBuf, PathBuf) {
+    let mut journal = Journal::open(home.path()).unwrap();
+    begin_log(&mut journal);
+    journal.commit(&[change("k", 2, Some(content("v", None)))], Version::default(), NOW).unwrap();
+    (home.path().join(FILE_NAME), home.path().join(LOG_NAME))
+}
+
 fn on(disk: &SimulatedDisk) -> Journal {
     Journal::open_on(Box::new(disk.clone()), LogPolicy::default()).unwrap()
 }
@@ -287,11 +296,7 @@ fn after_a_sync_of_the_log_that_has_failed_nothing_on_the_disk_is_believed() {
 #[test]
 fn a_log_that_is_not_that_of_the_tables_is_refused_or_nothing_to_them() {
     let home = TempDir::new().unwrap();
-    let (main, log) = (home.path().join(FILE_NAME), home.path().join(LOG_NAME));
-    let mut journal = Journal::open(home.path()).unwrap();
-    begin_log(&mut journal);
-    journal.commit(&[change("k", 2, Some(content("v", None)))], Version::default(), NOW).unwrap();
-    drop(journal);
+    let (main, log) = leave_log(&home);
     let (tables, whole) = (fs::read(&main).unwrap(), fs::read(&log).unwrap());
     let damage = || match kind(home.path()) {
         JournalErrorKind::Damaged(damage) => damage,
@@ -334,11 +339,7 @@ fn a_log_that_the_tables_do_not_name_is_thrown_away() {
 #[test]
 fn tables_that_are_missing_although_there_is_a_log_are_told_and_not_made_anew() {
     let home = TempDir::new().unwrap();
-    let (main, log) = (home.path().join(FILE_NAME), home.path().join(LOG_NAME));
-    let mut journal = Journal::open(home.path()).unwrap();
-    begin_log(&mut journal);
-    journal.commit(&[change("k", 2, Some(content("v", None)))], Version::default(), NOW).unwrap();
-    drop(journal);
+    let (main, log) = leave_log(&home);
     let (tables, whole) = (fs::read(&main).unwrap(), fs::read(&log).unwrap());
     fs::remove_file(&main).unwrap();
     for is_empty in [false, true] {

@@ -277,25 +277,12 @@ fn cut(cuts: u64) {
     const CUTS_OF_A_WORLD: u64 = 20;
     let mut sum = Figures::default();
     for seed in 0..cuts.div_ceil(CUTS_OF_A_WORLD) {
-        let mut world = World::new(seed, seed % 2 == 0, false);
+        let mut world = World { figures: sum, ..World::new(seed, seed % 2 == 0, false) };
         for cut in 0..CUTS_OF_A_WORLD {
             world.live().unwrap_or_else(|trouble| panic!("seed {seed}, after cut {cut}: {trouble}"));
         }
         world.begin().unwrap_or_else(|trouble| panic!("seed {seed}, after the last cut: {trouble}"));
-        let Figures { cuts, early, commits, acknowledged, finished, failures, recoveries, .. } =
-            world.figures;
-        let Figures { logged, emptied, kills, ends, .. } = world.figures;
-        sum.kills += kills;
-        sum.ends += ends;
-        sum.logged += logged;
-        sum.emptied += emptied;
-        sum.cuts += cuts;
-        sum.early += early;
-        sum.commits += commits;
-        sum.acknowledged += acknowledged;
-        sum.finished += finished;
-        sum.failures += failures;
-        sum.recoveries += recoveries;
+        sum = world.figures;
     }
     println!("{sum:?}");
     assert!(sum.cuts >= cuts && sum.commits > cuts && sum.acknowledged > sum.commits, "{sum:?}");
