@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
-use hashbrown::HashMap;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use super::delivery::{Answer, Asker};
 use crate::protocol::Message;
@@ -25,15 +26,22 @@ const PAYLOAD_BYTES_MAX: usize = 1024;
 pub struct Fingerprint(u64);
 
 /// Remembers the latest answers, each for as long as its request lives and a while longer; the oldest go first.
+///
+/// They lie in the order in which they came, so that the one that goes and the one that comes have their neighbours in
+/// the processor's cache; the index of them is small enough to stay there.
 #[derive(Debug, Default)]
 pub struct Repeats {
     hasher: RandomState,
-    answers: HashMap<Fingerprint, Remembered>,
-    order: VecDeque<Fingerprint>,
+    answers: VecDeque<Remembered>,
+    /// The number of the first answer; they are counted on from there, and begin again at 0 some day.
+    first: u32,
+    /// The numbers of the answers, by fingerprint.
+    index: HashTable<u32>,
 }
 
 #[derive(Debug)]
 struct Remembered {
+    fingerprint: Fingerprint,
     answer: Answer,
     until_ms: u64,
     ticket: u64,
@@ -60,7 +68,9 @@ impl Repeats {
 
     /// The answer that such a request has had, if that is still known.
     pub fn recall(&self, fingerprint: Fingerprint, monotonic_ms: u64) -> Option<Answer> {
-        let known = self.answers.get(&fingerprint)?;
+        let find = |number: u32| numbered(&self.answers, self.first, number);
+        let is_it = |number: &u32| find(*number).is_some_and(|known| known.fingerprint == fingerprint);
+        let known = self.index.find(fingerprint.0, is_it).and_then(|number| find(*number))?;
         (monotonic_ms < known.until_ms).then(|| known.answer.clone())
     }
 
@@ -73,32 +83,62 @@ impl Repeats {
         monotonic_ms: u64,
         ticket: u64,
     ) {
-        while let Some(oldest) = self.order.front()
-            && (self.order.len() >= ANSWERS_MAX || self.is_over(*oldest, monotonic_ms))
+        while let Some(oldest) = self.answers.front()
+            && (self.answers.len() >= ANSWERS_MAX || oldest.until_ms <= monotonic_ms)
         {
-            self.answers.remove(oldest);
-            self.order.pop_front();
+            self.forget_oldest();
         }
         let lifetime_ms = expiry_s.map_or(DEFAULT_EXPIRY_MS, |expiry_s| {
             u64::from(expiry_s).saturating_mul(1_000).saturating_add(LATE_MS)
         });
         let until_ms = monotonic_ms.saturating_add(lifetime_ms);
-        self.order.push_back(fingerprint);
-        self.answers.insert(fingerprint, Remembered { answer, until_ms, ticket });
+        self.push(Remembered { fingerprint, answer, until_ms, ticket });
     }
 
     /// Forgets the answers that depend on a commit after this one.
     pub fn forget_after(&mut self, ticket: u64) {
-        self.answers.retain(|_, known| known.ticket <= ticket);
+        self.index.clear();
+        for known in std::mem::take(&mut self.answers) {
+            if known.ticket <= ticket {
+                self.push(known);
+            }
+        }
     }
 
-    fn is_over(&self, fingerprint: Fingerprint, monotonic_ms: u64) -> bool {
-        self.answers.get(&fingerprint).is_none_or(|known| known.until_ms <= monotonic_ms)
+    /// Adds an answer; an older one to such a request, whose time is over, is not found any more.
+    fn push(&mut self, known: Remembered) {
+        let fingerprint = known.fingerprint;
+        let count = u32::try_from(self.answers.len()).unwrap_or(u32::MAX);
+        let number = self.first.wrapping_add(count);
+        let print = |of: &u32| numbered(&self.answers, self.first, *of).map(|known| known.fingerprint);
+        let is_it = |of: &u32| print(of) == Some(fingerprint);
+        let hash = |of: &u32| print(of).map_or(0, |print| print.0);
+        match self.index.entry(fingerprint.0, is_it, hash) {
+            Entry::Occupied(mut older) => *older.get_mut() = number,
+            Entry::Vacant(place) => _ = place.insert(number),
+        }
+        self.answers.push_back(known);
     }
+
+    fn forget_oldest(&mut self) {
+        let Some(oldest) = self.answers.pop_front() else { return };
+        let number = self.first;
+        self.first = number.wrapping_add(1);
+        if let Ok(place) = self.index.find_entry(oldest.fingerprint.0, |of| *of == number) {
+            place.remove();
+        }
+    }
+}
+
+/// The answer of this number, where the first one has that number.
+fn numbered(answers: &VecDeque<Remembered>, first: u32, number: u32) -> Option<&Remembered> {
+    answers.get(usize::try_from(number.wrapping_sub(first)).ok()?)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::protocol::Reply;
 
@@ -147,7 +187,7 @@ mod tests {
         assert_eq!(repeats.recall(lasting, 60_099), Some(answer()));
         assert_eq!(repeats.recall(lasting, 60_100), None);
         repeats.remember(Fingerprint(1), answer(), None, 62_100, 0);
-        assert_eq!((repeats.answers.len(), repeats.order.len()), (1, 1));
+        assert_eq!((repeats.answers.len(), repeats.index.len()), (1, 1));
     }
 
     #[test]
@@ -169,5 +209,60 @@ mod tests {
         repeats.forget_after(5);
         let known = [1, 2].map(|number| repeats.recall(Fingerprint(number), 1).is_some());
         assert_eq!(known, [true, false]);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// A request of this fingerprint comes so many milliseconds later, and is answered if it is new.
+        Request { fingerprint: u64, later_ms: u64, expiry_s: Option<u32> },
+        /// So many of the latest commits fail.
+        Failure { commits: u64 },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let request = (0..5_u64, 0..90_000_u64, prop::option::of(0..3_u32));
+        let request = request.prop_map(|(fingerprint, later_ms, expiry_s)| Step::Request {
+            fingerprint,
+            later_ms,
+            expiry_s,
+        });
+        prop_oneof![9 => request, 1 => (0..4_u64).prop_map(|commits| Step::Failure { commits })]
+    }
+
+    proptest! {
+        #[test]
+        fn a_request_has_the_latest_answer_that_it_had_or_none(
+            steps in prop::collection::vec(step(), 0..60),
+            first in prop_oneof![Just(0_u32), u32::MAX - 20..=u32::MAX],
+        ) {
+            let mut repeats = Repeats { first, ..Repeats::default() };
+            // Fingerprint, until when, ticket and answer.
+            let mut model: Vec<(u64, u64, u64, Answer)> = Vec::new();
+            let (mut now_ms, mut ticket) = (0, 0);
+            for step in steps {
+                match step {
+                    Step::Request { fingerprint, later_ms, expiry_s } => {
+                        now_ms += later_ms;
+                        let latest = model.iter().rev().find(|(known, ..)| *known == fingerprint);
+                        let expected =
+                            latest.filter(|(_, until_ms, ..)| now_ms < *until_ms).map(|(.., answer)| answer.clone());
+                        prop_assert_eq!(&repeats.recall(Fingerprint(fingerprint), now_ms), &expected);
+                        if expected.is_none() {
+                            ticket += 1;
+                            let answer = Answer::new(&Reply::Count(ticket), None);
+                            repeats.remember(Fingerprint(fingerprint), answer.clone(), expiry_s, now_ms, ticket);
+                            let lifetime_s = expiry_s.map_or(60, |expiry_s| u64::from(expiry_s) + 60);
+                            model.push((fingerprint, now_ms + lifetime_s * 1000, ticket, answer));
+                        }
+                    }
+                    Step::Failure { commits } => {
+                        let saved = ticket.saturating_sub(commits);
+                        repeats.forget_after(saved);
+                        model.retain(|(_, _, ticket, _)| *ticket <= saved);
+                    }
+                }
+                prop_assert!(repeats.index.len() <= repeats.answers.len());
+            }
+        }
     }
 }
