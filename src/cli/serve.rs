@@ -4,6 +4,7 @@ pub mod data;
 pub mod door;
 mod exec;
 pub mod foreign;
+mod hangup;
 mod limits;
 mod operations;
 mod rules;
@@ -26,10 +27,10 @@ use clap::Args;
 use super::args::DisplayArgs;
 use super::aside::aside;
 use super::descriptors;
-use super::permissions;
 use data::DataArgs;
 use door::{ClientCertificate, Door, Settled};
 use exec::ExecArgs;
+use hangup::Hangups;
 use limits::LimitArgs;
 use operations::{LogFormat, OperationsArgs};
 use telling::{Teller, Told};
@@ -180,7 +181,8 @@ fn how_much_is_told(args: &ServeArgs, display: &DisplayArgs) -> Told {
 }
 
 async fn serve(args: &ServeArgs, is_verbose: bool, teller: &Teller) -> Result<Verdict, CommandError> {
-    let mut signals = if args.authz.is_some() { Signals::besides_hangup() } else { Signals::new() }?;
+    let hangups = Hangups::listen(args)?;
+    let mut signals = if hangups.is_some() { Signals::besides_hangup() } else { Signals::new() }?;
     // What is read at the start may be a pipe, or on a disk that hangs.
     let started = async {
         let entries = seed::read(args.run.seed.as_deref()).await?;
@@ -197,7 +199,7 @@ async fn serve(args: &ServeArgs, is_verbose: bool, teller: &Teller) -> Result<Ve
         write_port(path, server.addresses())?;
     }
     let doors: Vec<_> = doors.into_iter().zip(server.addresses().iter().copied()).collect();
-    let reloading = server.reloader().cloned().map(rules::reload_at_hangup).transpose()?;
+    let reloading = hangups.map(|hangups| hangups.reload(&server, args, teller));
     let verdict = if args.run.exec {
         exec::run(args, &doors, &mut signals).await?
     } else {
@@ -205,9 +207,7 @@ async fn serve(args: &ServeArgs, is_verbose: bool, teller: &Teller) -> Result<Ve
         signals.next().await;
         Verdict::Yes
     };
-    if let Some(reloading) = reloading {
-        reloading.abort();
-    }
+    drop(reloading);
     systemd::stopping();
     let draining = server.drain(args.operations.drain);
     teller.note("stopping", "answering what has come in, then stopping".to_owned());
@@ -264,9 +264,7 @@ async fn start(
     let files = IdentityFiles { users: args.users.clone(), tokens: args.sat_tokens.clone() };
     let identities = aside(move || Identities::load(&files)).await??;
     let secrets = [&args.users, &args.sat_tokens, &args.tls_key].into_iter().flatten();
-    for warning in secrets.filter_map(|file| permissions::warning(file)) {
-        teller.warn(warning.strip_prefix("warning: ").unwrap_or(&warning));
-    }
+    secrets.for_each(|file| teller.warn_of_secret(file));
     let (listeners, doors) = listeners(args, doors).await?;
     let events = teller.clone();
     let settings = Settings {
@@ -328,7 +326,7 @@ async fn tls(args: &ServeArgs, door: &Settled) -> Result<Option<Tls>, CommandErr
     };
     let client_ca = args.client_ca.clone().zip(wanted);
     let files = TlsFiles { certfile: certfile.clone(), keyfile: keyfile.clone(), client_ca };
-    Ok(Some(aside(move || Tls::load(&files)).await??))
+    Ok(Some(aside(move || Tls::load(files)).await??))
 }
 
 /// Why a server did not start, for the user.

@@ -2,9 +2,7 @@
 
 use super::{Object, Rendered, line, ms, op, put, put_bytes, put_some};
 use crate::commands::duration::rfc3339;
-use crate::commands::output::{
-    AddressSource, Certificate, Checked, Roots, Seen, Status, Terms, TlsSight,
-};
+use crate::commands::output::{AddressSource, Certificate, Checked, Roots, Seen, Status, Terms, TlsSight};
 use crate::render::doctor::{hints, message, name_text};
 
 /// All checks; of those who want quiet, the failures alone.
