@@ -198,6 +198,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
     use tokio::sync::mpsc;
+    use tokio_rustls::TlsConnector;
+    use tokio_rustls::rustls::{ClientConfig, HandshakeKind};
 
     use super::*;
     use crate::client::{Client, Error, Settings as ClientSettings, Target, Tls as ClientTls, TlsOptions};
@@ -275,6 +277,48 @@ mod tests {
         assert!(matches!(error, Error::Tls { trouble: TlsTrouble::UnknownCa, .. }), "{error}");
         one.shutdown().await;
         other.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn a_session_of_before_does_not_bring_in_whom_the_new_cas_do_not_know() {
+        let home = tempfile::tempdir().unwrap();
+        let file = |name: &str| home.path().join(name);
+        let identity = |name: &str| {
+            let CertifiedKey { cert, signing_key } =
+                generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+            fs::write(file(name), cert.pem()).unwrap();
+            fs::write(file(&format!("{name}.key")), signing_key.serialize_pem()).unwrap();
+        };
+        ["server", "me", "other"].into_iter().for_each(identity);
+        fs::copy(file("me"), file("cas")).unwrap();
+        let client_ca = Some((file("cas"), ClientCertificate::Required));
+        let tls =
+            Tls::load(TlsFiles { certfile: file("server"), keyfile: file("server.key"), client_ca }).unwrap();
+        let Identity { chain, key } = Identity::load(&file("me"), &file("me.key"), None).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(files::roots(&file("server")).unwrap())
+            .with_client_auth_cert(chain, key)
+            .unwrap();
+        let connector = TlsConnector::from(Arc::new(config));
+        let come = async || {
+            let (ours, theirs) = tokio::io::duplex(64 * 1024);
+            let (accepted, connected) =
+                tokio::join!(tls.accept(theirs), connector.connect("localhost".try_into().unwrap(), ours));
+            // What it is told after the handshake is the ticket for the next one.
+            let (mut accepted, mut connected) = (accepted.map_err(|(reason, _)| reason)?, connected.unwrap());
+            accepted.write_all(b".").await.unwrap();
+            connected.read_exact(&mut [0]).await.unwrap();
+            Ok::<_, String>(accepted.get_ref().1.handshake_kind().unwrap())
+        };
+        assert_eq!(come().await, Ok(HandshakeKind::Full));
+        assert_eq!(come().await, Ok(HandshakeKind::Resumed));
+        Tls::reload(std::slice::from_ref(&tls)).unwrap();
+        assert_eq!(come().await, Ok(HandshakeKind::Full));
+        fs::copy(file("other"), file("cas")).unwrap();
+        Tls::reload(std::slice::from_ref(&tls)).unwrap();
+        assert_eq!(come().await, Err("its certificate is from an unknown CA".to_owned()));
     }
 
     #[test]
