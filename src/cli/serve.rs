@@ -80,8 +80,12 @@ differs from the other options stands behind a ?, with & between:
 attributes are those of the client's certificate: of its subject by their short names (CN, O, OU, L, ST, C, UID, DC,
 serialNumber, emailAddress; others by their numbers), and DNS, IP, URI and email of its alternative names. All of one
 entry must be there; a name that comes several times is any of its values, and in {principal.attributes.NAME} the first.
-A client needs the right to publish to the topic that it wants its answers on, too. A SIGHUP reads the file again, and
-disconnects nobody: a subscription that is not allowed any more brings nothing until it is allowed again.
+A client needs the right to publish to the topic that it wants its answers on, too.
+
+A SIGHUP reads the files of --authz, and of --tls-cert, --tls-key and --client-ca, again, and disconnects nobody. A
+subscription that is not allowed any more brings nothing until it is allowed again; whoever comes from then on is shown
+the new certificate, and needs one from the new CAs. A mistake is told, and what was read before stays in force: for
+the rules by themselves, and for all files of TLS together.
 
 The files of --users and --sat-tokens are read again whenever somebody comes in. One that has become unreadable
 changes nothing, but is told. A session is its user's: the same client id leads nobody else to it.
@@ -94,7 +98,8 @@ to the command; mqkv is silent but for -v.
 --admin serves what can be looked at and nothing that changes anything, to whoever can reach the address: there is no
 password. A name is served only if it was given here; an address and localhost always are.
 
-SIGTERM and SIGINT end it: nobody else comes in, what came in is answered, exit 0.";
+SIGTERM and SIGINT end it: nobody else comes in, what came in is answered, exit 0. So does SIGHUP where there is neither
+--authz nor TLS; with --exec it is the command's, unless there is --authz.";
 
 /// How long what the runtime still has to do may take at the end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -119,13 +124,13 @@ pub struct ServeArgs {
     pub ws_origin: Vec<String>,
     #[command(flatten)]
     pub data: DataArgs,
-    /// TLS, with this certificate and those that lead to its CA, in PEM
+    /// TLS, with this certificate and those that lead to its CA, in PEM; read again at a SIGHUP
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
-    /// The certificate's key, in PEM
+    /// The certificate's key, in PEM; read again at a SIGHUP
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Let in only clients with a certificate from one of these CAs, in PEM
+    /// Let in only clients with a certificate from one of these CAs, in PEM; read again at a SIGHUP
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub client_ca: Option<PathBuf>,
     /// Let in only the users of this file, with their passwords
