@@ -1100,9 +1100,9 @@ custom\t'The keys whose SET asked for it once (`mqkv set --persist`), until they
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l clear-fence -d 'Take the fencing token from a key in the folder of --data, and end: for one that nobody holds any more' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l key-hex -d 'The key of --clear-fence in hexadecimal digits' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l key-base64 -d 'The key of --clear-fence in base64' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l tls-cert -d 'TLS, with this certificate and those that lead to its CA, in PEM' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l tls-key -d 'The certificate\'s key, in PEM' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l client-ca -d 'Let in only clients with a certificate from one of these CAs, in PEM' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l tls-cert -d 'TLS, with this certificate and those that lead to its CA, in PEM; read again at a SIGHUP' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l tls-key -d 'The certificate\'s key, in PEM; read again at a SIGHUP' -r -F
+complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l client-ca -d 'Let in only clients with a certificate from one of these CAs, in PEM; read again at a SIGHUP' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l users -d 'Let in only the users of this file, with their passwords' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l sat-tokens -d 'Let in only bearers of the service account tokens of this file; with --users both' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l authz -d 'Let clients do only what the rules in this file allow; read again at a SIGHUP' -r -F

@@ -4,6 +4,7 @@ pub mod data;
 pub mod door;
 mod exec;
 pub mod foreign;
+mod hangup;
 mod limits;
 mod operations;
 mod rules;
@@ -26,10 +27,10 @@ use clap::Args;
 use super::args::DisplayArgs;
 use super::aside::aside;
 use super::descriptors;
-use super::permissions;
 use data::DataArgs;
 use door::{ClientCertificate, Door, Settled};
 use exec::ExecArgs;
+use hangup::Hangups;
 use limits::LimitArgs;
 use operations::{LogFormat, OperationsArgs};
 use telling::{Teller, Told};
@@ -79,8 +80,12 @@ differs from the other options stands behind a ?, with & between:
 attributes are those of the client's certificate: of its subject by their short names (CN, O, OU, L, ST, C, UID, DC,
 serialNumber, emailAddress; others by their numbers), and DNS, IP, URI and email of its alternative names. All of one
 entry must be there; a name that comes several times is any of its values, and in {principal.attributes.NAME} the first.
-A client needs the right to publish to the topic that it wants its answers on, too. A SIGHUP reads the file again, and
-disconnects nobody: a subscription that is not allowed any more brings nothing until it is allowed again.
+A client needs the right to publish to the topic that it wants its answers on, too.
+
+A SIGHUP reads the files of --authz, and of --tls-cert, --tls-key and --client-ca, again, and disconnects nobody. A
+subscription that is not allowed any more brings nothing until it is allowed again; whoever comes from then on is shown
+the new certificate, and needs one from the new CAs. A mistake is told, and what was read before stays in force: for
+the rules by themselves, and for all files of TLS together.
 
 The files of --users and --sat-tokens are read again whenever somebody comes in. One that has become unreadable
 changes nothing, but is told. A session is its user's: the same client id leads nobody else to it.
@@ -93,7 +98,8 @@ to the command; mqkv is silent but for -v.
 --admin serves what can be looked at and nothing that changes anything, to whoever can reach the address: there is no
 password. A name is served only if it was given here; an address and localhost always are.
 
-SIGTERM and SIGINT end it: nobody else comes in, what came in is answered, exit 0.";
+SIGTERM and SIGINT end it: nobody else comes in, what came in is answered, exit 0. So does SIGHUP where there is neither
+--authz nor TLS; with --exec it is the command's, unless there is --authz.";
 
 /// How long what the runtime still has to do may take at the end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -118,13 +124,13 @@ pub struct ServeArgs {
     pub ws_origin: Vec<String>,
     #[command(flatten)]
     pub data: DataArgs,
-    /// TLS, with this certificate and those that lead to its CA, in PEM
+    /// TLS, with this certificate and those that lead to its CA, in PEM; read again at a SIGHUP
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
-    /// The certificate's key, in PEM
+    /// The certificate's key, in PEM; read again at a SIGHUP
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Let in only clients with a certificate from one of these CAs, in PEM
+    /// Let in only clients with a certificate from one of these CAs, in PEM; read again at a SIGHUP
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub client_ca: Option<PathBuf>,
     /// Let in only the users of this file, with their passwords
@@ -180,7 +186,8 @@ fn how_much_is_told(args: &ServeArgs, display: &DisplayArgs) -> Told {
 }
 
 async fn serve(args: &ServeArgs, is_verbose: bool, teller: &Teller) -> Result<Verdict, CommandError> {
-    let mut signals = if args.authz.is_some() { Signals::besides_hangup() } else { Signals::new() }?;
+    let hangups = Hangups::listen(args)?;
+    let mut signals = if hangups.is_some() { Signals::besides_hangup() } else { Signals::new() }?;
     // What is read at the start may be a pipe, or on a disk that hangs.
     let started = async {
         let entries = seed::read(args.run.seed.as_deref()).await?;
@@ -197,7 +204,7 @@ async fn serve(args: &ServeArgs, is_verbose: bool, teller: &Teller) -> Result<Ve
         write_port(path, server.addresses())?;
     }
     let doors: Vec<_> = doors.into_iter().zip(server.addresses().iter().copied()).collect();
-    let reloading = server.reloader().cloned().map(rules::reload_at_hangup).transpose()?;
+    let reloading = hangups.map(|hangups| hangups.reload(&server, args, teller));
     let verdict = if args.run.exec {
         exec::run(args, &doors, &mut signals).await?
     } else {
@@ -205,9 +212,7 @@ async fn serve(args: &ServeArgs, is_verbose: bool, teller: &Teller) -> Result<Ve
         signals.next().await;
         Verdict::Yes
     };
-    if let Some(reloading) = reloading {
-        reloading.abort();
-    }
+    drop(reloading);
     systemd::stopping();
     let draining = server.drain(args.operations.drain);
     teller.note("stopping", "answering what has come in, then stopping".to_owned());
@@ -264,9 +269,7 @@ async fn start(
     let files = IdentityFiles { users: args.users.clone(), tokens: args.sat_tokens.clone() };
     let identities = aside(move || Identities::load(&files)).await??;
     let secrets = [&args.users, &args.sat_tokens, &args.tls_key].into_iter().flatten();
-    for warning in secrets.filter_map(|file| permissions::warning(file)) {
-        teller.warn(warning.strip_prefix("warning: ").unwrap_or(&warning));
-    }
+    secrets.for_each(|file| teller.warn_of_secret(file));
     let (listeners, doors) = listeners(args, doors).await?;
     let events = teller.clone();
     let settings = Settings {
@@ -328,7 +331,7 @@ async fn tls(args: &ServeArgs, door: &Settled) -> Result<Option<Tls>, CommandErr
     };
     let client_ca = args.client_ca.clone().zip(wanted);
     let files = TlsFiles { certfile: certfile.clone(), keyfile: keyfile.clone(), client_ca };
-    Ok(Some(aside(move || Tls::load(&files)).await??))
+    Ok(Some(aside(move || Tls::load(files)).await??))
 }
 
 /// Why a server did not start, for the user.

@@ -68,6 +68,25 @@ impl Certificate {
             is_ca: constraints.is_some_and(|(_, constraints)| constraints.ca),
         })
     }
+
+    /// How many whole days are left to it; negative where it has expired.
+    #[must_use]
+    pub fn days_left(&self, now_s: u64) -> i64 {
+        const DAY_S: i128 = 24 * 60 * 60;
+        let left = i128::from(self.not_after_s).saturating_sub(i128::from(now_s));
+        i64::try_from(left.div_euclid(DAY_S)).unwrap_or(i64::MAX)
+    }
+}
+
+/// When a certificate expires that has so many days left, as a predicate.
+#[must_use]
+pub fn expiry_text(days_left: i64) -> String {
+    match days_left {
+        ..0 => "has expired".to_owned(),
+        0 => "expires within a day".to_owned(),
+        1 => "expires in 1 day".to_owned(),
+        days => format!("expires in {days} days"),
+    }
 }
 
 fn attributes(name: &Name) -> Vec<Attribute> {
@@ -181,6 +200,23 @@ mod tests {
         let alternatives = [pair("URI", "spiffe://werk/press"), pair("email", "press@werk.example")];
         assert_eq!(certificate.alternatives, alternatives);
         assert!(certificate.names.is_empty());
+    }
+
+    #[test]
+    fn a_certificate_that_has_expired_has_less_than_no_days_left() {
+        const DAY_S: u64 = 86_400;
+        let certificate = Certificate {
+            alternatives: Vec::new(),
+            subject: Vec::new(),
+            issuer: Vec::new(),
+            names: Vec::new(),
+            not_before_s: 0,
+            not_after_s: 10 * DAY_S,
+            is_ca: false,
+        };
+        let left = |now_s| certificate.days_left(now_s);
+        assert_eq!([left(0), left(9 * DAY_S), left(9 * DAY_S + 1), left(10 * DAY_S)], [10, 1, 0, 0]);
+        assert_eq!([left(10 * DAY_S + 1), left(11 * DAY_S), left(11 * DAY_S + 1)], [-1, -1, -2]);
     }
 
     #[test]

@@ -491,3 +491,14 @@ impl fmt::Display for TlsSetupError {
 }
 
 impl std::error::Error for TlsSetupError {}
+
+impl TlsSetupError {
+    /// The text with what to try next, where there is one line for both.
+    #[must_use]
+    pub fn with_hint(&self) -> String {
+        match self {
+            Self::Nonsense { hint: Some(hint), .. } => format!("{self} (try: {hint})"),
+            _ => self.to_string(),
+        }
+    }
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::configured::Configured;
-pub use super::doctor::check::{Advice, Check, Checked, Seen, Status, days_left};
+pub use super::doctor::check::{Advice, Check, Checked, Seen, Status};
 use super::error::CommandError;
 use super::monitor::sighting::Sighting;
 use super::records::Id;

@@ -5,7 +5,7 @@ use super::style::{Paint, paint};
 use super::text::ms_text;
 use super::{Format, Rendered, Style};
 use crate::commands::output::{
-    AddressSource, Advice, Certificate, Checked, Roots, Seen, Status, Terms, TlsSight, days_left,
+    AddressSource, Advice, Certificate, Checked, Roots, Seen, Status, Terms, TlsSight,
 };
 
 /// More names than this are counted and not listed.
@@ -175,7 +175,7 @@ pub fn name_text(attributes: &[(String, String)]) -> String {
 }
 
 fn days_text(certificate: &Certificate, now_s: u64) -> String {
-    match days_left(certificate, now_s) {
+    match certificate.days_left(now_s) {
         ..=-1 => "expired".to_owned(),
         1 => "1 day left".to_owned(),
         days => format!("{days} days left"),

@@ -7,6 +7,8 @@ pub enum Field {
     Text(String),
     /// A number.
     Number(u64),
+    /// A number that may be less than nothing.
+    Signed(i64),
     /// Texts.
     List(Vec<String>),
     /// Yes or no.
@@ -47,10 +49,19 @@ mod tests {
     fn whatever_a_client_says_it_stays_one_line_that_drives_no_terminal() {
         let hostile = Field::Text("a\"\n\x1b[31m\u{9b}\u{202e}".to_owned());
         let list = Field::List(vec!["x".to_owned()]);
-        let line = json(0, "gone", [("client_id", hostile), ("list", list), ("count", Field::Number(3))]);
+        let line = json(
+            0,
+            "gone",
+            [
+                ("client_id", hostile),
+                ("list", list),
+                ("count", Field::Number(3)),
+                ("left", Field::Signed(-1)),
+            ],
+        );
         assert_eq!(
             line,
-            r#"{"v":1,"event":"gone","time":"1970-01-01T00:00:00.000Z","client_id":"a\"\n\u001b[31m\u009b\u202e","list":["x"],"count":3}"#
+            r#"{"v":1,"event":"gone","time":"1970-01-01T00:00:00.000Z","client_id":"a\"\n\u001b[31m\u009b\u202e","list":["x"],"count":3,"left":-1}"#
         );
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::client::certificate::expiry_text;
+
 /// What the subject begins with if it is an address: no client id does, for it has the character 0.
 const ADDRESS: &str = "\0";
 
@@ -76,6 +78,17 @@ pub enum Event {
         /// How many there are now, or why those before stay in force.
         outcome: Result<usize, String>,
     },
+    /// The files of TLS have been read again.
+    Certificates {
+        /// How many days are left to the server's certificate, where it says so; or why what was read before stays in
+        /// force.
+        outcome: Result<Option<i64>, String>,
+    },
+    /// The server's certificate is out of its time.
+    OutOfTime {
+        /// Which it is, and whether it has expired.
+        reason: String,
+    },
     /// A message did not go where it should have gone.
     Dropped {
         /// For whom it was, or whose it was.
@@ -135,6 +148,7 @@ impl Event {
                 | Self::Gone { .. }
                 | Self::Reauthenticated { .. }
                 | Self::Rules { outcome: Ok(_) }
+                | Self::Certificates { outcome: Ok(_) }
                 | Self::LeftOut { is_trouble: false, .. }
         )
     }
@@ -160,6 +174,8 @@ impl Event {
             Self::NotPersisted { .. } | Self::PersistedAgain => Some("changes that must be kept".into()),
             Self::IdentityFile { .. }
             | Self::Rules { .. }
+            | Self::Certificates { .. }
+            | Self::OutOfTime { .. }
             | Self::ClockBehind { .. }
             | Self::LeftOut { .. } => None,
         }
@@ -179,6 +195,8 @@ impl Event {
             Self::Refused { .. } => "refused",
             Self::NotAuthorized { .. } | Self::KeyNotAuthorized { .. } => "not-authorized",
             Self::Rules { .. } => "rules",
+            Self::Certificates { .. } => "certificates",
+            Self::OutOfTime { .. } => "out-of-time",
             Self::Dropped { .. } => "dropped",
             Self::NotRetained { .. } => "not-retained",
             Self::Unanswerable { .. } => "unanswerable",
@@ -219,7 +237,12 @@ impl Event {
                 vec![client(client_id), ("what", (*what).to_owned()), ("key", key.clone())]
             }
             Self::Rules { outcome: Ok(count) } => vec![("rules", count.to_string())],
-            Self::Rules { outcome: Err(reason) } => vec![("reason", reason.clone())],
+            Self::Certificates { outcome: Ok(days_left) } => {
+                days_left.iter().map(|days_left| ("days_left", days_left.to_string())).collect()
+            }
+            Self::Rules { outcome: Err(reason) } | Self::Certificates { outcome: Err(reason) } => {
+                vec![("reason", reason.clone())]
+            }
             Self::NotRetained { topic } => vec![("topic", topic.clone())],
             Self::PersistedAgain => Vec::new(),
             Self::ClockBehind { by_ms } => vec![("by_ms", by_ms.to_string())],
@@ -227,9 +250,10 @@ impl Event {
                 let subject = subject.strip_prefix(ADDRESS).unwrap_or(subject);
                 vec![("subject", subject.to_owned()), ("count", count.to_string())]
             }
-            Self::IdentityFile { reason } | Self::NotPersisted { reason } | Self::AcceptFailed { reason } => {
-                vec![("reason", reason.clone())]
-            }
+            Self::IdentityFile { reason }
+            | Self::OutOfTime { reason }
+            | Self::NotPersisted { reason }
+            | Self::AcceptFailed { reason } => vec![("reason", reason.clone())],
         }
     }
 }
@@ -272,6 +296,14 @@ impl fmt::Display for Event {
             Self::Rules { outcome: Err(reason) } => {
                 write!(f, "{}; the rules before stay in force", reason.escape_debug())
             }
+            Self::Certificates { outcome: Ok(days_left) } => {
+                f.write_str("the certificates were read again")?;
+                days_left.map_or(Ok(()), |days| write!(f, ": the server's {}", expiry_text(days)))
+            }
+            Self::Certificates { outcome: Err(reason) } => {
+                write!(f, "{}; the certificates before stay in force", reason.escape_debug())
+            }
+            Self::OutOfTime { reason } => write!(f, "{}: no client will trust it", reason.escape_debug()),
             Self::Dropped { client_id, topic, reason } => {
                 let (client_id, topic) = (client_id.escape_debug(), topic.escape_debug());
                 write!(f, "message on {topic} for {client_id} dropped: {reason}")

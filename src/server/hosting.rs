@@ -16,8 +16,10 @@ use super::moderation::moderated;
 use super::operations::{AdminSettings, Operations, OperationsSettings, Phase, admin, sys};
 use super::service::{Persistence, Running, Service, StoreSettings};
 use super::settings::EventSink;
-use super::{Error, Server, Settings};
+use super::tls::Tls;
+use super::{Error, ListenerSettings, Server, Settings};
 use crate::client::aside::do_aside;
+use crate::clock;
 
 /// A running state store behind a broker of its own; several may run in one process.
 #[derive(Debug)]
@@ -26,7 +28,8 @@ pub struct StoreServer {
     running: Running,
     operations: Arc<Operations>,
     admin_addresses: Vec<SocketAddr>,
-    reloader: Option<RulesReloader>,
+    rules: Option<RulesReloader>,
+    certificates: Option<CertificatesReloader>,
     tasks: Tasks,
 }
 
@@ -69,6 +72,51 @@ impl fmt::Debug for RulesReloader {
     }
 }
 
+/// Reads the certificates, the keys and the CAs of clients again, for all doors of a running server; clones do the same.
+#[derive(Clone)]
+pub struct CertificatesReloader {
+    doors: Vec<Tls>,
+    events: EventSink,
+}
+
+impl CertificatesReloader {
+    /// None where no door has TLS.
+    fn new(listeners: &[ListenerSettings], events: EventSink) -> Option<Self> {
+        let mut doors: Vec<Tls> = listeners.iter().filter_map(|listener| listener.tls.clone()).collect();
+        doors.dedup_by(|one, other| one.is_shared_with(other));
+        (!doors.is_empty()).then_some(Self { doors, events })
+    }
+
+    /// Reads the files again and says what came of it. Nobody is disconnected; whoever shakes hands from now on sees the
+    /// new certificate and is judged by the new CAs. One mistake, and all doors stay as they are. May block.
+    pub fn reload(&self) {
+        let outcome = Tls::reload(&self.doors).map(|()| {
+            let now_s = clock::wall_ms() / 1000;
+            self.doors.iter().filter_map(|door| door.days_left(now_s)).min()
+        });
+        let is_new = outcome.is_ok();
+        (self.events)(Event::Certificates { outcome: outcome.map_err(|error| error.with_hint()) });
+        if is_new {
+            self.tell_of_time();
+        }
+    }
+
+    fn tell_of_time(&self) {
+        let now_s = clock::wall_ms() / 1000;
+        let mut reasons: Vec<_> = self.doors.iter().filter_map(|door| door.out_of_time(now_s)).collect();
+        reasons.dedup();
+        for reason in reasons {
+            (self.events)(Event::OutOfTime { reason });
+        }
+    }
+}
+
+impl fmt::Debug for CertificatesReloader {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("CertificatesReloader").field("doors", &self.doors).finish_non_exhaustive()
+    }
+}
+
 impl StoreServer {
     /// Opens the store and starts to serve it; its events go where the broker's do, and none of them in a flood.
     ///
@@ -95,8 +143,12 @@ impl StoreServer {
             );
         }
         let (authorizer, events) = (settings.authorizer.clone(), Arc::clone(&settings.events));
+        let certificates = CertificatesReloader::new(&settings.listeners, Arc::clone(&events));
         let server = Server::prepare(settings, Arc::<Service>::clone(&service)).await?;
-        let reloader = authorizer.map(|authorizer| RulesReloader {
+        if let Some(certificates) = &certificates {
+            certificates.tell_of_time();
+        }
+        let rules = authorizer.map(|authorizer| RulesReloader {
             authorizer,
             broker: server.broker().clone(),
             service: Arc::clone(&service),
@@ -114,7 +166,8 @@ impl StoreServer {
         if let Some(interval) = sys_interval {
             tasks.push(tokio::spawn(sys::publish(Arc::clone(&operations), interval)));
         }
-        Ok(Self { server, running, operations, admin_addresses, reloader, tasks: Tasks(tasks) })
+        let tasks = Tasks(tasks);
+        Ok(Self { server, running, operations, admin_addresses, rules, certificates, tasks })
     }
 
     /// Lets clients in.
@@ -137,8 +190,14 @@ impl StoreServer {
 
     /// What reads the rules again, if there are any.
     #[must_use]
-    pub fn reloader(&self) -> Option<&RulesReloader> {
-        self.reloader.as_ref()
+    pub fn rules(&self) -> Option<&RulesReloader> {
+        self.rules.as_ref()
+    }
+
+    /// What reads the files of TLS again, if a door has it.
+    #[must_use]
+    pub fn certificates(&self) -> Option<&CertificatesReloader> {
+        self.certificates.as_ref()
     }
 
     /// Connects a client in memory: the client's end of the connection.

@@ -34,7 +34,7 @@ use self::broker::listener::Door;
 use self::broker::{Application, Broker, sweeper};
 pub use self::error::Error;
 pub use self::event::Event;
-pub use self::hosting::{RulesReloader, StoreServer};
+pub use self::hosting::{CertificatesReloader, RulesReloader, StoreServer};
 pub use self::identity::{Identities, IdentityError, IdentityFiles, Principal, UsersFile};
 pub use self::journal::{JournalError, JournalErrorKind, offline};
 pub use self::operations::{AdminSettings, OperationsSettings};

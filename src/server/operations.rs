@@ -196,6 +196,8 @@ impl Metrics {
             | Event::IdentityFile { .. }
             | Event::LeftOut { .. }
             | Event::Rules { .. }
+            | Event::Certificates { .. }
+            | Event::OutOfTime { .. }
             | Event::ClockBehind { .. }
             | Event::AcceptFailed { .. } => {}
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
@@ -38,10 +38,18 @@ pub enum ClientCertificate {
     Optional,
 }
 
-/// TLS ready to be used; it says nothing of its secrets.
+/// TLS ready to be used, as its files were when they were last read; clones share it. It says nothing of its secrets.
 #[derive(Clone)]
 pub struct Tls {
+    files: Arc<TlsFiles>,
+    in_force: Arc<RwLock<InForce>>,
+}
+
+/// What the files held.
+struct InForce {
     acceptor: TlsAcceptor,
+    /// What the server's certificate says, if it can be read as strictly as those of clients.
+    certificate: Option<Certificate>,
 }
 
 impl Tls {
@@ -49,7 +57,60 @@ impl Tls {
     ///
     /// # Errors
     /// What is wrong with them.
-    pub fn load(files: &TlsFiles) -> Result<Self, TlsSetupError> {
+    pub fn load(files: TlsFiles) -> Result<Self, TlsSetupError> {
+        let in_force = Arc::new(RwLock::new(InForce::read(&files)?));
+        Ok(Self { files: Arc::new(files), in_force })
+    }
+
+    /// Reads the files of all of them again, for the handshakes from now on. May block.
+    ///
+    /// # Errors
+    /// What is wrong with one of them; then what was read before stays in force for all.
+    pub(super) fn reload(all: &[Self]) -> Result<(), TlsSetupError> {
+        let read: Vec<InForce> = all.iter().map(|tls| InForce::read(&tls.files)).collect::<Result<_, _>>()?;
+        for (tls, read) in all.iter().zip(read) {
+            *tls.in_force.write().unwrap_or_else(PoisonError::into_inner) = read;
+        }
+        Ok(())
+    }
+
+    /// Whether both are one, so that reading either again is enough.
+    pub(super) fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.in_force, &other.in_force)
+    }
+
+    /// How many whole days are left to the server's certificate, as far as it says; negative where it has expired.
+    pub(super) fn days_left(&self, now_s: u64) -> Option<i64> {
+        let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
+        in_force.certificate.as_ref().map(|certificate| certificate.days_left(now_s))
+    }
+
+    /// What is wrong with the time of the server's certificate: no client would trust it.
+    pub(super) fn out_of_time(&self, now_s: u64) -> Option<String> {
+        let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
+        let certificate = in_force.certificate.as_ref()?;
+        let what = match certificate.days_left(now_s) {
+            ..0 => "has expired",
+            _ if certificate.not_before_s > now_s => "is not valid yet",
+            _ => return None,
+        };
+        Some(format!("{} holds a certificate that {what}", self.files.certfile.display()))
+    }
+
+    /// Shakes hands; a stream that failed comes back, to be ended without losing the last words on it.
+    pub(super) async fn accept<S>(&self, stream: S) -> Result<TlsStream<S>, (String, S)>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let acceptor = self.in_force.read().unwrap_or_else(PoisonError::into_inner).acceptor.clone();
+        let accepted = acceptor.accept(stream).into_fallible().await;
+        accepted.map_err(|(error, stream)| (explain(&error), stream))
+    }
+}
+
+impl InForce {
+    /// None of the sessions before can be resumed in it: what they have shown was judged by the files before.
+    fn read(files: &TlsFiles) -> Result<Self, TlsSetupError> {
         let other = |error: &dyn fmt::Display| TlsSetupError::Other(error.to_string());
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -69,19 +130,11 @@ impl Tls {
         };
         let identity = Identity::load(&files.certfile, &files.keyfile, None);
         let Identity { chain, key } = identity.map_err(without_password)?;
+        let certificate = chain.first().and_then(|first| Certificate::parse(first).ok());
         let config = builder
             .with_single_cert(chain, key)
             .map_err(|error| misfit(&error, &files.certfile, &files.keyfile))?;
-        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)) })
-    }
-
-    /// Shakes hands; a stream that failed comes back, to be ended without losing the last words on it.
-    pub(super) async fn accept<S>(&self, stream: S) -> Result<TlsStream<S>, (String, S)>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        let accepted = self.acceptor.accept(stream).into_fallible().await;
-        accepted.map_err(|(error, stream)| (explain(&error), stream))
+        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), certificate })
     }
 }
 
@@ -145,6 +198,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
     use tokio::sync::mpsc;
+    use tokio_rustls::TlsConnector;
+    use tokio_rustls::rustls::{ClientConfig, HandshakeKind};
 
     use super::*;
     use crate::client::{Client, Error, Settings as ClientSettings, Target, Tls as ClientTls, TlsOptions};
@@ -157,7 +212,7 @@ mod tests {
         let (certfile, keyfile) = (home.path().join("c"), home.path().join("k"));
         fs::write(&certfile, cert.pem()).unwrap();
         fs::write(&keyfile, signing_key.serialize_pem()).unwrap();
-        let tls = Some(Tls::load(&TlsFiles { certfile, keyfile, client_ca: None }).unwrap());
+        let tls = Some(Tls::load(TlsFiles { certfile, keyfile, client_ca: None }).unwrap());
         let address = "127.0.0.1:0".parse().unwrap();
         let listeners = vec![ListenerSettings { tls, ..ListenerSettings::plain(address) }];
         StoreServer::start(Settings { listeners, ..settings }, StoreSettings::default()).await.unwrap()
@@ -224,6 +279,48 @@ mod tests {
         other.shutdown().await;
     }
 
+    #[tokio::test]
+    async fn a_session_of_before_does_not_bring_in_whom_the_new_cas_do_not_know() {
+        let home = tempfile::tempdir().unwrap();
+        let file = |name: &str| home.path().join(name);
+        let identity = |name: &str| {
+            let CertifiedKey { cert, signing_key } =
+                generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+            fs::write(file(name), cert.pem()).unwrap();
+            fs::write(file(&format!("{name}.key")), signing_key.serialize_pem()).unwrap();
+        };
+        ["server", "me", "other"].into_iter().for_each(identity);
+        fs::copy(file("me"), file("cas")).unwrap();
+        let client_ca = Some((file("cas"), ClientCertificate::Required));
+        let tls =
+            Tls::load(TlsFiles { certfile: file("server"), keyfile: file("server.key"), client_ca }).unwrap();
+        let Identity { chain, key } = Identity::load(&file("me"), &file("me.key"), None).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(files::roots(&file("server")).unwrap())
+            .with_client_auth_cert(chain, key)
+            .unwrap();
+        let connector = TlsConnector::from(Arc::new(config));
+        let come = async || {
+            let (ours, theirs) = tokio::io::duplex(64 * 1024);
+            let (accepted, connected) =
+                tokio::join!(tls.accept(theirs), connector.connect("localhost".try_into().unwrap(), ours));
+            // What it is told after the handshake is the ticket for the next one.
+            let (mut accepted, mut connected) = (accepted.map_err(|(reason, _)| reason)?, connected.unwrap());
+            accepted.write_all(b".").await.unwrap();
+            connected.read_exact(&mut [0]).await.unwrap();
+            Ok::<_, String>(accepted.get_ref().1.handshake_kind().unwrap())
+        };
+        assert_eq!(come().await, Ok(HandshakeKind::Full));
+        assert_eq!(come().await, Ok(HandshakeKind::Resumed));
+        Tls::reload(std::slice::from_ref(&tls)).unwrap();
+        assert_eq!(come().await, Ok(HandshakeKind::Full));
+        fs::copy(file("other"), file("cas")).unwrap();
+        Tls::reload(std::slice::from_ref(&tls)).unwrap();
+        assert_eq!(come().await, Err("its certificate is from an unknown CA".to_owned()));
+    }
+
     #[test]
     fn nothing_secret_is_shown() {
         let home = tempfile::tempdir().unwrap();
@@ -232,7 +329,7 @@ mod tests {
         let (certfile, keyfile) = (home.path().join("c"), home.path().join("k"));
         fs::write(&certfile, cert.pem()).unwrap();
         fs::write(&keyfile, signing_key.serialize_pem()).unwrap();
-        let tls = Tls::load(&TlsFiles { certfile, keyfile, client_ca: None }).unwrap();
+        let tls = Tls::load(TlsFiles { certfile, keyfile, client_ca: None }).unwrap();
         assert_eq!(format!("{tls:?}"), "Tls { .. }");
     }
 }

@@ -38,6 +38,7 @@ mod persistence_kill;
 mod retries;
 mod round_trips;
 mod sat;
+mod serve_certificates;
 mod serve_doors;
 mod serve_identity;
 mod shell;

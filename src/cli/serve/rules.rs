@@ -1,14 +1,11 @@
-//! `--authz`: the rules, and reading them again at a SIGHUP.
+//! `--authz`: the rules.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinHandle;
-
 use crate::cli::aside::aside;
 use crate::commands::{CommandError, Kind};
-use crate::server::{AuthorizationError, Authorizer, RulesReloader};
+use crate::server::{AuthorizationError, Authorizer};
 
 /// Reads the rules, if there are any.
 ///
@@ -16,22 +13,6 @@ use crate::server::{AuthorizationError, Authorizer, RulesReloader};
 /// The file cannot be read or makes no sense.
 pub async fn load(path: Option<PathBuf>) -> Result<Option<Arc<Authorizer>>, CommandError> {
     Ok(aside(move || path.as_deref().map(Authorizer::load).transpose()).await??)
-}
-
-/// Reads the rules again at each SIGHUP, until the task is ended.
-///
-/// # Errors
-/// The system takes no handler.
-pub fn reload_at_hangup(reloader: RulesReloader) -> Result<JoinHandle<()>, CommandError> {
-    let mut hangups = signal(SignalKind::hangup())
-        .map_err(|error| CommandError::new(Kind::Bug, format!("cannot listen to SIGHUP: {error}")))?;
-    Ok(tokio::spawn(async move {
-        while hangups.recv().await.is_some() {
-            let reloader = reloader.clone();
-            // A file may be on a disk that hangs.
-            let _ = aside(move || reloader.reload()).await;
-        }
-    }))
 }
 
 impl From<AuthorizationError> for CommandError {

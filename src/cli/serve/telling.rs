@@ -1,7 +1,10 @@
 //! What `serve` tells its operator: in which shape, and how much of it.
 
+use std::path::Path;
+
 use super::operations::LogFormat;
 use crate::cli::log::{Log, Writer};
+use crate::cli::permissions;
 use crate::clock;
 use crate::commands::CommandError;
 use crate::render::log::{Field, json};
@@ -50,6 +53,13 @@ impl Teller {
         }
     }
 
+    /// Warns of a file with a secret in it that others may use.
+    pub fn warn_of_secret(&self, file: &Path) {
+        if let Some(warning) = permissions::warning(file) {
+            self.warn(warning.strip_prefix("warning: ").unwrap_or(&warning));
+        }
+    }
+
     /// Tells that it serves, and where.
     pub fn ready(&self, message: String, fields: Vec<(&'static str, Field)>) {
         if self.told >= Told::Troubles {
@@ -85,6 +95,7 @@ impl Teller {
                 let message = ("message", Field::Text(event.to_string()));
                 let field = |name, text: String| match event {
                     Event::LeftOut { count, .. } if name == "count" => Field::Number(u64::from(*count)),
+                    Event::Certificates { outcome: Ok(Some(days)) } => Field::Signed(*days),
                     _ => Field::Text(text),
                 };
                 let fields = event.fields().into_iter().map(|(name, text)| (name, field(name, text)));

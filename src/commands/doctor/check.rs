@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::super::error::{CommandError, Kind};
-use crate::client::certificate::Certificate;
 use crate::client::examination::{AddressSource, Terms, TlsSight};
 use crate::protocol::Key;
 
@@ -175,35 +174,5 @@ impl Checked {
             Status::Fail(error) => Some(error.kind),
             _ => None,
         }
-    }
-}
-
-/// How many whole days are left to a certificate; negative where it has expired.
-#[must_use]
-pub fn days_left(certificate: &Certificate, now_s: u64) -> i64 {
-    const DAY_S: i128 = 24 * 60 * 60;
-    let left = i128::from(certificate.not_after_s).saturating_sub(i128::from(now_s));
-    i64::try_from(left.div_euclid(DAY_S)).unwrap_or(i64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_certificate_that_has_expired_has_less_than_no_days_left() {
-        const DAY_S: u64 = 86_400;
-        let certificate = Certificate {
-            alternatives: Vec::new(),
-            subject: Vec::new(),
-            issuer: Vec::new(),
-            names: Vec::new(),
-            not_before_s: 0,
-            not_after_s: 10 * DAY_S,
-            is_ca: false,
-        };
-        let left = |now_s| days_left(&certificate, now_s);
-        assert_eq!([left(0), left(9 * DAY_S), left(9 * DAY_S + 1), left(10 * DAY_S)], [10, 1, 0, 0]);
-        assert_eq!([left(10 * DAY_S + 1), left(11 * DAY_S), left(11 * DAY_S + 1)], [-1, -1, -2]);
     }
 }

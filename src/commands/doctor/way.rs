@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use super::super::session::Session;
 use super::chart::Chart;
-use super::check::{Advice, Check, Seen, days_left};
-use crate::client::certificate::Certificate;
+use super::check::{Advice, Check, Seen};
+use crate::client::certificate::{Certificate, expiry_text};
 use crate::client::examination::{Finding, Observation, Roots, TlsSight};
 use crate::client::{Client, Error, Examiner, Reconnect, Settings, Target, TlsTrouble, second_look};
 
@@ -174,7 +174,7 @@ impl Way {
 }
 
 fn out_of_time(certificate: &Certificate, now_s: u64) -> Option<TlsTrouble> {
-    let days = days_left(certificate, now_s);
+    let days = certificate.days_left(now_s);
     if certificate.not_before_s > now_s {
         let days = certificate.not_before_s.saturating_sub(now_s) / (24 * 60 * 60);
         return Some(TlsTrouble::NotValidYet { days: Some(days) });
@@ -186,14 +186,11 @@ fn out_of_time(certificate: &Certificate, now_s: u64) -> Option<TlsTrouble> {
 fn advice(sight: &TlsSight, now_s: u64) -> Vec<Advice> {
     let mut found = Vec::new();
     let mut judge = |whose: &str, certificate: &Certificate, hint: &str| {
-        let message = match days_left(certificate, now_s) {
-            ..0 => format!("{whose} has expired"),
-            0 => format!("{whose} expires within a day"),
-            1 => format!("{whose} expires in 1 day"),
-            days @ 2..DAYS_LEFT_MIN => format!("{whose} expires in {days} days"),
-            _ => return,
-        };
-        found.push(Advice { message, hint: hint.to_owned() });
+        let days = certificate.days_left(now_s);
+        if days < DAYS_LEFT_MIN {
+            let message = format!("{whose} {}", expiry_text(days));
+            found.push(Advice { message, hint: hint.to_owned() });
+        }
     };
     let mut chain = sight.chain.iter().flatten();
     if let Some(own) = chain.next() {

@@ -2,9 +2,7 @@
 
 use super::{Object, Rendered, line, ms, op, put, put_bytes, put_some};
 use crate::commands::duration::rfc3339;
-use crate::commands::output::{
-    AddressSource, Certificate, Checked, Roots, Seen, Status, Terms, TlsSight, days_left,
-};
+use crate::commands::output::{AddressSource, Certificate, Checked, Roots, Seen, Status, Terms, TlsSight};
 use crate::render::doctor::{hints, message, name_text};
 
 /// All checks; of those who want quiet, the failures alone.
@@ -117,7 +115,7 @@ fn certificate_object(certificate: &Certificate, now_s: u64) -> Object {
     let time = |seconds: u64| rfc3339(seconds.saturating_mul(1000));
     put_some(&mut object, "not_before", time(certificate.not_before_s));
     put_some(&mut object, "not_after", time(certificate.not_after_s));
-    put(&mut object, "days_left", days_left(certificate, now_s));
+    put(&mut object, "days_left", certificate.days_left(now_s));
     object
 }
 

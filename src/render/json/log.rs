@@ -31,6 +31,7 @@ fn put_fields(object: &mut Object, fields: impl IntoIterator<Item = (&'static st
         match field {
             Field::Text(text) => put(object, name, text),
             Field::Number(number) => put(object, name, number),
+            Field::Signed(number) => put(object, name, number),
             Field::List(texts) => put(object, name, texts),
             Field::Switch(switch) => put(object, name, switch),
             Field::Bytes(bytes) => put_bytes(object, name, &format!("{name}_encoding"), &bytes),

@@ -1,0 +1,259 @@
+//! `mqkv serve` with certificates, keys and CAs that are renewed while it runs, told by a SIGHUP.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+
+use super::common::pki::Ca;
+use super::common::{Doors, Place, Running};
+
+const TLS: [&str; 4] = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
+const RULES: &str = "rules:\n- principals: {}\n  brokerResources: [{method: Connect}]\n";
+const AGAIN: &str = "the certificates were read again: the server's expires in 89 days";
+
+/// A place with a CA, and a certificate of this machine from it.
+fn place() -> (Place, Ca) {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue(&place, "server", &["127.0.0.1"]);
+    (place, ca)
+}
+
+fn serve(place: &Place, options: &[&str]) -> Doors {
+    Doors::open(place, &[&TLS[..], options].concat())
+}
+
+fn url(server: &Doors, scheme: &str, number: usize) -> String {
+    format!("{scheme}://127.0.0.1:{}", server.port(number))
+}
+
+/// What comes of looking for a key that is not there, with these options.
+fn get(place: &Place, url: &str, options: &str) -> String {
+    let words: Vec<_> = ["get", "none", "-b", url].into_iter().chain(options.split_whitespace()).collect();
+    place.run(&words)
+}
+
+fn mkfifo(place: &Place, name: &str) {
+    assert!(Command::new("mkfifo").arg(place.path(name)).status().unwrap().success());
+}
+
+#[test]
+fn a_hangup_shows_a_new_certificate_at_all_doors_to_whoever_comes_and_leaves_the_others_alone() {
+    let (place, _) = place();
+    let server = serve(&place, &["--listen", "mqtts://127.0.0.1:0", "--listen", "wss://127.0.0.1:0"]);
+    let urls = [url(&server, "mqtts", 0), url(&server, "wss", 1)];
+    let watches = urls.each_ref().map(|url| {
+        let watch = Running::start(&mut place.command(&["watch", "k", "-b", url, "-T", "ca.pem"]));
+        assert!(watch.line().contains("\tk"), "the key is told to be missing");
+        watch
+    });
+    let renewer = Ca::new(&place, "new.pem");
+    renewer.issue_for_days(&place, "server", &["127.0.0.1"], 89);
+    for url in &urls {
+        assert_eq!(get(&place, url, "-T ca.pem"), "--- exit 1\n", "nothing is read before it is said");
+    }
+    server.signal(Signal::SIGHUP);
+    assert_eq!(server.told_of("certificates"), AGAIN);
+    for url in &urls {
+        assert_eq!(get(&place, url, "-T new.pem"), "--- exit 1\n");
+        let said = get(&place, url, "-T ca.pem");
+        assert!(said.contains("is from an unknown CA") && said.ends_with("--- exit 69\n"), "{said}");
+    }
+    place.run(&["set", "k", "v", "-b", &urls[0], "-T", "new.pem"]);
+    for watch in watches {
+        assert!(watch.line().ends_with("\tk\tv"), "the connection of before goes on");
+    }
+}
+
+#[test]
+fn one_mistake_leaves_all_doors_as_they_were_and_is_told_as_at_the_start() {
+    let (place, _) = place();
+    Ca::new(&place, "clients.pem");
+    let doors = [
+        ["--listen", "mqtts://127.0.0.1:0?client-cert=none"],
+        ["--listen", "mqtts://127.0.0.1:0?client-cert=optional"],
+    ];
+    let server = serve(&place, &[&doors.concat()[..], &["--client-ca", "clients.pem"]].concat());
+    let renewer = Ca::new(&place, "new.pem");
+    renewer.issue_for_days(&place, "other", &["127.0.0.1"], 89);
+    let renewed = ["other.pem", "other.key"].map(|name| fs::read(place.path(name)).unwrap());
+    let [clients, old_key] = ["clients.pem", "server.key"].map(|name| fs::read(place.path(name)).unwrap());
+    let encrypted = include_bytes!("keys/encrypted.pem");
+    for (file, bytes, message) in [
+        ("server.pem", Some(&b""[..]), "server.pem is empty"),
+        ("server.pem", Some(b"junk"), "server.pem holds no certificate"),
+        ("server.pem", None, "cannot read server.pem: No such file or directory (os error 2)"),
+        ("server.key", Some(&old_key), "server.key holds a key that does not fit the certificate"),
+        (
+            "server.key",
+            Some(encrypted),
+            "server.key holds an encrypted key (try: openssl pkey -in server.key -out server.key.plain)",
+        ),
+        ("clients.pem", Some(b"\n"), "clients.pem is empty"),
+    ] {
+        // All the others are good, and new.
+        place.write("server.pem", &renewed[0]);
+        place.write("server.key", &renewed[1]);
+        match bytes {
+            Some(bytes) => place.write(file, bytes),
+            None => fs::remove_file(place.path(file)).unwrap(),
+        }
+        server.signal(Signal::SIGHUP);
+        assert_eq!(server.told_of("in force"), format!("{message}; the certificates before stay in force"));
+        for door in 0..2 {
+            assert_eq!(get(&place, &url(&server, "mqtts", door), "-T ca.pem"), "--- exit 1\n", "{message}");
+        }
+    }
+    place.write("clients.pem", clients);
+    server.signal(Signal::SIGHUP);
+    assert_eq!(server.told_of("again"), AGAIN);
+    for door in 0..2 {
+        assert_eq!(get(&place, &url(&server, "mqtts", door), "-T new.pem"), "--- exit 1\n");
+    }
+}
+
+#[test]
+fn other_cas_for_clients_judge_whoever_comes_and_nobody_who_is_there() {
+    let (place, ca) = place();
+    let own = Ca::new(&place, "clients.pem");
+    own.issue(&place, "me", &["me"]);
+    let server = serve(&place, &["--client-ca", "clients.pem", "--listen", "mqtts://127.0.0.1:0"]);
+    let url = url(&server, "mqtts", 0);
+    let (me, it) = ("-T ca.pem -C me.pem -K me.key", "-T ca.pem -C it.pem -K it.key");
+    ca.issue(&place, "it", &["it"]);
+    let watch: Vec<_> = ["watch", "k", "-b", &url].into_iter().chain(me.split(' ')).collect();
+    let watch = Running::start(&mut place.command(&watch));
+    assert!(watch.line().contains("\tk"), "the key is told to be missing");
+    assert_eq!(get(&place, &url, me), "--- exit 1\n");
+    assert!(get(&place, &url, it).contains("refused this client's certificate: unknown CA"));
+    place.write("clients.pem", fs::read(place.path("ca.pem")).unwrap());
+    server.signal(Signal::SIGHUP);
+    assert!(
+        server.told_of("again").starts_with("the certificates were read again: the server's expires in ")
+    );
+    assert!(get(&place, &url, me).contains("refused this client's certificate: unknown CA"));
+    assert_eq!(get(&place, &url, it), "--- exit 1\n");
+    let set: Vec<_> = ["set", "k", "v", "-b", &url].into_iter().chain(it.split(' ')).collect();
+    place.run(&set);
+    assert!(watch.line().ends_with("\tk\tv"), "whoever was let in before stays");
+}
+
+#[test]
+fn rules_and_certificates_count_each_by_themselves() {
+    let (place, ca) = place();
+    place.write("rules", RULES);
+    let server = serve(&place, &["--authz", "rules", "--listen", "mqtts://127.0.0.1:0"]);
+    let told = || {
+        let mut told = [server.told_of(" "), server.told_of(" ")];
+        told.sort();
+        told
+    };
+    ca.issue_for_days(&place, "server", &["127.0.0.1"], 89);
+    place.write("rules", "");
+    server.signal(Signal::SIGHUP);
+    let [rules, certificates] = told();
+    assert!(rules.ends_with("; the rules before stay in force"), "{rules}");
+    assert_eq!(certificates, AGAIN);
+    place.write("rules", RULES);
+    place.write("server.key", "");
+    server.signal(Signal::SIGHUP);
+    let expected =
+        ["server.key is empty; the certificates before stay in force", "the rules were read again: 1"];
+    assert_eq!(told(), expected);
+}
+
+#[test]
+fn a_file_that_hangs_holds_up_neither_clients_nor_rules_nor_the_end() {
+    let (place, _) = place();
+    place.write("rules", RULES);
+    let words = ["serve", "-v", "--authz", "rules", "--listen", "127.0.0.1:0", "--port-file", "port"];
+    let server = Running::start(&mut place.command_with_signals(&[&words[..], &TLS].concat()));
+    let told_of = |what: &str| while !server.words().contains(what) {};
+    told_of("listening on ");
+    fs::remove_file(place.path("server.key")).unwrap();
+    mkfifo(&place, "server.key");
+    for _ in 0..2 {
+        server.signal(Signal::SIGHUP);
+        told_of("the rules were read again: 1");
+    }
+    // Whoever opens the other end waits until it is being read.
+    let pipe = OpenOptions::new().write(true).open(place.path("server.key")).unwrap();
+    let port = fs::read_to_string(place.path("port")).unwrap();
+    let said = get(&place, &format!("mqtts://127.0.0.1:{}", port.trim()), "-T ca.pem");
+    assert!(said.ends_with("--- exit 77\n"), "it comes in, and the rules have the rest: {said}");
+    server.signal(Signal::SIGTERM);
+    assert_eq!(server.end().2, Some(0));
+    drop(pipe);
+}
+
+#[test]
+fn a_certificate_out_of_its_time_is_taken_and_warned_of_at_the_start_and_when_it_is_read_again() {
+    let (place, ca) = place();
+    ca.issue_between(&place, "server", &["127.0.0.1"], [2020, 2021]);
+    let words = [&["serve", "--log", "json", "--listen", "127.0.0.1:0"][..], &TLS].concat();
+    let server = Running::start(&mut place.command_with_signals(&words));
+    let told = |name: &str| {
+        let line = server.words();
+        assert!(line.starts_with(&format!("{{\"v\":1,\"event\":\"{name}\",")), "{line}");
+        line.split_once("Z\",").unwrap().1.to_owned()
+    };
+    let expired = r#""reason":"server.pem holds a certificate that has expired","message":"server.pem holds a certificate that has expired: no client will trust it"}"#;
+    assert_eq!(told("out-of-time"), expired);
+    told("ready");
+    ca.issue_between(&place, "server", &["127.0.0.1"], [4000, 4096]);
+    server.signal(Signal::SIGHUP);
+    told("certificates");
+    assert_eq!(told("out-of-time"), expired.replace("has expired", "is not valid yet"));
+    ca.issue_for_days(&place, "server", &["127.0.0.1"], 89);
+    fs::set_permissions(place.path("server.key"), Permissions::from_mode(0o644)).unwrap();
+    server.signal(Signal::SIGHUP);
+    let warning = r#""message":"server.key holds a secret, and others than you may use it (mode 0644): chmod 600 server.key"}"#;
+    assert_eq!(told("warning"), warning);
+    assert_eq!(told("certificates"), format!("\"days_left\":89,\"message\":\"{AGAIN}\"}}"));
+    place.write("server.pem", "");
+    server.signal(Signal::SIGHUP);
+    told("warning");
+    let failed = r#""reason":"server.pem is empty","message":"server.pem is empty; the certificates before stay in force"}"#;
+    assert_eq!(told("certificates"), failed);
+}
+
+#[test]
+fn a_hangup_during_the_start_is_not_the_end_and_is_not_lost() {
+    let (place, ca) = place();
+    mkfifo(&place, "seed");
+    let options = ["serve", "-v", "--listen", "127.0.0.1:0", "--seed", "seed"];
+    let server = Running::start(&mut place.command_with_signals(&[&options[..], &TLS].concat()));
+    // Whoever opens the other end waits until it is being read.
+    let pipe = OpenOptions::new().write(true).open(place.path("seed")).unwrap();
+    server.signal(Signal::SIGHUP);
+    ca.issue_for_days(&place, "server", &["127.0.0.1"], 89);
+    drop(pipe);
+    while !server.words().starts_with("listening on ") {}
+    assert_eq!(server.words(), AGAIN);
+}
+
+#[test]
+fn a_hangup_ends_a_server_that_has_nothing_to_read_again_in_order() {
+    let place = Place::new();
+    let server = Running::start(&mut place.command_with_signals(&["serve", "-v", "--listen", "127.0.0.1:0"]));
+    while !server.words().starts_with("listening on ") {}
+    server.signal(Signal::SIGHUP);
+    let (_, words, code) = server.end();
+    let stopping = "answering what has come in, then stopping".to_owned();
+    assert_eq!((words, code), (vec![stopping], Some(0)));
+}
+
+#[test]
+fn a_hangup_is_for_the_command_of_exec_though_there_are_certificates() {
+    let (place, _) = place();
+    // The signal is for the whole group; what sleeps does not mind it, or the shell would have its say.
+    let script = "trap 'exit 9' HUP; echo ready; while :; do (trap '' HUP; sleep 0.02); done";
+    let exec = ["--exec", "--", "/bin/sh", "-c", script];
+    let words = [&["serve"], &TLS[..], &exec].concat();
+    let server = Running::start(&mut place.command_with_signals(&words));
+    assert_eq!(server.line(), "ready");
+    server.signal(Signal::SIGHUP);
+    assert_eq!(server.end().2, Some(9));
+}
