@@ -177,6 +177,8 @@ fn whoever_answers_is_trusted_if_that_is_what_is_wanted_and_it_is_said_once() {
         said(&place, server.port(), "del a b -q -n localhost -p PORT --insecure"),
         format!("--- stderr\n{warning}--- exit 1\n")
     );
+    let shown = said(&place, server.port(), "del a b -j -n localhost -p PORT --insecure");
+    assert!(shown.starts_with("--- stdout\n{") && !shown.contains("warning"), "{shown}");
 }
 
 #[test]
