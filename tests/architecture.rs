@@ -160,6 +160,7 @@ enum Rule {
     Clock,
     Environment,
     Terminal,
+    Thread,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -256,6 +257,10 @@ fn bad_names(path: &str, name: &Name) -> Vec<(Rule, String)> {
     let prints = name.bang && ["print", "println", "eprint", "eprintln", "dbg"].contains(&name.last());
     if prints || has(&["process", "exit"]) {
         found.push((Rule::Terminal, text.clone()));
+    }
+    // It panics where the system has no thread to give.
+    if has(&["thread", "spawn"]) {
+        found.push((Rule::Thread, text.clone()));
     }
     if PURE.iter().any(|place| path.starts_with(place)) {
         let outside = ["env", "fs", "net", "process", "thread"].iter().any(|module| has(&["std", module]));
@@ -941,6 +946,16 @@ fn a_reading_of_the_environment_outside_its_owner_is_reported() {
         assert_eq!(said_of("src/cli/settle.rs", code), [], "{code}");
     }
     assert_eq!(said_of("src/cli/args.rs", "const A: &str = env!(\"A\");"), []);
+}
+
+#[test]
+fn a_thread_that_panics_where_there_is_none_to_be_had_is_reported() {
+    for code in ["fn f() { thread::spawn(g); }", "use std::thread::spawn;", "use std::thread::{self, spawn};"]
+    {
+        assert_eq!(said_of("src/cli/settle.rs", code), [(Rule::Thread, 2)], "{code}");
+    }
+    let fine = "fn f() { thread::Builder::new().spawn(g); tokio::spawn(h); }\n#[cfg(test)] mod tests { use std::thread::spawn; }";
+    assert_eq!(said_of("src/cli/settle.rs", fine), []);
 }
 
 #[test]

@@ -9,7 +9,8 @@ use crate::commands::{CommandError, Kind};
 /// # Errors
 /// The system starts no other thread.
 pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, CommandError> {
-    do_aside(work)
-        .await
-        .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start a thread: {error}")))
+    do_aside(work).await.map_err(|error| {
+        CommandError::new(Kind::Bug, format!("cannot start a thread: {error}"))
+            .hint("ulimit -u and ulimit -v, which say what this user may have")
+    })
 }

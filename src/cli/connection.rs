@@ -17,8 +17,6 @@ pub struct Connection {
     pub place: Place,
     /// Who the client says it is.
     pub login: Login,
-    /// Whether only errors are to be told.
-    pub is_quiet: bool,
     /// How long each step of the way to the broker may take.
     pub connect_timeout: Duration,
     client_id: String,
@@ -90,7 +88,6 @@ impl Connection {
         Ok(Self {
             place: place(settled)?,
             login: login(settled, process)?,
-            is_quiet: settled.is_on(Setting::Quiet),
             client_id: match settled.get(Setting::ClientId) {
                 Some(entry) => client_id(entry)?,
                 None => (process.client_id)(),

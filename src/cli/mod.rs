@@ -61,6 +61,7 @@ use crate::commands::output::Outcome;
 use crate::commands::signal::Signal;
 use crate::commands::{Command, CommandError, Connecting, Kind, Output, Session, Verdict};
 use crate::render::escape::escape;
+use crate::render::{Format, Style};
 
 /// Runs the command line.
 #[must_use]
@@ -235,7 +236,7 @@ fn run_command(
     let asks = matches!(&connection, Some(Connection { login: Login::Ask { .. }, .. }));
     let heeded = if minds_signals { Heeded::default() } else { Heeded::of(command.access(), asks) };
     let tracer = tracing.as_ref().map(|tracing| tracing.tracer.clone());
-    let (session, embedded) = session(connection, tracer, heeded.clone());
+    let (session, embedded) = session(connection, tracer, heeded.clone(), reporter.style());
     let session = guard(session, configuration, is_forced);
     // One thread: a verb waits for the network and computes next to nothing. Where a slow reader can hold it up,
     // another thread keeps the session alive, and hears the signals.
@@ -293,13 +294,18 @@ async fn run_and_flush(
 type Started = Rc<RefCell<Option<Embedded>>>;
 
 /// A session that connects when it must; from then on signals are heeded.
-fn session(connection: Option<Connection>, tracer: Option<Tracer>, heeded: Heeded) -> (Session, Started) {
+fn session(
+    connection: Option<Connection>,
+    tracer: Option<Tracer>,
+    heeded: Heeded,
+    style: Style,
+) -> (Session, Started) {
     let embedded = Started::default();
     let started = Rc::clone(&embedded);
     let takes_input = matches!(&connection, Some(Connection { login: Login::Input { .. }, .. }));
     let connect = move || -> Connecting {
         let heeding = heeded.begin();
-        let connecting = connect(connection.clone(), Rc::clone(&started));
+        let connecting = connect(connection.clone(), Rc::clone(&started), style);
         let tracer = tracer.clone();
         Box::pin(async move {
             heeding?;
@@ -335,17 +341,22 @@ async fn stop(embedded: Started) {
 }
 
 /// Where to connect to; starts the store inside this process if that is where.
-async fn connect(connection: Option<Connection>, started: Started) -> Result<Settings, CommandError> {
+async fn connect(
+    connection: Option<Connection>,
+    started: Started,
+    style: Style,
+) -> Result<Settings, CommandError> {
     let connection =
         connection.ok_or_else(|| CommandError::new(Kind::Bug, "a verb that needs no store asked for one"))?;
     let (target, tls, web_socket) = match &connection.place {
         Place::Network { host, port, tls, web_socket } => {
-            if tls.as_ref().is_some_and(|tls| tls.insecure) {
+            // Who wants nothing but errors is to know this all the same.
+            if tls.as_ref().is_some_and(|tls| tls.insecure) && style.format != Format::Json {
                 report::log(
                     "warning: --insecure: whoever answers is trusted, and may read and change everything",
                 );
             }
-            let tls = look_at_files(&connection, tls.clone()).await?;
+            let tls = look_at_files(&connection, tls.clone(), style).await?;
             (Target::Tcp { host: host.clone(), port: *port }, tls, web_socket.clone())
         }
         Place::Embedded { data } => {
@@ -359,15 +370,16 @@ async fn connect(connection: Option<Connection>, started: Started) -> Result<Set
     Ok(Settings { web_socket, ..connection.settings(target, tls, authentication) })
 }
 
-/// Reads what TLS needs, and warns of secrets that others may read, for no longer than a connection may take: a file may
+/// Reads what TLS needs, and warns whoever reads words of secrets that others may read, for no longer than a connection may take: a file may
 /// be a pipe, or on a disk that hangs.
 async fn look_at_files(
     connection: &Connection,
     options: Option<TlsOptions>,
+    style: Style,
 ) -> Result<Option<Tls>, CommandError> {
-    let secrets: Vec<PathBuf> = match connection.is_quiet {
-        true => Vec::new(),
-        false => connection.secret_files().cloned().collect(),
+    let secrets: Vec<PathBuf> = match report::takes_warnings(&style) {
+        true => connection.secret_files().cloned().collect(),
+        false => Vec::new(),
     };
     if options.is_none() && secrets.is_empty() {
         return Ok(None);

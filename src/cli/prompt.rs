@@ -83,7 +83,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
     let house = House {
         definition: definition(),
         parse: Box::new(parse),
-        open: Box::new(move |destination| open(&options, &opened_with, &told, destination)),
+        open: Box::new(move |destination| open(&options, &opened_with, &told, style, destination)),
         contexts: Arc::new(move || {
             let file = config::file(&named.0, &named.1);
             file.map_or_else(
@@ -117,6 +117,7 @@ fn open(
     options: &Options,
     variables: &Variables,
     tracer: &Tracer,
+    style: Style,
     destination: Option<&str>,
 ) -> Result<Opened, CommandError> {
     let args = match destination {
@@ -142,7 +143,8 @@ fn open(
     };
     let is_transient = matches!(connection.place, Place::Embedded { data: None });
     // The shell listens to signals itself.
-    let (session, embedded) = super::session(Some(connection), Some(tracer.clone()), Heeded::default());
+    let (session, embedded) =
+        super::session(Some(connection), Some(tracer.clone()), Heeded::default(), style);
     // What was allowed on the command line is allowed for its broker.
     let session = super::guard(session, &configuration, options.force_write && destination.is_none());
     // What is typed is for the prompt.

@@ -130,9 +130,9 @@ impl Reporter {
         self.style.color_data
     }
 
-    /// Tells which variables may have been meant by others. Where errors are objects, nobody reads words.
+    /// Tells which variables may have been meant by others.
     pub fn warn_of_names(&self, names: &[(String, String)]) {
-        if self.style.quiet || self.is_json() {
+        if !takes_warnings(&self.style) {
             return;
         }
         for (name, meant) in names {
@@ -168,6 +168,12 @@ pub fn output_closed() -> Waiting {
         }
         std::future::pending().await
     })
+}
+
+/// Whether warnings are to be told: where errors are objects, nobody reads words.
+#[must_use]
+pub fn takes_warnings(style: &Style) -> bool {
+    !style.quiet && style.format != Format::Json
 }
 
 /// Puts out a line for the operator. Standard error may be closed: nobody is served worse for it.

@@ -92,8 +92,9 @@ changes nothing, but is told. A session is its user's: the same client id leads 
 
 --exec sets MQKV_BROKER, and AIO_BROKER_HOSTNAME, AIO_BROKER_TCP_PORT and AIO_MQTT_USE_TLS, for its command; without
 --listen the store is at a free port of 127.0.0.1. What else the environment says of the way to another broker, and of
-who one is there, is kept from it, but for what these options give a meaning: users, tokens, TLS. Signals are passed on
-to the command; mqkv is silent but for -v.
+who one is there, is kept from it, but for what these options give a meaning: users, tokens, TLS. If the file of
+--tls-cert ends with a certificate that has signed itself, MQKV_CAFILE and AIO_TLS_CA_FILE name it; for another, set
+them to the file of its CA. Signals are passed on to the command; mqkv is silent but for -v.
 
 --admin serves what can be looked at and nothing that changes anything, to whoever can reach the address: there is no
 password. A name is served only if it was given here; an address and localhost always are.

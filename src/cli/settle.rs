@@ -4,15 +4,13 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::future::pending;
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::thread;
-
-use tokio::sync::oneshot;
 
 use super::args::{ColorWhen, OutputFormat};
+use super::aside::aside;
 use super::config::layers::{Entry, Settled};
 use super::config::setting::{Setting, Value};
 use super::config::variables::Variables;
@@ -22,6 +20,7 @@ use crate::chance;
 use crate::client::Secret;
 use crate::client::authentication::first_line;
 use crate::clock;
+use crate::commands::session::Ending;
 use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, Kind, LOCK_HOLDER, Surroundings};
 use crate::protocol::Timestamp;
 use crate::render::{Format, Style};
@@ -217,18 +216,12 @@ fn read_input(max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads standard input in a thread of its own: whoever waits for its end must not wait for the thread, too.
-fn end_of_input() -> Pin<Box<dyn Future<Output = ()>>> {
-    let (ended, end) = oneshot::channel();
-    thread::spawn(move || {
-        // Input that cannot be read has no end that could mean anything.
-        if io::copy(&mut io::stdin().lock(), &mut io::sink()).is_ok() {
-            let _ = ended.send(());
-        }
-    });
-    Box::pin(async move {
-        if end.await.is_err() {
-            std::future::pending().await
+fn end_of_input() -> Ending {
+    Box::pin(async {
+        match aside(|| io::copy(&mut io::stdin().lock(), &mut io::sink())).await? {
+            Ok(_) => Ok(()),
+            // Input that cannot be read has no end that could mean anything.
+            Err(_) => pending().await,
         }
     })
 }

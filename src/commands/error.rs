@@ -295,7 +295,9 @@ fn hint_of_tls(trouble: &TlsTrouble) -> Option<&'static str> {
         TlsTrouble::Expired { .. } | TlsTrouble::NotValidYet { .. } => {
             Some("a new certificate for the broker, or the right time for this machine's clock")
         }
-        TlsTrouble::UnknownCa => Some("-T FILE with the certificate of the CA that signed it"),
+        TlsTrouble::UnknownCa => {
+            Some("-T FILE, or MQKV_CAFILE=FILE, with the certificate of the CA that signed it")
+        }
         TlsTrouble::WrongName { .. } => {
             Some("-n with a name that the certificate has, or --server-name NAME")
         }

@@ -27,6 +27,9 @@ pub type Connecting = Pin<Box<dyn Future<Output = Result<Settings, CommandError>
 /// Resolves when something has happened.
 pub type Waiting = Pin<Box<dyn Future<Output = ()>>>;
 
+/// Resolves when something has ended, or fails where that cannot be learnt.
+pub type Ending = Pin<Box<dyn Future<Output = Result<(), CommandError>>>>;
+
 /// What only the process edge can give.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings {
@@ -37,7 +40,7 @@ pub struct Surroundings {
     /// Whether standard input is a terminal.
     pub input_is_terminal: fn() -> bool,
     /// Waits for the end of standard input; what comes before is read and forgotten.
-    pub end_of_input: fn() -> Pin<Box<dyn Future<Output = ()>>>,
+    pub end_of_input: fn() -> Ending,
     /// Reads the fencing token that a parent process left in the environment.
     pub inherited_fence: fn() -> Result<Timestamp, CommandError>,
     /// Reads the lock's holder that a parent process left in the environment.
@@ -251,8 +254,11 @@ impl Session {
     }
 
     /// Waits for the end of standard input.
-    pub async fn end_of_input(&self) {
-        (self.surroundings.end_of_input)().await;
+    ///
+    /// # Errors
+    /// The system has no thread to wait in.
+    pub async fn end_of_input(&self) -> Result<(), CommandError> {
+        (self.surroundings.end_of_input)().await
     }
 
     /// The lock's holder that a parent process left in the environment, if any.

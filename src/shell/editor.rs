@@ -19,6 +19,8 @@ use tokio::sync::{mpsc, watch};
 use super::hint::{self, cut};
 use super::line::is_open;
 use super::live::Live;
+use super::plain::Plain;
+use super::voice::Streams;
 use crate::commands::interrupt_this_process;
 use crate::render::style::{Paint, paint};
 
@@ -32,6 +34,8 @@ pub enum Typed {
     Line(String),
     /// Ctrl-C has cleared it.
     Cleared,
+    /// It is no text.
+    Garbled,
     /// Ctrl-D: there will be no other.
     End,
     /// The terminal is gone, or makes trouble.
@@ -44,8 +48,8 @@ pub struct Lines {
     asks: blocking::Sender<()>,
     typed: mpsc::UnboundedReceiver<Typed>,
     begun: Arc<watch::Sender<bool>>,
-    /// Whether the terminal is one in which a line can be edited.
-    edits: bool,
+    /// Reads in place of the editor where the terminal is one in which no line can be edited.
+    plain: Option<Arc<Plain>>,
 }
 
 /// Prints above the line that is being typed.
@@ -56,7 +60,12 @@ impl Lines {
     ///
     /// # Errors
     /// There is no terminal, or no thread.
-    pub fn start(live: Arc<Live>, earlier: Vec<String>, color: bool) -> io::Result<(Self, Option<Above>)> {
+    pub fn start(
+        live: Arc<Live>,
+        earlier: Vec<String>,
+        streams: Streams,
+        color: bool,
+    ) -> io::Result<(Self, Option<Above>)> {
         let config = Config::builder()
             .completion_type(CompletionType::List)
             // The prompt on the screen changes through the highlighter, which paints only where it may.
@@ -76,19 +85,28 @@ impl Lines {
             .map(|mut printer| -> Above { Box::new(move |text| printer.print(text).map_err(of_editor)) });
         let begun = Arc::new(watch::Sender::new(false));
         editor.set_helper(Some(Aid { live: Arc::clone(&live), begun: Arc::clone(&begun), color }));
+        // Where a line cannot be edited nothing can be printed above it.
+        let plain = above.is_none().then(|| Arc::new(Plain::new(Arc::clone(&live), streams)));
         let (asks, asked) = blocking::channel();
         let (told, typed) = mpsc::unbounded_channel();
+        let (in_place, read_plainly) = (plain.clone(), Arc::clone(&begun));
         thread::Builder::new().name("editor".to_owned()).spawn(move || {
             while asked.recv().is_ok() {
-                let line = read(&mut editor, &live);
+                let columns = editor.dimensions().map_or(80, |(columns, _)| usize::from(columns));
+                let line = match &in_place {
+                    None => read(&mut editor, &live, columns),
+                    Some(plain) => {
+                        let line = plain.read(columns);
+                        read_plainly.send_replace(true);
+                        line
+                    }
+                };
                 if told.send(line).is_err() {
                     return;
                 }
             }
         })?;
-        // Where a line cannot be edited nothing can be printed above it.
-        let edits = above.is_some();
-        Ok((Self { asks, typed, begun, edits }, above))
+        Ok((Self { asks, typed, begun, plain }, above))
     }
 
     /// Asks for a line.
@@ -103,15 +121,22 @@ impl Lines {
         self.typed.recv().await.unwrap_or(Typed::Broken)
     }
 
-    /// Whether the editor has had the terminal since it was asked. While it has it, all SIGINT are its own: one that
-    /// others hear after that came when the line had ended.
-    pub fn has_begun(&self) -> bool {
+    /// Whether a SIGINT that is heard now came when the line had been entered: the editor has had the terminal since it
+    /// was asked, and while it has it, all SIGINT are its own. Without an editor the line must have been read.
+    pub fn is_entered(&self) -> bool {
         *self.begun.borrow()
+    }
+
+    /// Clears a line at a Ctrl-C of which no editor has heard.
+    pub fn clear(&self) {
+        if let Some(plain) = &self.plain {
+            plain.begin_again();
+        }
     }
 
     /// Has the editor that was asked for a line give the terminal back.
     pub async fn wake(&mut self) {
-        if !self.edits {
+        if self.plain.is_some() {
             // It has taken nothing, and hears nothing but the end of a line.
             return;
         }
@@ -127,8 +152,7 @@ impl Lines {
     }
 }
 
-fn read(editor: &mut Editor<Aid, MemHistory>, live: &Live) -> Typed {
-    let columns = editor.dimensions().map_or(80, |(columns, _)| usize::from(columns));
+fn read(editor: &mut Editor<Aid, MemHistory>, live: &Live, columns: usize) -> Typed {
     let prompt = live.begin_prompt(columns);
     live.set_editing(true);
     let read = editor.readline(&prompt);
@@ -142,6 +166,7 @@ fn read(editor: &mut Editor<Aid, MemHistory>, live: &Live) -> Typed {
         }
         Err(ReadlineError::Interrupted) => Typed::Cleared,
         Err(ReadlineError::Eof) => Typed::End,
+        Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => Typed::Garbled,
         Err(_) => Typed::Broken,
     }
 }

@@ -13,6 +13,7 @@ mod live;
 mod locks;
 mod meta;
 mod outlet;
+mod plain;
 mod prompt;
 mod redact;
 mod run;
@@ -210,7 +211,8 @@ impl Shell {
         let (history, earlier) = History::open(house.history.clone());
         let color = house.style.color_data;
         let no_terminal = |error| CommandError::new(Kind::File, format!("cannot use the terminal: {error}"));
-        let (lines, above) = Lines::start(Arc::clone(&live), earlier, color).map_err(no_terminal)?;
+        let lines = Lines::start(Arc::clone(&live), earlier, house.streams, color);
+        let (lines, above) = lines.map_err(no_terminal)?;
         let screen = Screen::start(above, house.streams.above, Arc::clone(&live)).map_err(no_terminal)?;
         house.above.begin(screen.clone());
         let voice = Voice::new(house.streams, live, screen, color);
@@ -246,8 +248,9 @@ impl Shell {
                     biased;
                     typed = self.lines.next() => break typed,
                     signal = self.signals.next() => match signal {
-                        // Ctrl-C is no signal while a line is typed, so this one is for the line just entered.
-                        Signal::Interrupt => is_stopped |= self.lines.has_begun(),
+                        // Ctrl-C is no signal while a line is edited, so this one is for the line just entered.
+                        Signal::Interrupt if self.lines.is_entered() => is_stopped = true,
+                        Signal::Interrupt => self.lines.clear(),
                         signal => {
                             self.lines.wake().await;
                             return signal.verdict();
@@ -265,6 +268,11 @@ impl Shell {
                     self.run_text(&line).await;
                 }
                 Typed::Cleared => {}
+                Typed::Garbled => {
+                    let error = CommandError::usage("what was typed is not UTF-8, and nothing is done")
+                        .hint("\"\\xFF\", with its quotes, for a byte that is no text");
+                    self.voice.fail(&error, &self.style);
+                }
                 Typed::End => return Verdict::Yes,
                 // Whoever sat at the terminal has gone.
                 Typed::Broken => return Verdict::Child(129),

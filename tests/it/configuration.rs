@@ -294,6 +294,10 @@ fn a_secret_that_others_may_read_is_told_once() {
     mode(0o644);
     assert_eq!(who(&place, &words).matches(told).count(), 1, "{}", who(&place, &words));
     assert!(!who(&place, &[&words[..], &["-q"]].concat()).contains("warning"));
+    for json in [&["-j"][..], &["-o", "jsonl"]] {
+        let shown = who(&place, &[&words[..], json].concat());
+        assert!(shown.starts_with("--- stdout\n{") && !shown.contains("warning"), "{shown}");
+    }
     mode(0o600);
     assert!(!who(&place, &words).contains("warning"));
 }

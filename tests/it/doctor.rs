@@ -328,7 +328,7 @@ fn a_certificate_that_is_not_believed_is_shown_all_the_same() {
     Ca::new(&place, "other.pem");
     let (_server, url) = tls_server(&place, "plant", &[]);
     let message = "the certificate of BROKER is from an unknown CA";
-    let hint = "-T FILE with the certificate of the CA that signed it";
+    let hint = "-T FILE, or MQKV_CAFILE=FILE, with the certificate of the CA that signed it";
     assert_eq!(failure(&place, &format!("-b {url} -T other.pem")), failed("tls", message, hint, 69));
     let (checks, _) = examined(&place, &format!("-b {url} -T other.pem"));
     let own = &find(&checks, "tls").detail("chain")[0];

@@ -1,7 +1,7 @@
 //! `lock`, `unlock`, `holder` against a store, with real commands.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -214,6 +214,22 @@ fn a_lock_without_a_command_is_held_until_the_end_of_input() {
     assert_eq!(output.status.code(), Some(0));
     let token = String::from_utf8(output.stdout).unwrap();
     assert!(token.ends_with(":StateStore\n") && token.lines().count() == 1, "{token}");
+    assert_eq!(bench.run(&["holder", "deploy"]), FREE);
+}
+
+#[test]
+fn a_lock_that_has_no_thread_to_wait_for_the_end_of_input_in_is_given_back() {
+    let bench = Bench::new();
+    // Room for the stack of the connection's thread, and for no other.
+    let script = "ulimit -v 1500000 && exec \"$MQKV\" lock deploy -b \"$URL\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).env("RUST_MIN_STACK", "1000000000").stdin(Stdio::null());
+    command.env("MQKV", env!("CARGO_BIN_EXE_mqkv")).env("URL", bench.server.url());
+    let left = Process::start(command).end();
+    let cause = "Resource temporarily unavailable (os error 11)";
+    let hint = "ulimit -u and ulimit -v, which say what this user may have";
+    assert_eq!(left.errors, format!("error: cannot start a thread: {cause}\n  try: {hint}\n"));
+    assert!(left.code == Some(70) && left.output.ends_with(":StateStore\n"), "{left:?}");
     assert_eq!(bench.run(&["holder", "deploy"]), FREE);
 }
 

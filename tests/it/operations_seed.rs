@@ -4,6 +4,7 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 
+use super::common::pki::Ca;
 use super::common::{Place, Running, Server};
 
 const SEED: &str = concat!(
@@ -159,6 +160,36 @@ fn what_the_environment_says_of_another_broker_is_kept_from_the_command() {
     place.write("tokens", "sat tok.en\n");
     let said = outer(&["--sat-tokens", "tokens"], "echo $MQKV_SAT_FILE $AIO_SAT_FILE $AIO_MQTT_USERNAME");
     assert_eq!(said, "--- stdout\n1 1\n--- exit 0\n");
+}
+
+#[test]
+fn a_command_trusts_a_certificate_that_has_signed_itself_and_is_told_what_another_needs() {
+    let place = Place::new();
+    let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    place.write("own.pem", own.cert.pem());
+    place.write("own.key", own.signing_key.serialize_pem());
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue(&place, "server", &["127.0.0.1"]);
+    let read = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
+    place.write("both.pem", read("server.pem") + &read("ca.pem"));
+    let tls = |certificate, key| ["--tls-cert", certificate, "--tls-key", key];
+    let script = "cd / && $mqkv set k v && $mqkv get k && cmp $MQKV_CAFILE $AIO_TLS_CA_FILE";
+    let is_well = "--- stdout\nv(no line feed)\n--- exit 0\n";
+    for options in [tls("own.pem", "own.key"), tls("both.pem", "server.key")] {
+        let mut command = exec(&place, &options, script);
+        assert_eq!(shown(command.env("MQKV_CAFILE", place.path("ca.pem"))), is_well);
+    }
+    let options = tls("server.pem", "server.key");
+    let told = shown(&mut exec(&place, &options, "$mqkv get k"));
+    let hint = "-T FILE, or MQKV_CAFILE=FILE, with the certificate of the CA that signed it";
+    assert!(told.ends_with(&format!("is from an unknown CA\n  try: {hint}\n--- exit 69\n")), "{told}");
+    let mut command = exec(&place, &options, "$mqkv set k v && $mqkv get k");
+    assert_eq!(shown(command.env("MQKV_CAFILE", place.path("ca.pem"))), is_well);
+    // Where the first door has no TLS, nothing is said of it.
+    let doors = ["--listen", "mqtt://127.0.0.1:0", "--listen", "mqtts://127.0.0.1:0"];
+    let options = [&tls("own.pem", "own.key")[..], &doors].concat();
+    let said = shown(&mut exec(&place, &options, "$mqkv set k v && env | grep -c '_CA_\\?FILE='"));
+    assert_eq!(said, "--- stdout\n0\n--- exit 1\n");
 }
 
 #[test]

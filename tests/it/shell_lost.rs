@@ -4,7 +4,7 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 
-use super::common::{CTRL_C, Place, Server, Terminal, until};
+use super::common::{CTRL_C, CTRL_D, Place, Server, Terminal, hear_hangups, until};
 
 fn at(place: &Place, server: &Server) -> Terminal {
     let terminal = Terminal::start(place.command(&["-b", &server.url()]));
@@ -183,7 +183,71 @@ fn a_signal_ends_the_prompt_of_a_terminal_in_which_no_line_can_be_edited() {
 }
 
 #[test]
+fn ctrl_c_begins_a_new_line_where_none_can_be_edited_and_keeps_the_locks() {
+    let place = Place::new().with_variable("TERM", "dumb");
+    let server = Server::start(&place, &[]);
+    let mut terminal = at(&place, &server);
+    let prompt = format!("127.0.0.1:{} [1 lock]>", server.port());
+    terminal.line("lock deploy --holder me");
+    terminal.ends_with(&prompt);
+    terminal.keys(CTRL_C);
+    terminal.wait_for("a new prompt", |screen| screen.ends_with(&format!("\n{prompt} ^C\n{prompt}")));
+    terminal.line("set k 'one");
+    terminal.wait_for("the line to go on", |screen| screen.ends_with("set k 'one") && terminal.cursor() == 0);
+    terminal.keys(CTRL_C);
+    terminal.wait_for("a new prompt", |screen| screen.ends_with(&format!("\n^C\n{prompt}")));
+    terminal.line("get k");
+    terminal.wait_for("the new line alone", |screen| {
+        screen.ends_with(&format!("{prompt} get k\nno such key: k\n{prompt}"))
+    });
+    assert_eq!(holder(&place, &server, "deploy"), "--- stdout\nme\n--- exit 0\n");
+    place.write("words", "begun\n");
+    terminal.line("\\! tail -f words");
+    terminal.ends_with("begun");
+    terminal.keys(CTRL_C);
+    terminal.wait_for("one prompt", |screen| screen.ends_with(&format!("\nbegun\n^C\n{prompt}")));
+    terminal.keys(CTRL_D);
+    terminal.shows("released deploy");
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn a_line_that_is_no_text_is_refused_and_ends_nothing() {
+    for term in ["dumb", "xterm"] {
+        let place = Place::new().with_variable("TERM", term);
+        let server = Server::start(&place, &[]);
+        let terminal = at(&place, &server);
+        terminal.line("lock deploy --holder me");
+        terminal.shows("[1 lock]>");
+        terminal.bytes(b"get caf\xe9\r");
+        terminal.shows("error: what was typed is not UTF-8, and nothing is done\n  try: \"\\xFF\"");
+        terminal.ends_with(&format!("127.0.0.1:{} [1 lock]>", server.port()));
+        assert_eq!(holder(&place, &server, "deploy"), "--- stdout\nme\n--- exit 0\n");
+    }
+}
+
+#[test]
+fn a_terminal_in_which_no_line_can_be_edited_is_not_steered() {
+    let place = Place::new().with_variable("TERM", "dumb");
+    let mut server = Server::start(&place, &["--data", "state"]);
+    let mut terminal = at(&place, &server);
+    server.kill();
+    terminal.shows("lost the connection");
+    // What is repainted each second elsewhere is shown by the next prompt here.
+    terminal.wait_for("the second second", |_| {
+        terminal.keys(CTRL_C);
+        offline(&terminal.screen()) >= Some(2)
+    });
+    server.start_again(&place, &["--data", "state"]);
+    terminal.shows("connected again after");
+    terminal.keys(CTRL_D);
+    assert_eq!(terminal.end(), Some(0));
+    assert!(!terminal.has_come(b'\x1b'), "{}", terminal.screen());
+}
+
+#[test]
 fn a_terminal_that_goes_away_takes_the_prompt_and_its_locks_along() {
+    hear_hangups();
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let terminal = at(&place, &server);

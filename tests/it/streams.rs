@@ -8,7 +8,7 @@ use std::sync::mpsc;
 
 use super::common::bounded::{ended, shown_bounded, signal};
 use super::common::fake::Fake;
-use super::common::{Place, Server, wire};
+use super::common::{Place, Server, hear_hangups, wire};
 
 /// More than any pipe holds.
 const BIG: usize = 4 * 1024 * 1024;
@@ -141,6 +141,7 @@ fn a_signal_ends_a_connection_that_hangs() {
 
 #[test]
 fn a_signal_ends_a_server_well() {
+    hear_hangups();
     for name in ["INT", "TERM", "HUP"] {
         let place = Place::new();
         let words = ["serve", "--listen", "127.0.0.1:0", "--port-file", "port", "--data", "kept"];

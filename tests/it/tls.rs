@@ -35,7 +35,7 @@ fn error(message: &str, hint: &str) -> String {
 
 const GET: &str = "get k -n localhost -p PORT -T ca.pem";
 const PORT_HINT: &str = "check the port; for one without TLS, -b mqtt://HOST:PORT or --notls";
-const CA_HINT: &str = "-T FILE with the certificate of the CA that signed it";
+const CA_HINT: &str = "-T FILE, or MQKV_CAFILE=FILE, with the certificate of the CA that signed it";
 
 #[test]
 fn a_value_is_kept_and_read_over_tls() {
@@ -177,6 +177,8 @@ fn whoever_answers_is_trusted_if_that_is_what_is_wanted_and_it_is_said_once() {
         said(&place, server.port(), "del a b -q -n localhost -p PORT --insecure"),
         format!("--- stderr\n{warning}--- exit 1\n")
     );
+    let shown = said(&place, server.port(), "del a b -j -n localhost -p PORT --insecure");
+    assert!(shown.starts_with("--- stdout\n{") && !shown.contains("warning"), "{shown}");
 }
 
 #[test]

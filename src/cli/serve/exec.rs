@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf, absolute};
 use std::time::Duration;
 
 use clap::Args;
@@ -10,8 +10,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::ServeArgs;
 use super::door::Settled;
+use crate::cli::aside::aside;
 use crate::cli::config::setting::Setting;
 use crate::cli::config::variables;
+use crate::client::tls::files::has_own_ca;
 use crate::clock;
 use crate::commands::child::{Change, Group};
 use crate::commands::signal::{Signal, Signals};
@@ -43,9 +45,7 @@ pub async fn run(
     doors: &[(Settled, SocketAddr)],
     signals: &mut Signals,
 ) -> Result<Verdict, CommandError> {
-    let leading = leading(doors);
-    let variables: Vec<(&str, OsString)> =
-        leading.iter().map(|(name, value)| (*name, OsString::from(value))).collect();
+    let variables = leading(doors, own_ca(args).await?.as_deref());
     let mut group = Group::spawn(&args.run.command, &variables, &foreign(args, doors))?;
     let (mut code, mut kill_at) = (None, None);
     loop {
@@ -91,19 +91,28 @@ fn foreign(args: &ServeArgs, doors: &[(Settled, SocketAddr)]) -> Vec<String> {
         .collect()
 }
 
-/// What leads a command to the store: our own variable, and those of the official SDKs (protocol §8).
-fn leading(doors: &[(Settled, SocketAddr)]) -> Vec<(&'static str, String)> {
-    let mut variables = Vec::new();
+/// The file of the certificate, if that of its CA is in it, too.
+async fn own_ca(args: &ServeArgs) -> Result<Option<PathBuf>, CommandError> {
+    let Some(file) = args.tls_cert.clone() else { return Ok(None) };
+    aside(move || has_own_ca(&file).then(|| absolute(&file).unwrap_or(file))).await
+}
+
+/// What leads a command to the store: our own variables, and those of the official SDKs (protocol §8).
+fn leading(doors: &[(Settled, SocketAddr)], ca: Option<&Path>) -> Vec<(&'static str, OsString)> {
+    let ca_of = |door: &Settled| ca.filter(|_| door.has_tls).map(OsString::from);
+    let mut variables: Vec<(&str, OsString)> = Vec::new();
     if let Some((door, address)) = doors.first() {
-        variables.push(("MQKV_BROKER", door.broker(reachable(*address))));
+        variables.push(("MQKV_BROKER", door.broker(reachable(*address)).into()));
         // A context named there would have its say, too.
-        variables.push(("MQKV_CONTEXT", String::new()));
+        variables.push(("MQKV_CONTEXT", OsString::new()));
+        variables.extend(ca_of(door).map(|ca| ("MQKV_CAFILE", ca)));
     }
     if let Some((door, address)) = doors.iter().find(|(door, _)| !door.has_web_sockets) {
         let address = reachable(*address);
-        variables.push(("AIO_BROKER_HOSTNAME", address.ip().to_string()));
-        variables.push(("AIO_BROKER_TCP_PORT", address.port().to_string()));
-        variables.push(("AIO_MQTT_USE_TLS", door.has_tls.to_string()));
+        variables.push(("AIO_BROKER_HOSTNAME", address.ip().to_string().into()));
+        variables.push(("AIO_BROKER_TCP_PORT", address.port().to_string().into()));
+        variables.push(("AIO_MQTT_USE_TLS", door.has_tls.to_string().into()));
+        variables.extend(ca_of(door).map(|ca| ("AIO_TLS_CA_FILE", ca)));
     }
     variables
 }

@@ -8,6 +8,7 @@ use tokio_rustls::rustls::pki_types::pem::{PemObject, SectionKind};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::client::authentication::first_line;
+use crate::client::certificate::Certificate;
 use crate::client::error::TlsSetupError as Error;
 use crate::client::secret::Secret;
 
@@ -38,6 +39,14 @@ pub(crate) fn roots(path: &Path) -> Result<RootCertStore, Error> {
             .map_err(|_| nonsense(path, "holds a certificate that cannot be read", None))?;
     }
     Ok(roots)
+}
+
+/// Whether a file with a certificate has that of its CA in it, too: the last one has signed itself.
+#[must_use]
+pub fn has_own_ca(path: &Path) -> bool {
+    // A pipe has been read by whoever uses the certificate.
+    let last = path.is_file().then(|| certificates(path).ok()?.pop()).flatten();
+    last.and_then(|last| Certificate::parse(&last).ok()).is_some_and(|last| last.issuer == last.subject)
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {

@@ -150,7 +150,7 @@ impl Held<'_> {
                     event => return Ok((Verdict::Yes, Some(under::loss(event, self.session.lease_clock())))),
                 },
                 signal = signals.next() => return Ok((signal.verdict(), None)),
-                () = &mut end_of_input => return Ok((Verdict::Yes, None)),
+                ended = &mut end_of_input => return ended.map(|()| (Verdict::Yes, None)),
             }
         }
     }

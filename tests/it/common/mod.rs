@@ -29,7 +29,7 @@ use tempfile::TempDir;
 
 pub use doors::Doors;
 pub use gatekeeper::{Visit, gatekeeper, publish};
-pub use process::{Left, Process, is_running, line_in, until};
+pub use process::{Left, Process, hear_hangups, is_running, line_in, until};
 pub use raw::Raw;
 pub use relay::Relay;
 pub use running::{Running, wait_until};

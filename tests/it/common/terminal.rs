@@ -66,7 +66,12 @@ impl Terminal {
 
     /// Types keys.
     pub fn keys(&self, keys: &str) {
-        (&*self.pty).write_all(keys.as_bytes()).unwrap();
+        self.bytes(keys.as_bytes());
+    }
+
+    /// Sends what a keyboard sends, even if it is no text.
+    pub fn bytes(&self, bytes: &[u8]) {
+        (&*self.pty).write_all(bytes).unwrap();
     }
 
     /// Types a line, and Enter.
@@ -183,6 +188,11 @@ impl Terminal {
     /// Sends the program a signal.
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+    }
+
+    /// Whether a byte has come, be it one that steers the terminal.
+    pub fn has_come(&self, byte: u8) -> bool {
+        self.bytes.lock().unwrap().contains(&byte)
     }
 
     /// Closes the terminal as if its window were closed: the program gets SIGHUP.
