@@ -149,13 +149,20 @@ fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved
     assert!(fs::read(place.path("kept/store.log")).unwrap() == log, "nothing is changed");
     let refused = |damage: &str| {
         let shown = run(&place, "serve --data kept --listen 127.0.0.1:0");
-        assert!(shown.contains(damage) && shown.ends_with("finds in it\n--- exit 74\n"), "{shown}");
+        let error = format!("--- stderr\nerror: kept is damaged: {damage}");
+        let hint = "\n  try: the files of kept from one backup, or ";
+        assert!(shown.starts_with(&error) && shown.contains(hint), "{shown}");
+        assert!(
+            shown.ends_with("what `mqkv serve --data kept --verify` finds in it\n--- exit 74\n"),
+            "{shown}"
+        );
         let shown = run(&place, "serve --data kept --verify");
         assert!(
             line(&shown, "condition").starts_with("damaged; what was written last cannot be read"),
             "{shown}"
         );
-        assert!(shown.contains(damage) && shown.ends_with("--- exit 74\n"), "{shown}");
+        assert!(shown.contains(&error) && shown.contains(hint), "{shown}");
+        assert!(shown.ends_with("or `mqkv serve --data kept --salvage`\n--- exit 74\n"), "{shown}");
         let keys = line(&shown, "keys").parse::<usize>().unwrap();
         assert!(run(&place, "serve --data kept --salvage").ends_with("--- exit 0\n"));
         let server = Server::start(&place, &["-q", "--data", "kept/salvaged"]);

@@ -117,9 +117,9 @@ pub fn failure(error: &JournalError) -> CommandError {
         JournalErrorKind::InUse => {
             "-b mqtt://HOST:PORT of the `mqkv serve` that keeps it, or end that".to_owned()
         }
-        JournalErrorKind::Damaged(_) => {
-            let folder = error.path.parent().map(shown).unwrap_or_default();
-            format!("this file from a backup, or what `mqkv serve --data {folder} --verify` finds in it")
+        JournalErrorKind::Damaged(_) | JournalErrorKind::DamagedLog(_) => {
+            let folder = folder(&error.path);
+            format!("{}, or what `mqkv serve --data {folder} --verify` finds in it", backup(&folder))
         }
         JournalErrorKind::OtherFormat(_) => "another folder, or the version of mqkv that wrote it".to_owned(),
         JournalErrorKind::Missing => "the folder that `mqkv serve --data` was given".to_owned(),
@@ -141,15 +141,13 @@ fn verify(folder: &Path, reporter: &mut Reporter) -> Result<Exit, CommandError> 
     match damage(&survey) {
         None => Ok(Exit::Yes),
         Some(damage) => {
-            let error = CommandError::new(Kind::File, damage);
-            Err(if survey.keys == 0 {
-                error.hint("this file from a backup: no key in it can be read")
+            let folder = shown(folder);
+            let backup = backup(&folder);
+            Err(CommandError::new(Kind::File, damage).hint(if survey.keys == 0 {
+                format!("{backup}: no key in them can be read")
             } else {
-                error.hint(format!(
-                    "this file from a backup, or `mqkv serve --data {} --salvage`",
-                    shown(folder)
-                ))
-            })
+                format!("{backup}, or `mqkv serve --data {folder} --salvage`")
+            }))
         }
     }
 }
@@ -211,8 +209,8 @@ fn offline_failure(error: &JournalError) -> CommandError {
         JournalErrorKind::InUse => {
             CommandError::new(Kind::File, error.to_string()).hint("end the `mqkv serve` that keeps it first")
         }
-        JournalErrorKind::Damaged(_) => {
-            CommandError::new(Kind::File, error.to_string()).hint("this file from a backup")
+        JournalErrorKind::Damaged(_) | JournalErrorKind::DamagedLog(_) => {
+            CommandError::new(Kind::File, error.to_string()).hint(backup(&folder(&error.path)))
         }
         JournalErrorKind::Io(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
             let path = error.path.display();
@@ -224,14 +222,23 @@ fn offline_failure(error: &JournalError) -> CommandError {
     }
 }
 
+/// What to go back to: a log that belongs to other tables would be taken for an empty one.
+fn backup(folder: &str) -> String {
+    format!("the files of {folder} from one backup")
+}
+
+fn folder(file: &Path) -> String {
+    file.parent().map(shown).unwrap_or_default()
+}
+
 fn damage(survey: &Survey) -> Option<String> {
-    let path = survey.path.display();
-    match &survey.condition {
-        Condition::Whole => None,
-        Condition::Gap { damage, .. } | Condition::Late { damage } | Condition::Loose { damage } => {
-            Some(format!("{path} is damaged: {damage}"))
-        }
-    }
+    let (path, damage) = match &survey.condition {
+        Condition::Whole => return None,
+        // It is not this file that is damaged.
+        Condition::Late { damage } => (survey.path.parent().unwrap_or(&survey.path), damage),
+        Condition::Gap { damage, .. } | Condition::Loose { damage } => (survey.path.as_path(), damage),
+    };
+    Some(format!("{} is damaged: {damage}", path.display()))
 }
 
 /// What there is to say, for programs.

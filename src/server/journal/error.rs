@@ -24,6 +24,8 @@ pub enum JournalErrorKind {
     Missing,
     /// It holds something else than it should, in these words.
     Damaged(String),
+    /// What was written last, in the log, is missing or not whole, in these words.
+    DamagedLog(String),
     /// It was written by another version of this program, in this format.
     OtherFormat(u64),
     /// The system refused.
@@ -78,6 +80,10 @@ impl fmt::Display for JournalError {
             JournalErrorKind::InUse => write!(out, "{path} is in use by another process"),
             JournalErrorKind::Missing => write!(out, "there is no {path}"),
             JournalErrorKind::Damaged(what) => write!(out, "{path} is damaged or no store: {what}"),
+            JournalErrorKind::DamagedLog(what) => {
+                let folder = self.path.parent().unwrap_or(&self.path).display();
+                write!(out, "{folder} is damaged: {what}")
+            }
             JournalErrorKind::OtherFormat(format) => {
                 let ours = super::tables::FORMAT;
                 write!(out, "{path} has format {format}; this version reads and writes format {ours}")

@@ -299,7 +299,7 @@ fn a_log_that_is_not_that_of_the_tables_is_refused_or_nothing_to_them() {
     let (main, log) = leave_log(&home);
     let (tables, whole) = (fs::read(&main).unwrap(), fs::read(&log).unwrap());
     let damage = || match kind(home.path()) {
-        JournalErrorKind::Damaged(damage) => damage,
+        JournalErrorKind::DamagedLog(damage) => damage,
         other => panic!("{other:?}"),
     };
     fs::remove_file(&log).unwrap();
