@@ -121,6 +121,7 @@ pub fn failure(error: &JournalError) -> CommandError {
             let folder = folder(&error.path);
             format!("{}, or what `mqkv serve --data {folder} --verify` finds in it", backup(&folder))
         }
+        JournalErrorKind::NotAFile(_) => "move it away, or another folder".to_owned(),
         JournalErrorKind::OtherFormat(_) => "another folder, or the version of mqkv that wrote it".to_owned(),
         JournalErrorKind::Missing => "the folder that `mqkv serve --data` was given".to_owned(),
         JournalErrorKind::Io(cause) if is_full(cause) => "a disk with more room".to_owned(),
