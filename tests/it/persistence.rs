@@ -147,6 +147,12 @@ fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved
     places(&log, b"value-of-k39");
     let shown = run(&place, "serve --data kept --verify");
     assert_eq!([line(&shown, "condition"), line(&shown, "keys")], ["whole", "30"], "{shown}");
+    let tables_bytes = fs::metadata(place.path(FILE)).unwrap().len();
+    let files = format!("{FILE}, {tables_bytes} bytes; store.log beside it, {} bytes", log.len());
+    assert_eq!(line(&shown, "file"), files);
+    let shown = run(&place, "serve --data kept --verify -j");
+    let bytes = format!("\"file_bytes\":{tables_bytes},\"log_bytes\":{},", log.len());
+    assert!(shown.contains(&bytes), "{shown}");
     assert!(fs::read(place.path("kept/store.log")).unwrap() == log, "nothing is changed");
     let refused = |damage: &str| {
         let shown = run(&place, "serve --data kept --listen 127.0.0.1:0");
@@ -182,6 +188,10 @@ fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved
     assert!((10..30).contains(&refused("store.log is missing")));
     let shown = run(&place, "serve --data kept --verify -j");
     assert!(shown.contains("\"condition\":\"late\",\"damage\":\"store.log is missing\""), "{shown}");
+    assert!(
+        !shown.contains("log_bytes")
+            && line(&run(&place, "serve --data kept --verify"), "file").ends_with(" bytes")
+    );
     // One that cannot be read is no reason not to read the rest.
     fs::create_dir(place.path("kept/store.log")).unwrap();
     let shown = run(&place, "serve --data kept --verify");

@@ -251,6 +251,7 @@ fn fields(survey: &Survey) -> Vec<(&'static str, Field)> {
         ("file", Field::Text(survey.path.to_string_lossy().into_owned())),
         ("file_bytes", Field::Number(survey.file_bytes)),
     ];
+    fields.extend(survey.log_bytes.map(|bytes| ("log_bytes", Field::Number(bytes))));
     match &survey.condition {
         Condition::Whole => fields.push(("condition", text("whole"))),
         Condition::Gap { damage, found, lost } => {
@@ -293,8 +294,9 @@ fn written(survey: &Survey) -> Option<String> {
 
 /// Lines of a name and what there is to say.
 fn describe(survey: &Survey) -> String {
+    let log = survey.log_bytes.map(|bytes| format!("; store.log beside it, {bytes} bytes"));
     let mut lines = vec![
-        ("file", format!("{}, {} bytes", shown(&survey.path), survey.file_bytes)),
+        ("file", format!("{}, {} bytes{}", shown(&survey.path), survey.file_bytes, log.unwrap_or_default())),
         ("condition", condition(survey)),
         ("keys", survey.keys.to_string()),
         ("bytes", format!("{} in keys, {} in values", survey.key_bytes, survey.value_bytes)),

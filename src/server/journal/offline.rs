@@ -1,7 +1,7 @@
 //! The file while no server has it: what is in it, what can be saved of it, and fences that nobody holds any more.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -58,6 +58,8 @@ pub struct Survey {
     pub path: PathBuf,
     /// How many bytes it has.
     pub file_bytes: u64,
+    /// How many bytes the log beside it has; none, if there is none.
+    pub log_bytes: Option<u64>,
     /// How far it can be read.
     pub condition: Condition,
     /// How many keys there are.
@@ -155,7 +157,8 @@ fn look(directory: &Path, wall_ms: u64) -> Result<Findings, JournalError> {
 }
 
 fn read(path: &Path, wall_ms: u64) -> Result<Findings, JournalErrorKind> {
-    let has_log = path.with_file_name(LOG_NAME).exists();
+    let log = fs::metadata(path.with_file_name(LOG_NAME)).ok();
+    let has_log = log.is_some();
     let file_bytes = match open(path)? {
         Some(file) => file.metadata()?.len(),
         None if has_log => 0,
@@ -175,6 +178,7 @@ fn read(path: &Path, wall_ms: u64) -> Result<Findings, JournalErrorKind> {
     let survey = Survey {
         path: path.to_owned(),
         file_bytes,
+        log_bytes: log.filter(fs::Metadata::is_file).map(|log| log.len()),
         condition,
         keys: found.len(),
         key_bytes: bytes(|row| row.key.as_bytes().len()),
