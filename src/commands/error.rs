@@ -119,6 +119,14 @@ impl CommandError {
         Self::new(Kind::File, format!("cannot {what} {}: {cause}", path.display()))
     }
 
+    /// A watch that failed: the words in which it is refused are those of a store that is full.
+    #[must_use]
+    pub fn of_watch(error: Error) -> Self {
+        let is_quota = error == Error::Refused(Refusal::QuotaExceeded);
+        let failure = Self::from(error);
+        if is_quota { Self { hints: vec![WATCH_LESS.to_owned()], ..failure } } else { failure }
+    }
+
     /// Names the line of the input that it is about.
     #[must_use]
     pub fn at_line(self, line: u64) -> Self {
@@ -329,6 +337,8 @@ fn hint_of_web_socket(trouble: &WebSocketTrouble) -> Option<&'static str> {
         WebSocketTrouble::Other(_) => None,
     }
 }
+
+const WATCH_LESS: &str = "fewer keys at once; `mqkv serve --watches-max N` lets a client watch more";
 
 pub(super) const SYNCHRONISE: &str = "synchronise this machine's clock and the broker's with NTP";
 

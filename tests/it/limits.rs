@@ -73,7 +73,9 @@ fn connections_and_the_keys_that_a_client_watches_are_bounded() {
     let server = Doors::open(&place, &options);
     let url = format!("mqtt://127.0.0.1:{}", server.port(0));
     let shown = place.run_at(&url, &["watch", "a", "b", "-c", "1"]);
-    assert!(shown.contains("the quota has been exceeded") && shown.ends_with("--- exit 76\n"), "{shown}");
+    let refused = "--- stderr\nerror: the store refused: the quota has been exceeded\n  \
+                   try: fewer keys at once; `mqkv serve --watches-max N` lets a client watch more\n--- exit 76\n";
+    assert_eq!(shown, refused);
     server.told_of("is gone");
     let mut watch = place.command(&["-b", &url, "watch", "a"]);
     let watch = Running::start(watch.stdin(Stdio::null()));
