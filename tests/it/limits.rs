@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use super::common::bounded::shown_bounded;
 use super::common::{Doors, Place, Running, Server, until};
 
 const REFUSED: &str = "--- stderr\nerror: the store refused: the quota has been exceeded\n  nothing was changed\n  \
@@ -110,4 +111,31 @@ fn a_system_that_gives_fewer_files_than_there_may_be_connections_is_told_of() {
     assert_eq!(told(""), format!("{room}: `ulimit -n {wanted}` for more"));
     assert!(told("--connections-max 100").starts_with("listening on "));
     assert!(told("--connections-max 101").contains(&format!("`ulimit -n {}`", limit + 1)));
+}
+
+#[test]
+fn a_system_without_descriptors_to_give_is_an_error_that_says_which_limit_it_is() {
+    let place = Place::new();
+    let shown = |limit: u32, words: &str| {
+        let mut shell = Command::new("sh");
+        let script = format!("ulimit -n {limit}; exec \"$0\" {words}");
+        shell.args(["-c", &script]).arg(place.command(&[]).get_program()).current_dir(place.folder());
+        shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        shown_bounded(&mut shell)
+    };
+    let hint = "  try: more open files: `ulimit -n`, or LimitNOFILE of its service\n";
+    // Too few for a runtime; for what is kept; for the threads.
+    for (words, limits) in
+        [("serve -q --listen 127.0.0.1:0 --data kept", 5..14), ("-b mqtt://127.0.0.1:1 get k", 5..9)]
+    {
+        for limit in limits {
+            let shown = shown(limit, words);
+            assert!(
+                shown.starts_with("--- stderr\nerror: cannot ") && shown.contains(hint),
+                "{limit}: {shown}"
+            );
+            let has_code = shown.ends_with("--- exit 70\n") || shown.ends_with("--- exit 74\n");
+            assert!(has_code && !shown.contains("panicked"), "{limit}: {shown}");
+        }
+    }
 }

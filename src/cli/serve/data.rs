@@ -11,7 +11,7 @@ use crate::cli::exit::Exit;
 use crate::cli::report::{self, Reporter};
 use crate::clock;
 use crate::commands::encoding::{Encoded, parse_base64, parse_hex};
-use crate::commands::{CommandError, Kind, duration};
+use crate::commands::{CommandError, Kind, duration, more_of};
 use crate::protocol::{Key, Timestamp};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
@@ -124,6 +124,7 @@ pub fn failure(error: &JournalError) -> CommandError {
         JournalErrorKind::NotAFile(_) => "move it away, or another folder".to_owned(),
         JournalErrorKind::OtherFormat(_) => "another folder, or the version of mqkv that wrote it".to_owned(),
         JournalErrorKind::Missing => "the folder that `mqkv serve --data` was given".to_owned(),
+        JournalErrorKind::Io(cause) if let Some(more) = more_of(cause) => more.to_owned(),
         JournalErrorKind::Io(cause) if is_full(cause) => "a disk with more room".to_owned(),
         JournalErrorKind::Io(_) | JournalErrorKind::Other(_) => "a folder that you may write to".to_owned(),
     };
@@ -218,7 +219,9 @@ fn offline_failure(error: &JournalError) -> CommandError {
             CommandError::new(Kind::File, format!("{path} is there already; nothing was written"))
                 .hint(format!("move {path} away"))
         }
-        JournalErrorKind::Io(_) => CommandError::new(Kind::File, error.to_string()),
+        JournalErrorKind::Io(cause) if more_of(cause).is_none() => {
+            CommandError::new(Kind::File, error.to_string())
+        }
         _ => failure(error),
     }
 }

@@ -23,8 +23,8 @@ pub async fn load(path: Option<PathBuf>) -> Result<Option<Arc<Authorizer>>, Comm
 /// # Errors
 /// The system takes no handler.
 pub fn reload_at_hangup(reloader: RulesReloader) -> Result<JoinHandle<()>, CommandError> {
-    let mut hangups = signal(SignalKind::hangup())
-        .map_err(|error| CommandError::new(Kind::Bug, format!("cannot listen to SIGHUP: {error}")))?;
+    let mut hangups =
+        signal(SignalKind::hangup()).map_err(|error| CommandError::system("listen to SIGHUP", &error))?;
     Ok(tokio::spawn(async move {
         while hangups.recv().await.is_some() {
             let reloader = reloader.clone();
