@@ -10,7 +10,7 @@ use super::context::ContextArgs;
 use super::generate::{CompletionsArgs, ManArgs};
 use super::help::HelpArgs;
 use super::prompt::ShellArgs;
-use super::serve::ServeArgs;
+use super::serve::{ServeArgs, foreign};
 use crate::commands::{Command, duration};
 
 const AFTER_HELP: &str = "\
@@ -47,6 +47,7 @@ pub enum Verb {
     #[command(flatten)]
     Command(Command),
     Shell(ShellArgs),
+    #[command(args = foreign::hidden())]
     Serve(Box<ServeArgs>),
     Context(ContextArgs),
     Config(ConfigArgs),

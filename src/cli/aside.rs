@@ -1,7 +1,7 @@
 //! Work that may hang, kept away from the signals and from the end of the process.
 
 use crate::client::aside::do_aside;
-use crate::commands::{CommandError, Kind};
+use crate::commands::CommandError;
 
 /// Does what waits for people, pipes or disks, in a thread of its own: signals are heard meanwhile, and nobody waits for it
 /// when it is not wanted any more.
@@ -9,8 +9,5 @@ use crate::commands::{CommandError, Kind};
 /// # Errors
 /// The system starts no other thread.
 pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, CommandError> {
-    do_aside(work).await.map_err(|error| {
-        CommandError::new(Kind::Bug, format!("cannot start a thread: {error}"))
-            .hint("ulimit -u and ulimit -v, which say what this user may have")
-    })
+    do_aside(work).await.map_err(|error| CommandError::system("start a thread", &error))
 }

@@ -54,7 +54,7 @@ impl Heeded {
     /// The system takes no handler.
     pub fn begin(&self) -> Result<(), CommandError> {
         let Some(listen) = self.listen.filter(|_| self.heard.borrow().is_none()) else { return Ok(()) };
-        let failed = |error| CommandError::new(Kind::Bug, format!("cannot listen to signals: {error}"));
+        let failed = |error| CommandError::system("listen to signals", &error);
         let mut signals = listen().map_err(failed)?;
         let (told, heard) = mpsc::channel(1);
         tokio::spawn(async move {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::report;
-use crate::commands::{CommandError, Kind};
+use crate::commands::CommandError;
 
 /// How many bytes of lines may wait to be written; what comes on top is counted, not kept.
 const WAITING_BYTES_MAX: usize = 256 * 1024;
@@ -95,7 +95,7 @@ impl Log {
             let _ = ended.send(());
         };
         let thread = thread::Builder::new().name("log".to_owned()).spawn(write);
-        thread.map_err(|error| CommandError::new(Kind::Bug, format!("cannot start a thread: {error}")))?;
+        thread.map_err(|error| CommandError::system("start a thread", &error))?;
         Ok((Self { lines, counts, waiting_bytes_max }, Writer { done }))
     }
 

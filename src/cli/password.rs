@@ -8,9 +8,10 @@ use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use tokio::time::sleep;
 
 use super::aside::aside;
+use super::runtime;
 use crate::client::Secret;
+use crate::commands::CommandError;
 use crate::commands::signal::{Signal, Signals};
-use crate::commands::{CommandError, Kind};
 
 /// Asks; the terminal is used even where standard input and output are pipes. May be dropped at any time: whoever
 /// calls listens to the signals, Ctrl-C among them.
@@ -50,10 +51,9 @@ pub async fn ask(question: String) -> Result<Secret, CommandError> {
 /// # Errors
 /// There is no terminal, or it was left without an answer.
 pub fn ask_here(question: String) -> Result<Result<Secret, Signal>, CommandError> {
-    let failed = |error| CommandError::new(Kind::Bug, format!("cannot start: {error}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    runtime.block_on(async {
-        let mut signals = Signals::new().map_err(failed)?;
+    runtime::here()?.block_on(async {
+        let mut signals =
+            Signals::new().map_err(|error| CommandError::system("listen to signals", &error))?;
         tokio::select! {
             answer = ask(question) => answer.map(Ok),
             signal = signals.next() => Ok(Err(signal)),

@@ -1,11 +1,9 @@
 //! What a verb runs in: this thread alone, or this one and another that drives the session.
 
-use std::io;
+use tokio::runtime::Runtime;
 
-use tokio::runtime::Builder;
-
-use crate::client::driven::Driven;
-use crate::commands::{CommandError, Kind};
+use crate::client::driven::{self, Driven};
+use crate::commands::CommandError;
 
 /// Does all the work here, and if `has_driver`, what is spawned in a thread of its own. Tasks that are left are dropped.
 ///
@@ -18,8 +16,15 @@ pub fn block_on<T>(has_driver: bool, work: impl Future<Output = T>) -> Result<T,
         driver.end();
         return Ok(done);
     }
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| cannot_start(&error))?;
-    Ok(runtime.block_on(work))
+    Ok(here()?.block_on(work))
+}
+
+/// What this thread alone works in.
+///
+/// # Errors
+/// The system has no descriptor to give.
+pub fn here() -> Result<Runtime, CommandError> {
+    driven::runtime().map_err(|error| CommandError::system("start", &error))
 }
 
 /// Starts a thread that drives what is spawned.
@@ -27,9 +32,5 @@ pub fn block_on<T>(has_driver: bool, work: impl Future<Output = T>) -> Result<T,
 /// # Errors
 /// As above.
 pub fn start() -> Result<Driven, CommandError> {
-    Driven::start("session").map_err(|error| cannot_start(&error))
-}
-
-fn cannot_start(error: &io::Error) -> CommandError {
-    CommandError::new(Kind::Bug, format!("cannot start: {error}"))
+    Driven::start("session").map_err(|error| CommandError::system("start", &error))
 }

@@ -27,6 +27,7 @@ use clap::Args;
 use super::args::DisplayArgs;
 use super::aside::aside;
 use super::descriptors;
+use super::runtime;
 use data::DataArgs;
 use door::{ClientCertificate, Door, Settled};
 use exec::ExecArgs;
@@ -37,7 +38,7 @@ use telling::{Teller, Told};
 use user::ServeAction;
 
 use crate::commands::signal::Signals;
-use crate::commands::{CommandError, Kind, Verdict, duration};
+use crate::commands::{CommandError, Kind, Verdict, duration, more_of};
 use crate::render::log::Field;
 use crate::server::{
     self, AdminSettings, Identities, IdentityFiles, ListenerSettings, Settings, StoreServer, StoreSettings,
@@ -162,10 +163,7 @@ pub struct ServeArgs {
 /// # Errors
 /// An address is taken, the folder or the seed cannot be used, or the command cannot be started.
 pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<Verdict, CommandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
+    let runtime = runtime::here()?;
     let (teller, writer) =
         Teller::start(args.operations.log.unwrap_or(LogFormat::Text), how_much_is_told(args, display))?;
     let result = runtime.block_on(serve(args, display.verbose, &teller));
@@ -188,7 +186,8 @@ fn how_much_is_told(args: &ServeArgs, display: &DisplayArgs) -> Told {
 
 async fn serve(args: &ServeArgs, is_verbose: bool, teller: &Teller) -> Result<Verdict, CommandError> {
     let hangups = Hangups::listen(args)?;
-    let mut signals = if hangups.is_some() { Signals::besides_hangup() } else { Signals::new() }?;
+    let signals = if hangups.is_some() { Signals::besides_hangup() } else { Signals::new() };
+    let mut signals = signals.map_err(|error| CommandError::system("listen to signals", &error))?;
     // What is read at the start may be a pipe, or on a disk that hangs.
     let started = async {
         let entries = seed::read(args.run.seed.as_deref()).await?;
@@ -341,6 +340,7 @@ pub fn failure(error: server::Error) -> CommandError {
         server::Error::Bind { address, cause } => {
             let port = address.port();
             let hint = match cause.kind() {
+                _ if let Some(more) = more_of(cause) => more.to_owned(),
                 io::ErrorKind::AddrNotAvailable => {
                     format!(
                         "--listen 0.0.0.0:{port} for all addresses of this machine: it has no {}",
@@ -357,6 +357,7 @@ pub fn failure(error: server::Error) -> CommandError {
         }
         server::Error::Admin { address, cause } => {
             let hint = match cause.kind() {
+                _ if let Some(more) = more_of(cause) => more.to_owned(),
                 io::ErrorKind::PermissionDenied => "a port above 1023".to_owned(),
                 _ => {
                     let any = SocketAddr::new(address.ip(), 0);
@@ -366,9 +367,8 @@ pub fn failure(error: server::Error) -> CommandError {
             CommandError::new(Kind::Unavailable, error.to_string()).hint(hint)
         }
         server::Error::Journal(journal) => data::failure(journal),
-        server::Error::Settings(_) | server::Error::Thread(_) => {
-            CommandError::new(Kind::Bug, error.to_string())
-        }
+        server::Error::Thread(cause) => CommandError::system("start a thread", cause),
+        server::Error::Settings(_) => CommandError::new(Kind::Bug, error.to_string()),
     }
 }
 

@@ -1,10 +1,11 @@
 //! A runtime that a thread of its own drives: what is spawned there goes on while whoever spawned it is held up.
 
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
 /// One thread and its runtime. Both end when this is dropped, and nobody waits for them.
@@ -27,7 +28,7 @@ impl Driven {
         let (begun, handle) = mpsc::sync_channel(1);
         // A runtime must not be dropped where another one runs, so it lives and ends in its thread.
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
-            let runtime = match Builder::new_current_thread().enable_all().build() {
+            let runtime = match runtime() {
                 Ok(runtime) => runtime,
                 Err(error) => return drop(begun.send(Err(error))),
             };
@@ -53,6 +54,17 @@ impl Driven {
         // It has told of its panic itself.
         let _ = self.thread.join();
     }
+}
+
+/// A runtime for one thread.
+///
+/// # Errors
+/// The system has no descriptor to give.
+pub fn runtime() -> io::Result<Runtime> {
+    // The first one takes six descriptors, and it is a panic if there are three and not all of them.
+    let pairs: io::Result<Vec<_>> = (0..3).map(|_| UnixStream::pair()).collect();
+    drop(pairs?);
+    Builder::new_current_thread().enable_all().build()
 }
 
 #[cfg(test)]

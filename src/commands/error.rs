@@ -119,6 +119,21 @@ impl CommandError {
         Self::new(Kind::File, format!("cannot {what} {}: {cause}", path.display()))
     }
 
+    /// A watch that failed: the words in which it is refused are those of a store that is full.
+    #[must_use]
+    pub fn of_watch(error: Error) -> Self {
+        let is_quota = error == Error::Refused(Refusal::QuotaExceeded);
+        let failure = Self::from(error);
+        if is_quota { Self { hints: vec![WATCH_LESS.to_owned()], ..failure } } else { failure }
+    }
+
+    /// What the system has not let this process do; `what` begins with a verb.
+    #[must_use]
+    pub fn system(what: &str, cause: &io::Error) -> Self {
+        let hints = more_of(cause).map(str::to_owned).into_iter().collect();
+        Self { hints, ..Self::new(Kind::Bug, format!("cannot {what}: {cause}")) }
+    }
+
     /// Names the line of the input that it is about.
     #[must_use]
     pub fn at_line(self, line: u64) -> Self {
@@ -332,6 +347,23 @@ fn hint_of_web_socket(trouble: &WebSocketTrouble) -> Option<&'static str> {
     }
 }
 
+/// What gives this process more of what the system refuses it, if that is what it has run out of.
+#[must_use]
+pub fn more_of(cause: &io::Error) -> Option<&'static str> {
+    /// The same numbers on every Unix: the files that the system has, and those of one process.
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    match cause.raw_os_error() {
+        Some(ENFILE | EMFILE) => Some("more open files: `ulimit -n`, or LimitNOFILE of its service"),
+        _ if cause.kind() == io::ErrorKind::WouldBlock => {
+            Some("more threads: `ulimit -u`, or TasksMax of its service")
+        }
+        _ => None,
+    }
+}
+
+const WATCH_LESS: &str = "fewer keys at once; `mqkv serve --watches-max N` lets a client watch more";
+
 pub(super) const SYNCHRONISE: &str = "synchronise this machine's clock and the broker's with NTP";
 
 fn hint_of_refusal(refusal: &Refusal) -> Option<&'static str> {
@@ -392,6 +424,14 @@ mod tests {
         });
         assert_eq!((lost.kind, lost.outcome), (Kind::Unavailable, Some(Outcome::Unknown)));
         assert!(lost.is_retryable());
+    }
+
+    #[test]
+    fn what_the_system_does_not_give_names_the_limit_in_the_way() {
+        let hints = |cause: io::Error| CommandError::system("start a thread", &cause).hints;
+        let threads = hints(io::ErrorKind::WouldBlock.into());
+        assert_eq!(threads, ["more threads: `ulimit -u`, or TasksMax of its service"]);
+        assert!(hints(io::ErrorKind::PermissionDenied.into()).is_empty());
     }
 
     #[test]

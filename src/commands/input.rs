@@ -86,7 +86,7 @@ impl Lines {
         thread::Builder::new()
             .name("input".to_owned())
             .spawn(read)
-            .map_err(|error| CommandError::new(Kind::Bug, format!("cannot start: {error}")))?;
+            .map_err(|error| CommandError::system("start a thread", &error))?;
         Ok(Self { chunks, ready: VecDeque::new(), bytes_total, ending: None })
     }
 

@@ -48,7 +48,7 @@ use std::io;
 use clap::Subcommand;
 
 pub use child::interrupt_this_process;
-pub use error::{CommandError, Kind};
+pub use error::{CommandError, Kind, more_of};
 pub use fence::{FENCING_TOKEN, FENCING_TOKEN_FILE};
 pub use lock::{Holding, LOCK_HOLDER, LOCK_KEY, LockArgs, Released, Taking, take};
 pub use output::Output;

@@ -131,8 +131,7 @@ impl Session {
         if self.is_deaf {
             return Ok(Signals::none());
         }
-        Signals::new()
-            .map_err(|error| CommandError::new(Kind::Bug, format!("cannot listen to signals: {error}")))
+        Signals::new().map_err(|error| CommandError::system("listen to signals", &error))
     }
 
     /// Offers a fencing token in place of the environment's.

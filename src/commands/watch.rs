@@ -144,7 +144,7 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
         signal = signals.next() => return Ok(signal.verdict()),
         client = connect => client?,
     };
-    let mut watcher = client.watch(keys).await?;
+    let mut watcher = client.watch(keys).await.map_err(CommandError::of_watch)?;
     let end = follower.follow(&mut watcher, &mut signals, wait, session, emit).await;
     // Whatever it was that ended the watch comes first; the store is asked for no more than a moment.
     let _ = timeout(STOP_MAX, watcher.stop()).await;
@@ -216,7 +216,7 @@ impl Follower {
                 Happening::End(end) => return Ok(end),
                 Happening::Ran(ran) => self.handle_ran(ran?, emit)?,
                 Happening::Event(event) => {
-                    if self.handle_event(event?, session.wall_ms(), emit)? {
+                    if self.handle_event(event.map_err(CommandError::of_watch)?, session.wall_ms(), emit)? {
                         return Ok(End::Reached);
                     }
                 }

@@ -208,7 +208,7 @@ impl Journal {
             there.ok_or_else(|| JournalErrorKind::Damaged("it is missing".to_owned()))
         };
         let opened = connect(self.len).or_else(|kind| match kind {
-            JournalErrorKind::Damaged(_) => connect(u64::MAX),
+            JournalErrorKind::Damaged(_) | JournalErrorKind::DamagedLog(_) => connect(u64::MAX),
             kind => Err(kind),
         });
         match opened {
@@ -218,7 +218,7 @@ impl Journal {
                 Ok(())
             }
             Err(kind) => {
-                if matches!(kind, JournalErrorKind::Damaged(_)) {
+                if matches!(kind, JournalErrorKind::Damaged(_) | JournalErrorKind::DamagedLog(_)) {
                     self.doubt.raise();
                 }
                 Err(self.error(kind))
@@ -351,7 +351,7 @@ fn connect(
     let mut open = Open::of(tables);
     if let Some(tag) = tag {
         let below = medium.log().map_err(of_log)?;
-        let below = below.ok_or_else(|| JournalErrorKind::Damaged(format!("{LOG_NAME} is missing")))?;
+        let below = below.ok_or_else(|| JournalErrorKind::DamagedLog(format!("{LOG_NAME} is missing")))?;
         let (log, found) = Log::open(below, policy, doubt, tag).map_err(of_log)?;
         past = found.past.unwrap_or(past);
         open.log = Some(log);

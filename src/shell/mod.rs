@@ -187,8 +187,8 @@ impl Shell {
     /// A prompt that is connected; or the signal that came before it was.
     async fn open(house: House) -> Result<Result<Self, Signal>, CommandError> {
         // Before the editor puts its own handlers in front of ours, and takes them away again.
-        let mut signals = Signals::new()
-            .map_err(|error| CommandError::new(Kind::Bug, format!("cannot listen to signals: {error}")))?;
+        let mut signals =
+            Signals::new().map_err(|error| CommandError::system("listen to signals", &error))?;
         let opened = (house.open)(None)?;
         let result = tokio::select! {
             connected = connect(&opened) => connected.map(Ok),

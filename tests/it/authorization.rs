@@ -250,7 +250,9 @@ fn rules_with_a_mistake_or_that_cannot_be_read_are_refused_at_the_start() {
     place.write("unclosed", "rules:\n- principals: {clientIds: [a]}\n  stateStoreResources:\n  - {method: Read, keyType: Pattern, keys: [\"a[\"]}\n");
     place.write("look", "rules:\n- principals: {clientIds: [a]}\n  stateStoreResources:\n  - {method: Look, keyType: Binary, keys: [\"a\"]}\n");
     place.write("base64", "rules:\n- principals: {clientIds: [a]}\n  stateStoreResources:\n  - {method: Read, keyType: Binary, keys: [\"a\"]}\n");
+    place.write("nobody", "rules:\n- principals: {}\n  brokerResources: [{method: Connect}]\n");
     for (file, words, code) in [
+        ("nobody", "nobody:2: principals names nobody: there are clientIds, usernames, attributes", 78),
         ("unclosed", "unclosed:4: a[ is no pattern: a [ that is not closed", 78),
         ("look", "look:4: method is Look: there are Read, Write, ReadWrite", 78),
         ("base64", "base64:4: a is no base64: ", 78),

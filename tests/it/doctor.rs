@@ -497,6 +497,9 @@ fn a_store_that_refuses_is_told_with_the_check_and_what_mends_it() {
     let (checks, code, _) = says("KEYNOTIFY", "-ERR not authorized\r\n");
     assert!(outline(&checks).ends_with("clock ok, notifications fail"), "{checks:?}");
     assert_eq!(code, 77);
+    let (checks, code, _) = says("KEYNOTIFY", "-ERR the quota has been exceeded\r\n");
+    let hint = "fewer keys at once; `mqkv serve --watches-max N` lets a client watch more";
+    assert_eq!((find(&checks, "notifications").text("hint"), code), (hint, 76));
     let (checks, code, _) = says("DEL", "-ERR something new\r\n");
     let notified = find(&checks, "notifications");
     assert_eq!((notified.text("message"), code), ("the store refused: something new", 76));

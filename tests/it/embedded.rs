@@ -146,7 +146,7 @@ fn garbage_in_the_file_is_an_error_and_stays_as_it_is() {
     let damaged = |shown: &str| {
         shown.starts_with("--- stderr\nerror: kept/store.redb is damaged or no store: ")
             && shown.ends_with(
-                "\n  try: this file from a backup, or what `mqkv serve --data kept --verify` finds in it\n--- exit 74\n",
+                "\n  try: the files of kept from one backup, or what `mqkv serve --data kept --verify` finds in it\n--- exit 74\n",
             )
             && shown.lines().count() == 4
     };

@@ -26,6 +26,38 @@ fn help_is_data_and_success() {
     }
 }
 
+/// What every verb has.
+const SHOWN: [&str; 6] = ["--help", "--output", "--json", "--quiet", "--verbose", "--color"];
+
+#[test]
+fn the_help_of_serve_has_none_of_the_options_that_it_refuses() {
+    let place = Place::new();
+    let of = |verb: &str| place.run(&[verb.split(' ').collect(), vec!["--help"]].concat());
+    let options = |help: &str| -> Vec<String> {
+        let listed =
+            help.lines().filter(|line| line.trim_start().starts_with('-')).flat_map(str::split_whitespace);
+        let listed = listed.map(|word| word.trim_end_matches(',').split(['=', '[']).next().unwrap_or(word));
+        listed.filter(|word| word.starts_with("--") && *word != "---").map(str::to_owned).collect()
+    };
+    let (ping, serve) = (options(&of("ping")), options(&of("serve")));
+    let shared: Vec<_> = ping.iter().filter(|option| serve.contains(option)).collect();
+    assert_eq!(shared, SHOWN);
+    let refused = "is for those who connect, and serve does not";
+    for option in ping.iter().filter(|option| !serve.contains(option)) {
+        let shown = place.run(&["serve", option]);
+        assert!(shown.ends_with("--- exit 2\n"), "{option}: {shown}");
+    }
+    for words in [["serve", "--insecure"], ["--insecure", "serve"]] {
+        assert!(place.run(&words).contains(&format!("--insecure {refused}")));
+    }
+    assert_eq!(of("serve"), place.run(&["help", "serve"]));
+    let add = options(&of("serve user add"));
+    let password = ["--password-file", "--ask-password"];
+    assert!(password.iter().chain(&SHOWN).all(|option| add.contains(&(*option).to_owned())), "{add:?}");
+    assert_eq!(add.len(), 8, "{add:?}");
+    assert_eq!(options(&of("serve user ls")), SHOWN);
+}
+
 #[test]
 fn the_version_is_that_of_the_package() {
     let expected = format!("--- stdout\nmqkv {}\n--- exit 0\n", env!("CARGO_PKG_VERSION"));

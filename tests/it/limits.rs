@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use super::common::bounded::shown_bounded;
 use super::common::{Doors, Place, Running, Server, until};
 
 const REFUSED: &str = "--- stderr\nerror: the store refused: the quota has been exceeded\n  nothing was changed\n  \
@@ -73,7 +74,9 @@ fn connections_and_the_keys_that_a_client_watches_are_bounded() {
     let server = Doors::open(&place, &options);
     let url = format!("mqtt://127.0.0.1:{}", server.port(0));
     let shown = place.run_at(&url, &["watch", "a", "b", "-c", "1"]);
-    assert!(shown.contains("the quota has been exceeded") && shown.ends_with("--- exit 76\n"), "{shown}");
+    let refused = "--- stderr\nerror: the store refused: the quota has been exceeded\n  \
+                   try: fewer keys at once; `mqkv serve --watches-max N` lets a client watch more\n--- exit 76\n";
+    assert_eq!(shown, refused);
     server.told_of("is gone");
     let mut watch = place.command(&["-b", &url, "watch", "a"]);
     let watch = Running::start(watch.stdin(Stdio::null()));
@@ -108,4 +111,31 @@ fn a_system_that_gives_fewer_files_than_there_may_be_connections_is_told_of() {
     assert_eq!(told(""), format!("{room}: `ulimit -n {wanted}` for more"));
     assert!(told("--connections-max 100").starts_with("listening on "));
     assert!(told("--connections-max 101").contains(&format!("`ulimit -n {}`", limit + 1)));
+}
+
+#[test]
+fn a_system_without_descriptors_to_give_is_an_error_that_says_which_limit_it_is() {
+    let place = Place::new();
+    let shown = |limit: u32, words: &str| {
+        let mut shell = Command::new("sh");
+        let script = format!("ulimit -n {limit}; exec \"$0\" {words}");
+        shell.args(["-c", &script]).arg(place.command(&[]).get_program()).current_dir(place.folder());
+        shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        shown_bounded(&mut shell)
+    };
+    let hint = "  try: more open files: `ulimit -n`, or LimitNOFILE of its service\n";
+    // Too few for a runtime; for what is kept; for the threads.
+    for (words, limits) in
+        [("serve -q --listen 127.0.0.1:0 --data kept", 5..14), ("-b mqtt://127.0.0.1:1 get k", 5..9)]
+    {
+        for limit in limits {
+            let shown = shown(limit, words);
+            assert!(
+                shown.starts_with("--- stderr\nerror: cannot ") && shown.contains(hint),
+                "{limit}: {shown}"
+            );
+            let has_code = shown.ends_with("--- exit 70\n") || shown.ends_with("--- exit 74\n");
+            assert!(has_code && !shown.contains("panicked"), "{limit}: {shown}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //! do not work.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
 use redb::TableDefinition;
@@ -146,16 +147,29 @@ fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved
     places(&log, b"value-of-k39");
     let shown = run(&place, "serve --data kept --verify");
     assert_eq!([line(&shown, "condition"), line(&shown, "keys")], ["whole", "30"], "{shown}");
+    let tables_bytes = fs::metadata(place.path(FILE)).unwrap().len();
+    let files = format!("{FILE}, {tables_bytes} bytes; store.log beside it, {} bytes", log.len());
+    assert_eq!(line(&shown, "file"), files);
+    let shown = run(&place, "serve --data kept --verify -j");
+    let bytes = format!("\"file_bytes\":{tables_bytes},\"log_bytes\":{},", log.len());
+    assert!(shown.contains(&bytes), "{shown}");
     assert!(fs::read(place.path("kept/store.log")).unwrap() == log, "nothing is changed");
     let refused = |damage: &str| {
         let shown = run(&place, "serve --data kept --listen 127.0.0.1:0");
-        assert!(shown.contains(damage) && shown.ends_with("finds in it\n--- exit 74\n"), "{shown}");
+        let error = format!("--- stderr\nerror: kept is damaged: {damage}");
+        let hint = "\n  try: the files of kept from one backup, or ";
+        assert!(shown.starts_with(&error) && shown.contains(hint), "{shown}");
+        assert!(
+            shown.ends_with("what `mqkv serve --data kept --verify` finds in it\n--- exit 74\n"),
+            "{shown}"
+        );
         let shown = run(&place, "serve --data kept --verify");
         assert!(
             line(&shown, "condition").starts_with("damaged; what was written last cannot be read"),
             "{shown}"
         );
-        assert!(shown.contains(damage) && shown.ends_with("--- exit 74\n"), "{shown}");
+        assert!(shown.contains(&error) && shown.contains(hint), "{shown}");
+        assert!(shown.ends_with("or `mqkv serve --data kept --salvage`\n--- exit 74\n"), "{shown}");
         let keys = line(&shown, "keys").parse::<usize>().unwrap();
         assert!(run(&place, "serve --data kept --salvage").ends_with("--- exit 0\n"));
         let server = Server::start(&place, &["-q", "--data", "kept/salvaged"]);
@@ -174,11 +188,16 @@ fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved
     assert!((10..30).contains(&refused("store.log is missing")));
     let shown = run(&place, "serve --data kept --verify -j");
     assert!(shown.contains("\"condition\":\"late\",\"damage\":\"store.log is missing\""), "{shown}");
+    assert!(
+        !shown.contains("log_bytes")
+            && line(&run(&place, "serve --data kept --verify"), "file").ends_with(" bytes")
+    );
     // One that cannot be read is no reason not to read the rest.
     fs::create_dir(place.path("kept/store.log")).unwrap();
     let shown = run(&place, "serve --data kept --verify");
     assert!(
-        shown.contains("is damaged: store.log cannot be read: ") && shown.ends_with("--- exit 74\n"),
+        shown.contains("error: kept is damaged: kept/store.log is not a regular file\n")
+            && shown.ends_with("--- exit 74\n"),
         "{shown}"
     );
     assert!((10..30).contains(&line(&shown, "keys").parse::<usize>().unwrap()), "{shown}");
@@ -312,6 +331,54 @@ fn what_is_done_offline_needs_a_folder_and_nobody_in_it() {
         assert!(shown.contains("kept/store.redb is in use by another process"), "{shown}");
         assert!(shown.ends_with("--- exit 74\n"), "{shown}");
     }
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused_and_not_waited_for() {
+    let place = Place::new();
+    assert_eq!(run(&place, "--embedded=kept set k v"), "--- exit 0\n");
+    let refused = "error: kept/store.redb is not a regular file\n  \
+                   try: move it away, or another folder\n--- exit 74\n";
+    let make: [&dyn Fn(&str); 3] = [
+        &|path| assert!(Command::new("mkfifo").arg(place.path(path)).status().unwrap().success()),
+        &|path| symlink("/dev/zero", place.path(path)).unwrap(),
+        &|path| fs::create_dir(place.path(path)).unwrap(),
+    ];
+    fs::rename(place.path(FILE), place.path("kept/away")).unwrap();
+    for (which, make) in make.iter().enumerate() {
+        make(FILE);
+        let kind = fs::symlink_metadata(place.path(FILE)).unwrap().file_type();
+        for verb in ["", "--verify", "--salvage", "--clear-fence k"] {
+            let shown = run(&place, &format!("serve --data kept --listen 127.0.0.1:0 {verb}"));
+            assert!(shown.contains(refused), "{which} {verb}: {shown}");
+        }
+        assert!(fs::symlink_metadata(place.path(FILE)).unwrap().file_type() == kind, "it is as it was");
+        let moved = place.path(&format!("kept/moved-{which}"));
+        fs::rename(place.path(FILE), moved).unwrap();
+    }
+    fs::rename(place.path("kept/away"), place.path(FILE)).unwrap();
+    assert!(run(&place, "serve --data kept --verify").contains("whole"));
+
+    // The log is no reason not to read the rest, and one for a server not to start.
+    let place = killed();
+    fs::remove_file(place.path("kept/store.log")).unwrap();
+    assert!(Command::new("mkfifo").arg(place.path("kept/store.log")).status().unwrap().success());
+    for verb in ["", "--clear-fence k10"] {
+        let shown = run(&place, &format!("serve --data kept --listen 127.0.0.1:0 {verb}"));
+        assert!(shown.contains("error: kept/store.log is not a regular file\n"), "{verb}: {shown}");
+        assert!(shown.ends_with("--- exit 74\n"), "{verb}: {shown}");
+    }
+    let verify = |damage: &str| {
+        let shown = run(&place, "serve --data kept --verify");
+        assert!(shown.contains(damage) && shown.ends_with("--- exit 74\n"), "{shown}");
+        line(&shown, "keys").parse::<usize>().unwrap()
+    };
+    let damage = "kept/store.log is not a regular file\n";
+    assert!((10..30).contains(&verify(damage)));
+    let mut bytes = fs::read(place.path(FILE)).unwrap();
+    bytes.drain(..4_096);
+    place.write(FILE, bytes);
+    assert!((10..30).contains(&verify(damage)), "without order alike");
 }
 
 #[test]

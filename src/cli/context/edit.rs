@@ -6,14 +6,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use tokio::runtime::Builder;
-
 use crate::cli::config::file::File;
 use crate::cli::config::layers::Settled;
 use crate::cli::config::location::Location;
 use crate::cli::config::variables::Variables;
 use crate::cli::connection::Connection;
 use crate::cli::settle;
+use crate::client::driven;
 use crate::commands::configured::{Change, Configured};
 use crate::commands::signal::Signals;
 use crate::commands::{CommandError, Kind, file};
@@ -99,7 +98,7 @@ fn run_editor(copy: &Path) -> Result<(), CommandError> {
         |what: String| CommandError::new(Kind::File, format!("the editor {what}")).hint("set EDITOR");
     // Ctrl-C is a key of the editor's, and goes to everybody at the terminal; a child hears it as usual.
     let deaf = |error: io::Error| failed(format!("cannot be waited for: {error}"));
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(deaf)?;
+    let runtime = driven::runtime().map_err(deaf)?;
     let _kept = runtime.enter();
     let _signals = Signals::of_keys().map_err(deaf)?;
     let status = Command::new("/bin/sh").arg("-c").arg(&line).arg("sh").arg(copy).status();

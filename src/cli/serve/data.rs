@@ -11,7 +11,7 @@ use crate::cli::exit::Exit;
 use crate::cli::report::{self, Reporter};
 use crate::clock;
 use crate::commands::encoding::{Encoded, parse_base64, parse_hex};
-use crate::commands::{CommandError, Kind, duration};
+use crate::commands::{CommandError, Kind, duration, more_of};
 use crate::protocol::{Key, Timestamp};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
@@ -117,12 +117,14 @@ pub fn failure(error: &JournalError) -> CommandError {
         JournalErrorKind::InUse => {
             "-b mqtt://HOST:PORT of the `mqkv serve` that keeps it, or end that".to_owned()
         }
-        JournalErrorKind::Damaged(_) => {
-            let folder = error.path.parent().map(shown).unwrap_or_default();
-            format!("this file from a backup, or what `mqkv serve --data {folder} --verify` finds in it")
+        JournalErrorKind::Damaged(_) | JournalErrorKind::DamagedLog(_) => {
+            let folder = folder(&error.path);
+            format!("{}, or what `mqkv serve --data {folder} --verify` finds in it", backup(&folder))
         }
+        JournalErrorKind::NotAFile(_) => "move it away, or another folder".to_owned(),
         JournalErrorKind::OtherFormat(_) => "another folder, or the version of mqkv that wrote it".to_owned(),
         JournalErrorKind::Missing => "the folder that `mqkv serve --data` was given".to_owned(),
+        JournalErrorKind::Io(cause) if let Some(more) = more_of(cause) => more.to_owned(),
         JournalErrorKind::Io(cause) if is_full(cause) => "a disk with more room".to_owned(),
         JournalErrorKind::Io(_) | JournalErrorKind::Other(_) => "a folder that you may write to".to_owned(),
     };
@@ -141,15 +143,13 @@ fn verify(folder: &Path, reporter: &mut Reporter) -> Result<Exit, CommandError> 
     match damage(&survey) {
         None => Ok(Exit::Yes),
         Some(damage) => {
-            let error = CommandError::new(Kind::File, damage);
-            Err(if survey.keys == 0 {
-                error.hint("this file from a backup: no key in it can be read")
+            let folder = shown(folder);
+            let backup = backup(&folder);
+            Err(CommandError::new(Kind::File, damage).hint(if survey.keys == 0 {
+                format!("{backup}: no key in them can be read")
             } else {
-                error.hint(format!(
-                    "this file from a backup, or `mqkv serve --data {} --salvage`",
-                    shown(folder)
-                ))
-            })
+                format!("{backup}, or `mqkv serve --data {folder} --salvage`")
+            }))
         }
     }
 }
@@ -211,27 +211,38 @@ fn offline_failure(error: &JournalError) -> CommandError {
         JournalErrorKind::InUse => {
             CommandError::new(Kind::File, error.to_string()).hint("end the `mqkv serve` that keeps it first")
         }
-        JournalErrorKind::Damaged(_) => {
-            CommandError::new(Kind::File, error.to_string()).hint("this file from a backup")
+        JournalErrorKind::Damaged(_) | JournalErrorKind::DamagedLog(_) => {
+            CommandError::new(Kind::File, error.to_string()).hint(backup(&folder(&error.path)))
         }
         JournalErrorKind::Io(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
             let path = error.path.display();
             CommandError::new(Kind::File, format!("{path} is there already; nothing was written"))
                 .hint(format!("move {path} away"))
         }
-        JournalErrorKind::Io(_) => CommandError::new(Kind::File, error.to_string()),
+        JournalErrorKind::Io(cause) if more_of(cause).is_none() => {
+            CommandError::new(Kind::File, error.to_string())
+        }
         _ => failure(error),
     }
 }
 
+/// What to go back to: a log that belongs to other tables would be taken for an empty one.
+fn backup(folder: &str) -> String {
+    format!("the files of {folder} from one backup")
+}
+
+fn folder(file: &Path) -> String {
+    file.parent().map(shown).unwrap_or_default()
+}
+
 fn damage(survey: &Survey) -> Option<String> {
-    let path = survey.path.display();
-    match &survey.condition {
-        Condition::Whole => None,
-        Condition::Gap { damage, .. } | Condition::Late { damage } | Condition::Loose { damage } => {
-            Some(format!("{path} is damaged: {damage}"))
-        }
-    }
+    let (path, damage) = match &survey.condition {
+        Condition::Whole => return None,
+        // It is not this file that is damaged.
+        Condition::Late { damage } => (survey.path.parent().unwrap_or(&survey.path), damage),
+        Condition::Gap { damage, .. } | Condition::Loose { damage } => (survey.path.as_path(), damage),
+    };
+    Some(format!("{} is damaged: {damage}", path.display()))
 }
 
 /// What there is to say, for programs.
@@ -243,6 +254,7 @@ fn fields(survey: &Survey) -> Vec<(&'static str, Field)> {
         ("file", Field::Text(survey.path.to_string_lossy().into_owned())),
         ("file_bytes", Field::Number(survey.file_bytes)),
     ];
+    fields.extend(survey.log_bytes.map(|bytes| ("log_bytes", Field::Number(bytes))));
     match &survey.condition {
         Condition::Whole => fields.push(("condition", text("whole"))),
         Condition::Gap { damage, found, lost } => {
@@ -285,8 +297,9 @@ fn written(survey: &Survey) -> Option<String> {
 
 /// Lines of a name and what there is to say.
 fn describe(survey: &Survey) -> String {
+    let log = survey.log_bytes.map(|bytes| format!("; store.log beside it, {bytes} bytes"));
     let mut lines = vec![
-        ("file", format!("{}, {} bytes", shown(&survey.path), survey.file_bytes)),
+        ("file", format!("{}, {} bytes{}", shown(&survey.path), survey.file_bytes, log.unwrap_or_default())),
         ("condition", condition(survey)),
         ("keys", survey.keys.to_string()),
         ("bytes", format!("{} in keys, {} in values", survey.key_bytes, survey.value_bytes)),

@@ -1,12 +1,31 @@
 //! Options of whoever connects, which `serve` shares with the verbs by its place on the command line only: refused, each
 //! with what may have been meant (pure).
 
-use crate::cli::args::{ConnectionArgs, Options};
+use clap::{Arg, Args, Command};
+
+use crate::cli::args::{ConnectionArgs, DisplayArgs, Options};
 use crate::commands::CommandError;
 
 /// What there is to say to several of them.
 const WHERE: &str = "--listen HOST:PORT, or --listen URL: where to listen";
 const WHO: &str = "--users FILE, with what `mqkv serve user add FILE NAME` has written: who is let in";
+
+/// All of them, for `serve` and what is below it: they are understood there, and not offered.
+pub fn hidden() -> impl Iterator<Item = Arg> {
+    all().map(|arg| arg.hide(true))
+}
+
+/// Those of them that say where a password is.
+pub fn of_password() -> impl Iterator<Item = Arg> {
+    all().filter(|arg| ["password_file", "ask_password"].contains(&arg.get_id().as_str()))
+}
+
+fn all() -> impl Iterator<Item = Arg> {
+    let (every, display) =
+        (Options::augment_args(Command::new("")), DisplayArgs::augment_args(Command::new("")));
+    let is_display = move |arg: &&Arg| display.get_arguments().any(|other| other.get_id() == arg.get_id());
+    every.get_arguments().filter(|arg| !is_display(arg)).cloned().collect::<Vec<_>>().into_iter()
+}
 
 /// Refuses what only a client can use.
 ///

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use super::ServeArgs;
 use super::telling::Teller;
 use crate::cli::aside::aside;
-use crate::commands::{CommandError, Kind};
+use crate::commands::CommandError;
 use crate::server::StoreServer;
 
 /// The SIGHUPs from now on, for each of what is read again: a file that hangs holds up nothing but itself.
@@ -26,10 +26,8 @@ impl Hangups {
         if args.authz.is_none() && (args.tls_cert.is_none() || args.run.exec) {
             return Ok(None);
         }
-        let listen = || {
-            signal(SignalKind::hangup())
-                .map_err(|error| CommandError::new(Kind::Bug, format!("cannot listen to SIGHUP: {error}")))
-        };
+        let listen =
+            || signal(SignalKind::hangup()).map_err(|error| CommandError::system("listen to SIGHUP", &error));
         Ok(Some(Self { for_rules: listen()?, for_certificates: listen()? }))
     }
 

@@ -161,7 +161,8 @@ impl Store<'_> {
     }
 
     async fn notifications(&self) -> Result<Seen, CommandError> {
-        let mut watcher = self.client.watch([self.key.clone()]).await?;
+        let watcher = self.client.watch([self.key.clone()]).await;
+        let mut watcher = watcher.map_err(CommandError::of_watch)?;
         let result = self.changes(&mut watcher).await;
         if result.is_err() {
             // It is gone after a while anyway.
@@ -207,7 +208,7 @@ impl Store<'_> {
             }
         };
         match timeout(patience, hearing).await {
-            Ok(heard) => heard.map_err(|error: Error| error.into()),
+            Ok(heard) => heard.map_err(CommandError::of_watch),
             Err(_) => {
                 let message = format!("the store has not told of {what} within {patience:?}");
                 let error = CommandError::new(Kind::Timeout, message)

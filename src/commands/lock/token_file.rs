@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::commands::error::{CommandError, Kind};
+use crate::commands::error::CommandError;
 use crate::commands::file;
 use crate::protocol::Timestamp;
 
@@ -43,7 +43,7 @@ impl TokenFile {
             // Nobody may wait for it any more.
             let _ = end.send(());
         };
-        let failed = |error| CommandError::new(Kind::Bug, format!("cannot start a thread: {error}"));
+        let failed = |error: std::io::Error| CommandError::system("start a thread", &error);
         thread::Builder::new().name("token".to_owned()).spawn(keep).map_err(failed)?;
         Ok(Self { path, newer: Some(newer), ended, trouble })
     }

@@ -156,8 +156,9 @@ impl Rule {
 
 impl Principals {
     fn parse(node: &Node) -> Result<Self, Mistake> {
+        const KNOWN: [&str; 3] = ["clientIds", "usernames", "attributes"];
         let fields = Fields::of(node, "principals")?;
-        fields.allow(&["clientIds", "usernames", "attributes"])?;
+        fields.allow(&KNOWN)?;
         let attributes =
             fields.get("attributes").map_or(Ok([].as_slice()), |node| list(node, "attributes"))?;
         let attributes = attributes.iter().map(|node| {
@@ -169,11 +170,15 @@ impl Principals {
                 fields => fields.iter().map(attribute).collect(),
             }
         });
-        Ok(Self {
-            client_ids: fields.texts("clientIds")?.into_iter().map(|(_, text)| text.to_owned()).collect(),
-            usernames: fields.texts("usernames")?.into_iter().map(|(_, text)| text.to_owned()).collect(),
-            attributes: attributes.collect::<Result<_, _>>()?,
-        })
+        let texts = |name| Ok(fields.texts(name)?.into_iter().map(|(_, text)| text.to_owned()).collect());
+        let (client_ids, usernames): (Vec<_>, Vec<_>) = (texts("clientIds")?, texts("usernames")?);
+        let attributes = attributes.collect::<Result<Vec<_>, _>>()?;
+        if client_ids.is_empty() && usernames.is_empty() && attributes.is_empty() {
+            // One could take it for everybody.
+            let known = KNOWN.join(", ");
+            return Err(mistake(node.line, &format!("principals names nobody: there are {known}")));
+        }
+        Ok(Self { client_ids, usernames, attributes })
     }
 
     fn has(&self, Who { client_id, principal }: Who<'_>) -> bool {
@@ -571,6 +576,12 @@ spec:
             let Mistake { line: found, what: said } = Policy::parse(&rules).unwrap_err();
             assert!(said.starts_with(what), "{said}");
             assert_eq!(found, line, "{said}");
+        }
+        for principals in ["{}", "{clientIds: []}", "{clientIds: [], usernames: [], attributes: []}"] {
+            let rules = format!("rules:\n- brokerResources: []\n  principals: {principals}\n");
+            let Mistake { line, what } = Policy::parse(&rules).unwrap_err();
+            let said = "principals names nobody: there are clientIds, usernames, attributes";
+            assert_eq!((line, what.as_str()), (3, said), "{principals}");
         }
         assert_eq!(Policy::parse("").unwrap_err().line, 0);
         assert_eq!(Policy::parse("- a").unwrap_err().what, "the file is a list and should be a map");

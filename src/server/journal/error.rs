@@ -22,8 +22,12 @@ pub enum JournalErrorKind {
     InUse,
     /// There is none; only where nobody means to make one.
     Missing,
+    /// This is in its place, or in that of a file beside it, and a pipe, a device or a folder.
+    NotAFile(PathBuf),
     /// It holds something else than it should, in these words.
     Damaged(String),
+    /// What was written last, in the log, is missing or not whole, in these words.
+    DamagedLog(String),
     /// It was written by another version of this program, in this format.
     OtherFormat(u64),
     /// The system refused.
@@ -77,7 +81,14 @@ impl fmt::Display for JournalError {
         match &self.kind {
             JournalErrorKind::InUse => write!(out, "{path} is in use by another process"),
             JournalErrorKind::Missing => write!(out, "there is no {path}"),
+            JournalErrorKind::NotAFile(path) => {
+                write!(out, "{} is not a regular file", path.display())
+            }
             JournalErrorKind::Damaged(what) => write!(out, "{path} is damaged or no store: {what}"),
+            JournalErrorKind::DamagedLog(what) => {
+                let folder = self.path.parent().unwrap_or(&self.path).display();
+                write!(out, "{folder} is damaged: {what}")
+            }
             JournalErrorKind::OtherFormat(format) => {
                 let ours = super::tables::FORMAT;
                 write!(out, "{path} has format {format}; this version reads and writes format {ours}")

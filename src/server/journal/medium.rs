@@ -72,9 +72,9 @@ impl Folder {
     /// Another process has it, or the system refused.
     pub fn take(directory: &Path) -> Result<Self, JournalErrorKind> {
         create_directory(directory)?;
-        let lock = directory.join(LOCK_NAME);
-        let lock =
-            owned(OpenOptions::new().read(true).write(true).create(true).truncate(false)).open(lock)?;
+        let mut options = OpenOptions::new();
+        owned(options.read(true).write(true).create(true).truncate(false));
+        let lock = open_regular(&options, &directory.join(LOCK_NAME))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { directory: directory.to_owned(), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(JournalErrorKind::InUse),
@@ -83,17 +83,17 @@ impl Folder {
     }
 
     fn open_file(&self, name: &str) -> Result<Option<Box<dyn StorageBackend>>, JournalErrorKind> {
-        match OpenOptions::new().read(true).write(true).open(self.directory.join(name)) {
+        match open_regular(OpenOptions::new().read(true).write(true), &self.directory.join(name)) {
             Ok(file) => Ok(Some(Box::new(FileBackend::new(file)?))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
+            Err(JournalErrorKind::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
     fn create_file(&self, name: &str) -> Result<Box<dyn StorageBackend>, JournalErrorKind> {
-        let path = self.directory.join(name);
-        let file = owned(OpenOptions::new().read(true).write(true).create(true).truncate(true)).open(path)?;
-        Ok(Box::new(FileBackend::new(file)?))
+        let mut options = OpenOptions::new();
+        owned(options.read(true).write(true).create(true).truncate(true));
+        Ok(Box::new(FileBackend::new(open_regular(&options, &self.directory.join(name))?)?))
     }
 }
 
@@ -143,6 +143,17 @@ impl Medium for Folder {
 
     fn draw_tag(&mut self) -> u64 {
         chance::number()
+    }
+}
+
+/// Opens what is a file, or nothing yet. A pipe would be waited for, and a device may have no end.
+///
+/// # Errors
+/// It is something else, or the system refused.
+pub fn open_regular(options: &OpenOptions, path: &Path) -> Result<File, JournalErrorKind> {
+    match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => Err(JournalErrorKind::NotAFile(path.to_owned())),
+        _ => Ok(options.open(path)?),
     }
 }
 

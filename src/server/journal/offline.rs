@@ -1,7 +1,7 @@
 //! The file while no server has it: what is in it, what can be saved of it, and fences that nobody holds any more.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::disk::{Disk, Doubt};
 use super::error::{JournalError, JournalErrorKind};
 use super::guard::guarded;
 use super::log::{self, Entries, LogPolicy};
-use super::medium::Folder;
+use super::medium::{Folder, open_regular};
 use super::row::{Found, Row, next_mark};
 use super::tables::{Mark, ROWS, check, open_unchecked, read_mark};
 use super::{FILE_NAME, Journal, LOG_NAME, Past, make, tables, without_tables};
@@ -58,6 +58,8 @@ pub struct Survey {
     pub path: PathBuf,
     /// How many bytes it has.
     pub file_bytes: u64,
+    /// How many bytes the log beside it has; none, if there is none.
+    pub log_bytes: Option<u64>,
     /// How far it can be read.
     pub condition: Condition,
     /// How many keys there are.
@@ -155,11 +157,12 @@ fn look(directory: &Path, wall_ms: u64) -> Result<Findings, JournalError> {
 }
 
 fn read(path: &Path, wall_ms: u64) -> Result<Findings, JournalErrorKind> {
-    let has_log = path.with_file_name(LOG_NAME).exists();
-    let file_bytes = match File::open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound && has_log => 0,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Err(JournalErrorKind::Missing),
-        file => file?.metadata()?.len(),
+    let log = fs::metadata(path.with_file_name(LOG_NAME)).ok();
+    let has_log = log.is_some();
+    let file_bytes = match open(path)? {
+        Some(file) => file.metadata()?.len(),
+        None if has_log => 0,
+        None => return Err(JournalErrorKind::Missing),
     };
     let whole = if file_bytes == 0 && has_log { Err(without_tables()) } else { guarded(|| read_whole(path)) };
     let (condition, found, past) = match whole {
@@ -175,6 +178,7 @@ fn read(path: &Path, wall_ms: u64) -> Result<Findings, JournalErrorKind> {
     let survey = Survey {
         path: path.to_owned(),
         file_bytes,
+        log_bytes: log.filter(fs::Metadata::is_file).map(|log| log.len()),
         condition,
         keys: found.len(),
         key_bytes: bytes(|row| row.key.as_bytes().len()),
@@ -189,8 +193,23 @@ fn read(path: &Path, wall_ms: u64) -> Result<Findings, JournalErrorKind> {
     Ok(Findings { survey, rows: found, past: Past { greatest, ..past } })
 }
 
+/// What is there, if anything is, and is a file.
+fn open(path: &Path) -> Result<Option<File>, JournalErrorKind> {
+    match open_regular(File::options().read(true), path) {
+        Ok(file) => Ok(Some(file)),
+        Err(JournalErrorKind::Io(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 fn disk(path: &Path) -> Result<Disk, JournalErrorKind> {
-    Ok(Disk::read_only(Box::new(FileBackend::new(File::open(path)?)?))?)
+    let file = open(path)?.ok_or(JournalErrorKind::Missing)?;
+    Ok(Disk::read_only(Box::new(FileBackend::new(file)?))?)
+}
+
+/// Why the log gives back no more than it does.
+fn unread(kind: JournalErrorKind, path: &Path) -> String {
+    JournalError { path: path.with_file_name(LOG_NAME), kind }.to_string()
 }
 
 fn read_whole(path: &Path) -> Result<(Condition, BTreeMap<Key, Row>, Past), JournalErrorKind> {
@@ -208,13 +227,13 @@ fn add_log(path: &Path, Mark { past, tag }: Mark, rows: &mut BTreeMap<Key, Row>)
     let Some(tag) = tag else { return (past, None) };
     let policy = LogPolicy::default();
     let mut bytes = Vec::new();
-    let log = File::open(path.with_file_name(LOG_NAME));
-    let read = log.and_then(|log| log.take(policy.bytes as u64).read_to_end(&mut bytes));
-    let is_missing = matches!(&read, Err(error) if error.kind() == ErrorKind::NotFound);
-    let found = log::find((!is_missing).then_some(&bytes), policy, tag);
+    let read = open(&path.with_file_name(LOG_NAME)).and_then(|log| {
+        let read = log.map(|log| log.take(policy.bytes as u64).read_to_end(&mut bytes));
+        Ok(read.transpose()?.is_some())
+    });
+    let found = log::find((!matches!(read, Ok(false))).then_some(&bytes), policy, tag);
     // What is before a place that the disk does not give back is something, and the tables are more.
-    let unread = read.err().filter(|_| !is_missing);
-    let unread = unread.map(|error| format!("{LOG_NAME} cannot be read: {error}"));
+    let unread = read.err().map(|kind| unread(kind, path));
     for (key, row) in found.entries {
         match row.and_then(|row| Row::decode(&row)) {
             Some(row) => drop(rows.insert(key, row)),
@@ -264,7 +283,8 @@ fn read_damaged(
             past
         }
         None => {
-            scan(&path.with_file_name(LOG_NAME), &mut rows)?;
+            let scanned = scan(&path.with_file_name(LOG_NAME), &mut rows);
+            damage.extend(scanned.err().map(|kind| format!("; {}", unread(kind, path))));
             Past::default()
         }
     };
@@ -312,10 +332,7 @@ fn read_to_the_gap(
 
 /// Looks for rows wherever they are in a file, if it is there, and keeps the newest of each key.
 fn scan(path: &Path, found: &mut BTreeMap<Key, Row>) -> Result<(), JournalErrorKind> {
-    let mut file = match File::open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        file => file?,
-    };
+    let Some(mut file) = open(path)? else { return Ok(()) };
     let mut bytes = Vec::new();
     let mut is_at_end = false;
     // How many bytes are wanted at the place where a row may begin.

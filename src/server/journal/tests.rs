@@ -299,7 +299,7 @@ fn a_log_that_is_not_that_of_the_tables_is_refused_or_nothing_to_them() {
     let (main, log) = leave_log(&home);
     let (tables, whole) = (fs::read(&main).unwrap(), fs::read(&log).unwrap());
     let damage = || match kind(home.path()) {
-        JournalErrorKind::Damaged(damage) => damage,
+        JournalErrorKind::DamagedLog(damage) => damage,
         other => panic!("{other:?}"),
     };
     fs::remove_file(&log).unwrap();
@@ -406,8 +406,12 @@ fn what_is_the_matter_with_the_log_is_not_said_of_the_tables() {
     begin_log(&mut journal);
     drop(journal);
     fs::remove_file(&log).unwrap();
-    fs::create_dir(&log).unwrap();
+    std::os::unix::fs::symlink(&log, &log).unwrap();
     let error = Journal::open(home.path()).unwrap_err();
     assert!(matches!(error.kind, JournalErrorKind::Io(_)), "{error}");
     assert!(error.to_string().contains("store.redb: store.log: "), "{error}");
+    fs::remove_file(&log).unwrap();
+    fs::create_dir(&log).unwrap();
+    let error = Journal::open(home.path()).unwrap_err();
+    assert!(matches!(&error.kind, JournalErrorKind::NotAFile(path) if *path == log), "{error}");
 }
