@@ -3,6 +3,7 @@
 //!
 //! `cargo bench --bench throughput` prints the rates and their ratios: one client that asks one request after the
 //! other, one with 64 in flight, 50 clients with one each. Half of the requests are SETs of 100 bytes, half are GETs.
+//! The first case has a third server, which only answers: what it comes to is what the system leaves to any server.
 //! Needs Debian's `mosquitto`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::arithmetic_side_effects, clippy::panic)]
 #![allow(clippy::indexing_slicing, clippy::disallowed_methods)]
@@ -10,6 +11,8 @@
 mod shared;
 
 use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::rc::Rc;
 use std::{env, io};
 
@@ -19,42 +22,57 @@ use tokio::task::LocalSet;
 use shared::raw::{self, Raw, Single, command, text, varint};
 use shared::{rate, ratios, spread};
 
-const ROUNDS: usize = 5;
-/// Name, clients, requests in flight of each, requests a round of all.
-const CASES: [(&str, usize, usize, usize); 3] =
-    [("1 client", 1, 1, 20_000), ("1 client, 64 in flight", 1, 64, 100_000), ("50 clients", 50, 1, 100_000)];
+/// Name, clients, requests in flight of each, requests a round of all, rounds.
+const CASES: [(&str, usize, usize, usize, usize); 3] = [
+    (ONE_AFTER_THE_OTHER, 1, 1, 20_000, 15),
+    ("1 client, 64 in flight", 1, 64, 100_000, 5),
+    ("50 clients", 50, 1, 100_000, 5),
+];
+const ONE_AFTER_THE_OTHER: &str = "1 client";
+/// The client that asks one request after the other.
+const SINGLE: &str = "bench-single";
 
 fn main() {
     let arguments: Vec<String> = env::args().collect();
-    if let [_, role, port] = &arguments[..]
-        && role == "respond"
-    {
-        // It ends with its broker.
-        let _ = run(respond(port.parse().unwrap()));
-        return;
+    if let [_, role, port] = &arguments[..] {
+        let port = port.parse().unwrap();
+        // Both end with whoever they are for.
+        match role.as_str() {
+            "respond" => return drop(run(respond(port))),
+            "only-answer" => return drop(only_answer(port)),
+            _ => {}
+        }
     }
     let ours = shared::serve(&[]);
     let theirs = shared::mosquitto();
     let _responder = shared::this_again("respond", theirs.port);
+    let bare = shared::this_again("only-answer", shared::free_port());
     run(wait_for_answers(theirs.port));
-    for (name, clients, inflight, count) in CASES {
-        let mut rates: [Vec<f64>; 2] = Default::default();
-        for round in 0..=ROUNDS {
-            for (port, figures) in [(ours.port, 0), (theirs.port, 1)] {
-                let figure = rate(count, || match (clients, inflight) {
-                    (1, 1) => one_after_the_other(port, count).unwrap(),
-                    _ => run(load(port, clients, inflight, count)),
+    for (name, clients, inflight, count, rounds) in CASES {
+        let is_single = name == ONE_AFTER_THE_OTHER;
+        let servers = [("mqkv serve", &ours), ("mosquitto and responder", &theirs), ("only answers", &bare)];
+        let servers = if is_single { &servers[..] } else { &servers[..2] };
+        let mut rates = vec![Vec::new(); servers.len()];
+        for round in 0..=rounds {
+            for ((_, server), rates) in servers.iter().zip(&mut rates) {
+                let figure = rate(count, || match is_single {
+                    true => one_after_the_other(server.port, count).unwrap(),
+                    false => run(load(server.port, clients, inflight, count)),
                 });
                 // The first round warms up.
                 if round > 0 {
-                    rates[figures].push(figure);
+                    rates.push(figure);
                 }
             }
         }
         println!("{name}");
-        println!("  mqkv serve              {} requests a second", spread(&rates[0], 0));
-        println!("  mosquitto and responder {} requests a second", spread(&rates[1], 0));
+        for ((name, _), rates) in servers.iter().zip(&rates) {
+            println!("  {name:<23} {} requests a second", spread(rates, 0));
+        }
         println!("  ratio                   {}", spread(&ratios(&rates[0], &rates[1]), 2));
+        if is_single {
+            println!("  of what only answers    {}", spread(&ratios(&rates[2], &rates[1]), 2));
+        }
     }
 }
 
@@ -85,13 +103,43 @@ async fn load(port: u16, clients: usize, inflight: usize, count: usize) {
 
 /// One client asks one request after the other.
 fn one_after_the_other(port: u16, count: usize) -> io::Result<()> {
-    let mut client = Single::connect(port, "bench-single")?;
-    let requests = requests("bench-single", &raw::timestamp());
+    let mut client = Single::connect(port, SINGLE)?;
+    let requests = requests(SINGLE, &raw::timestamp());
     for request in requests.iter().cycle().take(count) {
         client.wire.ask(request);
         client.message()?;
     }
     Ok(())
+}
+
+/// Serves one client after the other: says the same to each request without a look at it, and never sleeps.
+fn only_answer(port: u16) -> io::Result<()> {
+    let (mut welcome, mut answer, mut body) = (BytesMut::new(), BytesMut::new(), BytesMut::new());
+    raw::packet(&mut welcome, 0x20, &[0, 0, 0]);
+    raw::packet(&mut welcome, 0x90, &[0, 1, 0, 1]);
+    raw::packet(&mut answer, 0x40, &[0, 1]);
+    text(&mut body, &raw::response_topic(SINGLE));
+    // Packet id, properties and payload, about as long as those of an answer.
+    body.put_slice(&[0; 180]);
+    raw::packet(&mut answer, 0x32, &body);
+    let listener = TcpListener::bind(("127.0.0.1", port))?;
+    loop {
+        let (mut stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        let mut room = [0; 4096];
+        // CONNECT and SUBSCRIBE come in one piece.
+        let _ = stream.read(&mut room)?;
+        stream.write_all(&welcome)?;
+        stream.set_nonblocking(true)?;
+        loop {
+            match stream.read(&mut room) {
+                Ok(0) => break,
+                Ok(_) => stream.write_all(&answer)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => break,
+            }
+        }
+    }
 }
 
 /// A SET and a GET.
