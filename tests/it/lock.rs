@@ -227,7 +227,7 @@ fn a_lock_that_has_no_thread_to_wait_for_the_end_of_input_in_is_given_back() {
     command.env("MQKV", env!("CARGO_BIN_EXE_mqkv")).env("URL", bench.server.url());
     let left = Process::start(command).end();
     let cause = "Resource temporarily unavailable (os error 11)";
-    let hint = "ulimit -u and ulimit -v, which say what this user may have";
+    let hint = "more threads: `ulimit -u`, or TasksMax of its service";
     assert_eq!(left.errors, format!("error: cannot start a thread: {cause}\n  try: {hint}\n"));
     assert!(left.code == Some(70) && left.output.ends_with(":StateStore\n"), "{left:?}");
     assert_eq!(bench.run(&["holder", "deploy"]), FREE);

@@ -10,7 +10,7 @@ use super::common::pki::Ca;
 use super::common::{Doors, Place, Running};
 
 const TLS: [&str; 4] = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
-const RULES: &str = "rules:\n- principals: {}\n  brokerResources: [{method: Connect}]\n";
+const RULES: &str = "rules:\n- principals: {clientIds: [c]}\n  brokerResources: [{method: Connect}]\n";
 const AGAIN: &str = "the certificates were read again: the server's expires in 89 days";
 
 /// A place with a CA, and a certificate of this machine from it.

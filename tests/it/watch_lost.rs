@@ -1,9 +1,7 @@
 //! `watch` through losses of its connection: told, and never a change lost without a word.
 
 use std::io::Read;
-use std::time::Duration;
 
-use mqkv::clock;
 use nix::sys::signal::Signal;
 
 use super::common::{Place, Relay, Running, Server};
@@ -93,10 +91,8 @@ fn a_line_cut_without_a_word_is_noticed_and_told() {
     let running = watch(&place, &relay.url(), &[&words[..], &IMPATIENT].concat());
     assert_eq!(without_time(&running.line()), "CURRENT\tk\t1");
     relay.cut();
-    let cut = clock::monotonic();
+    // By the keep-alive: a request that has timed out is told in other words.
     assert_eq!(running.words(), "lost the connection: the broker has been silent for 1 s; trying again");
-    // One and a half keep-alives at most; the rest is for a machine that is busy. Requests time out after 10 s.
-    assert!(cut.elapsed() < Duration::from_secs(6), "{:?}", cut.elapsed());
     ok(&place, &server.url(), &["set", "k", "2"]);
     relay.heal();
     let gap = running.line();
