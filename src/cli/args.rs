@@ -47,7 +47,7 @@ pub enum Verb {
     #[command(flatten)]
     Command(Command),
     Shell(ShellArgs),
-    #[command(args = foreign::hidden())]
+    #[command(defer(foreign::hide))]
     Serve(Box<ServeArgs>),
     Context(ContextArgs),
     Config(ConfigArgs),

@@ -370,8 +370,8 @@ async fn connect(
     Ok(Settings { web_socket, ..connection.settings(target, tls, authentication) })
 }
 
-/// Reads what TLS needs, and warns whoever reads words of secrets that others may read, for no longer than a connection may take: a file may
-/// be a pipe, or on a disk that hangs.
+/// Reads what TLS needs, and warns of secrets that others may read, where warnings are told. For no longer than a
+/// connection may take: a file may be a pipe, or on a disk that hangs.
 async fn look_at_files(
     connection: &Connection,
     options: Option<TlsOptions>,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
@@ -61,10 +62,15 @@ impl Driven {
 /// # Errors
 /// The system has no descriptor to give.
 pub fn runtime() -> io::Result<Runtime> {
+    static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
     // The first one takes six descriptors, and it is a panic if there are three and not all of them.
-    let pairs: io::Result<Vec<_>> = (0..3).map(|_| UnixStream::pair()).collect();
-    drop(pairs?);
-    Builder::new_current_thread().enable_all().build()
+    if !HAS_BEGUN.load(Ordering::Relaxed) {
+        let pairs: io::Result<Vec<_>> = (0..3).map(|_| UnixStream::pair()).collect();
+        drop(pairs?);
+    }
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    HAS_BEGUN.store(true, Ordering::Relaxed);
+    Ok(runtime)
 }
 
 #[cfg(test)]

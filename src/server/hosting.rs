@@ -90,19 +90,16 @@ impl CertificatesReloader {
     /// Reads the files again and says what came of it. Nobody is disconnected; whoever shakes hands from now on sees the
     /// new certificate and is judged by the new CAs. One mistake, and all doors stay as they are. May block.
     pub fn reload(&self) {
-        let outcome = Tls::reload(&self.doors).map(|()| {
-            let now_s = clock::wall_ms() / 1000;
-            self.doors.iter().filter_map(|door| door.days_left(now_s)).min()
-        });
-        let is_new = outcome.is_ok();
-        (self.events)(Event::Certificates { outcome: outcome.map_err(|error| error.with_hint()) });
-        if is_new {
-            self.tell_of_time();
+        if let Err(error) = Tls::reload(&self.doors) {
+            return (self.events)(Event::Certificates { outcome: Err(error.with_hint()) });
         }
+        let now_s = clock::wall_ms() / 1000;
+        let days_left = self.doors.iter().filter_map(|door| door.days_left(now_s)).min();
+        (self.events)(Event::Certificates { outcome: Ok(days_left) });
+        self.tell_of_time(now_s);
     }
 
-    fn tell_of_time(&self) {
-        let now_s = clock::wall_ms() / 1000;
+    fn tell_of_time(&self, now_s: u64) {
         let mut reasons: Vec<_> = self.doors.iter().filter_map(|door| door.out_of_time(now_s)).collect();
         reasons.dedup();
         for reason in reasons {
@@ -146,7 +143,7 @@ impl StoreServer {
         let certificates = CertificatesReloader::new(&settings.listeners, Arc::clone(&events));
         let server = Server::prepare(settings, Arc::<Service>::clone(&service)).await?;
         if let Some(certificates) = &certificates {
-            certificates.tell_of_time();
+            certificates.tell_of_time(clock::wall_ms() / 1000);
         }
         let rules = authorizer.map(|authorizer| RulesReloader {
             authorizer,

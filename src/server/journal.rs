@@ -207,10 +207,8 @@ impl Journal {
             let there = guarded(|| connect(&mut *self.medium, self.policy, &self.doubt, len_max))?;
             there.ok_or_else(|| JournalErrorKind::Damaged("it is missing".to_owned()))
         };
-        let opened = connect(self.len).or_else(|kind| match kind {
-            JournalErrorKind::Damaged(_) | JournalErrorKind::DamagedLog(_) => connect(u64::MAX),
-            kind => Err(kind),
-        });
+        let opened =
+            connect(self.len).or_else(|kind| if kind.is_damage() { connect(u64::MAX) } else { Err(kind) });
         match opened {
             Ok((open, past)) => {
                 self.past.greatest = self.past.greatest.max(past.greatest);
@@ -218,7 +216,7 @@ impl Journal {
                 Ok(())
             }
             Err(kind) => {
-                if matches!(kind, JournalErrorKind::Damaged(_) | JournalErrorKind::DamagedLog(_)) {
+                if kind.is_damage() {
                     self.doubt.raise();
                 }
                 Err(self.error(kind))

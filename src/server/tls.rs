@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
@@ -74,6 +74,10 @@ impl Tls {
         Ok(())
     }
 
+    fn in_force(&self) -> RwLockReadGuard<'_, InForce> {
+        self.in_force.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether both are one, so that reading either again is enough.
     pub(super) fn is_shared_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.in_force, &other.in_force)
@@ -81,13 +85,12 @@ impl Tls {
 
     /// How many whole days are left to the server's certificate, as far as it says; negative where it has expired.
     pub(super) fn days_left(&self, now_s: u64) -> Option<i64> {
-        let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
-        in_force.certificate.as_ref().map(|certificate| certificate.days_left(now_s))
+        self.in_force().certificate.as_ref().map(|certificate| certificate.days_left(now_s))
     }
 
     /// What is wrong with the time of the server's certificate: no client would trust it.
     pub(super) fn out_of_time(&self, now_s: u64) -> Option<String> {
-        let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
+        let in_force = self.in_force();
         let certificate = in_force.certificate.as_ref()?;
         let what = match certificate.days_left(now_s) {
             ..0 => "has expired",
@@ -102,7 +105,7 @@ impl Tls {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let acceptor = self.in_force.read().unwrap_or_else(PoisonError::into_inner).acceptor.clone();
+        let acceptor = self.in_force().acceptor.clone();
         let accepted = acceptor.accept(stream).into_fallible().await;
         accepted.map_err(|(error, stream)| (explain(&error), stream))
     }

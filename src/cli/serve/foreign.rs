@@ -10,21 +10,26 @@ use crate::commands::CommandError;
 const WHERE: &str = "--listen HOST:PORT, or --listen URL: where to listen";
 const WHO: &str = "--users FILE, with what `mqkv serve user add FILE NAME` has written: who is let in";
 
-/// All of them, for `serve` and what is below it: they are understood there, and not offered.
-pub fn hidden() -> impl Iterator<Item = Arg> {
-    all().map(|arg| arg.hide(true))
-}
+/// Where a password is, which `serve user add` asks for, too.
+const OF_PASSWORD: [&str; 2] = ["password_file", "ask_password"];
 
-/// Those of them that say where a password is.
-pub fn of_password() -> impl Iterator<Item = Arg> {
-    all().filter(|arg| ["password_file", "ask_password"].contains(&arg.get_id().as_str()))
-}
-
-fn all() -> impl Iterator<Item = Arg> {
+/// Does not offer them where they are understood and refused: to `serve` and what is below it, once it is asked for.
+pub fn hide(serve: Command) -> Command {
     let (every, display) =
         (Options::augment_args(Command::new("")), DisplayArgs::augment_args(Command::new("")));
-    let is_display = move |arg: &&Arg| display.get_arguments().any(|other| other.get_id() == arg.get_id());
-    every.get_arguments().filter(|arg| !is_display(arg)).cloned().collect::<Vec<_>>().into_iter()
+    let has = |command: &Command, arg: &Arg| command.get_arguments().any(|own| own.get_id() == arg.get_id());
+    serve.mut_args(|arg| {
+        let is_foreign = has(&every, &arg) && !has(&display, &arg);
+        if is_foreign { arg.hide(true) } else { arg }
+    })
+}
+
+/// Offers those again that say where a password is.
+pub fn show_of_password(command: Command) -> Command {
+    command.mut_args(|arg| {
+        let is_shown = OF_PASSWORD.contains(&arg.get_id().as_str());
+        if is_shown { arg.hide(false) } else { arg }
+    })
 }
 
 /// Refuses what only a client can use.

@@ -47,7 +47,7 @@ enum UserAction {
     ///
     /// The password is the first line of --password-file; without that it is asked for on the terminal, and where
     /// standard input is none, it is its first line. The file is created if need be, for its owner alone.
-    #[command(args = foreign::of_password())]
+    #[command(defer(foreign::show_of_password))]
     Add(UserName),
     /// Remove a user
     Rm(UserName),

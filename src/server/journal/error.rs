@@ -36,6 +36,13 @@ pub enum JournalErrorKind {
     Other(String),
 }
 
+impl JournalErrorKind {
+    /// Whether something is there that is not as it was written.
+    pub(super) fn is_damage(&self) -> bool {
+        matches!(self, Self::Damaged(_) | Self::DamagedLog(_))
+    }
+}
+
 impl From<io::Error> for JournalErrorKind {
     fn from(error: io::Error) -> Self {
         // What is no file of this kind is reported so.
