@@ -214,8 +214,9 @@ fn what_a_command_leaves_running_is_ended_with_it() {
 #[test]
 fn a_signal_is_the_commands_and_the_store_is_there_until_that_has_ended() {
     let place = Place::new();
-    // The signal is for the whole group; what sleeps does not mind it, or the shell would have its say.
-    let script = "trap '$mqkv set k v && $mqkv get k; exit 9' TERM; echo ready; while :; do (trap '' TERM; sleep 0.02); done";
+    // The signal is for the whole group; what sleeps is born deaf to it, or the shell would have its say.
+    let script = "trap '' TERM; sleep 60 & \
+                  trap '$mqkv set k v && $mqkv get k; kill -KILL $!; exit 9' TERM; echo ready; wait";
     let running = Running::start(&mut exec(&place, &[], script));
     assert_eq!(running.line(), "ready");
     running.signal(Signal::SIGTERM);
