@@ -220,8 +220,7 @@ fn a_hangup_brings_other_rules_to_those_who_are_connected_and_a_mistake_changes_
     let chief = "-u chief --password-file password -q";
     let set = |value: &str| run(&place, &server, &format!("set press/a {value} {chief}"));
     assert_eq!(set("1"), "--- exit 0\n");
-    let watch =
-        Running::start(&mut place.command_with_signals(&["watch", "press/a", "-i", "press", "-b", &url]));
+    let watch = Running::start(&mut place.command(&["watch", "press/a", "-i", "press", "-b", &url]));
     assert!(watch.line().ends_with("\tpress/a\t1"));
     place.write("rules", "rules:\n- principals: {}\n  brokerResource: []\n");
     server.signal(Signal::SIGHUP);

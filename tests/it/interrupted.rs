@@ -33,7 +33,7 @@ fn silent_after(answered: usize, unanswered: usize) -> (Fake<()>, Receiver<()>) 
 /// Runs a verb until so many requests were answered and so many were not, and sends it a signal then.
 fn end_with(signal: Signal, (answered, unanswered): (usize, usize), words: &[&str], place: &Place) -> Left {
     let (broker, silent) = silent_after(answered, unanswered);
-    let mut run = Process::start(place.command_with_signals(&[&["-b", &broker.url()], words].concat()));
+    let mut run = Process::start(place.command(&[&["-b", &broker.url()], words].concat()));
     silent.recv().unwrap();
     run.signal(signal);
     let left = run.end();
@@ -105,7 +105,7 @@ fn a_write_that_was_not_sent_has_changed_nothing() {
         told.send(()).unwrap();
         line.listen();
     });
-    let mut run = Process::start(place.command_with_signals(&["set", "k", "v", "-b", &broker.url()]));
+    let mut run = Process::start(place.command(&["set", "k", "v", "-b", &broker.url()]));
     connected.recv().unwrap();
     run.signal(Signal::SIGINT);
     let left = run.end();
@@ -136,7 +136,7 @@ fn lines_in_flight_are_told_of_when_a_signal_ends_them() {
 fn lines_that_were_all_answered_are_no_doubt_when_a_signal_ends_the_wait_for_more() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
-    let mut command = place.command_with_signals(&["batch", "-", "-b", &server.url()]);
+    let mut command = place.command(&["batch", "-", "-b", &server.url()]);
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
@@ -164,7 +164,7 @@ fn a_reader_that_does_not_read_keeps_no_signal_from_a_write() {
     // As much as a pipe takes: whatever is said, it is held up.
     full.write_all(&[0; 65_536]).unwrap();
     let begin = |words: &[&str]| {
-        let mut command = place.command_with_signals(&[&["-b", &server.url(), "-j"], words].concat());
+        let mut command = place.command(&[&["-b", &server.url(), "-j"], words].concat());
         command.stdout(full.try_clone().unwrap()).spawn().unwrap()
     };
     let mut children =

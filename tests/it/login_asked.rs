@@ -13,7 +13,7 @@ use super::login::{SECRET, hearing, password, refusing};
 /// A terminal in which somebody is asked for a password.
 fn asked(place: &Place, url: &str, words: &[&str]) -> Terminal {
     let words = [&["-b", url, "-u", "ann", "--ask-password"], words].concat();
-    let terminal = Terminal::start(place.command_with_signals(&words));
+    let terminal = Terminal::start(place.command(&words));
     terminal.shows("password of ann:");
     wait_until_dark(&terminal);
     terminal
@@ -60,8 +60,7 @@ fn a_signal_in_the_middle_of_the_question_leaves_the_terminal_as_it_was() {
 fn a_signal_in_the_middle_of_a_new_password_leaves_the_terminal_as_it_was() {
     let place = Place::new();
     for (is_second, keys, code) in [(false, true, 130), (true, true, 130), (false, false, 143)] {
-        let mut terminal =
-            Terminal::start(place.command_with_signals(&["serve", "user", "add", "users", "ann"]));
+        let mut terminal = Terminal::start(place.command(&["serve", "user", "add", "users", "ann"]));
         terminal.shows("Password for ann:");
         wait_until_dark(&terminal);
         if is_second {

@@ -125,7 +125,7 @@ fn stuck(port: u16) -> Raw {
 /// A server with a client that takes nothing, in the middle of its draining; the port of its page.
 fn draining(place: &Place, drain: &str) -> (Running, Raw, u16) {
     let words = ["serve", "--listen", "127.0.0.1:0", "--admin", "0", "--log", "text", "--drain", drain];
-    let mut command = place.command_with_signals(&words);
+    let mut command = place.command(&words);
     let server = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     let ready = server.words();
     let port = |before: &str| -> u16 {

@@ -10,8 +10,7 @@ use super::common::{Place, Raw, Running, wire};
 
 fn serve(place: &Place, options: &[&str]) -> (Running, u16) {
     let words = [&["serve", "--listen", "127.0.0.1:0"], options].concat();
-    let server =
-        Running::start(place.command_with_signals(&words).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let server = Running::start(place.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()));
     let ready = server.words();
     let rest = ready.split("127.0.0.1:").nth(1).unwrap();
     (server, rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap())

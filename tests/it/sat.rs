@@ -278,7 +278,7 @@ fn a_lock_that_is_held_shows_its_token_again() {
     let url = broker.broker.url();
     let lock = Running::start(
         place
-            .command_with_signals(&["lock", "k", "--ttl", "1h", "--sat-file", "token", "-b", &url])
+            .command(&["lock", "k", "--ttl", "1h", "--sat-file", "token", "-b", &url])
             .stdin(std::process::Stdio::piped()),
     );
     assert_eq!(broker.next(), token("first"));

@@ -169,7 +169,7 @@ fn a_file_that_hangs_holds_up_neither_clients_nor_rules_nor_the_end() {
     let (place, _) = place();
     place.write("rules", RULES);
     let words = ["serve", "-v", "--authz", "rules", "--listen", "127.0.0.1:0", "--port-file", "port"];
-    let server = Running::start(&mut place.command_with_signals(&[&words[..], &TLS].concat()));
+    let server = Running::start(&mut place.command(&[&words[..], &TLS].concat()));
     let told_of = |what: &str| while !server.words().contains(what) {};
     told_of("listening on ");
     fs::remove_file(place.path("server.key")).unwrap();
@@ -193,7 +193,7 @@ fn a_certificate_out_of_its_time_is_taken_and_warned_of_at_the_start_and_when_it
     let (place, ca) = place();
     ca.issue_between(&place, "server", &["127.0.0.1"], [2020, 2021]);
     let words = [&["serve", "--log", "json", "--listen", "127.0.0.1:0"][..], &TLS].concat();
-    let server = Running::start(&mut place.command_with_signals(&words));
+    let server = Running::start(&mut place.command(&words));
     let told = |name: &str| {
         let line = server.words();
         assert!(line.starts_with(&format!("{{\"v\":1,\"event\":\"{name}\",")), "{line}");
@@ -224,7 +224,7 @@ fn a_hangup_during_the_start_is_not_the_end_and_is_not_lost() {
     let (place, ca) = place();
     mkfifo(&place, "seed");
     let options = ["serve", "-v", "--listen", "127.0.0.1:0", "--seed", "seed"];
-    let server = Running::start(&mut place.command_with_signals(&[&options[..], &TLS].concat()));
+    let server = Running::start(&mut place.command(&[&options[..], &TLS].concat()));
     // Whoever opens the other end waits until it is being read.
     let pipe = OpenOptions::new().write(true).open(place.path("seed")).unwrap();
     server.signal(Signal::SIGHUP);
@@ -237,7 +237,7 @@ fn a_hangup_during_the_start_is_not_the_end_and_is_not_lost() {
 #[test]
 fn a_hangup_ends_a_server_that_has_nothing_to_read_again_in_order() {
     let place = Place::new();
-    let server = Running::start(&mut place.command_with_signals(&["serve", "-v", "--listen", "127.0.0.1:0"]));
+    let server = Running::start(&mut place.command(&["serve", "-v", "--listen", "127.0.0.1:0"]));
     while !server.words().starts_with("listening on ") {}
     server.signal(Signal::SIGHUP);
     let (_, words, code) = server.end();
@@ -252,7 +252,7 @@ fn a_hangup_is_for_the_command_of_exec_though_there_are_certificates() {
     let script = "trap 'exit 9' HUP; echo ready; while :; do sleep 0.02; done";
     let exec = ["--exec", "--", "/bin/sh", "-c", script];
     let words = [&["serve"], &TLS[..], &exec].concat();
-    let server = Running::start(&mut place.command_with_signals(&words));
+    let server = Running::start(&mut place.command(&words));
     assert_eq!(server.line(), "ready");
     server.signal(Signal::SIGHUP);
     assert_eq!(server.end().2, Some(9));

@@ -4,7 +4,7 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 
-use super::common::{CTRL_C, CTRL_D, Place, Server, Terminal, hear_hangups, until};
+use super::common::{CTRL_C, CTRL_D, Place, Server, Terminal, until};
 
 fn at(place: &Place, server: &Server) -> Terminal {
     let terminal = Terminal::start(place.command(&["-b", &server.url()]));
@@ -247,7 +247,6 @@ fn a_terminal_in_which_no_line_can_be_edited_is_not_steered() {
 
 #[test]
 fn a_terminal_that_goes_away_takes_the_prompt_and_its_locks_along() {
-    hear_hangups();
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let terminal = at(&place, &server);

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 
 use super::common::bounded::{ended, shown_bounded, signal};
 use super::common::fake::Fake;
-use super::common::{Place, Server, hear_hangups, wire};
+use super::common::{Place, Server, wire};
 
 /// More than any pipe holds.
 const BIG: usize = 4 * 1024 * 1024;
@@ -111,8 +111,7 @@ fn a_signal_ends_a_request_that_hangs() {
             line.listen()
         });
         let place = Place::new();
-        let mut child =
-            place.command_with_signals(&["set", "k", "v", "-t", "1h", "-b", &fake.url()]).spawn().unwrap();
+        let mut child = place.command(&["set", "k", "v", "-t", "1h", "-b", &fake.url()]).spawn().unwrap();
         hangs.recv().unwrap();
         signal(&child, name);
         // A shell calls this 128 and the number.
@@ -131,8 +130,7 @@ fn a_signal_ends_a_connection_that_hangs() {
     });
     let place = Place::new();
     let url = fake.url();
-    let mut child =
-        place.command_with_signals(&["get", "k", "--connect-timeout", "1h", "-b", &url]).spawn().unwrap();
+    let mut child = place.command(&["get", "k", "--connect-timeout", "1h", "-b", &url]).spawn().unwrap();
     hangs.recv().unwrap();
     signal(&child, "INT");
     assert_eq!(ended(&mut child).signal(), Some(2));
@@ -141,7 +139,6 @@ fn a_signal_ends_a_connection_that_hangs() {
 
 #[test]
 fn a_signal_ends_a_server_well() {
-    hear_hangups();
     for name in ["INT", "TERM", "HUP"] {
         let place = Place::new();
         let words = ["serve", "--listen", "127.0.0.1:0", "--port-file", "port", "--data", "kept"];

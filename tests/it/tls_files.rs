@@ -160,7 +160,7 @@ fn a_pipe_that_never_delivers_can_be_stopped_and_holds_up_no_longer_than_a_conne
         "serve --authz fifo",
         "watch k -n h -T fifo --connect-timeout 1h",
     ] {
-        let mut command = place.command_with_signals(&line.split(' ').collect::<Vec<_>>());
+        let mut command = place.command(&line.split(' ').collect::<Vec<_>>());
         let server = Running::start(&mut command);
         // Whoever opens the other end waits until it is being read.
         let pipe = OpenOptions::new().write(true).open(place.path("fifo")).unwrap();

@@ -39,17 +39,6 @@ impl Place {
         command
     }
 
-    /// A command to which signals mean what they mean at a prompt: who starts the tests in the background of a script
-    /// has SIGINT ignored, and all that they start inherits it.
-    pub fn command_with_signals(&self, words: &[&str]) -> Command {
-        let plain = self.command(words);
-        let mut command = Command::new("/usr/bin/env");
-        command.arg("--default-signal=INT,TERM,HUP").arg(plain.get_program()).args(plain.get_args());
-        command.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.current_dir(self.folder()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
     /// Standard output as it is, of a run that must have gone well.
     #[track_caller]
     pub fn bytes_at(&self, url: &str, words: &[&str]) -> Vec<u8> {

@@ -22,14 +22,16 @@ pub mod wire;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use nix::sys::signal::{SigHandler, Signal, signal};
 use tempfile::TempDir;
 
 pub use doors::Doors;
 pub use gatekeeper::{Visit, gatekeeper, publish};
-pub use process::{Left, Process, hear_hangups, is_running, line_in, until};
+pub use process::{Left, Process, is_running, line_in, until};
 pub use raw::Raw;
 pub use relay::Relay;
 pub use running::{Running, wait_until};
@@ -37,6 +39,21 @@ pub use server::Server;
 pub use stranger::stranger;
 pub use tap::Tap;
 pub use terminal::{CTRL_C, CTRL_D, ENTER, HOME, RIGHT, TAB, Terminal, UP};
+
+/// Has signals mean to a command what they mean at a prompt. Whoever starts the tests with `nohup`, or in the background
+/// of a script, has SIGHUP or SIGINT ignored, and all that they start would inherit it.
+#[expect(unsafe_code, reason = "what a child does between fork and exec cannot be said otherwise")]
+fn hear_signals(command: &mut Command) {
+    let default = || {
+        for heard in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM] {
+            // SAFETY: no handler is installed, one is taken away.
+            unsafe { signal(heard, SigHandler::SigDfl) }?;
+        }
+        Ok(())
+    };
+    // SAFETY: only system calls that are safe after a fork; nothing is allocated, no lock is taken.
+    unsafe { command.pre_exec(default) };
+}
 
 /// A place to run the binary in; removed at the end.
 pub struct Place {
@@ -81,6 +98,7 @@ impl Place {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        hear_signals(&mut command);
         command
     }
 

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// A process that a test has started.
 pub struct Process {
@@ -28,14 +27,6 @@ pub struct Left {
     pub output: String,
     /// What was not read by [`Process::error_line`] before.
     pub errors: String,
-}
-
-/// Has what is started from now on end at SIGHUP, or hear it, even if whoever runs the tests wants it ignored (`nohup`):
-/// what has a handler here has its default in a new program.
-pub fn hear_hangups() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let _entered = runtime.enter();
-    drop(signal(SignalKind::hangup()).unwrap());
 }
 
 impl Process {
