@@ -68,13 +68,18 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
     }
     let style = reporter.style();
     let above = Above::new(report::put_words, style.color_words);
-    let tracer = match &options.connection.trace {
-        Some(Some(path)) => Tracing::to_file(path, &style)?.tracer,
-        asked => {
-            let above = above.clone();
-            Tracer::new(asked.is_some(), move |traced, at_ms| above.tell(trace::line(traced, at_ms, &style)))
-        }
+    let to_file = match &options.connection.trace {
+        Some(Some(path)) => Some(Tracing::to_file(path, &style)?),
+        _ => None,
     };
+    let tracer = to_file.as_ref().map_or_else(
+        || {
+            let above = above.clone();
+            let is_on = options.connection.trace.is_some();
+            Tracer::new(is_on, move |traced, at_ms| above.tell(trace::line(traced, at_ms, &style)))
+        },
+        |to_file| to_file.tracer.clone(),
+    );
     let told = tracer.clone();
     let is_auto = Configuration::settle(&options.connection, &options.display, variables)
         .is_ok_and(|configuration| settle::is_auto(&configuration.settled));
@@ -106,10 +111,13 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
     };
     // Another thread keeps the session alive while this one waits for the terminal.
     let runtime = runtime::start()?;
-    let verdict = runtime.handle().block_on(shell::run(house))?;
+    let verdict = runtime.handle().block_on(shell::run(house));
     // A command of the system that does not end is not waited for.
     drop(runtime);
-    Ok(verdict.into())
+    if let Some(to_file) = to_file {
+        to_file.finish();
+    }
+    Ok(verdict?.into())
 }
 
 /// A session with the broker of the command line, or with the one of a URL or a context.
