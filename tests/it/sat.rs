@@ -235,7 +235,7 @@ fn a_broker_that_says_nothing_to_a_token_is_noted_and_shown_the_next_one_all_the
     let place = Place::new();
     place.write("token", "first");
     let broker = Kubernetes::start(|_| 0, |_, _| {});
-    let watch = watch(&place, &broker, &["-t", "200ms"]);
+    let watch = watch(&place, &broker, &["-t", "1s"]);
     assert_eq!(broker.next(), token("first"));
     for bytes in ["second", "third"] {
         swap(&place, "token", bytes);

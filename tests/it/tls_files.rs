@@ -127,7 +127,7 @@ fn a_file_without_an_end_is_told_to_be_too_long() {
     let (place, server) = served();
     for options in ["-T /dev/zero", "-T ca.pem -C me.pem -K /dev/zero"] {
         assert_eq!(
-            said(&place, &server, options),
+            said(&place, &server, &format!("{options} --connect-timeout 1m")),
             "--- stderr\nerror: /dev/zero has more than 16 MiB\n--- exit 78\n"
         );
     }

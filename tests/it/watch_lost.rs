@@ -8,7 +8,7 @@ use super::common::{Place, Relay, Running, Server};
 use super::watch::{ok, set_numbers, watch, without_time};
 
 /// Options with which a loss is noticed, and the way back is tried, soon.
-const IMPATIENT: [&str; 4] = ["--keep-alive", "1s", "--connect-timeout", "300ms"];
+const IMPATIENT: [&str; 4] = ["--keep-alive", "1s", "--connect-timeout", "1s"];
 
 #[test]
 fn a_broker_that_is_killed_and_restarted_makes_one_gap_and_the_right_value() {

@@ -35,7 +35,10 @@ impl Running {
 
     /// Waits for the next line of standard output.
     pub fn line(&self) -> String {
-        next(&self.output, "standard output").unwrap_or_else(|| panic!("standard output has ended"))
+        next(&self.output, "standard output").unwrap_or_else(|| {
+            let words = std::iter::from_fn(|| next(&self.words, "standard error")).collect::<Vec<_>>();
+            panic!("standard output has ended, and standard error says {words:#?}")
+        })
     }
 
     /// Waits for the next line of standard error.
