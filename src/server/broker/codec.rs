@@ -79,7 +79,11 @@ pub fn decode(input: &mut BytesMut, bytes_max: u32) -> Result<Decoded, Fault> {
 }
 
 /// The same for packets of all kinds, and for those with which something is wrong.
-pub(super) fn decode_carefully(input: &mut BytesMut, bytes_max: u32) -> Result<Decoded, Fault> {
+///
+/// # Errors
+///
+/// As [`decode`].
+pub fn decode_carefully(input: &mut BytesMut, bytes_max: u32) -> Result<Decoded, Fault> {
     match missing(input, bytes_max)? {
         0 => {}
         missing => return Ok(Decoded::Missing(missing)),
