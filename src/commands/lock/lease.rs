@@ -120,8 +120,12 @@ impl Lease {
     }
 
     /// Leaves the lock held, until its lease ends or somebody gives it back in the holder's name.
-    pub fn leave(self) {
-        self.task.abort();
+    pub async fn leave(self) {
+        let Self { stop, task, .. } = self;
+        task.abort();
+        // A task that is at work in another thread would take the loss of its owner for the wish to give the lock back.
+        let _ = task.await;
+        drop(stop);
     }
 
     async fn end(self, stop: Stop) -> Released {
