@@ -42,6 +42,8 @@ pub enum LeaseEvent {
     Lost(Lost),
     /// The lock cannot be had. The last event.
     Failed(Error),
+    /// The lock cannot be waited for: its key cannot be watched. The last event.
+    Unwatched(Error),
 }
 
 /// How a lock was lost.
@@ -241,7 +243,7 @@ impl Task {
                 }
                 self.machine.handle_change(exists, now);
             }
-            News::Failed(error) => self.fail(error),
+            News::Failed(error) => self.tell(LeaseEvent::Unwatched(error)),
         }
     }
 
