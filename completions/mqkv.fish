@@ -1119,26 +1119,6 @@ complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_sub
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l connections-max -d 'How many connections there may be [default: 10,000]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l watches-max -d 'How many keys a client may watch [default: 100,000]' -r
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l queue-bytes-max -d 'How much may wait for a client that does not read; then it is cut off [default: 128M]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s u -l username -d 'The user\'s name' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l embedded -d 'A broker and store of its own inside this process' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s t -l timeout -d 'How long to wait for each answer [default: 10s]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l connect-timeout -d 'How long to wait for the connection [default: 5s]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l retries -d 'How often to try again for a connection that could not be made [default: 0]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1152,36 +1132,11 @@ never\t'Never'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l verify -d 'Say what is in the folder of --data and whether it is whole, and end; nothing is changed'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l salvage -d 'Write what can be read of a damaged file to a new one, in DIR/salvaged, and end; the damaged one stays as it is'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l exec -d 'Run the command behind --, with the variables that lead to this store; end with it, and with its exit code'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l notls -l no-tls -d 'Plain MQTT, no TLS'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l insecure -d 'Trust any certificate, and so anybody in between'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l ask-password -d 'Ask for the user\'s password on the terminal'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l no-context -d 'Use no context, not even the default one'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s v -l verbose -d 'Say more: versions beside values'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -l force-write -d 'Write, although the context is read-only'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and not __fish_seen_subcommand_from user" -a "user" -d 'Add, remove and list the users of a file for --users'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s b -l broker -d 'The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s n -l hostname -l host -d 'The broker\'s host; with TLS and port 8883 unless told otherwise' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s p -l port -d 'The broker\'s port' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s T -l cafile -d 'The certificates of the CAs to trust, in PEM [default: those of this machine]' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s C -l certfile -d 'The client\'s certificate, and those that lead to its CA, in PEM' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s K -l keyfile -d 'The client\'s key, in PEM' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s P -l keypasswordfile -d 'The file with the key\'s password' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l server-name -d 'The name that the broker\'s certificate must have [default: the host]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s u -l username -d 'The user\'s name' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l password-file -d 'The file with the user\'s password in its first line; - is standard input' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l sat-file -d 'The file with a Kubernetes service account token; read again for every connection' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l embedded -d 'A broker and store of its own inside this process' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s i -l client-id -d 'The MQTT client id [default: mqkv-HOST-RANDOM]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s t -l timeout -d 'How long to wait for each answer [default: 10s]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l connect-timeout -d 'How long to wait for the connection [default: 5s]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l retries -d 'How often to try again for a connection that could not be made [default: 0]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l keep-alive -d 'How long the broker may be silent before it is probed, in whole seconds [default: 10s]' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s x -l context -d 'The context to use: broker, credentials and more under one name (see `mqkv help config`)' -r
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l config -d 'The configuration file [default: ~/.config/mqkv/config.toml]' -r -F
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l trace -d 'Show every MQTT packet, with its time in UTC, on standard error or in a file' -r -F
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s o -l output -d 'The shape of the output (see `mqkv help formats`)' -r -f -a "auto\t'Text on a terminal, bare values and lines in a pipe'
 text\t'For people: escaped, and in words'
 raw\t'Exact bytes, no line feed'
@@ -1192,14 +1147,9 @@ jsonl\t'JSON objects, one a line'"
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l color -d 'Whether to use colour [default: auto]' -r -f -a "auto\t'On a terminal that takes it'
 always\t'Always'
 never\t'Never'"
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l notls -l no-tls -d 'Plain MQTT, no TLS'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l insecure -d 'Trust any certificate, and so anybody in between'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l ask-password -d 'Ask for the user\'s password on the terminal'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l no-context -d 'Use no context, not even the default one'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s j -l json -d 'Short for --output json'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s q -l quiet -d 'No words about what was done or not done; errors stay'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s v -l verbose -d 'Say more: versions beside values'
-complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -l force-write -d 'Write, although the context is read-only'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -f -a "add" -d 'Add a user, or give one another password'
 complete -c mqkv -n "__fish_mqkv_using_subcommand serve; and __fish_seen_subcommand_from user" -f -a "rm" -d 'Remove a user'

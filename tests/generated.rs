@@ -35,3 +35,36 @@ fn completions_are_fresh() {
 fn manual_pages_are_fresh() {
     assert_fresh("man", man_pages().unwrap());
 }
+
+#[test]
+fn what_serve_refuses_is_not_offered_after_it() {
+    let completions = all_completions();
+    let of = |file: &str| {
+        let (_, bytes) = completions.iter().find(|(name, _)| name == file).unwrap();
+        String::from_utf8_lossy(bytes).into_owned()
+    };
+    let (bash, fish) = (of("mqkv.bash"), of("mqkv.fish"));
+    let options = |words: &str| {
+        let begin = format!(" mqkv__subcmd__{})\n            opts=\"", words.replace(' ', "__subcmd__"));
+        let (_, options) = bash.split_once(&begin).unwrap_or_else(|| panic!("{begin} is not there"));
+        options.split('"').next().unwrap().split(' ').map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (words, has_broker, has_password) in [
+        ("get", true, true),
+        ("serve", false, false),
+        ("serve user", false, false),
+        ("serve user add", false, true),
+        ("serve user rm", false, false),
+    ] {
+        let offered = options(words);
+        let has = |option: &str| offered.iter().any(|offered| offered == option);
+        assert!(has("--json") && has("--color"), "{words}: {offered:?}");
+        assert_eq!([has("--broker"), has("-b"), has("--force-write")], [has_broker; 3], "{words}");
+        assert_eq!(has("--password-file"), has_password, "{words}");
+    }
+    let offers = |verb: &str| {
+        let condition = format!("__fish_mqkv_using_subcommand {verb}");
+        fish.lines().any(|line| line.contains(&condition) && line.contains(" -l broker "))
+    };
+    assert!(offers("get") && !offers("serve"));
+}

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Command, CommandFactory};
+use clap::{Arg, Args, Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
@@ -91,9 +91,28 @@ pub fn man(args: &ManArgs) -> Result<Vec<u8>, CommandError> {
 }
 
 fn completions_for(shell: Shell) -> Vec<u8> {
+    let mut helped = Cli::command();
+    helped.build();
+    let root = Cli::command();
+    let every: Vec<Arg> = root.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
+    let mut root = root
+        .mut_args(|arg| arg.global(false))
+        .mut_subcommands(|verb| with_those_shown(verb, &helped, &every));
     let mut out = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "mqkv", &mut out);
+    clap_complete::generate(shell, &mut root, "mqkv", &mut out);
     out
+}
+
+/// Gives a command, and those below it, the options of every verb, but for those that its help hides: the completions'
+/// generator knows of nothing hidden.
+fn with_those_shown(command: Command, above: &Command, every: &[Arg]) -> Command {
+    let Some(helped) = above.find_subcommand(command.get_name()) else { return command };
+    let is_shown = |arg: &&Arg| {
+        helped.get_arguments().any(|shown| shown.get_id() == arg.get_id() && !shown.is_hide_set())
+    };
+    command
+        .args(every.iter().filter(is_shown).cloned())
+        .mut_subcommands(|below| with_those_shown(below, helped, every))
 }
 
 /// The page of a command, then those of the commands below it.

@@ -155,7 +155,7 @@ Other variables that are read:
   {FENCING_TOKEN_FILE}  --fence-env: a file with a fencing token
   {FENCING_TOKEN}       --fence-env: a fencing token, where no file is named
   {LOCK_HOLDER}         unlock: in whose name the lock is held
-  NOTIFY_SOCKET            serve: the service manager that hears when it serves and when it stops
+  NOTIFY_SOCKET            serve: the service manager that hears when it serves, reads again and stops
   XDG_RUNTIME_DIR, TMPDIR  lock: where the file with the fencing token is
 
 Environment variables that `mqkv lock` gives to its command:

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use super::common::bounded::shown_bounded;
-use super::common::{Doors, Place, Running, Server, until};
+use super::common::{Doors, Place, Running, Server, Terminal, until};
 
 const REFUSED: &str = "--- stderr\nerror: the store refused: the quota has been exceeded\n  nothing was changed\n  \
                        try: delete keys that are not needed, or let them expire (--ttl)\n--- exit 76\n";
@@ -87,6 +87,21 @@ fn connections_and_the_keys_that_a_client_watches_are_bounded() {
     drop(watch);
     server.told_of("is gone");
     assert_eq!(place.run_at(&url, &["get", "a"]), "--- exit 1\n");
+}
+
+#[test]
+fn a_lock_that_may_not_watch_its_key_asks_for_fewer_watches() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q", "--watches-max", "1"]);
+    let held = place.run_at(&server.url(), &["lock", "deploy", "--once", "-q"]);
+    assert!(held.ends_with("--- exit 0\n"), "{held}");
+    let terminal = Terminal::start(place.command(&["shell", "-b", &server.url()]));
+    terminal.shows("leaves");
+    terminal.line("watch a");
+    terminal.shows("[1 watch]>");
+    terminal.line("lock deploy");
+    terminal.shows("error: the store refused: the quota has been exceeded");
+    terminal.shows("try: fewer keys at once; `mqkv serve --watches-max N`");
 }
 
 #[test]

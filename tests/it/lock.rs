@@ -272,6 +272,19 @@ fn a_lock_that_is_taken_once_is_released_by_unlock_in_the_holder_s_name() {
 }
 
 #[test]
+fn a_lock_that_is_taken_once_stays_held_though_its_taker_is_gone() {
+    let bench = Bench::new();
+    for n in 0..40 {
+        let (key, holder) = (format!("deploy{n}"), format!("ci {n}"));
+        let words = ["-b", &bench.server.url(), "lock", &key, "--once", "--holder", &holder];
+        // Whoever need not wait for a reader is gone soonest.
+        let taken = bench.place.command(&words).stdin(Stdio::null()).stdout(Stdio::null()).status();
+        assert_eq!(taken.unwrap().code(), Some(0));
+        assert_eq!(bench.run(&["holder", &key]), format!("--- stdout\n{holder}\n--- exit 0\n"));
+    }
+}
+
+#[test]
 fn unlock_takes_the_holder_from_the_environment() {
     let bench = Bench::new();
     let left = lock(&bench, &[], "$MQKV -b $URL unlock deploy && exit 3");

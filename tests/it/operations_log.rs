@@ -1,11 +1,15 @@
 //! What `serve` tells: as text and as JSON, not too much of one client, and to the service manager.
 
+use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use nix::time::{ClockId, clock_gettime};
 
+use super::common::pki::Ca;
 use super::common::{Place, Raw, Running, wire};
 
 fn serve(place: &Place, options: &[&str]) -> (Running, u16) {
@@ -91,21 +95,96 @@ fn one_client_does_not_fill_the_log() {
     }
 }
 
-#[test]
-fn the_service_manager_hears_when_it_serves_and_when_it_stops() {
-    let place = Place::new();
+/// What a service manager listens at, and the place with the variable that says so.
+fn manager(place: Place) -> (UnixDatagram, Place) {
     let socket = UnixDatagram::bind(place.path("notify")).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let path = place.path("notify").to_str().unwrap().to_owned();
-    let place = place.with_variable("NOTIFY_SOCKET", &path);
-    let told = || {
-        let mut bytes = [0; 1_000];
-        let len = socket.recv(&mut bytes).unwrap();
-        String::from_utf8(bytes[..len].to_vec()).unwrap()
-    };
+    (socket, place.with_variable("NOTIFY_SOCKET", &path))
+}
+
+/// The next that a service manager is told.
+fn told(socket: &UnixDatagram) -> String {
+    let mut bytes = [0; 1_000];
+    let len = socket.recv(&mut bytes).unwrap();
+    String::from_utf8_lossy(&bytes[..len]).trim_end().to_owned()
+}
+
+#[test]
+fn the_service_manager_hears_when_it_serves_and_when_it_stops() {
+    let (socket, place) = manager(Place::new());
     let (server, port) = serve(&place, &[]);
-    assert_eq!(told().trim_end(), format!("READY=1\nSTATUS=listening on 127.0.0.1:{port}, in memory"));
+    let ready = format!("READY=1\nSTATUS=listening on 127.0.0.1:{port}, in memory");
+    assert_eq!(told(&socket), ready);
     server.signal(Signal::SIGTERM);
-    assert_eq!(told().trim_end(), "STOPPING=1\nSTATUS=answering what has come in");
+    assert_eq!(told(&socket), "STOPPING=1\nSTATUS=answering what has come in");
     assert_eq!(server.end().2, Some(0));
+}
+
+#[test]
+fn the_service_manager_hears_of_a_reload_until_all_has_been_read_and_be_it_refused() {
+    let place = Place::new();
+    let (socket, place) = manager(place);
+    Ca::new(&place, "ca.pem").issue(&place, "server", &["127.0.0.1"]);
+    place.write("rules", "rules: []\n");
+    let options =
+        ["--authz", "rules", "--tls-cert", "server.pem", "--tls-key", "server.key", "--log", "text"];
+    let (server, _) = serve(&place, &options);
+    let told_of = |what: &str| while !server.words().contains(what) {};
+    assert!(told(&socket).starts_with("READY=1\n"));
+    let time = || {
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap();
+        now.tv_sec() * 1_000_000 + now.tv_nsec() / 1_000
+    };
+    let reload = || {
+        let before = time();
+        server.signal(Signal::SIGHUP);
+        let told = told(&socket);
+        let at = told.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap_or_else(|| panic!("{told}"));
+        assert!((before..=time()).contains(&at.parse().unwrap()), "{told}");
+    };
+    reload();
+    told_of("the rules were read again: 0");
+    assert_eq!(told(&socket), "READY=1");
+    fs::remove_file(place.path("server.key")).unwrap();
+    assert!(Command::new("mkfifo").arg(place.path("server.key")).status().unwrap().success());
+    // The rules alone do not make it ready, be they read twice.
+    for _ in 0..2 {
+        reload();
+        told_of("the rules were read again: 0");
+    }
+    // Whoever opens the other end waits until it is being read.
+    let pipe = OpenOptions::new().write(true).open(place.path("server.key")).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    assert_eq!(socket.recv(&mut [0; 100]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    socket.set_nonblocking(false).unwrap();
+    // What is read from now on is no pipe.
+    place.write("empty", "");
+    fs::rename(place.path("empty"), place.path("server.key")).unwrap();
+    drop(pipe);
+    told_of("server.key is empty; the certificates before stay in force");
+    assert_eq!(told(&socket), "READY=1");
+    place.write("rules", "junk");
+    reload();
+    assert_eq!(told(&socket), "READY=1");
+    server.signal(Signal::SIGTERM);
+    assert!(told(&socket).starts_with("STOPPING=1\n"));
+    assert_eq!(server.end().2, Some(0));
+}
+
+#[test]
+fn a_reload_under_exec_is_nothing_that_the_service_manager_hears_of() {
+    let place = Place::new();
+    place.write("rules", "rules: []\n");
+    let (socket, place) = manager(place);
+    let script = "echo ready; until [ -e go ]; do sleep 0.02; done; exit 3";
+    let exec = ["--authz", "rules", "--exec", "--", "/bin/sh", "-c", script];
+    let words = [&["serve", "--log", "text"], &exec[..]].concat();
+    let server = Running::start(&mut place.command(&words));
+    assert_eq!(server.line(), "ready");
+    server.signal(Signal::SIGHUP);
+    while !server.words().contains("the rules were read again: 0") {}
+    place.write("go", "");
+    assert_eq!(server.end().2, Some(3));
+    assert!(told(&socket).starts_with("STOPPING=1\n"), "and of nothing before that");
 }

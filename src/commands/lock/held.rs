@@ -38,7 +38,7 @@ impl Held<'_> {
             Use::Once => {
                 return match self.tell_once(&mut *emit) {
                     Ok(()) => {
-                        lease.leave();
+                        lease.leave().await;
                         Ok(Verdict::Yes)
                     }
                     Err(error) => {

@@ -42,6 +42,8 @@ pub enum LeaseEvent {
     Lost(Lost),
     /// The lock cannot be had. The last event.
     Failed(Error),
+    /// The lock cannot be waited for: its key cannot be watched. The last event.
+    Unwatched(Error),
 }
 
 /// How a lock was lost.
@@ -120,8 +122,12 @@ impl Lease {
     }
 
     /// Leaves the lock held, until its lease ends or somebody gives it back in the holder's name.
-    pub fn leave(self) {
-        self.task.abort();
+    pub async fn leave(self) {
+        let Self { stop, task, .. } = self;
+        task.abort();
+        // A task that is at work in another thread would take the loss of its owner for the wish to give the lock back.
+        let _ = task.await;
+        drop(stop);
     }
 
     async fn end(self, stop: Stop) -> Released {
@@ -237,7 +243,7 @@ impl Task {
                 }
                 self.machine.handle_change(exists, now);
             }
-            News::Failed(error) => self.fail(error),
+            News::Failed(error) => self.tell(LeaseEvent::Unwatched(error)),
         }
     }
 

@@ -191,9 +191,9 @@ async fn begin(
             lease.abandon().await;
             Ok(Begun::Ended(signal.verdict()))
         }
-        Acquiring::Failed(error) => {
+        Acquiring::Failed(failure) => {
             let released = lease.abandon().await;
-            Err(not_acquired(&wanted.key, error, &released))
+            Err(not_acquired(failure, &released))
         }
     }
 }
@@ -278,7 +278,7 @@ enum Acquiring {
     Acquired(Timestamp),
     GaveUp { unrenewed: Option<Duration> },
     Signal(Signal),
-    Failed(Error),
+    Failed(CommandError),
 }
 
 async fn acquire(lease: &mut Lease, signals: &mut Signals, key: &Key, emit: Emit<'_>) -> Acquiring {
@@ -297,7 +297,8 @@ async fn acquire(lease: &mut Lease, signals: &mut Signals, key: &Key, emit: Emit
                 // Standard error may be closed: that is no reason not to wait.
                 let _ = emit(Output::LockWaiting { key: key.clone(), holder, unrenewed });
             }
-            LeaseEvent::Failed(error) => return Acquiring::Failed(error),
+            LeaseEvent::Failed(error) => return Acquiring::Failed(not_taken(key, error)),
+            LeaseEvent::Unwatched(error) => return Acquiring::Failed(CommandError::of_watch(error)),
         }
     }
 }
@@ -315,7 +316,7 @@ async fn denied(
 }
 
 /// The error of a first try, or of one that need not be made again.
-fn not_acquired(key: &Key, error: Error, released: &Released) -> CommandError {
+fn not_taken(key: &Key, error: Error) -> CommandError {
     let fenced = matches!(error, Error::Refused(Refusal::FenceRequired));
     let failure = CommandError::from(error);
     if fenced {
@@ -326,6 +327,11 @@ fn not_acquired(key: &Key, error: Error, released: &Released) -> CommandError {
             .hint("lock another key, and write this one under that lock with --fence-env")
             .hint("`mqkv del KEY --fence TOKEN` makes the key an ordinary one again");
     }
+    failure
+}
+
+/// What is known of the key once all has been given back.
+fn not_acquired(failure: CommandError, released: &Released) -> CommandError {
     match released {
         // What the try may have taken has been given back.
         Released::Free | Released::Lost | Released::NotHeld => {
@@ -351,17 +357,16 @@ mod tests {
     #[test]
     fn a_fenced_key_is_told_from_other_refusals() {
         let key = Key::new("k").unwrap();
-        let told = |refusal| not_acquired(&key, Error::Refused(refusal), &Released::NotHeld);
+        let told = |refusal| not_taken(&key, Error::Refused(refusal));
         assert!(told(Refusal::FenceRequired).message.contains("cannot be a lock"));
         assert_eq!(told(Refusal::QuotaExceeded).message, "the store refused: the quota has been exceeded");
     }
 
     #[test]
     fn what_a_failed_try_may_have_taken_is_known_once_it_is_given_back() {
-        let key = Key::new("k").unwrap();
         let error =
             Error::Timeout { target: "h:1".into(), after: Duration::from_secs(1), outcome: Outcome::Unknown };
-        let outcome = |released| not_acquired(&key, error.clone(), &released).outcome;
+        let outcome = |released| not_acquired(error.clone().into(), &released).outcome;
         assert_eq!(outcome(Released::Free), Some(Outcome::Unchanged));
         assert_eq!(outcome(Released::Unconfirmed(Error::Closed)), Some(Outcome::Unknown));
     }

@@ -132,7 +132,7 @@ impl Under<'_> {
 pub fn loss(event: LeaseEvent, now: fn() -> Instant) -> Lost {
     let cause = match event {
         LeaseEvent::Lost(lost) => return lost,
-        LeaseEvent::Failed(error) => Some(error),
+        LeaseEvent::Failed(error) | LeaseEvent::Unwatched(error) => Some(error),
         LeaseEvent::Lock(_) | LeaseEvent::Held { .. } => None,
     };
     Lost { reason: Loss::NotRenewed, end: now(), cause }
