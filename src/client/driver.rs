@@ -335,6 +335,15 @@ impl Driver {
                 }
             }
         }
+        if matches!(self.link, Link::Up(_)) {
+            let own = topic::notify_filter(&self.settings.client_id);
+            while let Some(filter) = self.listeners.poll_left() {
+                // A watch may live by it.
+                if filter != own {
+                    self.session.unsubscribe(filter);
+                }
+            }
+        }
         while let Some((filter, ticket)) = self.listeners.poll_filter() {
             self.session.subscribe(filter, Ticket::Listen(ticket), now);
         }
