@@ -59,6 +59,25 @@ fn habit(verb: &str) -> Option<&'static str> {
     })
 }
 
+/// What Redis writes behind a key and its value, as an option of ours.
+fn option_meant(error: &Error) -> Option<&'static str> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return None };
+    if !usage.to_string().contains("set [OPTIONS] [KEY] [VALUE]") {
+        return None;
+    }
+    let word = texts(error, ContextKind::InvalidArg).concat();
+    Some(match word.to_ascii_uppercase().as_str() {
+        "NX" => "--nx",
+        "NEX" => "--nex",
+        "PX" => "--ttl 5000ms",
+        "EX" => "--ttl 5s",
+        _ => return None,
+    })
+}
+
 fn texts(error: &Error, kind: ContextKind) -> Vec<String> {
     match error.get(kind) {
         Some(ContextValue::String(text)) => vec![text.clone()],
@@ -77,6 +96,7 @@ fn reshape(error: &Error) -> CommandError {
         .take_while(|line| !line.starts_with("Usage: ") && !line.starts_with("For more information"));
     let message = lines.next().unwrap_or_default();
     let mut failure = CommandError::usage(message.strip_prefix("error: ").unwrap_or(message));
+    failure.hints.extend(option_meant(error).map(str::to_owned));
     failure.causes.extend(lines.map(|line| line.strip_prefix("tip: ").unwrap_or(line).to_owned()));
     failure
 }

@@ -429,3 +429,15 @@ fn a_monitor_that_has_ended_leaves_nothing_behind_that_a_watch_would_hear() {
     let screen = terminal.screen();
     assert!(!screen.contains("skipped"), "{screen}");
 }
+
+#[test]
+fn what_would_read_standard_input_is_told_what_it_can_read_here() {
+    let place = Place::new();
+    let terminal = embedded(&place);
+    terminal.line("set k -");
+    terminal.shows("standard input cannot be read from here\n  try: -f FILE\n");
+    terminal.line("import -");
+    terminal.shows("standard input cannot be read from here\n  try: the name of a file in place of -\n");
+    terminal.line("set k");
+    terminal.shows("try: set KEY VALUE\n  try: '' is the empty value\n");
+}
