@@ -32,6 +32,18 @@ fn what_redis_writes_behind_a_value_is_an_option() {
 }
 
 #[test]
+fn what_is_no_number_is_refused_in_plain_words() {
+    assert_usage(
+        "keys --limit x",
+        "error: invalid value 'x' for '--limit <N>': it is no number\n  try: mqkv keys --help\n",
+    );
+    assert_usage(
+        "watch k -c 0",
+        "error: invalid value '0' for '--count <N>': it is 1 at least\n  try: mqkv watch --help\n",
+    );
+}
+
+#[test]
 fn a_host_with_a_port_is_told_where_the_port_goes() {
     assert_usage("get k -n broker:1883", "error: -n takes a host without a port\n  try: -n broker -p 1883\n");
 }
