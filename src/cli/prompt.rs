@@ -35,10 +35,10 @@ Examples:
   mqkv --embedded                       on a store of its own: the fastest way to try everything
   mqkv shell -b mqtt://aio-broker:1883
 
-At the prompt, \\? lists what there is. The verbs are those of the command line, in any case; `watch` and `lock` run in
+At the prompt, \\? lists what there is. The verbs are those of the command line, in any case; `watch` and `lock` run in \
 the background; `get k | jq .` and `get k > file` do what they look like. Ctrl-C stops what runs, Ctrl-D leaves.
 
-The history is kept in $XDG_STATE_HOME/mqkv/history (~/.local/state/mqkv/history), readable by this user alone, without
+The history is kept in $XDG_STATE_HOME/mqkv/history (~/.local/state/mqkv/history), readable by this user alone, without \
 the values of set and vdel and without lines that begin with a blank.
 
 Where standard input is no terminal, its lines are run as `mqkv batch -` runs them.";
