@@ -21,7 +21,7 @@ Examples:
   mqkv --embedded=./state set k v       no broker at all: a store inside this process
 
 --embedded keeps everything in memory, gone at the end; --embedded=DIR keeps everything in DIR.
-More: mqkv help VERB, mqkv help config, mqkv help exit-codes, mqkv help formats, mqkv help environment,
+More: mqkv help VERB, mqkv help config, mqkv help exit-codes, mqkv help formats, mqkv help environment, \
 mqkv help locks";
 
 /// Command line for the Azure IoT Operations state store

@@ -47,6 +47,8 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
             CommandError::usage("an @ stands in front of the host and nowhere else").hint("%40 in a path")
         );
     }
+    // A scheme is the same in any case (RFC 3986, 3.1).
+    let scheme = &*scheme.to_ascii_lowercase();
     let (tls, default_port) = match scheme {
         "mqtt" => (false, PLAIN_PORT),
         "mqtts" => (true, TLS_PORT),
@@ -124,6 +126,8 @@ mod tests {
         assert_eq!(parsed("mqtts://aio-broker:18883"), ("aio-broker".to_owned(), 18883));
         assert_eq!(parse("mqtt://ann@h").unwrap().user.as_deref(), Some("ann"));
         assert!(parse("mqtts://h").unwrap().tls && !parse("mqtt://h").unwrap().tls);
+        assert_eq!(parse("MQTTS://h").unwrap(), parse("mqtts://h").unwrap());
+        assert_eq!(parse("Ws://h/A").unwrap(), parse("ws://h/A").unwrap());
     }
 
     #[test]

@@ -237,6 +237,18 @@ fn hostname(entry: &Entry) -> Result<String, CommandError> {
         };
         return Err(entry.origin.error(Setting::Hostname, what).hint(hint));
     }
+    // An address of IPv6 has two colons at least, a name none.
+    if let Some((name, port)) = host.split_once(':')
+        && !port.contains(':')
+    {
+        let (what, hint) = match &entry.origin {
+            Origin::Variable(_) | Origin::File(_) => {
+                ("it takes a host without a port", "the port has a setting of its own".to_owned())
+            }
+            _ => ("-n takes a host without a port", format!("-n {name} -p {port}")),
+        };
+        return Err(entry.origin.error(Setting::Hostname, what).hint(hint));
+    }
     let plain = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     Ok(plain.to_owned())
 }

@@ -35,10 +35,10 @@ Examples:
   mqkv --embedded                       on a store of its own: the fastest way to try everything
   mqkv shell -b mqtt://aio-broker:1883
 
-At the prompt, \\? lists what there is. The verbs are those of the command line, in any case; `watch` and `lock` run in
+At the prompt, \\? lists what there is. The verbs are those of the command line, in any case; `watch` and `lock` run in \
 the background; `get k | jq .` and `get k > file` do what they look like. Ctrl-C stops what runs, Ctrl-D leaves.
 
-The history is kept in $XDG_STATE_HOME/mqkv/history (~/.local/state/mqkv/history), readable by this user alone, without
+The history is kept in $XDG_STATE_HOME/mqkv/history (~/.local/state/mqkv/history), readable by this user alone, without \
 the values of set and vdel and without lines that begin with a blank.
 
 Where standard input is no terminal, its lines are run as `mqkv batch -` runs them.";
@@ -213,6 +213,10 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<Meaning, CommandError> {
     }
     if let Some(verb) = words.first_mut() {
         verb.bytes.make_ascii_lowercase();
+        if verb.bytes == b"help" {
+            // What it explains is named in any case, too.
+            words.iter_mut().for_each(|word| word.bytes.make_ascii_lowercase());
+        }
     }
     let words = words.into_iter().map(|word| word.bytes).collect();
     let words: Vec<_> = wire_options_as_flags(words).into_iter().map(OsString::from_vec).collect();
@@ -226,7 +230,11 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<Meaning, CommandError> {
         Err(error) => {
             let known = definer.find_subcommand(&verb).is_some();
             let help = if known { format!("help {verb}") } else { "\\?".to_owned() };
-            return Err(usage::explain(&error, "").hint(help));
+            let mut failure = usage::explain(&error, "");
+            if let Some(habit) = habit(&verb) {
+                failure.hints = vec![habit.to_owned()];
+            }
+            return Err(failure.hint(help));
         }
     };
     refuse_connection(&matches)?;
@@ -353,6 +361,15 @@ fn operand(arg: &Arg) -> Operand {
     }
 }
 
+/// What other prompts take as a word, and this one behind a backslash.
+fn habit(verb: &str) -> Option<&'static str> {
+    match verb {
+        "quit" | "exit" | "bye" | "logout" | "q" => Some("\\q"),
+        "connect" | "use" => Some("\\c"),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -379,6 +396,7 @@ mod tests {
         assert!(shown("set k '-x'").contains("Encoded([45, 120])"), "what is quoted is data");
         assert!(matches!(meaning("help"), Ok(Meaning::Help)));
         assert!(matches!(meaning("help set"), Ok(Meaning::Show(text)) if text.contains("--ttl")));
+        assert!(matches!(meaning("HELP SET"), Ok(Meaning::Show(text)) if text.contains("--ttl")));
         assert!(matches!(meaning("get --help"), Ok(Meaning::Show(_))));
     }
 
@@ -396,6 +414,8 @@ mod tests {
     #[test]
     fn what_does_not_belong_here_is_refused_with_what_does() {
         assert_eq!(error("gte k").hints, ["get", "\\?"]);
+        assert_eq!(error("QUIT").hints, ["\\q", "\\?"]);
+        assert_eq!(error("exit").hints, ["\\q", "\\?"]);
         assert_eq!(error("set k v --tll 5s").hints, ["help set"]);
         assert_eq!(error("get k -b mqtt://h").hints, ["\\c URL"]);
         assert_eq!(error("get k --timeout 1s").hints, ["\\c URL"]);

@@ -61,12 +61,12 @@ Examples:
   mqkv serve --admin 9883               with http://127.0.0.1:9883/ to look at, and its /metrics and /healthz
   mqkv serve --seed defaults.jsonl --exec -- ./test.sh    a store for one command, with these keys in it
 
-A URL behind --listen says what is spoken there: mqtt:// or ws:// (WebSockets), with TLS mqtts:// or wss://. What
+A URL behind --listen says what is spoken there: mqtt:// or ws:// (WebSockets), with TLS mqtts:// or wss://. What \
 differs from the other options stands behind a ?, with & between:
-  anonymous=yes|no                      whether those come in who do not say who they are; yes by default, without
-                                        --users and --sat-tokens
-  client-cert=required|optional|none    whether clients are asked for a certificate; required by default, with
-                                        --client-ca
+  anonymous=yes|no                      whether those come in who do not say who they are;
+                                        yes by default, without --users and --sat-tokens
+  client-cert=required|optional|none    whether clients are asked for a certificate;
+                                        required by default, with --client-ca
 
 --authz takes rules in the shape of the product's BrokerAuthorization, in YAML or JSON. What no rule allows is refused:
   rules:
@@ -78,29 +78,29 @@ differs from the other options stands behind a ?, with & between:
     - {method: Subscribe, topics: [\"clients/{principal.clientId}/#\"]}
     stateStoreResources:
     - {method: ReadWrite, keyType: Pattern, keys: [\"line1/*\", \"{principal.clientId}/*\"]}
-attributes are those of the client's certificate: of its subject by their short names (CN, O, OU, L, ST, C, UID, DC,
-serialNumber, emailAddress; others by their numbers), and DNS, IP, URI and email of its alternative names. All of one
-entry must be there; a name that comes several times is any of its values, and in {principal.attributes.NAME} the first.
+attributes are those of the client's certificate: of its subject by their short names (CN, O, OU, L, ST, C, UID, DC, \
+serialNumber, emailAddress; others by their numbers), and DNS, IP, URI and email of its alternative names. All of one \
+entry must be there; a name that comes several times is any of its values, and in {principal.attributes.NAME} the first. \
 A client needs the right to publish to the topic that it wants its answers on, too.
 
-A SIGHUP reads the files of --authz, and of --tls-cert, --tls-key and --client-ca, again, and disconnects nobody. A
-subscription that is not allowed any more brings nothing until it is allowed again; whoever comes from then on is shown
-the new certificate, and needs one from the new CAs. A mistake is told, and what was read before stays in force: for
+A SIGHUP reads the files of --authz, and of --tls-cert, --tls-key and --client-ca, again, and disconnects nobody. A \
+subscription that is not allowed any more brings nothing until it is allowed again; whoever comes from then on is shown \
+the new certificate, and needs one from the new CAs. A mistake is told, and what was read before stays in force: for \
 the rules by themselves, and for all files of TLS together.
 
-The files of --users and --sat-tokens are read again whenever somebody comes in. One that has become unreadable
+The files of --users and --sat-tokens are read again whenever somebody comes in. One that has become unreadable \
 changes nothing, but is told. A session is its user's: the same client id leads nobody else to it.
 
---exec sets MQKV_BROKER, and AIO_BROKER_HOSTNAME, AIO_BROKER_TCP_PORT and AIO_MQTT_USE_TLS, for its command; without
---listen the store is at a free port of 127.0.0.1. What else the environment says of the way to another broker, and of
-who one is there, is kept from it, but for what these options give a meaning: users, tokens, TLS. If the file of
---tls-cert ends with a certificate that has signed itself, MQKV_CAFILE and AIO_TLS_CA_FILE name it; for another, set
+--exec sets MQKV_BROKER, and AIO_BROKER_HOSTNAME, AIO_BROKER_TCP_PORT and AIO_MQTT_USE_TLS, for its command; without \
+--listen the store is at a free port of 127.0.0.1. What else the environment says of the way to another broker, and of \
+who one is there, is kept from it, but for what these options give a meaning: users, tokens, TLS. If the file of \
+--tls-cert ends with a certificate that has signed itself, MQKV_CAFILE and AIO_TLS_CA_FILE name it; for another, set \
 them to the file of its CA. Signals are passed on to the command; mqkv is silent but for -v.
 
---admin serves what can be looked at and nothing that changes anything, to whoever can reach the address: there is no
+--admin serves what can be looked at and nothing that changes anything, to whoever can reach the address: there is no \
 password. A name is served only if it was given here; an address and localhost always are.
 
-SIGTERM and SIGINT end it: nobody else comes in, what came in is answered, exit 0. So does SIGHUP where there is neither
+SIGTERM and SIGINT end it: nobody else comes in, what came in is answered, exit 0. So does SIGHUP where there is neither \
 --authz nor TLS; with --exec it is the command's, unless there is --authz.";
 
 /// How long what the runtime still has to do may take at the end.

@@ -2,13 +2,14 @@
 
 use std::ops::ControlFlow;
 use std::pin::Pin;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot, watch as observe};
 use tokio::time::{sleep, sleep_until};
 
 use super::ask::{Ask, Response, Stamps};
 use super::authentication::{SecretFiles, TokenWatch};
+use super::backoff::{self, Backoff};
 use super::dial::explain;
 use super::error::{Error, LossCause, Outcome, TlsTrouble, WebSocketTrouble};
 use super::link::LinkState;
@@ -92,7 +93,7 @@ pub(super) async fn start(settings: Settings) -> Result<Started, Error> {
         link: Link::Up(connection),
         files,
         token,
-        failures: 0,
+        backoff: Backoff::default(),
         told,
         commands,
         goodbyes: said,
@@ -107,7 +108,7 @@ async fn open_first(settings: &Settings, files: &SecretFiles) -> Result<(Connect
     loop {
         match Connection::open(settings, files).await {
             Err(error) if failures < settings.connect_retries && may_pass(&error) => {
-                let delay = backoff(failures, chance::number());
+                let delay = backoff::delay(failures, chance::number());
                 let again_in = Some(delay);
                 trace::tell(settings.tracer.as_ref(), || Traced::Lost { cause: error.to_string(), again_in });
                 sleep(delay).await;
@@ -147,8 +148,7 @@ struct Driver {
     files: SecretFiles,
     /// Newer tokens, where the session lasts for long and has one.
     token: Option<TokenWatch>,
-    /// Failed attempts since the connection was last up.
-    failures: u32,
+    backoff: Backoff,
     /// Who wants to know the state of the connection.
     told: observe::Sender<LinkState>,
     commands: mpsc::Receiver<Command>,
@@ -335,6 +335,15 @@ impl Driver {
                 }
             }
         }
+        if matches!(self.link, Link::Up(_)) {
+            let own = topic::notify_filter(&self.settings.client_id);
+            while let Some(filter) = self.listeners.poll_left() {
+                // A watch may live by it.
+                if filter != own {
+                    self.session.unsubscribe(filter);
+                }
+            }
+        }
         while let Some((filter, ticket)) = self.listeners.poll_filter() {
             self.session.subscribe(filter, Ticket::Listen(ticket), now);
         }
@@ -402,7 +411,7 @@ impl Driver {
                 self.link = Link::Dialing(Box::pin(async move { Connection::open(&settings, &files).await }));
             }
             Turn::Dialed(Ok((mut connection, granted))) => {
-                self.failures = 0;
+                self.backoff.handle_up(clock::monotonic());
                 if let Some(token) = &mut self.token {
                     token.handle_link(connection.take_token());
                 }
@@ -442,9 +451,9 @@ impl Driver {
                 let cause = cause.to_string();
                 self.watchers.handle_lost(since_ms, &cause);
                 self.listeners.handle_lost(since_ms, &cause);
-                let delay = backoff(self.failures, chance::number());
-                self.failures = self.failures.saturating_add(1);
-                let (now, again_in) = (clock::monotonic(), Some(delay));
+                let now = clock::monotonic();
+                let delay = self.backoff.handle_lost(now, chance::number());
+                let again_in = Some(delay);
                 self.tell(|| Traced::Lost { cause: cause.clone(), again_in });
                 self.told.send_modify(|link| link.lost(now, &cause));
                 self.link = Link::Waiting(now.checked_add(delay).unwrap_or(now));
@@ -540,11 +549,4 @@ fn may_pass(error: &Error) -> bool {
         Error::Rejected { reason, .. } => reason.is_passing(),
         _ => false,
     }
-}
-
-/// Twice the last delay each time, half of it by chance, so that many clients do not come back at once.
-fn backoff(failures: u32, chance: u64) -> Duration {
-    let delay = Reconnect::DELAY_MIN.saturating_mul(1u32.checked_shl(failures.min(16)).unwrap_or(u32::MAX));
-    let half = delay.min(Reconnect::DELAY_MAX).div_f64(2.0);
-    half.saturating_add(half.mul_f64(chance as f64 / u64::MAX as f64))
 }

@@ -1,6 +1,6 @@
 //! The owner's subscriptions over one session: carries them to it, again after each loss, and messages to who listens.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
@@ -29,6 +29,10 @@ pub(super) struct ListenTicket {
 pub(super) struct Listeners {
     begun: u64,
     active: BTreeMap<u64, Active>,
+    /// Filters of those that have ended, to be taken back in this connection.
+    ended: Vec<String>,
+    /// Filters taken back in this connection: what still comes of them is nobody's.
+    left: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -91,11 +95,15 @@ impl Listeners {
         if connected {
             active.ask_for_all();
         }
+        self.left.retain(|filter| !active.filters.contains(filter));
         self.active.insert(self.begun, active);
         self.begun = self.begun.wrapping_add(1);
     }
 
     pub(super) fn handle_connected(&mut self) {
+        // A new connection knows of none that have ended.
+        self.ended.clear();
+        self.left.clear();
         self.active.values_mut().for_each(Active::ask_for_all);
     }
 
@@ -117,9 +125,9 @@ impl Listeners {
         }
     }
 
-    /// Hands a message to those whose filters match; says whether there are any.
+    /// Hands a message to those whose filters match; says whether there are any, or were in this connection.
     pub(super) fn handle_message(&mut self, message: &Message, now: Reading) -> bool {
-        let mut is_heard = false;
+        let mut is_heard = self.left.iter().any(|filter| topic::filter_matches(filter, &message.topic));
         let matches = |active: &&mut Active| {
             active.filters.iter().any(|filter| topic::filter_matches(filter, &message.topic))
         };
@@ -158,7 +166,11 @@ impl Listeners {
             // It has been in force before: a broker that is slow to come back is asked again.
             Err(Error::Timeout { .. }) if active.begun.is_none() => active.unasked.push_back(ticket.filter),
             Err(error) => {
-                self.active.remove(&ticket.listener).into_iter().for_each(|it| it.end(error.clone()))
+                if let Some(active) = self.active.remove(&ticket.listener) {
+                    let others = active.filters.iter().enumerate().filter(|(at, _)| *at != ticket.filter);
+                    self.ended.extend(others.map(|(_, filter)| filter.clone()));
+                    active.end(error);
+                }
             }
         }
     }
@@ -171,28 +183,41 @@ impl Listeners {
         Some((active.filters.get(number)?.clone(), ListenTicket { listener: *id, filter: number }))
     }
 
+    /// The next filter to take back from the broker, if any: of those that nobody listens to any more.
+    pub(super) fn poll_left(&mut self) -> Option<String> {
+        let is_abandoned = |active: &Active| active.heard.is_closed() && active.begun.is_none();
+        for (_, active) in self.active.extract_if(.., |_, active| is_abandoned(active)) {
+            self.ended.extend(active.filters);
+        }
+        while let Some(filter) = self.ended.pop() {
+            let is_needed = self.active.values().any(|active| active.filters.contains(&filter));
+            if !is_needed && self.left.insert(filter.clone()) {
+                return Some(filter);
+            }
+        }
+        None
+    }
+
     /// Hands over what was heard. Returns the first channel that is full: nothing should be read before it has room.
     pub(super) fn deliver(&mut self) -> Option<Listener> {
         let mut full = None;
-        self.active.retain(|_, active| {
-            loop {
-                if active.waiting.is_empty() {
-                    return !active.heard.is_closed() || active.begun.is_some();
-                }
+        for active in self.active.values_mut() {
+            while !active.waiting.is_empty() {
                 match active.heard.try_reserve() {
                     Ok(room) => {
                         if let Some(heard) = active.waiting.pop_front() {
                             room.send(Ok(heard));
                         }
                     }
-                    Err(TrySendError::Closed(())) => return false,
+                    // It is to be taken back from the broker before it is forgotten.
+                    Err(TrySendError::Closed(())) => active.waiting.clear(),
                     Err(TrySendError::Full(())) => {
                         full = Some(active.heard.clone());
-                        return true;
+                        break;
                     }
                 }
             }
-        });
+        }
         full
     }
 }

@@ -3,6 +3,7 @@
 pub mod aside;
 pub mod ask;
 pub mod authentication;
+mod backoff;
 pub mod certificate;
 mod dial;
 pub mod driven;

@@ -23,6 +23,13 @@ pub enum Outgoing {
         /// The topic filter.
         filter: String,
     },
+    /// The end of a subscription.
+    Unsubscribe {
+        /// MQTT's packet identifier.
+        packet_id: u16,
+        /// The topic filter.
+        filter: String,
+    },
     /// The acknowledgement of a message.
     PubAck {
         /// The message's packet identifier.
@@ -59,6 +66,13 @@ pub enum Incoming {
         /// The subscription's packet identifier.
         packet_id: u16,
         /// The granted QoS, or why not.
+        reason: ReasonCode,
+    },
+    /// The broker has ended a subscription, or says why not.
+    UnsubAck {
+        /// The packet identifier of what asked for it.
+        packet_id: u16,
+        /// Success, or why not.
         reason: ReasonCode,
     },
     /// The broker is still there.

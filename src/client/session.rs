@@ -14,6 +14,7 @@ use crate::protocol::message::{self, Message, Qos};
 use crate::protocol::{Timestamp, topic};
 use reauthentication::Reauthentication;
 
+mod leaving;
 mod reauthentication;
 mod response;
 
@@ -100,6 +101,8 @@ pub struct Session<T> {
     waiting: VecDeque<u64>,
     /// Subscriptions of the owner's that the broker has not answered, by packet id.
     subscribing: HashMap<u16, (String, T)>,
+    /// The ends of subscriptions that the broker has not answered, by packet id.
+    unsubscribing: BTreeSet<u16>,
     /// Unacknowledged publishes by packet id.
     unacknowledged: HashMap<u16, u64>,
     timers: BTreeSet<(Instant, u64, Timer)>,
@@ -162,6 +165,7 @@ impl<T> Session<T> {
             requests: HashMap::new(),
             waiting: VecDeque::new(),
             subscribing: HashMap::new(),
+            unsubscribing: BTreeSet::new(),
             unacknowledged: HashMap::new(),
             timers: BTreeSet::new(),
             reauthentication: Reauthentication::default(),
@@ -234,6 +238,7 @@ impl<T> Session<T> {
         self.link = None;
         self.subscription = Subscription::None;
         self.subscribing.clear();
+        self.unsubscribing.clear();
         self.unacknowledged.clear();
         self.reauthentication = Reauthentication::default();
         self.outgoing.clear();
@@ -306,6 +311,7 @@ impl<T> Session<T> {
             }
             Incoming::PubAck { packet_id, reason } => self.handle_puback(packet_id, reason, now),
             Incoming::SubAck { packet_id, reason } => self.handle_suback(packet_id, reason, now),
+            Incoming::UnsubAck { packet_id, .. } => drop(self.unsubscribing.remove(&packet_id)),
             Incoming::Pong => {}
             Incoming::Authenticated => self.end_authentication(true, now),
         }
@@ -545,6 +551,7 @@ impl<T> Session<T> {
             let id = self.next_packet_id;
             let used = self.unacknowledged.contains_key(&id)
                 || self.subscribing.contains_key(&id)
+                || self.unsubscribing.contains(&id)
                 || self.subscription == Subscription::Sent(id);
             if id != 0 && !used {
                 return id;

@@ -40,8 +40,8 @@ pub enum Heard {
     },
 }
 
-/// A subscription that runs in the session's background. Dropping it ends it; the broker learns of that with the
-/// session's end.
+/// A subscription that runs in the session's background. Dropping it ends it, and the broker learns of that as soon as
+/// the session has anything to do.
 #[derive(Debug)]
 pub struct Subscription {
     heard: mpsc::Receiver<Result<Heard, Error>>,

@@ -92,6 +92,20 @@ pub enum Packet {
         /// The granted QoS, or why not.
         reason: ReasonCode,
     },
+    /// UNSUBSCRIBE
+    Unsubscribe {
+        /// MQTT's packet identifier.
+        packet_id: u16,
+        /// The topic filter.
+        filter: String,
+    },
+    /// UNSUBACK
+    UnsubAck {
+        /// The packet identifier of what asked for it.
+        packet_id: u16,
+        /// Success, or why not.
+        reason: ReasonCode,
+    },
     /// PINGREQ
     PingReq,
     /// PINGRESP
@@ -159,6 +173,9 @@ impl From<&Outgoing> for Packet {
             Outgoing::Subscribe { packet_id, filter } => {
                 Self::Subscribe { packet_id: *packet_id, filter: filter.clone() }
             }
+            Outgoing::Unsubscribe { packet_id, filter } => {
+                Self::Unsubscribe { packet_id: *packet_id, filter: filter.clone() }
+            }
             Outgoing::PubAck { packet_id } => {
                 Self::PubAck { packet_id: *packet_id, reason: ReasonCode { code: 0, text: None } }
             }
@@ -183,6 +200,9 @@ impl From<&Incoming> for Packet {
             }
             Incoming::SubAck { packet_id, reason } => {
                 Self::SubAck { packet_id: *packet_id, reason: reason.clone() }
+            }
+            Incoming::UnsubAck { packet_id, reason } => {
+                Self::UnsubAck { packet_id: *packet_id, reason: reason.clone() }
             }
             Incoming::Pong => Self::PingResp,
             Incoming::Authenticated => {

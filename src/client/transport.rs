@@ -230,6 +230,11 @@ impl Connection {
                 let subscribe = v5::Subscribe { pkid: packet_id, filters: vec![filter], properties: None };
                 (packet_id, v5::Packet::Subscribe(subscribe))
             }
+            Outgoing::Unsubscribe { packet_id, filter } => {
+                let unsubscribe =
+                    v5::Unsubscribe { pkid: packet_id, filters: vec![filter], properties: None };
+                (packet_id, v5::Packet::Unsubscribe(unsubscribe))
+            }
             Outgoing::PubAck { packet_id } => {
                 (packet_id, v5::Packet::PubAck(v5::PubAck::new(packet_id, None)))
             }
@@ -282,6 +287,11 @@ impl Connection {
                 let text = ack.properties.and_then(|properties| properties.reason_string);
                 let code = ack.return_codes.first().map_or(0x80, |code| suback_code(*code));
                 Incoming::SubAck { packet_id: ack.pkid, reason: ReasonCode { code, text } }
+            }
+            v5::Packet::UnsubAck(ack) => {
+                let text = ack.properties.and_then(|properties| properties.reason_string);
+                let code = ack.reasons.first().map_or(0x80, |reason| *reason as u8);
+                Incoming::UnsubAck { packet_id: ack.pkid, reason: ReasonCode { code, text } }
             }
             v5::Packet::PingResp => Incoming::Pong,
             v5::Packet::Auth(auth) => {

@@ -22,20 +22,20 @@ Examples:
   printf 'set a 1\\nset b 2 --ttl 30s\\nget a\\n' | mqkv batch -
   jq -c '{op:\"set\",key:.name,value:.text}' items.json | mqkv batch --format jsonl -
 
-A line is a verb with its arguments: get, set, del, vdel, raw, keys, ping, decode. A verb may be in upper case, and SET
-may end as on the wire: SET k v NX PX 5000. Words are parted by blanks; 'single quotes' keep everything as it is,
-\"double quotes\" know \\n \\r \\t \\0 \\e \\\\ \\\" \\xNN. A key or value in quotes is taken as it is, also \"-\" and \"--nx\", where
+A line is a verb with its arguments: get, set, del, vdel, raw, keys, ping, decode. A verb may be in upper case, and SET \
+may end as on the wire: SET k v NX PX 5000. Words are parted by blanks; 'single quotes' keep everything as it is, \
+\"double quotes\" know \\n \\r \\t \\0 \\e \\\\ \\\" \\xNN. A key or value in quotes is taken as it is, also \"-\" and \"--nx\", where \
 no option follows. A line that begins with # is a comment.
 
-In JSON lines the members are op (get, set, del, vdel), key, value, and, where needed, key_encoding and encoding
+In JSON lines the members are op (get, set, del, vdel), key, value, and, where needed, key_encoding and encoding \
 (utf-8, base64), ttl_ms, condition (nx, nex), fence, persist; and id, any JSON, which comes back with the answer.
 
-Lines are sent in order, up to --inflight of them before the first is answered, and the store does them in order: a get
-sees the set before it. Answers come in the order of the lines: in a pipe one line for each get, escaped as between
+Lines are sent in order, up to --inflight of them before the first is answered, and the store does them in order: a get \
+sees the set before it. Answers come in the order of the lines: in a pipe one line for each get, escaped as between \
 double quotes, empty for a key that is not there; with -j, and for JSON lines, one object for each answer, with its line.
 
-The first trouble ends the batch with its exit code; what had been sent by then is waited for, and the error says which
-lines that were. A no (exit code 1) ends nothing, and is the exit code at the end. --keep-going runs all lines and ends
+The first trouble ends the batch with its exit code; what had been sent by then is waited for, and the error says which \
+lines that were. A no (exit code 1) ends nothing, and is the exit code at the end. --keep-going runs all lines and ends \
 with the greatest code of all.";
 
 /// Run the lines of a file, one session for all

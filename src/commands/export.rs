@@ -29,11 +29,11 @@ Puts out one JSON object a line, whatever --output says:
 
   {\"v\":1,\"op\":\"export\",\"key\":\"line1/temp\",\"value\":\"21.5\",\"encoding\":\"utf-8\",\"version\":\"...\"}
 
-A key or value that is not UTF-8 is base64 (key_encoding, encoding). Values are read one by one, --inflight of them side
-by side: this is no picture of one moment. A key that is deleted on the way is left out; how many those were is said on
+A key or value that is not UTF-8 is base64 (key_encoding, encoding). Values are read one by one, --inflight of them side \
+by side: this is no picture of one moment. A key that is deleted on the way is left out; how many those were is said on \
 standard error, and is no failure. How long a key has left to live cannot be asked for, so it is not in the file.
 
---keys-from reads keys as `mqkv keys` prints them, one a line, or, with -0, NUL after each. If the disk is full, what has
+--keys-from reads keys as `mqkv keys` prints them, one a line, or, with -0, NUL after each. If the disk is full, what has \
 been written are whole lines (exit code 74).";
 
 /// Read keys and values into JSON lines

@@ -22,14 +22,14 @@ Examples:
   mqkv import defaults.jsonl --nx       leave the keys that exist
   mqkv export | mqkv import - -n other --notls
 
-Each line is one JSON object with key and value, and key_encoding and encoding where they are base64, as `export` writes
+Each line is one JSON object with key and value, and key_encoding and encoding where they are base64, as `export` writes \
 them; `mqkv get -j` and a ttl_ms work as well. Other members are ignored.
 
-What cannot be kept: every value gets a new version, and a key that was to expire stays, for an export does not know
+What cannot be kept: every value gets a new version, and a key that was to expire stays, for an export does not know \
 what it had left to live.
 
-Lines are written in order, so the last one of a key wins. The first trouble ends the import with its exit code; what had
-been sent by then is waited for. --keep-going writes what can be written and ends with the greatest code. With --nx,
+Lines are written in order, so the last one of a key wins. The first trouble ends the import with its exit code; what had \
+been sent by then is waited for. --keep-going writes what can be written and ends with the greatest code. With --nx, \
 exit code 1 says that some keys existed and were left as they are.";
 
 /// Write the keys and values of an export

@@ -18,10 +18,10 @@ Examples:
   mqkv keys 'job/*' -0 | xargs -0 mqkv del
   mqkv keys --limit 10 -j
 
-A pattern matches the whole key: * stands for any characters, also none and also /; ? for one; [ab], [0-9] for one of
+A pattern matches the whole key: * stands for any characters, also none and also /; ? for one; [ab], [0-9] for one of \
 these, [!0-9] for one that is none of these; [*] for a star itself.
 
-Each key is on a line of its own, with control bytes as \\xNN and a backslash as \\\\, so that it can be read back;
+Each key is on a line of its own, with control bytes as \\xNN and a backslash as \\\\, so that it can be read back; \
 -0 puts out the exact bytes, for keys without NUL in them. Keys are in no order. The store does not list keys that are not UTF-8.
 
 No key at all is an answer, too: exit code 0.";

@@ -209,7 +209,7 @@ impl Session {
     /// # Errors
     /// It cannot be read, or it is larger than a value may be.
     pub fn read_input(&self) -> Result<Bytes, CommandError> {
-        self.refuse_taken_input()?;
+        self.refuse_taken_input("-f FILE")?;
         let bytes = (self.surroundings.read_input)(VALUE_BYTES_MAX.saturating_add(1))
             .map_err(|error| CommandError::new(Kind::File, format!("cannot read standard input: {error}")))?;
         value_within_limit(bytes)
@@ -220,7 +220,7 @@ impl Session {
     /// # Errors
     /// It is taken.
     pub fn take_input(&self) -> Result<fn() -> Box<dyn io::Read>, CommandError> {
-        self.refuse_taken_input()?;
+        self.refuse_taken_input("the name of a file in place of -")?;
         self.close_input();
         Ok(self.surroundings.open_input)
     }
@@ -230,11 +230,17 @@ impl Session {
         self.input_taken.set(true);
     }
 
-    fn refuse_taken_input(&self) -> Result<(), CommandError> {
-        if self.input_taken.get() {
-            return Err(CommandError::usage("standard input cannot be read from here").hint("-f FILE"));
+    /// Whether standard input can still be read.
+    #[must_use]
+    pub fn has_input(&self) -> bool {
+        !self.input_taken.get()
+    }
+
+    fn refuse_taken_input(&self, instead: &str) -> Result<(), CommandError> {
+        if self.has_input() {
+            return Ok(());
         }
-        Ok(())
+        Err(CommandError::usage("standard input cannot be read from here").hint(instead))
     }
 
     /// Whether somebody would have to type what is read from standard input.

@@ -20,7 +20,7 @@ Examples:
   mqkv lock deploy --once --holder ci-17 --ttl 10m
   mqkv unlock deploy --holder ci-17     in a later step of the same job
 
-Exit code 1 says that the lock is free already, or that somebody else holds it by now.
+Exit code 1 says that the lock is free already, or that somebody else holds it by now. \
 A lock that `mqkv lock` holds for a command needs no unlock.";
 
 /// Release a lock that was left held

@@ -59,6 +59,25 @@ fn habit(verb: &str) -> Option<&'static str> {
     })
 }
 
+/// What Redis writes behind a key and its value, as an option of ours.
+fn option_meant(error: &Error) -> Option<&'static str> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return None };
+    if !usage.to_string().contains("set [OPTIONS] [KEY] [VALUE]") {
+        return None;
+    }
+    let word = texts(error, ContextKind::InvalidArg).concat();
+    Some(match word.to_ascii_uppercase().as_str() {
+        "NX" => "--nx",
+        "NEX" => "--nex",
+        "PX" => "--ttl 5000ms",
+        "EX" => "--ttl 5s",
+        _ => return None,
+    })
+}
+
 fn texts(error: &Error, kind: ContextKind) -> Vec<String> {
     match error.get(kind) {
         Some(ContextValue::String(text)) => vec![text.clone()],
@@ -76,7 +95,20 @@ fn reshape(error: &Error) -> CommandError {
         .filter(|line| !line.is_empty())
         .take_while(|line| !line.starts_with("Usage: ") && !line.starts_with("For more information"));
     let message = lines.next().unwrap_or_default();
-    let mut failure = CommandError::usage(message.strip_prefix("error: ").unwrap_or(message));
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    let mut failure = CommandError::usage(plain(message));
+    failure.hints.extend(option_meant(error).map(str::to_owned));
     failure.causes.extend(lines.map(|line| line.strip_prefix("tip: ").unwrap_or(line).to_owned()));
     failure
+}
+
+/// What Rust says of numbers is for programmers.
+fn plain(message: &str) -> String {
+    let words = [
+        ("number would be zero for non-zero type", "it is 1 at least"),
+        ("invalid digit found in string", "it is no number"),
+        ("number too large to fit in target type", "it is too large"),
+    ];
+    let odd = words.iter().find_map(|(odd, plain)| Some((message.strip_suffix(odd)?, plain)));
+    odd.map_or_else(|| message.to_owned(), |(front, plain)| format!("{front}{plain}"))
 }

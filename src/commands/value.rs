@@ -74,9 +74,14 @@ impl ValueArgs {
             (None, Some(bytes), None) => Ok(bytes.into()),
             (None, None, Some(path)) if path == Path::new("-") => session.read_input(),
             (None, None, Some(path)) => file::read(&path),
-            (None, None, None) => Err(CommandError::usage("VALUE is missing")
-                .hint(usage)
-                .hint("- in place of VALUE reads it from standard input, '' is the empty value")),
+            (None, None, None) => {
+                let hint = if session.has_input() {
+                    "- in place of VALUE reads it from standard input, '' is the empty value"
+                } else {
+                    "'' is the empty value"
+                };
+                Err(CommandError::usage("VALUE is missing").hint(usage).hint(hint))
+            }
             _ => Err(twice()),
         }
     }

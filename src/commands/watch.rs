@@ -41,7 +41,7 @@ Examples:
   mqkv watch mode --until value=auto    returns at once if it is so already
   mqkv watch config -- ./reload.sh      run a command for each change, the value on its standard input
 
-In a pipe each record is a line of columns with tabs between: time, event, key, value. There is no fourth
+In a pipe each record is a line of columns with tabs between: time, event, key, value. There is no fourth \
 column where there is no value. Times are UTC. Control bytes are shown as \\xNN; -j has the exact bytes.
 
   CURRENT  what a key holds when the watch begins
@@ -52,12 +52,12 @@ column where there is no value. Times are UTC. Control bytes are shown as \\xNN;
 
 A lost connection is told on standard error at once, and with GAP when it is back.
 
-A command finds in its environment: MQKV_EVENT (set, delete, initial, resync), MQKV_KEY, MQKV_FOUND (true,
-false), MQKV_VERSION (where the store names it) and MQKV_SEQ, which counts changes. A key that holds a NUL byte
-is escaped. The command runs once at a time; changes of a key that come while it runs collapse into the latest,
+A command finds in its environment: MQKV_EVENT (set, delete, initial, resync), MQKV_KEY, MQKV_FOUND (true, \
+false), MQKV_VERSION (where the store names it) and MQKV_SEQ, which counts changes. A key that holds a NUL byte \
+is escaped. The command runs once at a time; changes of a key that come while it runs collapse into the latest, \
 and MQKV_SEQ shows how many. How it ends does not end the watch.
 
-Exit code 0: -c, --until or -w was reached. 124: -w was reached before -c or --until. 69: the connection was
+Exit code 0: -c, --until or -w was reached. 124: -w was reached before -c or --until. 69: the connection was \
 lost with --on-gap fail. 126, 127: the command cannot be run. 130, 143: ended by SIGINT, SIGTERM.";
 
 /// Tell what keys hold, and every change

@@ -162,6 +162,10 @@ fn packet_row(what: &'static str, packet: &Packet) -> Row {
             };
             ("SUBACK", joined(id(*packet_id), judged))
         }
+        Packet::Unsubscribe { packet_id, filter } => {
+            ("UNSUBSCRIBE", vec![id(*packet_id), ("filter", shown(filter))])
+        }
+        Packet::UnsubAck { packet_id, reason } => ("UNSUBACK", joined(id(*packet_id), reason_fields(reason))),
         Packet::PingReq => ("PINGREQ", vec![]),
         Packet::PingResp => ("PINGRESP", vec![]),
         Packet::Auth { reason, method, data_bytes } => {

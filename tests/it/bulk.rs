@@ -165,6 +165,8 @@ fn a_batch_reads_no_input_for_its_lines_and_no_batch() {
     let server = Server::start(&place, &[]);
     let shown = batch(&place, &server, &[], "set k -\nset k v\n");
     assert!(shown.contains("error: line 1: standard input cannot be read from here\n"), "{shown}");
+    let shown = batch(&place, &server, &[], "set k\n");
+    assert!(shown.contains("  try: '' is the empty value\n"), "{shown}");
     let shown = batch(&place, &server, &[], "batch other\n");
     assert!(shown.contains("error: line 1: this verb does not go into a batch\n"), "{shown}");
     assert!(shown.ends_with("--- exit 2\n"), "{shown}");

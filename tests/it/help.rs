@@ -26,6 +26,27 @@ fn help_is_data_and_success() {
     }
 }
 
+#[test]
+fn the_lines_of_help_are_as_long_as_their_words_let_them() {
+    let place = Place::new();
+    let verbs = [
+        "get", "set", "del", "vdel", "watch", "lock", "unlock", "holder", "keys", "export", "import",
+        "batch", "ping", "doctor", "raw", "monitor", "decode", "shell", "serve", "context", "config",
+    ];
+    for verb in verbs {
+        let help = place.run(&[verb, "--help"]);
+        let lines: Vec<_> = help.lines().collect();
+        let is_prose = |line: &str| !line.is_empty() && !line.starts_with([' ', '-']) && !line.ends_with(':');
+        for pair in lines.windows(2) {
+            let [line, next] = pair else { continue };
+            let word = next.split(' ').next().unwrap_or_default();
+            // Where nobody says how wide a line may be, it is 100.
+            let had_room = line.len() + 1 + word.len() <= 100;
+            assert!(!is_prose(line) || !is_prose(next) || !had_room, "{verb}: {line}\n{next}");
+        }
+    }
+}
+
 /// What every verb has.
 const SHOWN: [&str; 6] = ["--help", "--output", "--json", "--quiet", "--verbose", "--color"];
 

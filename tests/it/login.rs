@@ -147,10 +147,10 @@ fn a_password_is_a_files_first_line_or_that_of_standard_input() {
 #[test]
 fn standard_input_is_not_both_the_password_and_the_value() {
     let place = Place::new();
-    for line in [
-        "set k - -u ann --password-file -",
-        "vdel k - -u ann --password-file -",
-        "batch - -u a --password-file -",
+    for (line, instead) in [
+        ("set k - -u ann --password-file -", "-f FILE"),
+        ("vdel k - -u ann --password-file -", "-f FILE"),
+        ("batch - -u a --password-file -", "the name of a file in place of -"),
     ] {
         // Nothing comes, and nothing ends.
         let mut command = place.command(&line.split(' ').collect::<Vec<_>>());
@@ -158,7 +158,9 @@ fn standard_input_is_not_both_the_password_and_the_value() {
         command.stdin(held);
         assert_eq!(
             shown_bounded(&mut command),
-            "--- stderr\nerror: standard input cannot be read from here\n  try: -f FILE\n--- exit 2\n",
+            format!(
+                "--- stderr\nerror: standard input cannot be read from here\n  try: {instead}\n--- exit 2\n"
+            ),
             "{line}"
         );
         drop(end);

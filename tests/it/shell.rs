@@ -410,3 +410,34 @@ fn a_broker_that_is_not_there_is_told_at_once() {
     terminal.shows("cannot connect to 127.0.0.1:1");
     assert_eq!(terminal.end(), Some(69));
 }
+
+#[test]
+fn a_monitor_that_has_ended_leaves_nothing_behind_that_a_watch_would_hear() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let terminal = at(&place, &server);
+    terminal.line("monitor -c 1");
+    terminal.shows("listening at");
+    let url = server.url();
+    place.run(&["-b", &url, "set", "other", "1"]);
+    terminal.shows("REQUEST");
+    terminal.line("watch k");
+    terminal.shows("CURRENT  k  (no such key)");
+    place.run(&["-b", &url, "set", "other", "2"]);
+    place.run(&["-b", &url, "set", "k", "1"]);
+    terminal.shows("SET      k  1");
+    let screen = terminal.screen();
+    assert!(!screen.contains("skipped"), "{screen}");
+}
+
+#[test]
+fn what_would_read_standard_input_is_told_what_it_can_read_here() {
+    let place = Place::new();
+    let terminal = embedded(&place);
+    terminal.line("set k -");
+    terminal.shows("standard input cannot be read from here\n  try: -f FILE\n");
+    terminal.line("import -");
+    terminal.shows("standard input cannot be read from here\n  try: the name of a file in place of -\n");
+    terminal.line("set k");
+    terminal.shows("try: set KEY VALUE\n  try: '' is the empty value\n");
+}

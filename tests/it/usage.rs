@@ -22,6 +22,33 @@ fn a_missing_value_is_no_wait_for_input() {
 }
 
 #[test]
+fn what_redis_writes_behind_a_value_is_an_option() {
+    for (word, option) in [("NX", "--nx"), ("nex", "--nex"), ("EX", "--ttl 5s"), ("PX", "--ttl 5000ms")] {
+        let words =
+            format!("error: unexpected argument '{word}' found\n  try: {option}\n  try: mqkv set --help\n");
+        assert_usage(&format!("set k v {word}"), &words);
+    }
+    assert_usage("get k NX", "error: unexpected argument 'NX' found\n  try: mqkv get --help\n");
+}
+
+#[test]
+fn what_is_no_number_is_refused_in_plain_words() {
+    assert_usage(
+        "keys --limit x",
+        "error: invalid value 'x' for '--limit <N>': it is no number\n  try: mqkv keys --help\n",
+    );
+    assert_usage(
+        "watch k -c 0",
+        "error: invalid value '0' for '--count <N>': it is 1 at least\n  try: mqkv watch --help\n",
+    );
+}
+
+#[test]
+fn a_host_with_a_port_is_told_where_the_port_goes() {
+    assert_usage("get k -n broker:1883", "error: -n takes a host without a port\n  try: -n broker -p 1883\n");
+}
+
+#[test]
 fn a_missing_key_is_told_with_its_usage() {
     assert_usage("get", "error: KEY is missing\n  try: mqkv get KEY\n");
     assert_usage("del", "error: KEY is missing\n  try: mqkv del KEY...\n");

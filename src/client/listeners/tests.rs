@@ -128,9 +128,44 @@ fn a_full_channel_holds_the_session_up_and_nothing_is_lost() {
 #[test]
 fn who_has_left_is_forgotten() {
     let mut bench = Bench::in_force(1);
-    drop(bench.heard);
+    bench.heard.close();
+    bench.message("b", 1);
     assert!(bench.listeners.deliver().is_none());
+    let left: Vec<_> = std::iter::from_fn(|| bench.listeners.poll_left()).collect();
+    assert_eq!(left, ["b", "a/#"]);
     assert!(bench.listeners.active.is_empty());
+}
+
+#[test]
+fn what_still_comes_for_one_who_has_left_is_nobody_s_in_this_connection() {
+    let mut bench = Bench::in_force(1);
+    assert_eq!(bench.listeners.poll_left(), None);
+    bench.heard.close();
+    while bench.listeners.poll_left().is_some() {}
+    assert!(bench.message("a/1", 1) && !bench.message("c", 1));
+    bench.listeners.handle_connected();
+    assert!(!bench.message("a/1", 1));
+}
+
+#[test]
+fn a_filter_that_somebody_else_has_is_not_taken_back() {
+    let mut bench = Bench::in_force(1);
+    let (sender, _others) = mpsc::channel(1);
+    bench.listeners.begin(vec!["b".to_owned()], sender, oneshot::channel().0, true);
+    bench.heard.close();
+    assert_eq!(bench.listeners.poll_left().as_deref(), Some("a/#"));
+    assert_eq!(bench.listeners.poll_left(), None);
+}
+
+#[test]
+fn where_one_filter_is_refused_the_others_are_taken_back() {
+    let mut bench = Bench::new(8);
+    let asked = bench.asked();
+    let now = bench.at(0);
+    bench.listeners.handle_subscribed(&asked[0].1, Ok(Qos::AtLeastOnce), now);
+    bench.listeners.handle_subscribed(&asked[1].1, Err(timeout()), now);
+    assert_eq!(bench.listeners.poll_left().as_deref(), Some("a/#"));
+    assert_eq!(bench.listeners.poll_left(), None);
 }
 
 #[tokio::test]

@@ -103,6 +103,7 @@ fn shapes(sent: &[Outgoing]) -> String {
     let shape = |packet: &Outgoing| match packet {
         Outgoing::Publish { .. } => "PUBLISH",
         Outgoing::Subscribe { .. } => "SUBSCRIBE",
+        Outgoing::Unsubscribe { .. } => "UNSUBSCRIBE",
         Outgoing::PubAck { .. } => "PUBACK",
         Outgoing::Ping => "PINGREQ",
         Outgoing::Authenticate { .. } => "AUTH",
@@ -484,6 +485,19 @@ fn a_subscription_of_the_owner_s_is_answered_once() {
     assert_eq!(results[0], ("ok", Ok(Qos::AtMostOnce)));
     assert!(results[1].1.as_ref().is_err_and(|error| error.contains("b/#")), "{results:?}");
     assert!(results[2].1.is_err(), "{results:?}");
+}
+
+#[test]
+fn a_subscription_that_ends_is_taken_back_but_never_that_to_the_responses() {
+    let mut bench = Bench::new();
+    bench.session.unsubscribe(topic::response("me"));
+    assert_eq!(shapes(&bench.sent()), "");
+    bench.session.unsubscribe("a/#".to_owned());
+    let sent = bench.sent();
+    let [Outgoing::Unsubscribe { packet_id, filter }] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!(filter, "a/#");
+    bench.hear(Incoming::UnsubAck { packet_id: *packet_id, reason: SUCCESS });
+    assert!(bench.session.unsubscribing.is_empty() && bench.session.poll_event().is_none());
 }
 
 #[test]

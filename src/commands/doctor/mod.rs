@@ -31,10 +31,10 @@ Checks, in this order; what cannot be checked after a failure is skipped:
                  60 s on: there the one or the other refuses what it is sent.
   notifications  a watch of a key is told when the key is set and deleted
 
-clock and notifications write: they set the key mqkv-doctor/RANDOM, with an end, and delete it.
+clock and notifications write: they set the key mqkv-doctor/RANDOM, with an end, and delete it. \
 With --read-only, or in a context that is, they are skipped. There is one connection, with no second try.
 
-The exit code is that of the first failure, as any other verb would end; 0 with warnings alone.
+The exit code is that of the first failure, as any other verb would end; 0 with warnings alone. \
 With -j everything is one JSON array, at the end; with -q only failures are told.
 
 Examples:

@@ -48,15 +48,15 @@ Examples:
   mqkv lock deploy                      print the token, hold until Ctrl-D or a signal
   mqkv lock deploy --once --holder ci-$RUN --ttl 10m && ... && mqkv unlock deploy --holder ci-$RUN
 
-The command gets no shell, our streams, a process group of its own, and our signals. Its code is ours. It sees
-MQKV_LOCK_KEY, MQKV_LOCK_HOLDER, MQKV_FENCING_TOKEN and MQKV_FENCING_TOKEN_FILE, which always has the newest token.
+The command gets no shell, our streams, a process group of its own, and our signals. Its code is ours. It sees \
+MQKV_LOCK_KEY, MQKV_LOCK_HOLDER, MQKV_FENCING_TOKEN and MQKV_FENCING_TOKEN_FILE, which always has the newest token. \
 When it ends, whatever it has left in its group is ended too, and the lock is released.
 
-If the lease cannot be renewed, the command gets TERM at its end - --kill-after - 2s (a fifth of a lease shorter than
-10s), KILL within the lease if it is still there, and the exit code is 125. A program may always be stopped for longer
+If the lease cannot be renewed, the command gets TERM at its end - --kill-after - 2s (a fifth of a lease shorter than \
+10s), KILL within the lease if it is still there, and the exit code is 125. A program may always be stopped for longer \
 than its lease, so what it writes needs the fencing token: see `mqkv help locks`.
 
-Exit code 1 (or -E) says that somebody else holds the lock, 125 that it was lost, 126 and 127 that the command cannot
+Exit code 1 (or -E) says that somebody else holds the lock, 125 that it was lost, 126 and 127 that the command cannot \
 be run.";
 
 /// Hold a lock while a command runs

@@ -37,19 +37,19 @@ Examples:
   NOTIFY    a client that watches a key is told of a change
   GAP       the connection was lost: what went over the broker between the two times was not seen
 
-In a pipe each record is a line of 11 columns with tabs between, empty where there is nothing to say: time,
-record, client, verb, key, options or outcome, size in bytes, version, fencing token, milliseconds, value.
-Times are UTC. Control bytes are shown as \\xNN; -j has the exact bytes. On a terminal lines are cut at its
+In a pipe each record is a line of 11 columns with tabs between, empty where there is nothing to say: time, \
+record, client, verb, key, options or outcome, size in bytes, version, fencing token, milliseconds, value. \
+Times are UTC. Control bytes are shown as \\xNN; -j has the exact bytes. On a terminal lines are cut at its \
 width; version, size and milliseconds are left out where they do not fit; -v keeps the version.
 
 A request names its client itself (__srcId), and so does a response topic: only the broker knows for sure.
 
-The broker must allow subscriptions to statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke and
-to clients/#, or else to the topics of the SDKs' responses and of the store's notifications below clients/.
-Only the latter are then seen; a client id with a slash is not among them. What else there is below clients/
+The broker must allow subscriptions to statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke and \
+to clients/#, or else to the topics of the SDKs' responses and of the store's notifications below clients/. \
+Only the latter are then seen; a client id with a slash is not among them. What else there is below clients/ \
 is not shown.
 
-Exit code 0: -c or -w was reached. 77: the broker refuses a subscription. 124: -w was reached before -c.
+Exit code 0: -c or -w was reached. 77: the broker refuses a subscription. 124: -w was reached before -c. \
 130, 143: ended by SIGINT, SIGTERM.";
 
 /// The topics of the responses to the SDKs' clients (protocol §0 row 9), where all of `clients/` is refused.

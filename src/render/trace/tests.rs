@@ -171,6 +171,10 @@ fn other_packets_are_a_name_and_little_more() {
         text(Packet::SubAck { packet_id: 3, reason: reason(0x87) }),
         "<-  SUBACK id=3 reason=\"not authorized (0x87)\""
     );
+    assert_eq!(
+        text(Packet::UnsubAck { packet_id: 4, reason: reason(0) }),
+        "<-  UNSUBACK id=4 reason=success"
+    );
     assert_eq!(text(Packet::PingResp), "<-  PINGRESP");
     assert_eq!(text(Packet::Other("PUBREC".to_owned())), "<-  PUBREC");
     let auth = Packet::Auth { reason: reason(0x19), method: Some("K8S-SAT".to_owned()), data_bytes: Some(7) };

@@ -32,12 +32,21 @@ pub fn gatekeeper(visits: Vec<Visit>) -> String {
     url
 }
 
+/// The first byte of an UNSUBSCRIBE.
+const UNSUBSCRIBE: u8 = 0xA2;
+
 fn receive(mut stream: TcpStream, visit: &Visit) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     packet(&mut stream)?;
     stream.write_all(&[0x20, 3, 0, 0, 0])?;
-    for _ in 0..visit.subscriptions {
-        let (_, body) = packet(&mut stream)?;
+    let mut subscriptions = 0;
+    while subscriptions < visit.subscriptions {
+        let (first, body) = packet(&mut stream)?;
+        if first == UNSUBSCRIBE {
+            stream.write_all(&[0xB0, 4, body[0], body[1], 0, 0])?;
+            continue;
+        }
+        subscriptions += 1;
         let filter = usize::from(u16::from_be_bytes([body[3], body[4]]));
         let reason = (visit.judge)(std::str::from_utf8(&body[5..5 + filter]).unwrap());
         stream.write_all(&[0x90, 4, body[0], body[1], 0, reason])?;
