@@ -85,7 +85,10 @@ pub enum Readiness {
     /// It is connected, but has no room.
     Full,
     /// It is not connected, or about to be cut off.
-    Away,
+    Away {
+        /// Whether a message can wait for it.
+        has_room: bool,
+    },
 }
 
 /// A client's place, as long as its session lives.
@@ -196,7 +199,7 @@ impl Seat {
         match (desk.is_connected(), desk.session.has_room(bytes)) {
             (true, true) => Readiness::Ready,
             (true, false) => Readiness::Full,
-            (false, _) => Readiness::Away,
+            (false, has_room) => Readiness::Away { has_room },
         }
     }
 
