@@ -19,7 +19,7 @@ use crate::store::{Call, ConnectionId, Limits, Now, Page, Store};
 
 use super::authorization::Pass;
 use super::broker::reason::Reason;
-use super::broker::{Application, Broker, Peer, Verdict};
+use super::broker::{Application, Broker, Peer, SYS, Verdict};
 use super::delivery::{Answer, Asker, Delivery, Outlet};
 use super::event::Event;
 use super::journal::{Journal, JournalError};
@@ -391,6 +391,9 @@ fn read_asker(message: &Message, response_topic: Option<&str>) -> Result<Bytes, 
     let response_topic = response_topic.ok_or("it names no response topic")?;
     if response_topic.is_empty() || topic::has_wildcard(response_topic) {
         return Err("its response topic is empty or has a wildcard");
+    }
+    if response_topic.starts_with(SYS) {
+        return Err("its response topic is the broker's own");
     }
     message.correlation.clone().ok_or("it has no correlation data")
 }

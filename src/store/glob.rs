@@ -60,21 +60,29 @@ impl Pattern {
     }
 
     /// Whether the pattern describes the whole text.
-    ///
-    /// Only the last star ever needs another try: whatever an earlier one could take, the last can take too.
     pub(super) fn matches(&self, text: &str) -> bool {
+        let mut steps = usize::MAX;
+        self.matches_within(text, &mut steps).unwrap_or(false)
+    }
+
+    /// The same in so many steps at most, which it takes off; none if that was not enough.
+    ///
+    /// Only the last star ever needs another try: whatever an earlier one could take, the last can take too. So the
+    /// steps are no more than the text has characters times what the pattern has, which for long ones is very much.
+    pub(super) fn matches_within(&self, text: &str, steps: &mut usize) -> Option<bool> {
         let (mut tokens, mut chars) = (self.0.as_slice(), text.chars());
         let mut retry = None;
         loop {
             let matched = match tokens {
                 [] => chars.as_str().is_empty(),
-                [Token::Parts] => return true,
+                [Token::Parts] => return Some(true),
                 [star @ (Token::Sequence | Token::Parts), rest @ ..] => {
                     tokens = rest;
                     retry = Some((star, rest, chars.clone()));
                     continue;
                 }
                 [token, rest @ ..] => {
+                    *steps = steps.checked_sub(token.steps())?;
                     let matched = chars.next().is_some_and(|char| token.is(char));
                     if matched {
                         tokens = rest;
@@ -84,14 +92,15 @@ impl Pattern {
                 }
             };
             if matched {
-                return true;
+                return Some(true);
             }
             let Some((star, after, from)) = &mut retry else {
-                return false;
+                return Some(false);
             };
+            *steps = steps.checked_sub(1)?;
             let stops = |char: char| **star == Token::Sequence || char == '/';
             if !from.any(stops) {
-                return false;
+                return Some(false);
             }
             (tokens, chars) = (*after, from.clone());
         }
@@ -99,6 +108,14 @@ impl Pattern {
 }
 
 impl Token {
+    /// What it costs to hold a character against it.
+    fn steps(&self) -> usize {
+        match self {
+            Self::OneOf { ranges, .. } => ranges.len(),
+            Self::Char(_) | Self::Any | Self::Sequence | Self::Parts => 1,
+        }
+    }
+
     fn is(&self, char: char) -> bool {
         match self {
             Self::Char(expected) => *expected == char,

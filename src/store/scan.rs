@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::protocol::key::KEY_BYTES_MAX;
 use crate::protocol::{Refusal, Reply};
 
 use super::entries::Entries;
@@ -15,39 +16,55 @@ const KEYS_PER_PAGE_MAX: usize = 1_000;
 const BYTES_PER_PAGE_MAX: usize = 128 * 1024;
 /// The most slots looked at for one page: other requests wait meanwhile. Pages may be empty.
 const SLOTS_PER_PAGE_MAX: usize = 32_768;
+/// The most steps of matching for one page, for the same reason: some hundredths of a second.
+const STEPS_PER_PAGE_MAX: usize = 16 * 1024 * 1024;
 
 /// Answers with the next page of the entries that are to be `shown`.
 ///
 /// Entries are listed by their slots, which they keep: a key that lives throughout a scan is listed exactly once,
-/// and a page costs the same however many keys there are. The token is the slot where the next page begins.
+/// and a page costs the same however many keys there are. The token is the slot where the next page begins. A pattern that
+/// is longer than any key, or takes more for a single key than a page may, is refused.
 pub(super) fn scan(
     entries: &Entries,
     pattern: &[u8],
     token: Option<&[u8]>,
     shown: impl Fn(Slot, &[u8]) -> bool,
 ) -> Reply {
+    if pattern.len() > KEY_BYTES_MAX {
+        return Reply::Refused(Refusal::KeyTooLong);
+    }
     let pattern = std::str::from_utf8(pattern).ok().filter(|text| !text.is_empty());
     let first = token.map_or(Some(0), |token| token.try_into().ok().map(Slot::from_be_bytes));
     let (Some(Ok(pattern)), Some(first)) = (pattern.map(Pattern::parse), first) else {
         return Reply::Refused(Refusal::SyntaxError);
     };
     let (mut keys, mut bytes, mut seen) = (Vec::new(), 0_usize, 0_usize);
+    let mut steps = STEPS_PER_PAGE_MAX;
     for (slot, entry) in entries.iter_from(first) {
         let is_full = keys.len() >= KEYS_PER_PAGE_MAX || bytes >= BYTES_PER_PAGE_MAX;
-        if is_full || seen >= SLOTS_PER_PAGE_MAX {
-            let token = Some(Bytes::copy_from_slice(&slot.to_be_bytes()));
-            return Reply::Keys { keys, token };
+        let matched =
+            if is_full || seen >= SLOTS_PER_PAGE_MAX { None } else { matches(&pattern, entry, &mut steps) };
+        match matched {
+            Some(true) if shown(slot, entry.key()) => {
+                bytes = bytes.saturating_add(entry.key().len());
+                keys.push(Bytes::copy_from_slice(entry.key()));
+            }
+            Some(_) => {}
+            None if seen == 0 => return Reply::Refused(Refusal::QuotaExceeded),
+            None => {
+                let token = Some(Bytes::copy_from_slice(&slot.to_be_bytes()));
+                return Reply::Keys { keys, token };
+            }
         }
         seen = seen.saturating_add(1);
-        if matches(&pattern, entry) && shown(slot, entry.key()) {
-            bytes = bytes.saturating_add(entry.key().len());
-            keys.push(Bytes::copy_from_slice(entry.key()));
-        }
     }
     Reply::Keys { keys, token: None }
 }
 
-/// Keys that are not UTF-8 match nothing, and neither do vacant slots.
-fn matches(pattern: &Pattern, entry: &Entry) -> bool {
-    std::str::from_utf8(entry.key()).is_ok_and(|key| !key.is_empty() && pattern.matches(key))
+/// Keys that are not UTF-8 match nothing, and neither do vacant slots. None if it would take more steps than there are.
+fn matches(pattern: &Pattern, entry: &Entry, steps: &mut usize) -> Option<bool> {
+    match std::str::from_utf8(entry.key()) {
+        Ok(key) if !key.is_empty() => pattern.matches_within(key, steps),
+        Ok(_) | Err(_) => Some(false),
+    }
 }

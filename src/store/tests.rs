@@ -340,6 +340,25 @@ fn a_hundred_of_the_longest_keys_take_no_more_than_64_pages() {
 }
 
 #[test]
+fn a_pattern_takes_no_more_of_everybodys_time_than_a_page_may() {
+    let mut store = store();
+    let scan = |pattern: String, token| call(Request::Scan { pattern: pattern.into(), token });
+    let slow = |count: usize| format!("*{}b", "a".repeat(count));
+    for index in 0..100 {
+        store.handle_request(set(&format!("{index}{}", "a".repeat(10_000)), "v"), NOW);
+    }
+    // A key of these takes a million steps, and there are a hundred.
+    let (keys, pages) = scan_all(&mut store, &slow(100), NOW);
+    assert!(keys.is_empty() && (6..=8).contains(&pages), "{pages}");
+    let costs_too_much = store.handle_request(scan(slow(5_000), None), NOW);
+    assert_eq!(costs_too_much, Outcome::refused(Refusal::QuotaExceeded));
+    let ranges = format!("*[{}]b", "b-c".repeat(1_700));
+    assert_eq!(store.handle_request(scan(ranges, None), NOW), Outcome::refused(Refusal::QuotaExceeded));
+    let longer_than_any_key = store.handle_request(scan("?".repeat(65_536), None), NOW);
+    assert_eq!(longer_than_any_key, Outcome::refused(Refusal::KeyTooLong));
+}
+
+#[test]
 fn a_scan_of_nonsense_is_a_syntax_error() {
     let mut store = store();
     let scan = |pattern: &'static [u8], token: Option<&'static [u8]>| {

@@ -304,7 +304,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                     (output, writes || self.is_held_back),
                     (&mut self.input, reads),
                 ) => match moved {
-                    Moved::Written(Ok(0)) if writes => return Ending::Lost("it takes no more bytes".to_owned()),
+                    Moved::Written(Ok(0)) if writes => {
+                        let ending = Ending::Lost("it takes no more bytes".to_owned());
+                        return self.hear_out(broker, conversation, ending).await;
+                    }
                     Moved::Written(Ok(len)) => {
                         count(&broker.metrics().sent.bytes, len);
                         self.is_held_back = self.holds_back && writes;
@@ -312,7 +315,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                         // While nothing is read, a peer that takes its output shows that it lives.
                         !reads
                     }
-                    Moved::Read(Ok(0)) => return Ending::Lost("it closed without a DISCONNECT".to_owned()),
+                    Moved::Read(Ok(0)) => {
+                        let ending = Ending::Lost("it closed without a DISCONNECT".to_owned());
+                        return conversation.handle_last_words(&mut self.input).err().unwrap_or(ending);
+                    }
                     Moved::Read(Ok(len)) => {
                         count(&broker.metrics().received.bytes, len);
                         true
@@ -321,8 +327,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                     Moved::Read(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
                         return Ending::Cut { reason: Reason::MalformedPacket, text: error.to_string() };
                     }
-                    Moved::Written(Err(error)) | Moved::Read(Err(error)) => {
-                        return Ending::Lost(error.to_string());
+                    Moved::Read(Err(error)) => {
+                        let ending = Ending::Lost(error.to_string());
+                        return conversation.handle_last_words(&mut self.input).err().unwrap_or(ending);
+                    }
+                    Moved::Written(Err(error)) => {
+                        let ending = Ending::Lost(error.to_string());
+                        return self.hear_out(broker, conversation, ending).await;
                     }
                 },
                 checked = checked(checking.as_mut()), if checking.is_some() => {
@@ -348,6 +359,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                 heard = clock::monotonic();
             }
         }
+    }
+
+    /// Nothing can be written any more. What the peer has said counts all the same: whoever leaves while much comes for it
+    /// reads none of that, and closes behind its goodbye, which takes its will with it.
+    async fn hear_out(&mut self, broker: &Broker, conversation: &mut Conversation, ending: Ending) -> Ending {
+        let hear = async {
+            loop {
+                if let Err(ending) = conversation.handle_last_words(&mut self.input) {
+                    return Some(ending);
+                }
+                self.make_room(READ_BYTES_MIN);
+                match self.stream.read_buf(&mut self.input).await {
+                    Ok(len) if len > 0 => count(&broker.metrics().received.bytes, len),
+                    Ok(_) | Err(_) => return None,
+                }
+            }
+        };
+        timeout(FAREWELL_TIMEOUT, hear).await.ok().flatten().unwrap_or(ending)
     }
 
     /// Grows step by step with what really comes, however much a packet announces.

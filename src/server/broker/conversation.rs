@@ -1,5 +1,7 @@
 //! What a connection says and hears after its CONNECT, without the socket: packets in, bytes out.
 
+mod last_words;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -207,11 +207,12 @@ impl Registry {
         for at in [desk.will_at, desk.ends_at].into_iter().flatten() {
             self.deadlines.insert((at, seat.id), Arc::clone(&seat));
         }
-        // What has been sent waits for the client to come back, the rest need not.
-        let has_another = |group| self.shares.group(group).is_some_and(|group| group.has_another(seat.id));
-        let shared = desk.session.take_queued(|delivery| delivery.group.is_some_and(has_another));
-        drop(desk);
-        self.share(shared, &seat);
+        // What has been sent waits for the client to come back, the rest need not if others have room for it.
+        let Self { shares, events, .. } = self;
+        desk.session.take_queued(|Delivery { publication, group, .. }| {
+            let group = group.and_then(|id| Some((id, shares.group(id)?)));
+            group.is_some_and(|(id, group)| group.hand_over(id, publication, seat.id, events))
+        });
         will
     }
 

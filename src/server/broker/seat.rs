@@ -14,6 +14,7 @@ use super::registry::Arrival;
 use super::session::{Outgoing, Session};
 use super::subscriptions::{Options, SessionId};
 use super::{ConnectionId, Ending};
+use crate::clock;
 use crate::protocol::message::Qos;
 use crate::server::authorization::Pass;
 use crate::server::event::Event;
@@ -84,7 +85,10 @@ pub enum Readiness {
     /// It is connected, but has no room.
     Full,
     /// It is not connected, or about to be cut off.
-    Away,
+    Away {
+        /// Whether a message can wait for it.
+        has_room: bool,
+    },
 }
 
 /// A client's place, as long as its session lives.
@@ -195,7 +199,7 @@ impl Seat {
         match (desk.is_connected(), desk.session.has_room(bytes)) {
             (true, true) => Readiness::Ready,
             (true, false) => Readiness::Full,
-            (false, _) => Readiness::Away,
+            (false, has_room) => Readiness::Away { has_room },
         }
     }
 
@@ -209,6 +213,9 @@ impl Seat {
             return true;
         }
         let publication = Arc::clone(&delivery.publication);
+        if !desk.session.has_room(publication.bytes) {
+            desk.session.make_room(publication.bytes, clock::monotonic());
+        }
         if desk.session.enqueue(delivery).is_ok() {
             if desk.is_idle
                 && let Some(link) = &desk.link
@@ -256,5 +263,32 @@ impl Desk {
         self.away_since = None;
         self.is_idle = false;
         self.session.handle_connect(arrival.receive_maximum);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::publication::Publication;
+    use super::super::session::Limits;
+    use super::*;
+    use crate::protocol::message::Message;
+
+    #[test]
+    fn a_client_that_is_away_is_not_kept_from_a_message_by_those_that_have_expired() {
+        let limits = Limits { messages_max: 1, bytes_max: 1_000 };
+        let seat = Seat::new(SessionId(1), "a".into(), Session::new(limits));
+        let now = clock::monotonic();
+        let long_ago = now.checked_sub(Duration::from_secs(10)).unwrap();
+        for (expiry_s, came) in [(Some(1), long_ago), (None, now)] {
+            let message = Message { qos: Qos::AtLeastOnce, expiry_s, ..Message::default() };
+            let publication = Arc::new(Publication::new(message, came));
+            let subscription_ids = Vec::new();
+            let delivery =
+                Delivery { publication, qos: Qos::AtLeastOnce, retain: false, subscription_ids, group: None };
+            let mut events = Vec::new();
+            assert!(seat.offer(delivery, &mut events), "{events:?}");
+        }
     }
 }

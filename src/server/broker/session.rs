@@ -1,13 +1,16 @@
 //! What waits for one client and what is under way to it: queue, packet ids, acknowledgements, resending.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 
 use super::publication::Delivery;
 use crate::protocol::message::Qos;
 use crate::server::settings::Settings;
+
+/// How often a whole queue is searched for what has expired in it, at most.
+const SEARCH_PAUSE: Duration = Duration::from_secs(1);
 
 /// The bounds of one session's queue, messages under way included.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +93,8 @@ pub struct Session {
     last_packet_id: u16,
     next_sequence: u64,
     bytes: usize,
+    /// When the whole queue was searched for what has expired, last.
+    searched: Option<Instant>,
     /// Packet ids of QoS 2 messages that came in and wait for their PUBREL.
     incoming: HashSet<u16>,
 }
@@ -108,6 +113,7 @@ impl Session {
             last_packet_id: 0,
             next_sequence: 0,
             bytes: 0,
+            searched: None,
             incoming: HashSet::new(),
         }
     }
@@ -184,16 +190,33 @@ impl Session {
         }
     }
 
+    /// Makes room for so many bytes, if it takes that, by dropping what has expired: nothing that can still be delivered
+    /// is to be lost for its sake.
+    pub fn make_room(&mut self, bytes: usize, now: Instant) {
+        // The oldest have mostly expired first, and then nobody looks at the others each time.
+        while !self.has_room(bytes)
+            && let Some(expired) = self.queue.pop_front_if(|head| head.publication.is_expired(now))
+        {
+            self.bytes = self.bytes.saturating_sub(expired.publication.bytes);
+        }
+        let is_early = |at: Instant| now.saturating_duration_since(at) < SEARCH_PAUSE;
+        if !self.has_room(bytes) && !self.searched.is_some_and(is_early) {
+            self.searched = Some(now);
+            drop(self.take_queued(|delivery| delivery.publication.is_expired(now)));
+        }
+    }
+
     /// Takes out what has not been sent and `goes`.
     pub fn take_queued(&mut self, mut goes: impl FnMut(&Delivery) -> bool) -> Vec<Delivery> {
-        if !self.queue.iter().any(&mut goes) {
-            return Vec::new();
-        }
-        let (taken, kept) = std::mem::take(&mut self.queue).into_iter().partition::<Vec<_>, _>(goes);
-        self.queue = kept.into();
-        for delivery in &taken {
-            self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
-        }
+        let mut taken = Vec::new();
+        self.queue.retain(|delivery| {
+            let goes = goes(delivery);
+            if goes {
+                self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
+                taken.push(delivery.clone());
+            }
+            !goes
+        });
         taken
     }
 
@@ -446,6 +469,29 @@ mod tests {
             panic!("nothing to send")
         };
         assert_eq!(delivery.publication.message.topic, "new");
+    }
+
+    #[test]
+    fn what_has_expired_gives_way_to_what_has_not_wherever_it_stands() {
+        let start = crate::clock::monotonic();
+        let later = |seconds| start + Duration::from_secs(seconds);
+        let mut session = Session::new(Limits { messages_max: 3, ..LIMITS });
+        for (topic, expiry_s) in [("a", Some(1)), ("b", None), ("c", Some(5))] {
+            session.enqueue(delivery(topic, Qos::AtLeastOnce, expiry_s)).unwrap();
+        }
+        for (at_s, topic, expected) in
+            [(0, "d", Err(Full)), (2, "e", Ok(())), (3, "f", Err(Full)), (9, "g", Ok(()))]
+        {
+            let delivery = delivery(topic, Qos::AtLeastOnce, None);
+            session.make_room(delivery.publication.bytes, later(at_s));
+            assert_eq!(session.enqueue(delivery), expected, "{topic}");
+        }
+        session.handle_connect(10);
+        assert_eq!(poll_all(&mut session), ["b#1", "e#2", "g#3"]);
+        for packet_id in 1..=3 {
+            session.handle_puback(packet_id);
+        }
+        assert_eq!(session.size(), (0, 0));
     }
 
     #[test]

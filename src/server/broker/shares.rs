@@ -122,11 +122,18 @@ impl Group {
         true
     }
 
-    /// Whether another session than this one is connected.
-    #[must_use]
-    pub fn has_another(&self, session: SessionId) -> bool {
-        let mut others = self.members.values().filter(|(seat, _)| seat.id != session);
-        others.any(|(seat, _)| seat.readiness(0) != Readiness::Away)
+    /// Gives a message that waits for one session to another that is connected and has room for it; false if there is
+    /// none, and then it waits on.
+    pub fn hand_over(
+        &self,
+        id: GroupId,
+        publication: &Arc<Publication>,
+        instead_of: SessionId,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let next = self.next(publication.bytes, Some(instead_of));
+        let is_ready = next.is_some_and(|(seat, _)| seat.readiness(publication.bytes) == Readiness::Ready);
+        is_ready && self.offer(id, publication, Some(instead_of), events)
     }
 
     fn next(&self, bytes: usize, except: Option<SessionId>) -> Option<&(Arc<Seat>, Options)> {
@@ -134,14 +141,98 @@ impl Group {
         let after = self.members.range((Bound::Excluded(last), Bound::Unbounded));
         let in_turn = after.chain(self.members.range(..=last)).map(|(_, member)| member);
         // A session that has no room is cut off for it only if nobody else can take its turn.
-        let (mut full, mut away) = (None, None);
+        let (mut full, mut away, mut lost) = (None, None, None);
         for member in in_turn.filter(|(seat, _)| Some(seat.id) != except) {
             match member.0.readiness(bytes) {
                 Readiness::Ready => return Some(member),
                 Readiness::Full => full = full.or(Some(member)),
-                Readiness::Away => away = away.or(Some(member)),
+                Readiness::Away { has_room: true } => away = away.or(Some(member)),
+                Readiness::Away { has_room: false } => lost = lost.or(Some(member)),
             }
         }
-        full.or(away)
+        full.or(away).or(lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::super::ConnectionId;
+    use super::super::packet::{RetainHandling, SubscriptionRequest};
+    use super::super::registry::{Arrival, Registry};
+    use super::*;
+    use crate::clock;
+    use crate::protocol::message::{Message, Qos};
+    use crate::server::identity::Principal;
+    use crate::server::settings::Settings;
+
+    /// A client with a subscription of QoS 1 to this, and with room for three messages.
+    fn join(registry: &mut Registry, connection: u64, client_id: &str, filter: &str, now: Instant) {
+        let arrival = Arrival {
+            connection: ConnectionId(connection),
+            client_id: client_id.into(),
+            principal: Principal::default(),
+            pass: None,
+            clean_start: false,
+            receive_maximum: 10,
+            will: None,
+            expiry_s: 60,
+        };
+        registry.attach(arrival).unwrap();
+        let options =
+            Options { qos: Qos::AtLeastOnce, no_local: false, retain_as_published: false, identifier: None };
+        let (filter, retain_handling) = (filter.to_owned(), RetainHandling::Never);
+        let request = SubscriptionRequest { filter, options, retain_handling };
+        registry.subscribe(ConnectionId(connection), vec![request], now, &mut Vec::new());
+    }
+
+    fn registry() -> Registry {
+        Registry::new(&Settings { session_queue_messages_max: 3, ..Settings::default() })
+    }
+
+    /// How many messages wait for each client, in the order of their names; what could not be kept is told.
+    fn waiting(registry: &Registry) -> Vec<usize> {
+        let mut clients = registry.clients(10);
+        clients.sort_by(|one, other| one.client_id.cmp(&other.client_id));
+        clients.iter().map(|client| client.queued).collect()
+    }
+
+    fn publish(registry: &Registry, topic: &str, count: usize, now: Instant) -> Vec<Event> {
+        let mut events = Vec::new();
+        for _ in 0..count {
+            let message = Message { topic: topic.to_owned(), qos: Qos::AtLeastOnce, ..Message::default() };
+            registry.route(None, None, &Arc::new(Publication::new(message, now)), &mut events);
+        }
+        events
+    }
+
+    #[test]
+    fn whoever_leaves_gives_the_others_no_more_than_they_have_room_for() {
+        let now = clock::monotonic();
+        let mut registry = registry();
+        join(&mut registry, 1, "a", "$share/g/t", now);
+        join(&mut registry, 2, "b", "$share/g/t", now);
+        assert!(publish(&registry, "t", 4, now).is_empty());
+        assert_eq!(waiting(&registry), [2, 2]);
+        registry.detach(ConnectionId(1), true, None, now);
+        assert_eq!(waiting(&registry), [1, 3]);
+        assert!(registry.link(ConnectionId(2)).unwrap().ending().is_none(), "it is not cut off for it");
+        assert!(registry.take_events().is_empty());
+    }
+
+    #[test]
+    fn of_those_who_are_away_one_that_has_room_is_given_a_message() {
+        let now = clock::monotonic();
+        let mut registry = registry();
+        join(&mut registry, 1, "a", "$share/g/t", now);
+        join(&mut registry, 2, "b", "$share/g/t", now);
+        join(&mut registry, 2, "b", "own", now);
+        for connection in [1, 2] {
+            registry.detach(ConnectionId(connection), true, None, now);
+        }
+        assert!(publish(&registry, "own", 3, now).is_empty());
+        assert!(publish(&registry, "t", 3, now).is_empty());
+        assert_eq!(waiting(&registry), [3, 3]);
     }
 }

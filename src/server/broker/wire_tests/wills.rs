@@ -95,3 +95,35 @@ async fn a_will_comes_also_after_a_take_over_a_protocol_error_and_a_goodbye_that
     assert_eq!(next.hear_any().await, None);
     assert_eq!(watcher.hear_topics(1).await, ["will"]);
 }
+
+#[tokio::test]
+async fn a_goodbye_takes_the_will_with_it_also_where_the_client_closes_before_it_has_read_all() {
+    let (gone, mut reasons) = tokio::sync::mpsc::unbounded_channel();
+    let tell = move |event| {
+        if let Event::Gone { reason, .. } = event {
+            // Nobody listens any more at the end.
+            let _ = gone.send(reason);
+        }
+    };
+    let server = start_with(Settings { events: Arc::new(tell), ..Settings::default() }).await;
+    let mut watcher = Client::connect(&server, "watcher").await;
+    watcher.subscribe(filter("will")).await;
+    let large = || Message { payload: vec![0; 1024 * 1024].into(), ..message("busy", Qos::AtMostOnce) };
+    for (message, still_reads) in
+        [(message("busy", Qos::AtMostOnce), false), (large(), false), (large(), true)]
+    {
+        let hello = Hello { will: Some(will("will", 0)), ..Hello::new("a") };
+        let (mut client, _) = Client::connect_with(&server, hello).await;
+        client.subscribe(filter("busy")).await;
+        server.broker().publish(None, message);
+        client.say_bytes(b"\xe0\0").await;
+        if still_reads {
+            client.stream.shutdown().await.unwrap();
+            client.hear_rest().await;
+        } else {
+            drop(client);
+        }
+        assert_eq!(reasons.recv().await.unwrap(), "it disconnected");
+        watcher.hear_nothing().await;
+    }
+}
