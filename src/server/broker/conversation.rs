@@ -14,6 +14,7 @@ use super::dialect::{Dialect, Sending};
 use super::filter;
 use super::packet::{Connect, Fault, Incoming, Publish, SubscriptionRequest};
 use super::postponed::Postponed;
+use super::publication;
 use super::reason::Reason;
 use super::registry::{Arrival, Attached};
 use super::seat::{Link, Seat, Stage};
@@ -550,6 +551,11 @@ impl Conversation {
         if !self.peer.may_publish(&message.topic) {
             self.broker.tell([self.peer.refusal("publish to", message.topic)]);
             return Ok(Reason::NotAuthorized);
+        }
+        if !publication::is_within(&message, self.broker.settings().session_queue_bytes_max) {
+            // Whoever it is for would be cut off.
+            self.tell_of_drop(message.topic, "no queue has room for so many user properties");
+            return Ok(Reason::QuotaExceeded);
         }
         match self.broker.inner.application.handle_publish(&self.broker, &self.peer, message) {
             Verdict::Route(message) => match self.broker.publish(Some(self.peer.connection), message) {
