@@ -1,6 +1,8 @@
 //! What a connection says and hears after its CONNECT, without the socket: packets in, bytes out.
 
 mod last_words;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +16,7 @@ use super::dialect::{Dialect, Sending};
 use super::filter;
 use super::packet::{Connect, Fault, Incoming, Publish, SubscriptionRequest};
 use super::postponed::Postponed;
+use super::publication;
 use super::reason::Reason;
 use super::registry::{Arrival, Attached};
 use super::seat::{Link, Seat, Stage};
@@ -436,7 +439,10 @@ impl Conversation {
             }
             Incoming::PubRel(packet_id) => {
                 let released = self.seat.with_session(connection, |session| session.handle_pubrel(packet_id));
-                self.dialect.pubcomp(packet_id, released.unwrap_or(false), &mut self.output);
+                // Else its successor answers for what is under way, whatever this one is told.
+                if let Some(is_known) = released {
+                    self.dialect.pubcomp(packet_id, is_known, &mut self.output);
+                }
             }
             Incoming::PubComp(packet_id) => {
                 self.seat.with_session(connection, |session| session.handle_pubcomp(packet_id));
@@ -489,7 +495,7 @@ impl Conversation {
                 let arrived = self.seat.with_session(self.peer.connection, |session| {
                     (session.handle_incoming(packet_id), session.incoming())
                 });
-                let (is_new, incoming) = arrived.unwrap_or((false, 0));
+                let Some((is_new, incoming)) = arrived else { return Ok(()) };
                 self.check_receive_maximum(incoming)?;
                 let reason = if is_new { self.publish(message, has_expired)? } else { Reason::Success };
                 if reason.is_refusal() {
@@ -550,6 +556,11 @@ impl Conversation {
         if !self.peer.may_publish(&message.topic) {
             self.broker.tell([self.peer.refusal("publish to", message.topic)]);
             return Ok(Reason::NotAuthorized);
+        }
+        if !publication::is_within(&message, self.broker.settings().session_queue_bytes_max) {
+            // Whoever it is for would be cut off.
+            self.tell_of_drop(message.topic, "no queue has room for so many user properties");
+            return Ok(Reason::QuotaExceeded);
         }
         match self.broker.inner.application.handle_publish(&self.broker, &self.peer, message) {
             Verdict::Route(message) => match self.broker.publish(Some(self.peer.connection), message) {

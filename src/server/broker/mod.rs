@@ -344,7 +344,7 @@ impl Broker {
         connection: ConnectionId,
         requests: Vec<SubscriptionRequest>,
     ) -> Vec<Result<Qos, Reason>> {
-        // Before the lock, which everybody waits for: a packet has room for millions of filters.
+        // Before the lock, which everybody waits for: a packet has room for many filters.
         if requests.len() > self.inner.settings.subscriptions_per_session_max {
             return vec![Err(Reason::QuotaExceeded); requests.len()];
         }

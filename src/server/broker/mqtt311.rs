@@ -5,7 +5,9 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::codec::Decoded;
 use super::dialect::Dialect;
 use super::filter;
-use super::packet::{Connect, Fault, Incoming, Publish, RetainHandling, SubscriptionRequest, Will};
+use super::packet::{
+    Connect, FILTERS_MAX, Fault, Incoming, Publish, RetainHandling, SubscriptionRequest, Will,
+};
 use super::publish::put_varint;
 use super::reason::Reason;
 use super::subscriptions::Options;
@@ -78,6 +80,7 @@ fn packet(first: u8, body: &mut Bytes, detach: impl Fn(Bytes) -> Bytes) -> Resul
             let mut filters = vec![text(body)?];
             while body.has_remaining() {
                 filters.push(text(body)?);
+                check_count(filters.len())?;
             }
             Incoming::Unsubscribe { packet_id, filters }
         }
@@ -160,8 +163,16 @@ fn subscribe(body: &mut Bytes) -> Result<Incoming, Fault> {
         let (filter, qos) = (text(body)?, qos(byte(body)?)?);
         let options = Options { qos, no_local: false, retain_as_published: false, identifier: None };
         requests.push(SubscriptionRequest { filter, options, retain_handling: RetainHandling::Always });
+        check_count(requests.len())?;
     }
     Ok(Incoming::Subscribe { packet_id, requests })
+}
+
+fn check_count(filters: usize) -> Result<(), Fault> {
+    if filters > FILTERS_MAX {
+        return Err(Fault { dialect: Dialect::Mqtt311, ..Fault::too_many_filters() });
+    }
+    Ok(())
 }
 
 fn topic(body: &mut Bytes) -> Result<String, Fault> {

@@ -8,6 +8,9 @@ use super::subscriptions::Options;
 use crate::client::Secret;
 use crate::protocol::message::Message;
 
+/// The most filters of one SUBSCRIBE or UNSUBSCRIBE: there is room for millions, which take many times their bytes.
+pub const FILTERS_MAX: usize = 65_536;
+
 /// A packet from a client.
 #[derive(Debug)]
 pub enum Incoming {
@@ -166,5 +169,11 @@ impl Fault {
     #[must_use]
     pub fn new(reason: Reason, text: impl Into<String>) -> Self {
         Self { reason, text: text.into(), dialect: Dialect::Mqtt5 }
+    }
+
+    /// A packet has more than [`FILTERS_MAX`] filters.
+    #[must_use]
+    pub fn too_many_filters() -> Self {
+        Self::new(Reason::QuotaExceeded, format!("more than {FILTERS_MAX} filters in one packet"))
     }
 }

@@ -9,6 +9,12 @@ use crate::protocol::message::{Message, Qos};
 /// What a queue is charged for a message besides its bytes.
 const OVERHEAD_BYTES: usize = 128;
 
+/// What it is charged for a user property besides its bytes: there may be very many of them that are empty.
+const USER_PROPERTY_BYTES: usize = 96;
+
+/// So many user properties are nothing out of the ordinary.
+const USER_PROPERTIES_FEW: usize = 16;
+
 /// A message that has arrived, never copied however many get it.
 #[derive(Debug)]
 pub struct Publication {
@@ -47,9 +53,17 @@ impl Publication {
     }
 }
 
+/// Whether a queue with so many bytes has room for a message that came in a packet of fewer.
+#[must_use]
+pub fn is_within(message: &Message, queue_bytes_max: usize) -> bool {
+    // With few of them it takes hardly more room than its packet.
+    message.user_properties.len() <= USER_PROPERTIES_FEW || bytes_of(message) <= queue_bytes_max
+}
+
 fn bytes_of(message: &Message) -> usize {
-    let properties =
-        message.user_properties.iter().map(|(name, value)| name.len().saturating_add(value.len()));
+    let properties = message.user_properties.iter();
+    let properties = properties
+        .map(|(name, value)| USER_PROPERTY_BYTES.saturating_add(name.len()).saturating_add(value.len()));
     [
         OVERHEAD_BYTES,
         message.topic.len(),
@@ -91,6 +105,15 @@ mod tests {
         assert_eq!(publication.remaining_s(start + Duration::from_millis(3_500)), Some(7));
         assert!(!publication.is_expired(start + Duration::from_millis(9_999)));
         assert!(publication.is_expired(start + Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn a_message_is_charged_for_what_its_user_properties_take_also_if_they_are_empty() {
+        let user_properties = vec![("".into(), "".into()); 1_000];
+        let taken = size_of_val(&*user_properties);
+        let message = Message { user_properties, ..Message::default() };
+        assert!(!is_within(&message, taken));
+        assert!(Publication::new(message, crate::clock::monotonic()).bytes > taken);
     }
 
     #[test]

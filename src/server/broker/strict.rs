@@ -1,6 +1,6 @@
 //! What the MQTT crate lets through in a client's packet of MQTT 5: found in its bytes, before they are decoded.
 
-use super::packet::Fault;
+use super::packet::{FILTERS_MAX, Fault};
 use super::reason::Reason;
 
 /// The user property: the only one that a client may send more than once.
@@ -26,8 +26,8 @@ const WILL_RETAIN: u8 = 0b0010_0000;
 /// # Errors
 ///
 /// A [`Fault`] where a number takes more bytes than it needs (MQTT 5, 1.5.5), properties are longer than their
-/// length or followed by something, one comes twice (2.2.2), a CONNECT contradicts its flags (3.1.2), or AUTH is
-/// left without its reason.
+/// length or followed by something, one comes twice (2.2.2), a CONNECT contradicts its flags (3.1.2), AUTH is
+/// left without its reason, or there are more than [`FILTERS_MAX`] filters.
 pub fn check(packet: &[u8]) -> Result<(), Fault> {
     let Some((first, rest)) = packet.split_first() else { return Ok(()) };
     let mut body = Reader(rest);
@@ -51,9 +51,10 @@ fn check_body(first: u8, length: usize, mut body: Reader<'_>) -> Option<Result<(
         // The reason and the properties may be left out (3.4.2.2.1).
         PUBACK..=PUBCOMP if length < 4 => return None,
         PUBACK..=PUBCOMP => body.skip(3)?,
-        SUBSCRIBE | UNSUBSCRIBE => {
+        kind @ (SUBSCRIBE | UNSUBSCRIBE) => {
             body.skip(2)?;
-            return check_properties(&mut body);
+            let checked = check_properties(&mut body)?;
+            return Some(checked.and_then(|()| check_filters(body, kind == SUBSCRIBE)));
         }
         PINGREQ if length > 0 => {
             return Some(Err(Fault::new(Reason::MalformedPacket, "a PINGREQ with a body")));
@@ -90,6 +91,19 @@ fn check_connect(mut body: Reader<'_>) -> Option<Result<(), Fault>> {
     }
     body.skip_field()?;
     if has_will { check_properties(&mut body) } else { Some(Ok(())) }
+}
+
+/// Counts the filters before any of them is kept.
+fn check_filters(mut body: Reader<'_>, with_options: bool) -> Result<(), Fault> {
+    let next = |body: &mut Reader<'_>| body.skip_field().and_then(|()| body.skip(usize::from(with_options)));
+    let mut count = 0_usize;
+    while next(&mut body).is_some() {
+        count = count.saturating_add(1);
+        if count > FILTERS_MAX {
+            return Err(Fault::too_many_filters());
+        }
+    }
+    Ok(())
 }
 
 fn check_properties(body: &mut Reader<'_>) -> Option<Result<(), Fault>> {

@@ -282,3 +282,19 @@ async fn a_request_finds_its_answer_by_response_topic_and_correlation() {
     let answered = asker.hear_publish().await;
     assert_eq!(answered.properties.unwrap().correlation_data.as_deref(), Some(&b"\0\x01"[..]));
 }
+
+#[tokio::test]
+async fn nobody_is_cut_off_by_a_message_with_more_user_properties_than_a_queue_has_room_for() {
+    let settings =
+        Settings { session_queue_bytes_max: 10_000, packet_bytes_max: 5_000, ..Settings::default() };
+    let server = start_with(settings).await;
+    let mut reader = Client::connect(&server, "reader").await;
+    reader.subscribe(filter("a")).await;
+    let mut writer = Client::connect(&server, "writer").await;
+    let many = with_properties(qos_1("a", 1), |properties| {
+        properties.user_properties = vec![(String::new(), String::new()); 500];
+    });
+    writer.publish(many).await;
+    assert_eq!(writer.hear_puback().await, PubAckReason::QuotaExceeded);
+    reader.hear_nothing().await;
+}

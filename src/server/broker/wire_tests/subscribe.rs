@@ -1,5 +1,6 @@
 //! SUBSCRIBE and UNSUBSCRIBE (MQTT 5, 3.8 to 3.11).
 
+use super::super::publish::put_varint;
 use super::*;
 
 #[tokio::test]
@@ -74,6 +75,27 @@ async fn a_filter_that_is_repeated_in_one_packet_brings_the_retained_messages_on
     assert!(matches!(client.hear().await, Packet::SubAck(suback) if suback.return_codes.len() == 4));
     assert_eq!(client.hear_topics(2).await, ["r/1", "r/1"]);
     client.hear_nothing().await;
+}
+
+#[tokio::test]
+async fn more_filters_in_one_packet_than_any_may_have_end_the_connection() {
+    let server = start().await;
+    let packet = |first: u8, head: &[u8], filter: &[u8]| {
+        let filters = filter.repeat(65_537);
+        let mut packet = BytesMut::from(&[first][..]);
+        put_varint(head.len() + filters.len(), &mut packet);
+        [&packet, head, &filters].concat()
+    };
+    for (first, filter) in [(0x82, &b"\0\x01a\0"[..]), (0xa2, b"\0\x01a")] {
+        let mut client = Client::connect(&server, "a").await;
+        client.say_bytes(&packet(first, b"\0\x01\0", filter)).await;
+        assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::QuotaExceeded);
+        let mut old = Client::silent(&server);
+        old.say_bytes(b"\x10\x0d\0\x04MQTT\x04\x02\0\0\0\x01a").await;
+        assert_eq!(old.hear_bytes(4).await, b"\x20\x02\0\0");
+        old.say_bytes(&packet(first, b"\0\x01", filter)).await;
+        assert_eq!(old.hear_rest().await, b"");
+    }
 }
 
 #[tokio::test]
