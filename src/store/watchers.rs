@@ -22,6 +22,16 @@ pub struct Watcher {
     pub client_id: Arc<str>,
 }
 
+/// How many bytes watched keys may have on average where as many are watched as may be.
+const KEY_BYTES_MEAN: usize = 512;
+/// The bytes of watched keys that there always is room for.
+const KEY_BYTES_MIN: usize = 1024 * 1024;
+
+/// How many bytes watched keys may have together where so many may be watched.
+fn bytes_max(watches_max: usize) -> usize {
+    watches_max.saturating_mul(KEY_BYTES_MEAN).max(KEY_BYTES_MIN)
+}
+
 /// A limit on watched keys is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooManyWatches;
@@ -30,39 +40,57 @@ pub(super) struct TooManyWatches;
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     by_key: HashMap<Key, BTreeMap<ConnectionId, Arc<str>>>,
-    by_connection: HashMap<ConnectionId, HashSet<Key>>,
+    by_connection: HashMap<ConnectionId, Watched>,
     len: usize,
+    /// Of the keys, those that several connections watch counted for each.
+    bytes: usize,
+}
+
+/// What one connection watches.
+#[derive(Debug, Default)]
+struct Watched {
+    keys: HashSet<Key>,
+    bytes: usize,
 }
 
 impl Watchers {
     /// Registers a connection for a key; again is as good as once.
     pub(super) fn add(&mut self, key: &Key, watcher: Watcher, limits: &Limits) -> Result<(), TooManyWatches> {
         let Watcher { connection, client_id } = watcher;
-        let keys = self.by_connection.get(&connection);
-        if keys.is_some_and(|keys| keys.contains(key)) {
+        let watched = self.by_connection.get(&connection);
+        if watched.is_some_and(|watched| watched.keys.contains(key)) {
             return Ok(());
         }
-        let count = keys.map_or(0, HashSet::len);
-        if self.len >= limits.watches_max || count >= limits.watches_per_connection_max {
+        let (count, bytes) = watched.map_or((0, 0), |watched| (watched.keys.len(), watched.bytes));
+        let key_bytes = key.as_bytes().len();
+        let has_room = |count: usize, bytes: usize, max: usize| {
+            count < max && bytes.saturating_add(key_bytes) <= bytes_max(max)
+        };
+        let max = limits.watches_per_connection_max;
+        if !has_room(self.len, self.bytes, limits.watches_max) || !has_room(count, bytes, max) {
             return Err(TooManyWatches);
         }
         let shared = self.by_key.get_key_value(key).map(|(key, _)| key.clone());
         let key = shared.unwrap_or_else(|| copied(key));
-        self.by_connection.entry(connection).or_default().insert(key.clone());
+        let watched = self.by_connection.entry(connection).or_default();
+        watched.keys.insert(key.clone());
+        watched.bytes = watched.bytes.saturating_add(key_bytes);
         self.by_key.entry(key).or_default().insert(connection, client_id);
         self.len = self.len.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(key_bytes);
         Ok(())
     }
 
     /// Ends a registration, and says whether there was one.
     pub(super) fn remove(&mut self, key: &Key, connection: ConnectionId) -> bool {
-        let Some(keys) = self.by_connection.get_mut(&connection) else {
+        let Some(watched) = self.by_connection.get_mut(&connection) else {
             return false;
         };
-        if !keys.remove(key) {
+        if !watched.keys.remove(key) {
             return false;
         }
-        if keys.is_empty() {
+        watched.bytes = watched.bytes.saturating_sub(key.as_bytes().len());
+        if watched.keys.is_empty() {
             self.by_connection.remove(&connection);
         }
         self.forget(key, connection);
@@ -71,7 +99,7 @@ impl Watchers {
 
     /// Ends all registrations of a connection.
     pub(super) fn remove_all(&mut self, connection: ConnectionId) {
-        for key in self.by_connection.remove(&connection).unwrap_or_default() {
+        for key in self.by_connection.remove(&connection).unwrap_or_default().keys {
             self.forget(&key, connection);
         }
     }
@@ -88,7 +116,8 @@ impl Watchers {
 
     /// Ends the registrations that are not to go on.
     pub(super) fn retain(&mut self, goes_on: impl Fn(ConnectionId, &Key) -> bool) {
-        let pairs = self.by_connection.iter().flat_map(|(id, keys)| keys.iter().map(|key| (*id, key)));
+        let pairs =
+            self.by_connection.iter().flat_map(|(id, watched)| watched.keys.iter().map(|key| (*id, key)));
         let ending: Vec<_> =
             pairs.filter(|(id, key)| !goes_on(*id, key)).map(|(id, key)| (id, key.clone())).collect();
         for (connection, key) in ending {
@@ -117,6 +146,7 @@ impl Watchers {
                 self.by_key.remove(key);
             }
             self.len = self.len.saturating_sub(1);
+            self.bytes = self.bytes.saturating_sub(key.as_bytes().len());
         }
     }
 }
@@ -178,5 +208,25 @@ mod tests {
         assert_eq!(add("a", 2), Ok(()));
         assert_eq!(add("b", 2), Err(TooManyWatches));
         assert_eq!(add("a", 1), Ok(()));
+    }
+
+    #[test]
+    fn long_keys_are_bounded_in_their_bytes_and_these_come_back() {
+        let limits = Limits { watches_max: 4096, watches_per_connection_max: 100, ..Limits::default() };
+        let long = |number: usize| Key::new(format!("{number:030000}")).unwrap();
+        let mut watchers = Watchers::default();
+        let fill = |watchers: &mut Watchers, connection| {
+            (0..100)
+                .take_while(|number| watchers.add(&long(*number), watcher(connection), &limits).is_ok())
+                .count()
+        };
+        // A MiB for each, and two for all.
+        assert_eq!((fill(&mut watchers, 1), fill(&mut watchers, 2), fill(&mut watchers, 3)), (34, 34, 1));
+        watchers.remove(&long(0), ConnectionId(1));
+        assert_eq!(fill(&mut watchers, 1), 34);
+        watchers.remove_all(ConnectionId(1));
+        assert_eq!(fill(&mut watchers, 3), 34);
+        (2..4).for_each(|connection| watchers.remove_all(ConnectionId(connection)));
+        assert_eq!((watchers.len, watchers.bytes), (0, 0));
     }
 }

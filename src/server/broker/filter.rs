@@ -9,6 +9,26 @@ pub const LEVELS_MAX: usize = 200;
 /// The filters that begin so share their messages among several sessions (MQTT 5, 4.8.2).
 const SHARED: &str = "$share/";
 
+/// What a level of a filter with a wildcard is charged for: it may need a place of its own in the trie.
+const LEVEL_BYTES: usize = 256;
+/// How many bytes filters may be charged for on average where a session has as many as it may.
+const BYTES_MEAN: usize = 4096;
+/// The bytes that a session always has room for.
+const BYTES_MIN: usize = 1024 * 1024;
+
+/// What a filter is charged for in bytes, each of which a session keeps about twice.
+#[must_use]
+pub fn bytes(filter: &str) -> usize {
+    let levels = if has_wildcard(filter) { filter.split('/').count() } else { 1 };
+    filter.len().saturating_add(levels.saturating_mul(LEVEL_BYTES))
+}
+
+/// What all filters of a session may be charged for where it may have so many.
+#[must_use]
+pub fn bytes_max(filters_max: usize) -> usize {
+    filters_max.saturating_mul(BYTES_MEAN).max(BYTES_MIN)
+}
+
 /// Whether a filter shares its messages; it need not be well formed.
 #[must_use]
 pub fn is_shared(filter: &str) -> bool {

@@ -67,6 +67,8 @@ pub struct Registry {
     limits: Limits,
     sessions_max: usize,
     subscriptions_max: usize,
+    /// Of a session, as charged by [`filter::bytes`].
+    filter_bytes_max: usize,
     seats: HashMap<Arc<str>, Arc<Seat>>,
     links: HashMap<ConnectionId, (Arc<Seat>, Arc<Link>)>,
     subscriptions: Subscriptions<SessionId, (Arc<Seat>, Options)>,
@@ -90,6 +92,7 @@ impl Registry {
             limits: Limits::from(settings),
             sessions_max: settings.sessions_max,
             subscriptions_max: settings.subscriptions_per_session_max,
+            filter_bytes_max: filter::bytes_max(settings.subscriptions_per_session_max),
             seats: HashMap::new(),
             links: HashMap::new(),
             subscriptions: Subscriptions::default(),
@@ -299,8 +302,12 @@ impl Registry {
         }
         {
             let mut desk = seat.desk();
-            if !desk.filters.contains_key(filter) && desk.filters.len() >= self.subscriptions_max {
-                return Err(Reason::QuotaExceeded);
+            if !desk.filters.contains_key(filter) {
+                let bytes = desk.filter_bytes.saturating_add(filter::bytes(filter));
+                if desk.filters.len() >= self.subscriptions_max || bytes > self.filter_bytes_max {
+                    return Err(Reason::QuotaExceeded);
+                }
+                desk.filter_bytes = bytes;
             }
             desk.filters.insert(filter.to_owned(), options);
         }
@@ -347,6 +354,9 @@ impl Registry {
         let mut desk = seat.desk();
         let mut unsubscribe = |filter: &String| {
             let existed = desk.filters.remove(filter).is_some();
+            if existed {
+                desk.filter_bytes = desk.filter_bytes.saturating_sub(filter::bytes(filter));
+            }
             self.remove_subscription(filter, seat.id);
             if existed { Reason::Success } else { Reason::NoSubscriptionExisted }
         };

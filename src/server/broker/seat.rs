@@ -124,6 +124,8 @@ pub struct Desk {
     pub pass: Option<Arc<Pass>>,
     /// What is subscribed to, also where no rule allows it any more and it brings nothing.
     pub filters: HashMap<String, Options>,
+    /// What the filters are charged for.
+    pub filter_bytes: usize,
     /// Whether the connection's task has seen all there is, and must be woken for more.
     is_idle: bool,
     /// Whether the operator has been told that messages are dropped.
@@ -145,6 +147,7 @@ impl Seat {
             principal: Principal::default(),
             pass: None,
             filters: HashMap::new(),
+            filter_bytes: 0,
             is_idle: false,
             is_overflowing: false,
         };

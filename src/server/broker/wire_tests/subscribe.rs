@@ -99,6 +99,31 @@ async fn more_filters_in_one_packet_than_any_may_have_end_the_connection() {
 }
 
 #[tokio::test]
+async fn the_filters_of_a_session_are_bounded_in_what_they_take_and_that_comes_back() {
+    let server = start_with(Settings { subscriptions_per_session_max: 100, ..Settings::default() }).await;
+    let mut client = Client::connect(&server, "a").await;
+    let granted = SubscribeReasonCode::Success(QoS::AtLeastOnce);
+    for (filters, room) in [
+        ((0..100).map(|number| format!("{number:060000}")).collect::<Vec<_>>(), 17),
+        ((0..100).map(|number| format!("{number}{}/#", "/a".repeat(190))).collect(), 21),
+    ] {
+        let subscribe = Subscribe {
+            pkid: 1,
+            filters: filters.iter().map(|path| filter(path)).collect(),
+            properties: None,
+        };
+        let unsubscribe = Unsubscribe { pkid: 2, filters, properties: None };
+        for _ in 0..2 {
+            client.say(Packet::Subscribe(subscribe.clone())).await;
+            let Packet::SubAck(suback) = client.hear().await else { panic!("no SUBACK") };
+            assert_eq!(suback.return_codes.iter().filter(|code| **code == granted).count(), room);
+            client.say(Packet::Unsubscribe(unsubscribe.clone())).await;
+            let Packet::UnsubAck(_) = client.hear().await else { panic!("no UNSUBACK") };
+        }
+    }
+}
+
+#[tokio::test]
 async fn more_filters_in_one_packet_than_a_session_may_have_are_refused() {
     let server = start_with(Settings { subscriptions_per_session_max: 2, ..Settings::default() }).await;
     let mut client = Client::connect(&server, "a").await;
