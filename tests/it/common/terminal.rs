@@ -124,6 +124,8 @@ impl Terminal {
     /// signal. The screen does not tell: the cursor stands in the first column whenever the prompt is painted anew.
     #[track_caller]
     pub fn begin(&self, line: &str) {
+        // While the line before it ends, keys are echoed as well.
+        self.wait_for("the editor to have the terminal", |_| !self.is_bright());
         self.keys(line);
         self.wait_for(line, |screen| screen.ends_with(line));
         self.keys(ENTER);
