@@ -72,14 +72,13 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
         Some(Some(path)) => Some(Tracing::to_file(path, &style)?),
         _ => None,
     };
-    let tracer = to_file.as_ref().map_or_else(
-        || {
-            let above = above.clone();
-            let is_on = options.connection.trace.is_some();
+    let tracer = match &to_file {
+        Some(to_file) => to_file.tracer.clone(),
+        None => {
+            let (above, is_on) = (above.clone(), options.connection.trace.is_some());
             Tracer::new(is_on, move |traced, at_ms| above.tell(trace::line(traced, at_ms, &style)))
-        },
-        |to_file| to_file.tracer.clone(),
-    );
+        }
+    };
     let told = tracer.clone();
     let is_auto = Configuration::settle(&options.connection, &options.display, variables)
         .is_ok_and(|configuration| settle::is_auto(&configuration.settled));

@@ -305,8 +305,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                     (&mut self.input, reads),
                 ) => match moved {
                     Moved::Written(Ok(0)) if writes => {
-                        let ending = Ending::Lost("it takes no more bytes".to_owned());
-                        return self.hear_out(broker, conversation, ending).await;
+                        return self.lose(broker, conversation, "it takes no more bytes".to_owned()).await;
                     }
                     Moved::Written(Ok(len)) => {
                         count(&broker.metrics().sent.bytes, len);
@@ -316,8 +315,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                         !reads
                     }
                     Moved::Read(Ok(0)) => {
-                        let ending = Ending::Lost("it closed without a DISCONNECT".to_owned());
-                        return conversation.handle_last_words(&mut self.input).err().unwrap_or(ending);
+                        let why = "it closed without a DISCONNECT".to_owned();
+                        return self.lose(broker, conversation, why).await;
                     }
                     Moved::Read(Ok(len)) => {
                         count(&broker.metrics().received.bytes, len);
@@ -327,13 +326,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                     Moved::Read(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
                         return Ending::Cut { reason: Reason::MalformedPacket, text: error.to_string() };
                     }
-                    Moved::Read(Err(error)) => {
-                        let ending = Ending::Lost(error.to_string());
-                        return conversation.handle_last_words(&mut self.input).err().unwrap_or(ending);
-                    }
-                    Moved::Written(Err(error)) => {
-                        let ending = Ending::Lost(error.to_string());
-                        return self.hear_out(broker, conversation, ending).await;
+                    Moved::Written(Err(error)) | Moved::Read(Err(error)) => {
+                        return self.lose(broker, conversation, error.to_string()).await;
                     }
                 },
                 checked = checked(checking.as_mut()), if checking.is_some() => {
@@ -361,9 +355,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
         }
     }
 
-    /// Nothing can be written any more. What the peer has said counts all the same: whoever leaves while much comes for it
-    /// reads none of that, and closes behind its goodbye, which takes its will with it.
-    async fn hear_out(&mut self, broker: &Broker, conversation: &mut Conversation, ending: Ending) -> Ending {
+    /// The connection is lost. What the peer has said counts all the same: whoever leaves while much comes for it reads
+    /// none of that, and closes behind its goodbye, which takes its will with it.
+    async fn lose(&mut self, broker: &Broker, conversation: &mut Conversation, why: String) -> Ending {
         let hear = async {
             loop {
                 if let Err(ending) = conversation.handle_last_words(&mut self.input) {
@@ -376,7 +370,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                 }
             }
         };
-        timeout(FAREWELL_TIMEOUT, hear).await.ok().flatten().unwrap_or(ending)
+        timeout(FAREWELL_TIMEOUT, hear).await.ok().flatten().unwrap_or(Ending::Lost(why))
     }
 
     /// Grows step by step with what really comes, however much a packet announces.

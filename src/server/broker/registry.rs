@@ -212,7 +212,7 @@ impl Registry {
         }
         // What has been sent waits for the client to come back, the rest need not if others have room for it.
         let Self { shares, events, .. } = self;
-        desk.session.take_queued(|Delivery { publication, group, .. }| {
+        desk.session.drop_queued(|Delivery { publication, group, .. }| {
             let group = group.and_then(|id| Some((id, shares.group(id)?)));
             group.is_some_and(|(id, group)| group.hand_over(id, publication, seat.id, events))
         });
@@ -558,14 +558,14 @@ impl Registry {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     fn registry() -> Registry {
         Registry::new(&Settings { sessions_max: 2, ..Settings::default() })
     }
 
-    fn arrival(connection: u64, client_id: &str, expiry_s: u32, will_delay_s: Option<u32>) -> Arrival {
+    pub fn arrival(connection: u64, client_id: &str, expiry_s: u32, will_delay_s: Option<u32>) -> Arrival {
         let message = Message { topic: "will".to_owned(), ..Message::default() };
         Arrival {
             connection: ConnectionId(connection),

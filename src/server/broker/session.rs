@@ -202,20 +202,30 @@ impl Session {
         let is_early = |at: Instant| now.saturating_duration_since(at) < SEARCH_PAUSE;
         if !self.has_room(bytes) && !self.searched.is_some_and(is_early) {
             self.searched = Some(now);
-            drop(self.take_queued(|delivery| delivery.publication.is_expired(now)));
+            self.drop_queued(|delivery| delivery.publication.is_expired(now));
         }
     }
 
-    /// Takes out what has not been sent and `goes`.
-    pub fn take_queued(&mut self, mut goes: impl FnMut(&Delivery) -> bool) -> Vec<Delivery> {
-        let mut taken = Vec::new();
+    /// Drops what has not been sent and `goes`.
+    pub fn drop_queued(&mut self, mut goes: impl FnMut(&Delivery) -> bool) {
         self.queue.retain(|delivery| {
             let goes = goes(delivery);
             if goes {
                 self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
-                taken.push(delivery.clone());
             }
             !goes
+        });
+    }
+
+    /// The same, and returns it.
+    pub fn take_queued(&mut self, goes: impl Fn(&Delivery) -> bool) -> Vec<Delivery> {
+        let mut taken = Vec::new();
+        self.drop_queued(|delivery| {
+            let goes = goes(delivery);
+            if goes {
+                taken.push(delivery.clone());
+            }
+            goes
         });
         taken
     }

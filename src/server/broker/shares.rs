@@ -160,26 +160,15 @@ mod tests {
 
     use super::super::ConnectionId;
     use super::super::packet::{RetainHandling, SubscriptionRequest};
-    use super::super::registry::{Arrival, Registry};
+    use super::super::registry::{Registry, tests::arrival};
     use super::*;
     use crate::clock;
     use crate::protocol::message::{Message, Qos};
-    use crate::server::identity::Principal;
     use crate::server::settings::Settings;
 
     /// A client with a subscription of QoS 1 to this, and with room for three messages.
     fn join(registry: &mut Registry, connection: u64, client_id: &str, filter: &str, now: Instant) {
-        let arrival = Arrival {
-            connection: ConnectionId(connection),
-            client_id: client_id.into(),
-            principal: Principal::default(),
-            pass: None,
-            clean_start: false,
-            receive_maximum: 10,
-            will: None,
-            expiry_s: 60,
-        };
-        registry.attach(arrival).unwrap();
+        registry.attach(arrival(connection, client_id, 60, None)).unwrap();
         let options =
             Options { qos: Qos::AtLeastOnce, no_local: false, retain_as_published: false, identifier: None };
         let (filter, retain_handling) = (filter.to_owned(), RetainHandling::Never);
@@ -187,8 +176,13 @@ mod tests {
         registry.subscribe(ConnectionId(connection), vec![request], now, &mut Vec::new());
     }
 
-    fn registry() -> Registry {
-        Registry::new(&Settings { session_queue_messages_max: 3, ..Settings::default() })
+    /// Two clients that share.
+    fn of_two() -> (Registry, Instant) {
+        let now = clock::monotonic();
+        let mut registry = Registry::new(&Settings { session_queue_messages_max: 3, ..Settings::default() });
+        join(&mut registry, 1, "a", "$share/g/t", now);
+        join(&mut registry, 2, "b", "$share/g/t", now);
+        (registry, now)
     }
 
     /// How many messages wait for each client, in the order of their names; what could not be kept is told.
@@ -209,10 +203,7 @@ mod tests {
 
     #[test]
     fn whoever_leaves_gives_the_others_no_more_than_they_have_room_for() {
-        let now = clock::monotonic();
-        let mut registry = registry();
-        join(&mut registry, 1, "a", "$share/g/t", now);
-        join(&mut registry, 2, "b", "$share/g/t", now);
+        let (mut registry, now) = of_two();
         assert!(publish(&registry, "t", 4, now).is_empty());
         assert_eq!(waiting(&registry), [2, 2]);
         registry.detach(ConnectionId(1), true, None, now);
@@ -223,10 +214,7 @@ mod tests {
 
     #[test]
     fn of_those_who_are_away_one_that_has_room_is_given_a_message() {
-        let now = clock::monotonic();
-        let mut registry = registry();
-        join(&mut registry, 1, "a", "$share/g/t", now);
-        join(&mut registry, 2, "b", "$share/g/t", now);
+        let (mut registry, now) = of_two();
         join(&mut registry, 2, "b", "own", now);
         for connection in [1, 2] {
             registry.detach(ConnectionId(connection), true, None, now);
