@@ -1,31 +1,32 @@
-//! The Azure IoT Operations state store: its wire, its rules, a client, a broker with the store inside,
-//! and the command line over all of it.
+//! The Azure IoT Operations state store: its protocol, the store itself, a client, an MQTT broker, and the command line.
 //!
-//! Data takes one way: bytes → frame → request or reply → state machine → session → verb → output → terminal.
-//! Each arrow is a module, the inner ones know no socket, no clock and no thread:
+//! Data takes one way: bytes → packet → frame → request or reply → state machine → session → verb → output → terminal.
 //!
-//! | module | may import | what it is for |
+//! | module | contains | may import |
 //! |---|---|---|
-//! | [`protocol`] | – | what is on the wire, both ways |
-//! | [`clock`] | – | the only reader of time |
-//! | [`chance`] | – | the only source of randomness |
-//! | [`store`] | protocol | (state, who, request, now) → (reply, notifications, what to keep) |
-//! | [`client`] | protocol, clock, chance | a session with any broker |
-//! | [`server`] | protocol, clock, chance, store, client | a broker with the store inside |
-//! | [`commands`] | protocol, client | the verbs; they return data and print nothing |
-//! | [`render`] | protocol, commands | output and errors to bytes |
-//! | [`shell`] | protocol, client, commands, render | the prompt: the verbs over one session, line by line |
-//! | [`cli`] | all of these | the process edge |
+//! | [`protocol`] | the state store's wire: frames, requests, replies, notifications, versions, topics | – |
+//! | [`clock`], [`random`] | the only readers of time and of randomness | – |
+//! | [`store`] | the key-value state machine | protocol |
+//! | [`net`] | TLS, certificates, secrets, WebSockets, detached threads | clock |
+//! | [`client`] | an MQTT session with any broker, the store's verbs as functions | protocol, net, clock, random |
+//! | [`broker`] | an MQTT broker for one application | protocol, net, clock, random |
+//! | [`server`] | the state store as that application; storage, identity, authorization, operations | all above but `client` |
+//! | [`commands`] | the verbs; they return data and print nothing | protocol, client, clock, random |
+//! | [`render`] | output and errors to bytes | protocol, commands |
+//! | [`shell`] | the prompt | protocol, client, commands, render, clock, random |
+//! | [`cli`] | the process edge: arguments, environment, streams, exit codes | all |
 //!
-//! `tests/architecture.rs` holds this table against the code.
+//! `tests/architecture.rs` checks this table against the code.
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
-pub mod chance;
 pub mod clock;
 pub mod protocol;
+pub mod random;
 pub mod store;
 
+pub mod broker;
 pub mod client;
+pub mod net;
 pub mod server;
 
 pub mod commands;

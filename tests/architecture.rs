@@ -39,36 +39,36 @@ const PURE: &[&str] = &[
     "src/client/session/",
     "src/client/watch.rs",
     "src/client/lock.rs",
-    "src/server/broker/aliases.rs",
-    "src/server/broker/filter.rs",
-    "src/server/broker/lookout.rs",
-    "src/server/broker/mqtt311.rs",
-    "src/server/broker/publish.rs",
-    "src/server/broker/retained.rs",
-    "src/server/broker/session.rs",
-    "src/server/broker/shares.rs",
-    "src/server/broker/strict.rs",
-    "src/server/broker/subscriptions.rs",
+    "src/broker/topic_aliases.rs",
+    "src/broker/filter.rs",
+    "src/broker/busy_poll.rs",
+    "src/broker/mqtt311.rs",
+    "src/broker/publish.rs",
+    "src/broker/retained.rs",
+    "src/broker/session.rs",
+    "src/broker/shared_subscriptions.rs",
+    "src/broker/strict.rs",
+    "src/broker/subscriptions.rs",
     "src/commands/monitor/tracker.rs",
     "src/commands/line.rs",
-    "src/commands/troubles.rs",
+    "src/commands/error_policy.rs",
     "src/commands/doctor/check.rs",
     "src/cli/config/document.rs",
     "src/cli/config/file.rs",
     "src/cli/config/layers.rs",
-    "src/cli/config/near.rs",
+    "src/cli/config/suggestions.rs",
     "src/cli/config/origin.rs",
     "src/cli/config/setting.rs",
     "src/cli/config/typed.rs",
     "src/cli/config/variables.rs",
-    "src/cli/serve/foreign.rs",
+    "src/cli/serve/misplaced.rs",
     "src/server/operations/metrics.rs",
     "src/shell/complete.rs",
     "src/shell/definition.rs",
-    "src/shell/flood.rs",
+    "src/shell/rate_limit.rs",
     "src/shell/hint.rs",
     "src/shell/line.rs",
-    "src/shell/meta.rs",
+    "src/shell/backslash.rs",
     "src/shell/prompt.rs",
     "src/shell/redact.rs",
     "src/shell/text.rs",
@@ -77,12 +77,12 @@ const PURE: &[&str] = &[
 /// Crates that can be replaced, and the only files that may name them: each entry is a place, a file or a
 /// folder, within which [`Owner::files_max`] files may.
 const OWNERS: &[(&str, &[Owner])] = &[
-    ("rumqttc", &[any_of("src/client/transport"), only("src/server/broker/codec.rs")]),
-    ("tokio_rustls", &[any_of("src/client/tls"), only("src/server/tls.rs")]),
-    ("x509_cert", &[only("src/client/certificate.rs")]),
-    ("rustls_native_certs", &[only("src/client/tls.rs")]),
-    ("pkcs8", &[only("src/client/tls/files.rs")]),
-    ("zeroize", &[only("src/client/secret.rs")]),
+    ("rumqttc", &[any_of("src/client/transport"), only("src/broker/codec.rs")]),
+    ("tokio_rustls", &[any_of("src/client/tls"), only("src/net/tls/server.rs")]),
+    ("x509_cert", &[only("src/net/certificate.rs")]),
+    ("rustls_native_certs", &[only("src/net/tls.rs")]),
+    ("pkcs8", &[only("src/net/tls/files.rs")]),
+    ("zeroize", &[only("src/net/secret.rs")]),
     ("rpassword", &[only("src/cli/password.rs")]),
     ("tokio_tungstenite", &[any_of("src/client/websocket")]),
     ("futures_util", &[any_of("src/client/websocket")]),
@@ -98,7 +98,7 @@ const OWNERS: &[(&str, &[Owner])] = &[
     ("hex", &[only("src/protocol/topic.rs"), one_of("src/commands/")]),
     ("clap", &[any_of("src/commands/"), any_of("src/cli/")]),
     ("foldhash", &[only("src/store/entries.rs")]),
-    ("getrandom", &[only("src/chance.rs")]),
+    ("getrandom", &[only("src/random.rs")]),
     (
         "nix",
         &[
@@ -106,7 +106,7 @@ const OWNERS: &[(&str, &[Owner])] = &[
             only("src/cli/password.rs"),
             only("src/cli/descriptors.rs"),
             only("src/clock.rs"),
-            only("src/server/broker/eager.rs"),
+            only("src/broker/busy_poll_stream.rs"),
         ],
     ),
     ("colored", &[one_of("src/")]),
@@ -114,7 +114,7 @@ const OWNERS: &[(&str, &[Owner])] = &[
     ("base64", &[only("src/commands/encoding.rs"), only("src/server/authorization/policy.rs")]),
     ("saphyr_parser", &[only("src/server/authorization/yaml.rs")]),
     ("humantime", &[one_of("src/")]),
-    ("strsim", &[only("src/cli/config/near.rs")]),
+    ("strsim", &[only("src/cli/config/suggestions.rs")]),
     ("terminal_size", &[only("src/cli/terminal.rs")]),
     ("toml_edit", &[only("src/cli/config/document.rs")]),
     ("clap_complete", &[one_of("src/")]),
@@ -125,7 +125,7 @@ const OWNERS: &[(&str, &[Owner])] = &[
 const EXCEPTIONS: &[(&str, Rule, &str, &str)] = &[];
 
 const CLOCK_OWNER: &str = "src/clock.rs";
-const ENVIRONMENT_OWNER: &str = "src/cli/settle.rs";
+const ENVIRONMENT_OWNER: &str = "src/cli/resolve.rs";
 const LINES_MAX: usize = 600;
 /// Far fewer files than there are: a scan that finds less has looked in the wrong place.
 const FILES_MIN: usize = 20;
@@ -742,7 +742,7 @@ fn an_import_against_the_table_is_reported() {
         ("src/server/service.rs", "use crate::commands::Output;"),
         ("src/commands/get.rs", "use crate::clock;"),
         ("src/render/text.rs", "use crate::client::Client;"),
-        ("src/shell/meta.rs", "use crate::server::Server;"),
+        ("src/shell/backslash.rs", "use crate::server::Server;"),
         ("src/cli/serve.rs", "use crate::store::Store;"),
         ("src/main.rs", "fn main() { mqkv::server::start() }"),
         ("src/lib.rs", "pub use crate::protocol::Key;"),
@@ -858,7 +858,7 @@ fn a_crate_outside_its_owner_is_reported() {
         ("src/shell/mod.rs", "pub use ::rustyline::Editor;"),
         ("src/cli/args.rs", "fn f() { serde_json::to_string(&1); }"),
         ("src/render/text.rs", "fn f() { hex::encode([]); }"),
-        ("src/shell/meta.rs", "use clap::Parser;"),
+        ("src/shell/backslash.rs", "use clap::Parser;"),
         ("src/server/service.rs", "#[cfg(test)] mod tests { use redb::Database; }"),
     ] {
         assert_eq!(said_of(path, code), [(Rule::Owner, 2)], "{path}: {code}");
@@ -882,8 +882,8 @@ fn a_crate_in_more_than_one_file_is_reported_in_each() {
 fn a_crate_in_its_owner_is_not_reported() {
     let said = said_of_all(&[
         ("src/client/transport.rs", "use rumqttc::Client;"),
-        ("src/server/broker/codec.rs", "use rumqttc::mqttbytes;"),
-        ("src/server/journal.rs", "use redb::Database;"),
+        ("src/broker/codec.rs", "use rumqttc::mqttbytes;"),
+        ("src/server/storage.rs", "use redb::Database;"),
         ("src/render/json.rs", "use serde_json::Value;"),
         ("src/protocol/topic.rs", "use hex::encode;"),
         ("src/commands/get.rs", "use clap::Args; use hex::encode;"),
@@ -943,7 +943,7 @@ fn a_reading_of_the_environment_outside_its_owner_is_reported() {
     ] {
         let said = said_of("src/cli/args.rs", code);
         assert_eq!(said, [(Rule::Environment, 2)], "{code}");
-        assert_eq!(said_of("src/cli/settle.rs", code), [], "{code}");
+        assert_eq!(said_of("src/cli/resolve.rs", code), [], "{code}");
     }
     assert_eq!(said_of("src/cli/args.rs", "const A: &str = env!(\"A\");"), []);
 }
@@ -952,10 +952,10 @@ fn a_reading_of_the_environment_outside_its_owner_is_reported() {
 fn a_thread_that_panics_where_there_is_none_to_be_had_is_reported() {
     for code in ["fn f() { thread::spawn(g); }", "use std::thread::spawn;", "use std::thread::{self, spawn};"]
     {
-        assert_eq!(said_of("src/cli/settle.rs", code), [(Rule::Thread, 2)], "{code}");
+        assert_eq!(said_of("src/cli/resolve.rs", code), [(Rule::Thread, 2)], "{code}");
     }
     let fine = "fn f() { thread::Builder::new().spawn(g); tokio::spawn(h); }\n#[cfg(test)] mod tests { use std::thread::spawn; }";
-    assert_eq!(said_of("src/cli/settle.rs", fine), []);
+    assert_eq!(said_of("src/cli/resolve.rs", fine), []);
 }
 
 #[test]

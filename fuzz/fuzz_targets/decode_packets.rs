@@ -4,22 +4,22 @@
 
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
-use mqkv::server::broker::codec::{Decoded, decode_carefully, missing};
-use mqkv::server::broker::dialect::Dialect;
+use mqkv::broker::codec::{Decoded, decode_carefully, missing};
+use mqkv::broker::dialect::ProtocolVersion;
 
 const BYTES_MAX: u32 = 2048;
 
 fuzz_target!(|data: &[u8]| {
     let mut input = BytesMut::from(data);
-    let _ = Dialect::decode_first(&mut input, BYTES_MAX);
-    for dialect in [Dialect::Mqtt5, Dialect::Mqtt311] {
+    let _ = ProtocolVersion::decode_first(&mut input, BYTES_MAX);
+    for dialect in [ProtocolVersion::Mqtt5, ProtocolVersion::Mqtt311] {
         let mut input = BytesMut::from(data);
         while !input.is_empty() {
             let before = input.len();
             let is_whole = matches!(missing(&input, BYTES_MAX), Ok(0));
             let mut carefully = input.clone();
             let decoded = dialect.decode(&mut input, BYTES_MAX);
-            if dialect == Dialect::Mqtt5 {
+            if dialect == ProtocolVersion::Mqtt5 {
                 let careful = decode_carefully(&mut carefully, BYTES_MAX);
                 assert_eq!(format!("{decoded:?}"), format!("{careful:?}"));
                 assert!(decoded.is_err() || input == carefully);

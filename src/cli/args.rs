@@ -10,7 +10,8 @@ use super::context::ContextArgs;
 use super::generate::{CompletionsArgs, ManArgs};
 use super::help::HelpArgs;
 use super::prompt::ShellArgs;
-use super::serve::{ServeArgs, foreign};
+use super::serve::ServeArgs;
+use crate::cli::serve::misplaced;
 use crate::commands::{Command, duration};
 
 const AFTER_HELP: &str = "\
@@ -47,7 +48,7 @@ pub enum Verb {
     #[command(flatten)]
     Command(Command),
     Shell(ShellArgs),
-    #[command(defer(foreign::hide))]
+    #[command(defer(misplaced::hide))]
     Serve(Box<ServeArgs>),
     Context(ContextArgs),
     Config(ConfigArgs),

@@ -1,7 +1,7 @@
 //! Reads the URL of a broker.
 
-use crate::client::websocket;
 use crate::commands::CommandError;
+use crate::net::websocket;
 
 /// Where brokers listen without TLS.
 pub const PLAIN_PORT: u16 = 1883;

@@ -7,8 +7,9 @@ use super::broker::{PLAIN_PORT, TLS_PORT};
 use super::config::layers::{Entry, Rank, Settled};
 use super::config::origin::Origin;
 use super::config::setting::{Embedding, Setting, Url, Value};
-use crate::client::{Authentication, IdentityFiles, PasswordSource, Settings, Target, Tls, TlsOptions};
+use crate::client::{Authentication, PasswordSource, Settings, Target};
 use crate::commands::CommandError;
+use crate::net::{IdentityFiles, Tls, TlsOptions};
 
 /// Where to connect to, and how.
 #[derive(Clone, Debug)]

@@ -1,27 +1,27 @@
 //! The process edge: parse, settle, run, report, exit.
 
 mod args;
-mod aside;
 mod broker;
 mod config;
 mod connection;
 mod context;
 mod descriptors;
+mod detached;
 mod embedded;
 mod exit;
 pub mod generate;
-mod heed;
 mod help;
-mod lean;
 mod log;
 mod password;
 mod permissions;
 mod progress;
 mod prompt;
 mod report;
+mod resolve;
 mod runtime;
 mod serve;
-mod settle;
+mod short_parse;
+mod signals;
 mod terminal;
 mod trace;
 mod usage;
@@ -40,7 +40,6 @@ use clap::Parser;
 use tokio::time::timeout;
 
 use args::{Cli, ConnectionArgs, DisplayArgs, Options, Verb};
-use aside::aside;
 use config::Configuration;
 use config::origin::Line;
 use config::setting::Setting;
@@ -48,18 +47,20 @@ use config::variables::Variables;
 use config::verb::ConfigVerb;
 use connection::{Connection, Login, Place};
 use context::{ContextVerb, Done};
+use detached::aside;
 use embedded::Embedded;
 use exit::Exit;
-use heed::Heeded;
 use report::Reporter;
 use serve::ServeArgs;
+use signals::Heeded;
 use trace::Tracing;
 use usage::Instead;
 
-use crate::client::{Access, Authentication, PasswordSource, Settings, Target, Tls, TlsOptions, Tracer};
+use crate::client::{Access, Authentication, PasswordSource, Settings, Target, Tracer};
 use crate::commands::output::Outcome;
 use crate::commands::signal::Signal;
 use crate::commands::{Command, CommandError, Connecting, Kind, Output, Session, Verdict};
+use crate::net::{Tls, TlsOptions};
 use crate::render::escape::escape;
 use crate::render::{Format, Style};
 
@@ -73,24 +74,25 @@ pub fn main() -> ExitCode {
 }
 
 fn run(words: &[OsString]) -> Exit {
-    let (mut reporter, result) = match lean::parse(words).map_or_else(|| Cli::try_parse_from(words), Ok) {
-        Ok(cli) => run_typed(cli),
-        Err(error) => {
-            let typed = Configuration::typed(&display_of_nonsense(words));
-            let mut reporter = Reporter::new(settle::style(&typed.settled, false));
-            let result = run_instead(usage::judge(error, words), &mut reporter);
-            (reporter, result)
-        }
-    };
+    let (mut reporter, result) =
+        match short_parse::parse(words).map_or_else(|| Cli::try_parse_from(words), Ok) {
+            Ok(cli) => run_typed(cli),
+            Err(error) => {
+                let typed = Configuration::typed(&display_of_nonsense(words));
+                let mut reporter = Reporter::new(resolve::style(&typed.settled, false));
+                let result = run_instead(usage::judge(error, words), &mut reporter);
+                (reporter, result)
+            }
+        };
     end(result, &mut reporter)
 }
 
 fn run_typed(cli: Cli) -> (Reporter, Result<Exit, CommandError>) {
     let is_json = matches!(&cli.verb, Some(Verb::Command(command)) if command.is_json());
-    let variables = settle::variables();
+    let variables = resolve::variables();
     match configuration(&cli, &variables) {
         Ok(configuration) => {
-            let mut reporter = Reporter::new(settle::style(&configuration.settled, is_json));
+            let mut reporter = Reporter::new(resolve::style(&configuration.settled, is_json));
             reporter.warn_of_names(&variables.mistyped());
             let result = run_verb(cli, &configuration, &variables, &mut reporter);
             (reporter, result)
@@ -99,7 +101,7 @@ fn run_typed(cli: Cli) -> (Reporter, Result<Exit, CommandError>) {
             // As far as it makes sense, what is said of the output counts all the same.
             let display = Configuration::of_display(&cli.options.display, &variables);
             let display = display.unwrap_or_else(|_| Configuration::typed(&cli.options.display));
-            (Reporter::new(settle::style(&display.settled, is_json)), Err(error))
+            (Reporter::new(resolve::style(&display.settled, is_json)), Err(error))
         }
     }
 }
@@ -108,7 +110,7 @@ fn run_typed(cli: Cli) -> (Reporter, Result<Exit, CommandError>) {
 fn configuration(cli: &Cli, variables: &Variables) -> Result<Configuration, CommandError> {
     let Options { connection, display, .. } = &cli.options;
     match &cli.verb {
-        None if !settle::is_at_terminal() => Ok(Configuration::typed(display)),
+        None if !resolve::is_at_terminal() => Ok(Configuration::typed(display)),
         Some(Verb::Help(_) | Verb::Completions(_) | Verb::Man(_)) => Ok(Configuration::typed(display)),
         Some(Verb::Serve(_) | Verb::Context(_)) => Configuration::of_display(display, variables),
         Some(Verb::Config(args)) if matches!(args.verb, ConfigVerb::Path) => {
@@ -142,13 +144,13 @@ fn run_verb(
     let Cli { verb, options } = cli;
     let verb = match verb {
         Some(verb) => verb,
-        None if settle::is_at_terminal() => return prompt::run(options, variables, reporter),
+        None if resolve::is_at_terminal() => return prompt::run(options, variables, reporter),
         None => return Err(CommandError::usage("a verb is missing").hint("mqkv help")),
     };
     let trace = options.connection.trace.clone();
     let trace = trace.as_ref();
     match verb {
-        Verb::Shell(_) if settle::is_input_terminal() => return prompt::run(options, variables, reporter),
+        Verb::Shell(_) if resolve::is_input_terminal() => return prompt::run(options, variables, reporter),
         Verb::Shell(_) => {
             return run_command(
                 prompt::line("batch -")?,
@@ -168,7 +170,7 @@ fn run_verb(
             if let ServeArgs { action: Some(action), .. } = &*args {
                 return serve::user::run(action, Options { display, ..options }, reporter);
             }
-            serve::foreign::refuse(&options)?;
+            serve::misplaced::refuse(&options)?;
             if let Some(done) = args.data.run(&display, reporter) {
                 return done;
             }
@@ -225,7 +227,7 @@ fn run_command(
 ) -> Result<Exit, CommandError> {
     let connection = match command.is_offline() {
         true => None,
-        false => Some(Connection::of(&configuration.settled, settle::process())?),
+        false => Some(Connection::of(&configuration.settled, resolve::process())?),
     };
     let tracing = match &connection {
         Some(_) => Tracing::start(trace, &reporter.style())?,
@@ -244,7 +246,7 @@ fn run_command(
     runtime::block_on(has_driver, async {
         if command.is_bulk() {
             // A line of a trace would go right through the bar.
-            reporter.hold(settle::shows_progress() && trace != Some(&None));
+            reporter.hold(resolve::shows_progress() && trace != Some(&None));
         }
         let many = command.is_bulk();
         let result = {
@@ -255,7 +257,7 @@ fn run_command(
                 signal = heeded.next(), if is_write => {
                     // The requests under way fail, so that the verb ends by itself and says what is known.
                     let (result, ()) = tokio::join!(run, session.end());
-                    heed::ended(signal, many, result)
+                    signals::ended(signal, many, result)
                 }
                 signal = heeded.next(), if !minds_signals => Ok(signal.verdict()),
             }
@@ -312,7 +314,7 @@ fn session(
             Ok(Settings { tracer, ..connecting.await? })
         })
     };
-    let session = Session::new(connect, settle::surroundings());
+    let session = Session::new(connect, resolve::surroundings());
     if takes_input {
         session.close_input();
     }
@@ -400,7 +402,7 @@ async fn look_at_files(
 async fn authentication(login: &Login) -> Result<Authentication, CommandError> {
     let (username, password) = match login {
         Login::Known(authentication) => return Ok(authentication.clone()),
-        Login::Input { username } => (username, aside(settle::read_password).await??),
+        Login::Input { username } => (username, aside(resolve::read_password).await??),
         Login::Ask { username } => {
             (username, password::ask(format!("password of {}: ", escape(username.as_bytes()))).await?)
         }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use tokio::time::sleep;
 
-use super::aside::aside;
 use super::runtime;
-use crate::client::Secret;
+use crate::cli::detached::aside;
 use crate::commands::CommandError;
 use crate::commands::signal::{Signal, Signals};
+use crate::net::Secret;
 
 /// Asks; the terminal is used even where standard input and output are pipes. May be dropped at any time: whoever
 /// calls listens to the signals, Ctrl-C among them.

@@ -13,12 +13,12 @@ use super::config::variables::Variables;
 use super::config::{self, Configuration};
 use super::connection::{Connection, Place};
 use super::exit::Exit;
-use super::heed::Heeded;
 use super::help;
 use super::report::{self, Reporter};
 use super::runtime;
-use super::settle;
 use super::trace::Tracing;
+use crate::cli::resolve;
+use crate::cli::signals::Heeded;
 use crate::client::Tracer;
 use crate::clock;
 use crate::commands::grammar::{Grammar, wire_options_as_flags};
@@ -62,7 +62,7 @@ pub fn line(line: &str) -> Result<Command, CommandError> {
 /// # Errors
 /// There is no terminal, or no broker.
 pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Result<Exit, CommandError> {
-    if !settle::is_at_terminal() {
+    if !resolve::is_at_terminal() {
         return Err(CommandError::usage("the prompt needs standard output to be a terminal, too")
             .hint("mqkv batch FILE"));
     }
@@ -81,7 +81,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
     };
     let told = tracer.clone();
     let is_auto = Configuration::settle(&options.connection, &options.display, variables)
-        .is_ok_and(|configuration| settle::is_auto(&configuration.settled));
+        .is_ok_and(|configuration| resolve::is_auto(&configuration.settled));
     let named = (options.connection.clone(), variables.clone());
     let opened_with = variables.clone();
     let house = House {
@@ -103,8 +103,8 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
         },
         style,
         is_auto,
-        history: settle::history(),
-        login_shell: settle::login_shell(),
+        history: resolve::history(),
+        login_shell: resolve::login_shell(),
         tracer,
         above,
     };
@@ -133,7 +133,7 @@ fn open(
         Some(context) => to_context(&options.connection, context),
     };
     let configuration = Configuration::settle(&args, &options.display, variables)?;
-    let connection = Connection::of(&configuration.settled, settle::process())?;
+    let connection = Connection::of(&configuration.settled, resolve::process())?;
     let url = connection.place.url();
     let (broker, about) = match &connection.place {
         Place::Network { .. } => {
@@ -244,7 +244,7 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<Meaning, CommandError> {
     let is_formatted = is_formatted || is_json;
     let style = Style {
         format: if is_formatted {
-            settle::style(&Configuration::typed(display).settled, is_json).format
+            resolve::style(&Configuration::typed(display).settled, is_json).format
         } else {
             style.format
         },

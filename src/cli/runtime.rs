@@ -2,8 +2,9 @@
 
 use tokio::runtime::Runtime;
 
-use crate::client::driven::{self, Driven};
 use crate::commands::CommandError;
+use crate::net::runtime_thread;
+use crate::net::runtime_thread::Driven;
 
 /// Does all the work here, and if `has_driver`, what is spawned in a thread of its own. Tasks that are left are dropped.
 ///
@@ -24,7 +25,7 @@ pub fn block_on<T>(has_driver: bool, work: impl Future<Output = T>) -> Result<T,
 /// # Errors
 /// The system has no descriptor to give.
 pub fn here() -> Result<Runtime, CommandError> {
-    driven::runtime().map_err(|error| CommandError::system("start", &error))
+    runtime_thread::runtime().map_err(|error| CommandError::system("start", &error))
 }
 
 /// Starts a thread that drives what is spawned.

@@ -1,16 +1,16 @@
 //! `serve`: a broker with a state store, until a signal.
 
 pub mod data;
-pub mod door;
 mod exec;
-pub mod foreign;
-mod hangup;
 mod limits;
+pub mod listener;
+mod logging;
+pub mod misplaced;
 mod operations;
+mod reload;
 mod rules;
 mod seed;
 mod systemd;
-mod telling;
 pub mod user;
 
 use std::fs;
@@ -25,16 +25,16 @@ use std::time::Duration;
 use clap::Args;
 
 use super::args::DisplayArgs;
-use super::aside::aside;
 use super::descriptors;
 use super::runtime;
+use crate::cli::detached::aside;
 use data::DataArgs;
-use door::{ClientCertificate, Door, Settled};
 use exec::ExecArgs;
-use hangup::Hangups;
 use limits::LimitArgs;
+use listener::{ClientCertificate, Door, Settled};
+use logging::{Teller, Told};
 use operations::{LogFormat, OperationsArgs};
-use telling::{Teller, Told};
+use reload::Hangups;
 use user::ServeAction;
 
 use crate::commands::signal::Signals;
@@ -122,7 +122,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT|URL", value_parser = Door::parse)]
     pub listen: Vec<Door>,
     /// Let pages of this origin, such as https://dash.example, use WebSockets from a browser; * for all; may be given several times [default: pages of this machine, and of the address listened on]
-    #[arg(long, value_name = "ORIGIN", value_parser = door::parse_origin)]
+    #[arg(long, value_name = "ORIGIN", value_parser = listener::parse_origin)]
     pub ws_origin: Vec<String>,
     #[command(flatten)]
     pub data: DataArgs,
@@ -180,7 +180,7 @@ fn how_much_is_told(args: &ServeArgs, display: &DisplayArgs) -> Told {
         (true, _) => Told::Nothing,
         (false, true) => Told::Everything,
         (false, false) if args.run.exec => Told::Nothing,
-        (false, false) => Told::Troubles,
+        (false, false) => Told::ErrorPolicy,
     }
 }
 
@@ -243,7 +243,7 @@ fn say_ready(teller: &Teller, doors: &[(Settled, SocketAddr)], server: &StoreSer
 
 /// A server that takes fewer connections than it says should say so before somebody finds out.
 fn warn_of_few_descriptors(settings: &Settings, teller: &Teller) {
-    /// Listeners, standard streams, the disk, and whoever looks at what operators see.
+    /// Subscribers, standard streams, the disk, and whoever looks at what operators see.
     const OWN: u64 = 128;
     /// What the runtime of a thread needs.
     const PER_THREAD: u64 = 4;
@@ -265,7 +265,7 @@ async fn start(
     is_verbose: bool,
     teller: &Teller,
 ) -> Result<(StoreServer, Vec<Settled>), CommandError> {
-    let doors = door::settle(args)?;
+    let doors = listener::settle(args)?;
     let files = IdentityFiles { users: args.users.clone(), tokens: args.sat_tokens.clone() };
     let identities = aside(move || Identities::load(&files)).await??;
     let secrets = [&args.users, &args.sat_tokens, &args.tls_key].into_iter().flatten();
@@ -366,7 +366,7 @@ pub fn failure(error: server::Error) -> CommandError {
             };
             CommandError::new(Kind::Unavailable, error.to_string()).hint(hint)
         }
-        server::Error::Journal(journal) => data::failure(journal),
+        server::Error::Storage(journal) => data::failure(journal),
         server::Error::Thread(cause) => CommandError::system("start a thread", cause),
         server::Error::Settings(_) => CommandError::new(Kind::Bug, error.to_string()),
     }
@@ -391,5 +391,5 @@ fn write_port(path: &Path, addresses: &[SocketAddr]) -> Result<(), CommandError>
 }
 
 fn ready(doors: &[(Settled, SocketAddr)], args: &ServeArgs) -> String {
-    format!("listening on {}, {}", door::words(doors), args.data.words())
+    format!("listening on {}, {}", listener::words(doors), args.data.words())
 }

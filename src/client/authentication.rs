@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::error::{CredentialError, Error};
-use super::secret::Secret;
+use crate::net::secret::Secret;
 pub(super) use files::{FileRead, SecretFiles};
 pub(super) use token::TokenWatch;
 

@@ -8,12 +8,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{timeout, timeout_at};
 
-use super::error::{Error, TlsTrouble, WebSocketTrouble};
-use super::examination::{AddressSource, Examiner, Finding};
+use super::error::{Error, TlsError, WebSocketError};
 use super::settings::{Settings, Target};
-use super::tls::{self, Failure, Tls};
-use super::websocket;
+use crate::client::probe::{AddressSource, ConnectionProbe, Finding};
 use crate::clock;
+use crate::net::tls;
+use crate::net::tls::{Failure, Tls};
+use crate::net::websocket;
 
 /// A stream to a broker on which nothing has been said of MQTT.
 pub(super) struct Line {
@@ -90,9 +91,9 @@ where
             if let Some(trouble) = tls.as_ref().and_then(|tls| tls.trouble(&error)) {
                 return Err(of_tls(settings, trouble));
             }
-            WebSocketTrouble::Cut(explain(&error))
+            WebSocketError::Cut(explain(&error))
         }
-        Err(_) => WebSocketTrouble::Silent(*after),
+        Err(_) => WebSocketError::Silent(*after),
     };
     Err(Error::WebSocket { target: target.to_string(), trouble })
 }
@@ -116,8 +117,8 @@ async fn shake_hands(
     let trouble = match timeout_at(deadline.into(), handshake).await {
         Ok(Ok(stream)) => return Ok(stream),
         Ok(Err(Failure::Tls(trouble))) => trouble,
-        Ok(Err(Failure::Io(error))) => TlsTrouble::Cut(explain(&error)),
-        Err(_) => TlsTrouble::Silent(*after),
+        Ok(Err(Failure::Io(error))) => TlsError::Cut(explain(&error)),
+        Err(_) => TlsError::Silent(*after),
     };
     Err(of_tls(settings, trouble))
 }
@@ -148,7 +149,7 @@ async fn connect_first(
     addresses: &[SocketAddr],
     left: Duration,
     after: Duration,
-    examiner: &Examiner,
+    examiner: &ConnectionProbe,
 ) -> Result<TcpStream, String> {
     let begun = clock::monotonic();
     let mut cause = "the name has no address".to_owned();
@@ -176,7 +177,7 @@ async fn connect_first(
 }
 
 /// What came between in TLS, on the way to where the settings lead.
-pub(super) fn of_tls(settings: &Settings, trouble: TlsTrouble) -> Error {
+pub(super) fn of_tls(settings: &Settings, trouble: TlsError) -> Error {
     let Settings { target, web_socket, .. } = settings;
     Error::Tls { target: target.to_string(), trouble, in_web_socket: web_socket.is_some() }
 }
@@ -240,7 +241,7 @@ mod tests {
         let open = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addresses = [silent.1, open.local_addr().unwrap()];
         let within = SHORT.saturating_mul(20);
-        let examiner = Examiner::default();
+        let examiner = ConnectionProbe::default();
         let reached = timeout(within, connect_first(&addresses, within, within, &examiner)).await.unwrap();
         assert_eq!(reached.unwrap().peer_addr().unwrap(), addresses[1]);
         let missed = connect_first(&addresses[..1], SHORT, SHORT, &examiner).await;

@@ -11,20 +11,20 @@ use super::ask::{Ask, Response, Stamps};
 use super::authentication::{SecretFiles, TokenWatch};
 use super::backoff::{self, Backoff};
 use super::dial::explain;
-use super::error::{Error, LossCause, Outcome, TlsTrouble, WebSocketTrouble};
-use super::link::LinkState;
-use super::listeners::{Begun, ListenTicket, Listener, Listeners};
+use super::error::{Error, LossCause, Outcome, TlsError, WebSocketError};
 use super::packet::Granted;
-use super::secret::Secret;
 use super::session::{Config, Event, Session};
 use super::settings::{Reconnect, Settings};
 use super::trace::{self, Traced};
 use super::transport::Connection;
 use super::watch::Watch;
 use super::watchers::{Events, StepTicket, WatchId, Watchers, Work};
-use crate::chance;
+use crate::client::connection_status::LinkState;
+use crate::client::subscribers::{Begun, ListenTicket, Listener, Subscribers};
 use crate::clock::{self, Reading};
+use crate::net::secret::Secret;
 use crate::protocol::{Key, Request, Timestamp, topic};
+use crate::random;
 
 /// What a [`super::Client`] asks of the task.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ pub(super) async fn start(settings: Settings) -> Result<Started, Error> {
         session,
         watchers: Watchers::default(),
         watches_begun: 0,
-        listeners: Listeners::default(),
+        listeners: Subscribers::default(),
         link: Link::Up(connection),
         files,
         token,
@@ -108,7 +108,7 @@ async fn open_first(settings: &Settings, files: &SecretFiles) -> Result<(Connect
     loop {
         match Connection::open(settings, files).await {
             Err(error) if failures < settings.connect_retries && may_pass(&error) => {
-                let delay = backoff::delay(failures, chance::number());
+                let delay = backoff::delay(failures, random::number());
                 let again_in = Some(delay);
                 trace::tell(settings.tracer.as_ref(), || Traced::Lost { cause: error.to_string(), again_in });
                 sleep(delay).await;
@@ -125,8 +125,8 @@ async fn open_first(settings: &Settings, files: &SecretFiles) -> Result<(Connect
 }
 
 fn config(settings: &Settings) -> Result<Config, Error> {
-    let prefix = chance::number();
-    let node = format!("{:016x}{prefix:016x}", chance::number());
+    let prefix = random::number();
+    let node = format!("{:016x}{prefix:016x}", random::number());
     Ok(Config {
         target: settings.target.to_string(),
         client_id: settings.client_id.clone(),
@@ -143,7 +143,7 @@ struct Driver {
     session: Session<Ticket>,
     watchers: Watchers,
     watches_begun: WatchId,
-    listeners: Listeners,
+    listeners: Subscribers,
     link: Link,
     files: SecretFiles,
     /// Newer tokens, where the session lasts for long and has one.
@@ -452,7 +452,7 @@ impl Driver {
                 self.watchers.handle_lost(since_ms, &cause);
                 self.listeners.handle_lost(since_ms, &cause);
                 let now = clock::monotonic();
-                let delay = self.backoff.handle_lost(now, chance::number());
+                let delay = self.backoff.handle_lost(now, random::number());
                 let again_in = Some(delay);
                 self.tell(|| Traced::Lost { cause: cause.clone(), again_in });
                 self.told.send_modify(|link| link.lost(now, &cause));
@@ -527,9 +527,9 @@ async fn room_in(congested: Option<&Congested>) {
 fn is_fatal(error: &Error) -> bool {
     match error {
         Error::Rejected { reason, .. } => reason.is_authorization(),
-        Error::WebSocket { trouble, .. } => matches!(trouble, WebSocketTrouble::Status(401 | 403)),
+        Error::WebSocket { trouble, .. } => matches!(trouble, WebSocketError::Status(401 | 403)),
         Error::Tls { trouble, .. } => {
-            matches!(trouble, TlsTrouble::ClientCertificateRequired | TlsTrouble::ClientCertificateRefused(_))
+            matches!(trouble, TlsError::ClientCertificateRequired | TlsError::ClientCertificateRefused(_))
         }
         _ => false,
     }
@@ -539,11 +539,11 @@ fn is_fatal(error: &Error) -> bool {
 fn may_pass(error: &Error) -> bool {
     match error {
         Error::Resolve { .. } | Error::Connect { .. } | Error::NoConnack { .. } => true,
-        Error::Tls { trouble, .. } => matches!(trouble, TlsTrouble::Cut(_) | TlsTrouble::Silent(_)),
+        Error::Tls { trouble, .. } => matches!(trouble, TlsError::Cut(_) | TlsError::Silent(_)),
         Error::WebSocket { trouble, .. } => {
             matches!(
                 trouble,
-                WebSocketTrouble::Cut(_) | WebSocketTrouble::Silent(_) | WebSocketTrouble::Status(500..)
+                WebSocketError::Cut(_) | WebSocketError::Silent(_) | WebSocketError::Status(500..)
             )
         }
         Error::Rejected { reason, .. } => reason.is_passing(),

@@ -21,7 +21,7 @@ pub enum Error {
         /// `host:port` as asked for.
         target: String,
         /// What is wrong.
-        trouble: WebSocketTrouble,
+        trouble: WebSocketError,
     },
     /// The host name has no address.
     Resolve {
@@ -42,7 +42,7 @@ pub enum Error {
         /// `host:port` as asked for.
         target: String,
         /// What came between.
-        trouble: TlsTrouble,
+        trouble: TlsError,
         /// Whether a WebSocket was wanted on it.
         in_web_socket: bool,
     },
@@ -146,7 +146,7 @@ pub enum CredentialError {
 
 /// Why there is no TLS with a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TlsTrouble {
+pub enum TlsError {
     /// Its certificate is no longer valid.
     Expired {
         /// For how many whole days, where known.
@@ -188,7 +188,7 @@ pub enum TlsTrouble {
 
 /// Why there is no WebSocket with a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WebSocketTrouble {
+pub enum WebSocketError {
     /// It answered with this HTTP status instead.
     Status(u16),
     /// It does not speak MQTT in its WebSockets.
@@ -414,7 +414,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-impl TlsTrouble {
+impl TlsError {
     fn write(&self, out: &mut fmt::Formatter<'_>, target: &str) -> fmt::Result {
         match self {
             Self::Expired { days: None } => write!(out, "the certificate of {target} has expired"),
@@ -452,7 +452,7 @@ impl TlsTrouble {
     }
 }
 
-impl WebSocketTrouble {
+impl WebSocketError {
     fn write(&self, out: &mut fmt::Formatter<'_>, target: &str) -> fmt::Result {
         match self {
             Self::Status(status) => write!(out, "{target} has no WebSocket there: it answered HTTP {status}"),

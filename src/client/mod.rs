@@ -1,30 +1,24 @@
 //! A session with a broker, any broker, and the store's requests as functions.
 
-pub mod aside;
 pub mod ask;
 pub mod authentication;
 mod backoff;
-pub mod certificate;
+mod connection_status;
 mod dial;
-pub mod driven;
 mod driver;
 pub mod error;
-pub mod examination;
-mod link;
-mod listeners;
 pub mod lock;
 pub mod packet;
-mod second_look;
-pub mod secret;
+pub mod probe;
+mod protocol_detection;
 pub mod session;
 pub mod settings;
+mod subscribers;
 pub mod subscription;
-pub(crate) mod tls;
 pub mod trace;
 mod transport;
 pub mod watch;
 mod watchers;
-pub mod websocket;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -35,18 +29,15 @@ use tokio::sync::{mpsc, oneshot, watch as observe};
 
 pub use ask::{Access, Ask, Response, Stamps};
 pub use authentication::{Authentication, PasswordSource};
-pub use certificate::Certificate;
+pub use connection_status::LinkState;
 pub use error::{
-    CredentialError, Error, LossCause, Outcome, ReasonCode, TlsSetupError, TlsTrouble, WebSocketTrouble,
+    CredentialError, Error, LossCause, Outcome, ReasonCode, TlsError, TlsSetupError, WebSocketError,
 };
-pub use examination::{Examiner, Finding};
-pub use link::LinkState;
+pub use probe::{ConnectionProbe, Finding};
 
-pub use second_look::second_look;
-pub use secret::Secret;
+pub use protocol_detection::second_look;
 pub use settings::{Reconnect, Settings, Target};
 pub use subscription::{Heard, Subscription};
-pub use tls::{IdentityFiles, Tls, TlsOptions};
 pub use trace::Tracer;
 pub use watch::{Watch, WatchEvent};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::error::ReasonCode;
-use super::secret::Secret;
+use crate::net::secret::Secret;
 use crate::protocol::Message;
 
 /// What the session sends to the broker.

@@ -8,15 +8,15 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::ask::{Access, Ask, Response};
 use super::error::{Error, LossCause, Outcome, ReasonCode};
 use super::packet::{Granted, Incoming, Outgoing};
-use super::secret::Secret;
 use crate::clock::Reading;
+use crate::net::secret::Secret;
 use crate::protocol::message::{self, Message, Qos};
 use crate::protocol::{Timestamp, topic};
 use reauthentication::Reauthentication;
 
-mod leaving;
 mod reauthentication;
 mod response;
+mod unsubscribe;
 
 /// How long a read waits for an answer that may have been lost to a subscription not yet in force.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);

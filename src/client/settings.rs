@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::io::DuplexStream;
 
 use super::authentication::Authentication;
-use super::examination::Examiner;
-use super::tls::Tls;
 use super::trace::Tracer;
+use crate::client::probe::ConnectionProbe;
+use crate::net::tls::Tls;
 
 /// Where the broker is and how to talk to it.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub struct Settings {
     /// What to do when an established connection is lost.
     pub reconnect: Reconnect,
     /// Who looks on while connecting.
-    pub examiner: Examiner,
+    pub examiner: ConnectionProbe,
     /// How often a session that reconnects looks whether its token has changed.
     pub token_look_every: Duration,
     /// Who is told of every packet, if anybody.
@@ -93,7 +93,7 @@ impl Settings {
             inflight_max: 64,
             packet_bytes_max: 256 * 1024 * 1024,
             reconnect: Reconnect::Never,
-            examiner: Examiner::default(),
+            examiner: ConnectionProbe::default(),
             token_look_every: Duration::from_secs(1),
             tracer: None,
         }

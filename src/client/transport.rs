@@ -1,7 +1,7 @@
 //! Bytes of a connection to and from the session's packets; with what is below, all that names the MQTT crate on this
 //! side.
 
-mod seen;
+mod traced;
 
 use std::io;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use tokio::time::timeout_at;
 
 use super::authentication::{self, Credentials, FileRead, SecretFiles};
 use super::dial::{self, explain};
-use super::error::{Error, LossCause, ReasonCode, TlsTrouble};
-use super::examination::{Finding, Terms};
+use super::error::{Error, LossCause, ReasonCode, TlsError};
 use super::packet::{Granted, Incoming, Outgoing};
 use super::settings::Settings;
 use super::trace::{self, Packet, Traced, Tracer};
+use crate::client::probe::{Finding, Terms};
 use crate::protocol::message::{Message, Qos, Text};
-use seen::{auth_seen, connack_code, connack_seen, connect_seen, suback_code};
+use traced::{auth_seen, connack_code, connack_seen, connect_seen, suback_code};
 
 /// How much the input may grow ahead of the bytes that have come: an announced length is not yet a reason to allocate.
 const INPUT_STEP: usize = 256 * 1024;
@@ -136,7 +136,7 @@ impl Connection {
             match stranger(&self.input) {
                 None => {}
                 Some(Stranger::Tls) => {
-                    return Err(dial::of_tls(settings, TlsTrouble::Wanted));
+                    return Err(dial::of_tls(settings, TlsError::Wanted));
                 }
                 Some(Stranger::Other(cause)) => return Err(not_mqtt(cause)),
             }

@@ -9,12 +9,12 @@ use super::grammar::Grammar;
 use super::input::{Line, Lines};
 use super::line;
 use super::output::{Answer, Answered, Output, Progress};
-use super::pump::{Flow, Work, pump};
 use super::records::{self, Id};
 use super::session::Session;
-use super::window::{INFLIGHT, INFLIGHT_MAX};
 use super::{Command, Emit, Room, Verdict};
 use crate::client::Reconnect;
+use crate::commands::pipeline::{Flow, Work, pump};
+use crate::commands::request_window::{INFLIGHT, INFLIGHT_MAX};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -3,9 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use crate::client::{
-    CredentialError, Error, Outcome, ReasonCode, TlsSetupError, TlsTrouble, WebSocketTrouble,
-};
+use crate::client::{CredentialError, Error, Outcome, ReasonCode, WebSocketError};
+use crate::net::{TlsError, TlsSetupError};
 use crate::protocol::Refusal;
 
 /// What kind of failure it is; each has one exit code, and they stand in the order of the codes.
@@ -200,9 +199,9 @@ fn kind(error: &Error) -> Kind {
     match error {
         Error::Credentials { cause: CredentialError::Unreadable(_), .. } => Kind::File,
         Error::Credentials { .. } => Kind::Configuration,
-        Error::Tls { trouble: TlsTrouble::Silent(_), .. } => Kind::Timeout,
-        Error::WebSocket { trouble: WebSocketTrouble::Silent(_), .. } => Kind::Timeout,
-        Error::WebSocket { trouble: WebSocketTrouble::Status(401 | 403), .. } => Kind::Authorization,
+        Error::Tls { trouble: TlsError::Silent(_), .. } => Kind::Timeout,
+        Error::WebSocket { trouble: WebSocketError::Silent(_), .. } => Kind::Timeout,
+        Error::WebSocket { trouble: WebSocketError::Status(401 | 403), .. } => Kind::Authorization,
         Error::Tls { .. } | Error::WebSocket { .. } => Kind::Unavailable,
         Error::Resolve { .. }
         | Error::Connect { .. }
@@ -264,7 +263,7 @@ fn hint(error: &Error) -> Option<String> {
              is between"
         }
         Error::Tls {
-            trouble: TlsTrouble::NotTls | TlsTrouble::Cut(_) | TlsTrouble::Silent(_),
+            trouble: TlsError::NotTls | TlsError::Cut(_) | TlsError::Silent(_),
             in_web_socket: true,
             ..
         } => "check the port; for one without TLS, -b ws://HOST:PORT",
@@ -305,45 +304,41 @@ fn hint(error: &Error) -> Option<String> {
     Some(hint.to_owned())
 }
 
-fn hint_of_tls(trouble: &TlsTrouble) -> Option<&'static str> {
+fn hint_of_tls(trouble: &TlsError) -> Option<&'static str> {
     match trouble {
-        TlsTrouble::Expired { .. } | TlsTrouble::NotValidYet { .. } => {
+        TlsError::Expired { .. } | TlsError::NotValidYet { .. } => {
             Some("a new certificate for the broker, or the right time for this machine's clock")
         }
-        TlsTrouble::UnknownCa => {
+        TlsError::UnknownCa => {
             Some("-T FILE, or MQKV_CAFILE=FILE, with the certificate of the CA that signed it")
         }
-        TlsTrouble::WrongName { .. } => {
-            Some("-n with a name that the certificate has, or --server-name NAME")
-        }
-        TlsTrouble::ClientCertificateRequired => {
+        TlsError::WrongName { .. } => Some("-n with a name that the certificate has, or --server-name NAME"),
+        TlsError::ClientCertificateRequired => {
             Some("-C FILE with the client's certificate, -K FILE with its key")
         }
-        TlsTrouble::ClientCertificateRefused(_) => {
+        TlsError::ClientCertificateRefused(_) => {
             Some("a certificate from a CA that the broker trusts: -C and -K")
         }
-        TlsTrouble::HandshakeRefused(_) => Some("-C and -K, if the broker wants a client certificate"),
-        TlsTrouble::Wanted => Some("-b mqtts://HOST:PORT, or -n without --notls"),
-        TlsTrouble::NotTls | TlsTrouble::Cut(_) | TlsTrouble::Silent(_) => {
+        TlsError::HandshakeRefused(_) => Some("-C and -K, if the broker wants a client certificate"),
+        TlsError::Wanted => Some("-b mqtts://HOST:PORT, or -n without --notls"),
+        TlsError::NotTls | TlsError::Cut(_) | TlsError::Silent(_) => {
             Some("check the port; for one without TLS, -b mqtt://HOST:PORT or --notls")
         }
-        TlsTrouble::Certificate(_) => {
+        TlsError::Certificate(_) => {
             Some("a certificate for the broker that is a server's, in X.509 version 3, from a CA")
         }
-        TlsTrouble::Other(_) => None,
+        TlsError::Other(_) => None,
     }
 }
 
-fn hint_of_web_socket(trouble: &WebSocketTrouble) -> Option<&'static str> {
+fn hint_of_web_socket(trouble: &WebSocketError) -> Option<&'static str> {
     match trouble {
-        WebSocketTrouble::Status(_) => {
-            Some("check the path: -b ws://HOST:PORT/PATH; without one it is /mqtt")
-        }
-        WebSocketTrouble::NoSubprotocol => Some("check the port and the path: -b ws://HOST:PORT/PATH"),
-        WebSocketTrouble::NotHttp | WebSocketTrouble::Cut(_) | WebSocketTrouble::Silent(_) => {
+        WebSocketError::Status(_) => Some("check the path: -b ws://HOST:PORT/PATH; without one it is /mqtt"),
+        WebSocketError::NoSubprotocol => Some("check the port and the path: -b ws://HOST:PORT/PATH"),
+        WebSocketError::NotHttp | WebSocketError::Cut(_) | WebSocketError::Silent(_) => {
             Some("check the port: wss:// for one with TLS, mqtt:// for one without WebSockets")
         }
-        WebSocketTrouble::Other(_) => None,
+        WebSocketError::Other(_) => None,
     }
 }
 

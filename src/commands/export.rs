@@ -12,9 +12,9 @@ use super::line;
 use super::output::{Exported, Found, Output, Progress};
 use super::scan::{self, Pages};
 use super::session::Session;
-use super::window::{INFLIGHT, Window};
 use super::{Emit, Verdict};
 use crate::client::{Error, Reconnect};
+use crate::commands::request_window::{INFLIGHT, Window};
 use crate::protocol::Key;
 
 const EXAMPLES: &str = "\
@@ -50,7 +50,7 @@ pub struct ExportArgs {
     #[arg(short = '0', long = "null", requires = "keys_from")]
     null: bool,
     /// How many requests may wait for their answers
-    #[arg(long, value_name = "N", default_value_t = INFLIGHT, value_parser = clap::value_parser!(u16).range(1..=super::window::INFLIGHT_MAX))]
+    #[arg(long, value_name = "N", default_value_t = INFLIGHT, value_parser = clap::value_parser!(u16).range(1..=crate::commands::request_window::INFLIGHT_MAX))]
     inflight: u16,
 }
 

@@ -7,12 +7,12 @@ use clap::Args;
 use super::error::CommandError;
 use super::input::{Line, Lines};
 use super::output::{Answer, Answered, Imported, Output, Progress};
-use super::pump::{Flow, Work, pump};
 use super::records::{self, Entry};
 use super::session::Session;
-use super::window::{INFLIGHT, INFLIGHT_MAX};
 use super::{Emit, Verdict};
 use crate::client::{Client, Reconnect, SetOptions, Settings};
+use crate::commands::pipeline::{Flow, Work, pump};
+use crate::commands::request_window::{INFLIGHT, INFLIGHT_MAX};
 use crate::protocol::Condition;
 
 const EXAMPLES: &str = "\

@@ -8,12 +8,12 @@ use bytes::Bytes;
 use super::configured::Configured;
 pub use super::doctor::check::{Advice, Check, Checked, Seen, Status};
 use super::error::CommandError;
-use super::monitor::sighting::Sighting;
 use super::records::Id;
-pub use crate::client::certificate::Certificate;
-pub use crate::client::examination::{AddressSource, Roots, Terms, TlsSight};
 pub use crate::client::lock::Loss;
+pub use crate::client::probe::{AddressSource, Roots, Terms, TlsSight};
 pub use crate::client::{DeleteOutcome, Found, Outcome, SetOutcome, WatchEvent};
+use crate::commands::monitor::traffic_event::TrafficEvent;
+pub use crate::net::certificate::Certificate;
 use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Condition, Key, Notification, Reply, Request, Timestamp, Value};
@@ -124,7 +124,7 @@ pub enum Output {
     /// What `monitor` saw.
     Sighted {
         /// What it was.
-        sighting: Box<Sighting>,
+        sighting: Box<TrafficEvent>,
         /// When, in milliseconds since the Unix epoch.
         at_ms: u64,
         /// Counts the records from 1; none for what is said beside them.

@@ -6,8 +6,8 @@ use super::error::CommandError;
 use super::import;
 use super::input::Lines;
 use super::records::{self, Entry};
-use super::window::{INFLIGHT, Window};
 use crate::client::Client;
+use crate::commands::request_window::{INFLIGHT, Window};
 
 /// Reads all entries of a file, each with the number of its line.
 ///

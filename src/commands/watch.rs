@@ -16,13 +16,13 @@ use self::pending::Change;
 use self::rules::{Kind as Kinds, News, Rules, Trigger, Until};
 use super::duration;
 use super::error::{CommandError, Kind};
-use super::following::End;
 use super::key::KeysArgs;
 use super::output::Output;
 use super::session::Session;
 use super::signal::Signals;
 use super::{Emit, Verdict};
 use crate::client::{Client, Error, Reconnect, WatchEvent, Watcher};
+use crate::commands::stop_condition::End;
 
 const USAGE: &str = "mqkv watch KEY...";
 

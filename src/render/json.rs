@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::escape::is_harmless;
 use super::{Rendered, lock};
 use crate::commands::encoding::to_base64;
-use crate::commands::monitor::sighting::Sighting;
+use crate::commands::monitor::traffic_event::TrafficEvent;
 use crate::commands::output::{
     Answer, Answered, DeleteOutcome, Ended, Found, Got, LockNote, Meaning, Outcome, Output, SetOutcome,
     WatchEvent,
@@ -46,7 +46,7 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
         }
         Output::HandlerEnded { key, ended } => return beside(handler_object(key, *ended), false, quiet),
         Output::Sighted { sighting, at_ms, sequence, .. } => {
-            let is_data = !matches!(**sighting, Sighting::Lost { .. });
+            let is_data = !matches!(**sighting, TrafficEvent::Lost { .. });
             return beside(traffic::object(sighting, *at_ms, *sequence), is_data, quiet);
         }
         Output::Got { key, got } => got_object(key, got),

@@ -8,7 +8,9 @@ use super::style::Paint;
 use super::text::ms_text;
 use super::{Rendered, Style};
 use crate::commands::duration::{self, time_of_day};
-use crate::commands::monitor::sighting::{Asked, NotificationSeen, ReplySeen, RequestSeen, Sighting};
+use crate::commands::monitor::traffic_event::{
+    Asked, NotificationSeen, ReplySeen, RequestSeen, TrafficEvent,
+};
 use crate::protocol::{Condition, Notification, Reply, Request};
 
 /// What stands between the columns of a pipe.
@@ -37,7 +39,7 @@ struct Row {
 
 /// Renders a sighting for a terminal of so many columns.
 #[must_use]
-pub fn text(sighting: &Sighting, at_ms: u64, columns_max: Option<usize>, style: &Style) -> Rendered {
+pub fn text(sighting: &TrafficEvent, at_ms: u64, columns_max: Option<usize>, style: &Style) -> Rendered {
     let Some(row) = row(sighting, columns_max) else { return words(sighting, style) };
     let dim = Some(Paint::Dim);
     let wrong = row.is_wrong.then_some(Paint::Wrong);
@@ -86,7 +88,7 @@ pub fn text(sighting: &Sighting, at_ms: u64, columns_max: Option<usize>, style: 
 
 /// Renders a sighting for a pipe: eleven columns, empty where there is nothing to say.
 #[must_use]
-pub fn columns(sighting: &Sighting, at_ms: u64, style: &Style) -> Rendered {
+pub fn columns(sighting: &TrafficEvent, at_ms: u64, style: &Style) -> Rendered {
     let Some(row) = row(sighting, None) else { return words(sighting, style) };
     let took = row.took.map(|took| format!("{:.3}", took.as_secs_f64() * 1000.0));
     let columns = [
@@ -107,20 +109,20 @@ pub fn columns(sighting: &Sighting, at_ms: u64, style: &Style) -> Rendered {
 
 /// Renders what is said beside the data.
 #[must_use]
-pub fn words(sighting: &Sighting, style: &Style) -> Rendered {
+pub fn words(sighting: &TrafficEvent, style: &Style) -> Rendered {
     if style.quiet {
         return Rendered::default();
     }
     let escaped = |text: &str| escape(text.as_bytes());
     match sighting {
-        Sighting::Listening { broker, filters, refused } => {
+        TrafficEvent::Listening { broker, filters, refused } => {
             let refused = refused.as_ref().map_or_else(String::new, |why| {
                 format!("{}; replies on other topics than the SDKs' are not seen\n", escaped(why))
             });
             let filters = escaped(&filters.join(", "));
             Rendered::words(format!("{refused}listening at {} to {filters}\n", escaped(broker)))
         }
-        Sighting::Lost { cause, .. } => {
+        TrafficEvent::Lost { cause, .. } => {
             Rendered::words(format!("lost the connection: {}; trying again\n", escaped(cause)))
         }
         _ => Rendered::default(),
@@ -139,20 +141,20 @@ fn separated(parts: Vec<Span>) -> Vec<Span> {
 }
 
 /// What is to be said of a sighting; none if that is beside the data. `columns_max` bounds what is looked at.
-fn row(sighting: &Sighting, columns_max: Option<usize>) -> Option<Row> {
+fn row(sighting: &TrafficEvent, columns_max: Option<usize>) -> Option<Row> {
     Some(match sighting {
-        Sighting::Listening { .. } | Sighting::Lost { .. } => return None,
-        Sighting::Request(seen) => request_row(seen, columns_max),
-        Sighting::Reply(seen) => reply_row(seen, columns_max),
-        Sighting::Notification(seen) => notification_row(seen, columns_max),
-        Sighting::Unanswered { asked, waited } => Row {
+        TrafficEvent::Listening { .. } | TrafficEvent::Lost { .. } => return None,
+        TrafficEvent::Request(seen) => request_row(seen, columns_max),
+        TrafficEvent::Reply(seen) => reply_row(seen, columns_max),
+        TrafficEvent::Notification(seen) => notification_row(seen, columns_max),
+        TrafficEvent::Unanswered { asked, waited } => Row {
             word: "NO-REPLY",
             took: Some(*waited),
             detail: "nothing came in time".to_owned(),
             is_wrong: true,
             ..asked_row(asked)
         },
-        Sighting::Gap { since_ms, until_ms } => {
+        TrafficEvent::Gap { since_ms, until_ms } => {
             let length = duration::of_ms(until_ms.saturating_sub(*since_ms));
             let detail = format!("{length}, from {} to {}", time_of_day(*since_ms), time_of_day(*until_ms));
             Row { word: "GAP", detail, is_wrong: true, ..Row::default() }

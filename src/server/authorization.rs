@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use self::policy::Policy;
 use self::topics::TopicSet;
 use super::identity::Principal;
-use crate::client::Secret;
-use crate::store::authorization::Rights;
+use crate::net::Secret;
+use crate::store::authorization::KeyPermissions;
 
 /// The most bytes of a file of rules.
 const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -69,7 +69,7 @@ struct Access {
     may_connect: bool,
     publish: TopicSet,
     subscribe: TopicSet,
-    rights: Arc<Rights>,
+    rights: Arc<KeyPermissions>,
 }
 
 /// The rules in force. They may be replaced while clients are connected.
@@ -83,7 +83,7 @@ pub struct Authorizer {
 
 /// A connected client, and what the rules in force come to for it.
 #[derive(Debug)]
-pub struct Pass {
+pub struct Permissions {
     authorizer: Arc<Authorizer>,
     client_id: Arc<str>,
     principal: Principal,
@@ -131,7 +131,7 @@ impl Authorizer {
     }
 }
 
-impl Pass {
+impl Permissions {
     /// What the rules come to for a client.
     #[must_use]
     pub fn new(authorizer: Arc<Authorizer>, client_id: Arc<str>, principal: Principal) -> Self {
@@ -172,7 +172,7 @@ impl Pass {
 
     /// What it may do with keys.
     #[must_use]
-    pub fn rights(&self) -> Arc<Rights> {
+    pub fn rights(&self) -> Arc<KeyPermissions> {
         Arc::clone(&self.access().rights)
     }
 
@@ -221,7 +221,7 @@ mod tests {
         let path = home.path().join("rules");
         fs::write(&path, rules("a", "t/#")).unwrap();
         let authorizer = Authorizer::load(&path).unwrap();
-        let pass = Pass::new(Arc::clone(&authorizer), "a".into(), Principal::default());
+        let pass = Permissions::new(Arc::clone(&authorizer), "a".into(), Principal::default());
         assert!(pass.may_connect() && pass.may_publish("t/1") && !pass.may_publish("u"));
         fs::write(&path, rules("a", "u")).unwrap();
         assert!(pass.may_publish("t/1"), "not before it is asked for");

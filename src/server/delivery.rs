@@ -11,8 +11,9 @@ use crate::protocol::message::{
 use crate::protocol::{Message, Notification, Refusal, Reply, Timestamp, topic};
 use crate::store::{Change, ConnectionId, Version};
 
-use super::broker::{self, Broker};
 use super::operations::metrics::{Outcome, Verb};
+use crate::broker;
+use crate::broker::Broker;
 
 /// Where the service's messages go. Called while the service is locked: it must not come back from there.
 pub trait Outlet: Send + Sync {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use super::journal::JournalError;
+use crate::server::storage::JournalError;
 use std::net::SocketAddr;
 
 /// Why a server did not start.
@@ -26,7 +26,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// The store cannot be read from the disk.
-    Journal(JournalError),
+    Storage(JournalError),
     /// The system starts no other thread.
     Thread(io::Error),
 }
@@ -38,7 +38,7 @@ impl fmt::Display for Error {
             Self::Bind { address, cause } | Self::Admin { address, cause } => {
                 write!(f, "cannot listen on {address}: {cause}")
             }
-            Self::Journal(error) => error.fmt(f),
+            Self::Storage(error) => error.fmt(f),
             Self::Thread(cause) => write!(f, "cannot start a thread: {cause}"),
         }
     }
@@ -49,7 +49,7 @@ impl std::error::Error for Error {
         match self {
             Self::Settings(_) => None,
             Self::Bind { cause, .. } | Self::Admin { cause, .. } | Self::Thread(cause) => Some(cause),
-            Self::Journal(error) => Some(error),
+            Self::Storage(error) => Some(error),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::client::certificate::expiry_text;
+use crate::net::certificate::expiry_text;
 
 /// What the subject begins with if it is an address: no client id does, for it has the character 0.
 const ADDRESS: &str = "\0";

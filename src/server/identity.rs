@@ -1,6 +1,6 @@
 //! Who may come in: users with passwords and bearers of tokens, from files that may change while the server runs.
 
-mod kept;
+mod reloaded_file;
 mod tokens;
 mod users;
 
@@ -12,16 +12,16 @@ use std::thread::available_parallelism;
 
 use tokio::sync::Semaphore;
 
-use self::kept::Kept;
 use self::tokens::Tokens;
 pub use self::users::UsersFile;
 use self::users::{Login, Memory, Users};
-use super::broker::reason::Reason;
 use super::event::Event;
 use super::settings::EventSink;
-use crate::client::Secret;
-use crate::client::aside::do_aside;
-use crate::client::certificate::Attribute;
+use crate::broker::reason::Reason;
+use crate::net::Secret;
+use crate::net::certificate::Attribute;
+use crate::net::detached::do_aside;
+use crate::server::identity::reloaded_file::Kept;
 
 /// How many passwords are checked at a time, at most: each takes memory and a processor for a while.
 const PASSWORDS_MAX: usize = 4;
@@ -181,7 +181,7 @@ impl Identities {
     }
 
     /// Checks a name and a password; it takes as long for a name that nobody has.
-    pub(super) async fn check_password(
+    pub(crate) async fn check_password(
         &self,
         name: String,
         password: Secret,
@@ -206,7 +206,7 @@ impl Identities {
     }
 
     /// Looks for the bearer of a token.
-    pub(super) async fn check_token(&self, token: Secret, events: EventSink) -> Result<Arc<str>, Denial> {
+    pub(crate) async fn check_token(&self, token: Secret, events: EventSink) -> Result<Arc<str>, Denial> {
         let denied = || Denial {
             reason: Reason::NotAuthorized,
             told: "this token is not known here",

@@ -1,23 +1,19 @@
 //! The store behind an embedded broker.
 
 pub mod authorization;
-mod backlog;
-pub mod broker;
+mod commit_queue;
 pub mod delivery;
+mod duplicate_detection;
 pub mod engine;
 pub mod error;
 pub mod event;
-mod hosting;
 pub mod identity;
-pub mod journal;
-mod moderation;
 pub mod operations;
-mod repeats;
+mod rate_limit;
 pub mod service;
 pub mod settings;
-pub mod tls;
-mod web;
-pub mod workers;
+pub mod storage;
+mod store_server;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,19 +25,19 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 pub use self::authorization::{AuthorizationError, Authorizer};
-use self::broker::admission::Entrance;
-use self::broker::listener::Door;
-use self::broker::{Application, Broker, sweeper};
 pub use self::error::Error;
 pub use self::event::Event;
-pub use self::hosting::{CertificatesReloader, RulesReloader, StoreServer};
 pub use self::identity::{Identities, IdentityError, IdentityFiles, Principal, UsersFile};
-pub use self::journal::{JournalError, JournalErrorKind, offline};
 pub use self::operations::{AdminSettings, OperationsSettings};
 pub use self::service::{Persistence, StoreSettings};
 pub use self::settings::{ListenerSettings, Settings, WebSocketSettings};
-pub use self::tls::{ClientCertificate, Tls, TlsFiles};
-use self::workers::Workers;
+use crate::broker::authentication::Entrance;
+use crate::broker::listener::Door;
+use crate::broker::workers::Workers;
+use crate::broker::{Application, Broker, expiry_task};
+pub use crate::net::tls::server::{ClientCertificate, Tls, TlsFiles};
+pub use crate::server::storage::{JournalError, StorageErrorKind, offline};
+pub use crate::server::store_server::{CertificatesReloader, RulesReloader, StoreServer};
 pub use crate::store::Limits;
 
 /// How much an in-memory connection holds in each direction, in bytes.
@@ -98,7 +94,7 @@ impl Server {
             Arc::new(Semaphore::new(usize::try_from(connections_max).unwrap_or(Semaphore::MAX_PERMITS)));
         let broker = Broker::new(settings, application);
         let door = Door::new(broker.clone(), is_closing.clone(), Arc::clone(&room), workers);
-        let tasks = vec![tokio::spawn(sweeper::sweep(broker.clone(), is_closing))];
+        let tasks = vec![tokio::spawn(expiry_task::sweep(broker.clone(), is_closing))];
         Ok(Self { broker, door, addresses, closing, room, connections_max, closed: listeners, tasks })
     }
 

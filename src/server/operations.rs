@@ -1,10 +1,10 @@
 //! What an operator sees of a running server: counters, `$SYS`, and a page; nothing here changes anything.
 
 pub mod admin;
-pub mod census;
 pub mod metrics;
 mod page;
 mod prometheus;
+pub mod statistics;
 pub mod sys;
 
 use std::collections::VecDeque;
@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use self::metrics::{Metrics, Outcome, Verb};
-use super::broker::Broker;
 use super::event::Event;
 use super::service::Service;
+use crate::broker::Broker;
 use crate::clock;
 
 /// How often rates are looked at.

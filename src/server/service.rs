@@ -17,15 +17,15 @@ use crate::protocol::request::Case;
 use crate::protocol::{Message, Request, Timestamp, topic};
 use crate::store::{Call, ConnectionId, Limits, Now, Page, Store};
 
-use super::authorization::Pass;
-use super::broker::reason::Reason;
-use super::broker::{Application, Broker, Peer, SYS, Verdict};
+use super::authorization::Permissions;
 use super::delivery::{Answer, Asker, Delivery, Outlet};
 use super::event::Event;
-use super::journal::{Journal, JournalError};
 use super::operations::OperationsSettings;
 use super::operations::metrics::Verb;
 use super::settings::EventSink;
+use crate::broker::reason::Reason;
+use crate::broker::{Application, Broker, Peer, SYS, Verdict};
+use crate::server::storage::{JournalError, Storage};
 
 #[cfg(test)]
 mod disk_tests;
@@ -75,9 +75,9 @@ pub struct StoreSettings {
 pub struct Service {
     state: Mutex<State>,
     /// Of those who watch keys, where there are rules. Taken before `state`, never after it.
-    passes: Mutex<HashMap<ConnectionId, Arc<Pass>>>,
+    passes: Mutex<HashMap<ConnectionId, Arc<Permissions>>>,
     /// Where the journal waits for [`Service::run`].
-    journal: Mutex<Option<Journal>>,
+    journal: Mutex<Option<Storage>>,
     has_unsaved: Condvar,
     has_earlier_deadline: Notify,
     /// Whether all keys are kept on disk, asked for or not.
@@ -106,14 +106,14 @@ impl Service {
             Persistence::Custom(directory) => (false, Some(directory)),
             Persistence::All(directory) => (true, Some(directory)),
         };
-        let journal = directory.map(|directory| Journal::open(directory)).transpose()?;
+        let journal = directory.map(|directory| Storage::open(directory)).transpose()?;
         Self::with_journal(&settings, keeps_all, journal, events, clock::now())
     }
 
     fn with_journal(
         settings: &StoreSettings,
         keeps_all: bool,
-        mut journal: Option<Journal>,
+        mut journal: Option<Storage>,
         events: EventSink,
         reading: clock::Reading,
     ) -> Result<Arc<Self>, JournalError> {
@@ -277,7 +277,7 @@ impl Service {
         });
     }
 
-    fn passes(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<Pass>>> {
+    fn passes(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<Permissions>>> {
         self.passes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -9,7 +9,7 @@ use super::authorization::Authorizer;
 use super::event::Event;
 use super::identity::Identities;
 use super::operations::metrics::Metrics;
-use super::tls::Tls;
+use crate::net::tls::server::Tls;
 
 /// Takes everything an operator should hear of. Called from any thread; must be quick.
 pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;

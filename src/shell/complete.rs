@@ -2,7 +2,7 @@
 
 use super::definition::{Definition, Expected, KEY, Operand, Verb};
 use super::line::{quote, split_open};
-use super::meta;
+use crate::shell::backslash;
 
 /// What completion goes by.
 pub struct Known<'a> {
@@ -46,7 +46,7 @@ pub fn complete(text: &str, known: &Known<'_>) -> Completion {
     if let Some((start, prefix)) = context_after_its_option(text) {
         return Completion { start, candidates: texts(known.contexts.clone(), prefix.as_bytes()) };
     }
-    if let Some((start, prefix, domain)) = meta::expectation(text) {
+    if let Some((start, prefix, domain)) = backslash::expectation(text) {
         let candidates = of_meta(&domain, &prefix, known);
         return Completion { start, candidates };
     }
@@ -76,15 +76,15 @@ fn context_after_its_option(text: &str) -> Option<(usize, &str)> {
     (option == "-x" || option == "--context").then_some((start, prefix))
 }
 
-fn of_meta(domain: &meta::Domain, prefix: &str, known: &Known<'_>) -> Vec<Candidate> {
+fn of_meta(domain: &backslash::Domain, prefix: &str, known: &Known<'_>) -> Vec<Candidate> {
     let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let words = match domain {
-        meta::Domain::Commands => meta::NAMES.iter().map(|(name, ..)| (*name).to_owned()).collect(),
-        meta::Domain::OneOf(values) => owned(values),
-        meta::Domain::Files => return files("", prefix.as_bytes(), known),
-        meta::Domain::Watches => known.watches.clone(),
-        meta::Domain::Brokers => known.contexts.iter().chain(&known.brokers).cloned().collect(),
-        meta::Domain::Nothing => Vec::new(),
+        backslash::Domain::Commands => backslash::NAMES.iter().map(|(name, ..)| (*name).to_owned()).collect(),
+        backslash::Domain::OneOf(values) => owned(values),
+        backslash::Domain::Files => return files("", prefix.as_bytes(), known),
+        backslash::Domain::Watches => known.watches.clone(),
+        backslash::Domain::Brokers => known.contexts.iter().chain(&known.brokers).cloned().collect(),
+        backslash::Domain::Nothing => Vec::new(),
     };
     texts(words, prefix.as_bytes())
 }

@@ -18,11 +18,11 @@ use tokio::sync::{mpsc, watch};
 
 use super::hint::{self, cut};
 use super::line::is_open;
-use super::live::Live;
-use super::plain::Plain;
-use super::voice::Streams;
 use crate::commands::interrupt_this_process;
 use crate::render::style::{Paint, paint};
+use crate::shell::dumb_terminal::Plain;
+use crate::shell::printer::Streams;
+use crate::shell::shared_state::Live;
 
 /// How far back a hint is looked for, in lines.
 const HINTS_MAX: usize = 2_000;

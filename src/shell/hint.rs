@@ -2,7 +2,7 @@
 
 use super::definition::{Definition, Expected, Verb};
 use super::line::{is_open, split_open};
-use super::meta;
+use crate::shell::backslash;
 
 /// A hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,9 +52,9 @@ pub fn cut(shown: &str, room: usize) -> String {
 }
 
 fn usage(text: &str, definition: &Definition) -> Option<String> {
-    if let Some((_, prefix, _)) = meta::expectation(text) {
+    if let Some((_, prefix, _)) = backslash::expectation(text) {
         let name = text.trim();
-        let (_, takes, about) = meta::NAMES.iter().find(|(known, ..)| *known == name)?;
+        let (_, takes, about) = backslash::NAMES.iter().find(|(known, ..)| *known == name)?;
         let takes = if takes.is_empty() { String::new() } else { format!("{takes}  ") };
         let blank = if prefix.is_empty() { "" } else { " " };
         return Some(format!("{blank}{takes}({about})"));

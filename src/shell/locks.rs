@@ -7,11 +7,11 @@ use std::rc::Rc;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-use super::voice::Voice;
 use crate::commands::output::Loss;
 use crate::commands::{CommandError, Holding, Kind, Released, Session, duration};
 use crate::protocol::{Key, Timestamp};
 use crate::render::escape::escape;
+use crate::shell::printer::Printer;
 
 /// The locks, by their keys. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +42,7 @@ impl Locks {
     }
 
     /// Keeps a lock until it is given back or lost.
-    pub fn keep(&self, holding: Holding, session: &Session, voice: &Voice) {
+    pub fn keep(&self, holding: Holding, session: &Session, voice: &Printer) {
         let (stop, stopped) = oneshot::channel();
         let held = Held {
             token: holding.token().clone(),
@@ -64,7 +64,7 @@ impl Locks {
         mut holding: Holding,
         mut stopped: oneshot::Receiver<Stop>,
         session: Session,
-        voice: Voice,
+        voice: Printer,
     ) {
         let key = holding.key().as_bytes().to_vec();
         loop {
@@ -105,7 +105,7 @@ impl Locks {
         key: &[u8],
         is_hasty: bool,
         session: &Session,
-        voice: &Voice,
+        voice: &Printer,
     ) -> Result<(), CommandError> {
         let Some(held) = self.forget(key, session, voice) else {
             return Ok(());
@@ -147,13 +147,13 @@ impl Locks {
         self.held.borrow().iter().map(line).collect()
     }
 
-    fn forget(&self, key: &[u8], session: &Session, voice: &Voice) -> Option<Held> {
+    fn forget(&self, key: &[u8], session: &Session, voice: &Printer) -> Option<Held> {
         let held = self.held.borrow_mut().remove(key);
         self.show(session, voice);
         held
     }
 
-    fn show(&self, session: &Session, voice: &Voice) {
+    fn show(&self, session: &Session, voice: &Printer) {
         voice.live.set_locks(self.keys());
         self.offer(session);
     }

@@ -1,26 +1,26 @@
 //! The prompt: one session kept open, verbs run over it line by line, and what runs in its background.
 
+mod backslash;
 mod complete;
+mod connection_status;
 pub mod definition;
+mod dumb_terminal;
 mod editor;
 mod files;
-mod flood;
 mod hint;
 mod history;
 mod line;
-mod link;
-mod live;
 mod locks;
-mod meta;
-mod outlet;
-mod plain;
+mod printer;
 mod prompt;
+mod rate_limit;
 mod redact;
+mod redirection;
 mod run;
 mod screen;
+mod shared_state;
 mod text;
 mod trace;
-mod voice;
 mod watches;
 
 use std::ffi::OsString;
@@ -42,12 +42,12 @@ use crate::render::{Format, Style};
 use definition::Definition;
 use editor::{Lines, Typed};
 use history::History;
-use live::Live;
 use locks::Locks;
+use printer::Printer;
+pub use printer::Streams;
 use screen::Screen;
+use shared_state::Live;
 pub use trace::Above;
-pub use voice::Streams;
-use voice::Voice;
 use watches::Watches;
 
 /// What the process edge gives.
@@ -164,7 +164,7 @@ struct Shell {
     lines: Lines,
     history: History,
     signals: Signals,
-    voice: Voice,
+    voice: Printer,
     watches: Watches,
     locks: Locks,
     /// What `\o` has chosen, else what the command line has.
@@ -215,7 +215,7 @@ impl Shell {
         let (lines, above) = lines.map_err(no_terminal)?;
         let screen = Screen::start(above, house.streams.above, Arc::clone(&live)).map_err(no_terminal)?;
         house.above.begin(screen.clone());
-        let voice = Voice::new(house.streams, live, screen, color);
+        let voice = Printer::new(house.streams, live, screen, color);
         let watches = Watches::default();
         let link = observe(&opened.session, &watches, &voice).await?;
         let (style, is_auto) = (house.style, house.is_auto);
@@ -368,9 +368,9 @@ async fn connect(opened: &Opened) -> Result<Connected, CommandError> {
     })
 }
 
-async fn observe(session: &Session, watches: &Watches, voice: &Voice) -> Result<AbortHandle, CommandError> {
+async fn observe(session: &Session, watches: &Watches, voice: &Printer) -> Result<AbortHandle, CommandError> {
     let link = session.client().await?.link();
-    Ok(spawn_local(link::observe(link, watches.clone(), voice.clone())).abort_handle())
+    Ok(spawn_local(connection_status::observe(link, watches.clone(), voice.clone())).abort_handle())
 }
 
 async fn close(opened: Opened) {

@@ -2,7 +2,7 @@
 
 use super::definition::{Definition, Verb};
 use super::line::{Statement, Target, parse, quote, statements};
-use super::meta;
+use crate::shell::backslash;
 
 /// What the history keeps of a line, if anything.
 ///
@@ -22,7 +22,7 @@ pub fn kept(line: &str, definition: &Definition) -> Option<String> {
 
 fn of_statement(statement: &[u8], definition: &Definition) -> Option<String> {
     let text = std::str::from_utf8(statement).ok()?;
-    if meta::is_meta(statement) {
+    if backslash::is_meta(statement) {
         return Some(text.to_owned());
     }
     let Statement { words, target } = parse(statement).ok()?;

@@ -4,14 +4,16 @@ use std::io;
 use std::pin::Pin;
 
 use super::line::{Statement, Target, parse, statements};
-use super::meta::{self, Meta};
-use super::outlet::{self, Outlet};
 use super::{Meaning, Shell, text};
 use crate::client::{Access, Outcome};
 use crate::commands::signal::Signal;
 use crate::commands::{Command, CommandError, Kind, Session, Taking, Verdict, file, take};
 use crate::render::escape::escape;
 use crate::render::{Format, Style};
+use crate::shell::backslash;
+use crate::shell::backslash::Meta;
+use crate::shell::redirection;
+use crate::shell::redirection::Outlet;
 
 /// How deep files may read files.
 const DEPTH_MAX: usize = 8;
@@ -40,7 +42,7 @@ impl Shell {
 
     async fn run_statement(&mut self, statement: &[u8], depth: usize) -> Ended {
         let begun = (self.voice.streams.now)();
-        let result = if meta::is_meta(statement) {
+        let result = if backslash::is_meta(statement) {
             self.run_meta(&String::from_utf8_lossy(statement), depth).await
         } else {
             self.run_verb(statement).await
@@ -271,7 +273,7 @@ impl Shell {
     }
 
     async fn run_meta(&mut self, line: &str, depth: usize) -> Result<Ended, CommandError> {
-        match meta::parse(line)? {
+        match backslash::parse(line)? {
             Meta::Help => self.voice.print(&text::help(&self.house.definition)),
             Meta::Quit => self.is_leaving = Some(Verdict::Yes),
             Meta::Connect(destination, is_forced) => {
@@ -295,10 +297,10 @@ impl Shell {
             Meta::Include(file) => return self.include(file, depth).await,
             Meta::System(line) => {
                 let program = match line {
-                    Some(_) => outlet::SHELL.into(),
+                    Some(_) => redirection::SHELL.into(),
                     None => self.house.login_shell.clone(),
                 };
-                let code = outlet::system(program, line.as_deref()).await?;
+                let code = redirection::system(program, line.as_deref()).await?;
                 self.voice.begin_line();
                 if let Some(code) = code {
                     self.voice.say_dim(&format!("exit code {code}"));

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use super::editor::Above;
-use super::live::Live;
+use crate::shell::shared_state::Live;
 
 /// Goes up a line and down again: nothing is left of it, but the prompt is painted anew.
 const NOTHING: &str = "\x1b[A\n";

@@ -1,7 +1,7 @@
 //! What the shell says about itself (pure).
 
 use super::definition::Definition;
-use super::meta;
+use crate::shell::backslash;
 
 /// The help of `\?` and of a lone `help`.
 #[must_use]
@@ -11,7 +11,7 @@ pub fn help(definition: &Definition) -> String {
         out.push_str(&format!("  {:<12} {}\n", verb.name, verb.about));
     }
     out.push_str("\nOf the prompt:\n");
-    for (name, takes, about) in meta::NAMES {
+    for (name, takes, about) in backslash::NAMES {
         out.push_str(&format!("  {:<22} {about}\n", format!("{name} {takes}")));
     }
     out.push_str(

@@ -6,11 +6,11 @@ use std::rc::Rc;
 
 use tokio::task::{AbortHandle, spawn_local};
 
-use super::meta::Which;
-use super::voice::Voice;
 use crate::commands::output::{Output, WatchEvent};
 use crate::commands::{Command, CommandError, Session, Verdict};
 use crate::render::Style;
+use crate::shell::backslash::Which;
+use crate::shell::printer::Printer;
 
 /// The watches, by their numbers. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +33,7 @@ struct Running {
 
 impl Watches {
     /// Begins a watch.
-    pub fn begin(&self, command: Command, line: &str, session: &Session, style: Style, voice: &Voice) {
+    pub fn begin(&self, command: Command, line: &str, session: &Session, style: Style, voice: &Printer) {
         let number = {
             let mut inner = self.inner.borrow_mut();
             inner.last = inner.last.saturating_add(1);
@@ -64,7 +64,7 @@ impl Watches {
     ///
     /// # Errors
     /// There is none of this number, or more than one could be meant.
-    pub fn end(&self, which: Option<Which>, voice: &Voice) -> Result<(), CommandError> {
+    pub fn end(&self, which: Option<Which>, voice: &Printer) -> Result<(), CommandError> {
         let numbers = self.numbers();
         let ending = match (which, numbers.as_slice()) {
             (Some(Which::All), all) => all.to_vec(),
@@ -87,7 +87,7 @@ impl Watches {
     }
 
     /// Ends all watches without a word. Returns how many there were.
-    pub fn clear(&self, voice: &Voice) -> usize {
+    pub fn clear(&self, voice: &Printer) -> usize {
         let numbers = self.numbers();
         for number in &numbers {
             self.stop(*number);
@@ -127,7 +127,7 @@ impl Watches {
         }
     }
 
-    fn ended(&self, number: u32, result: Result<Verdict, CommandError>, style: &Style, voice: &Voice) {
+    fn ended(&self, number: u32, result: Result<Verdict, CommandError>, style: &Style, voice: &Printer) {
         self.inner.borrow_mut().running.remove(&number);
         self.show(voice);
         match result {
@@ -136,7 +136,7 @@ impl Watches {
         }
     }
 
-    fn show(&self, voice: &Voice) {
+    fn show(&self, voice: &Printer) {
         voice.live.set_watches(self.numbers());
     }
 }

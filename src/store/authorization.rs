@@ -11,7 +11,7 @@ use crate::protocol::{Key, Refusal};
 
 /// What one client may do with keys.
 #[derive(Debug, Default)]
-pub struct Rights {
+pub struct KeyPermissions {
     /// GET, KEYNOTIFY, and to be told of a key by SCAN.
     pub read: KeySet,
     /// SET, DEL, VDEL.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::protocol::timestamp::TimestampError;
 use crate::protocol::{Key, Refusal, Reply, Request, Timestamp};
 
-use super::authorization::Rights;
+use super::authorization::KeyPermissions;
 use super::entry::{Content, Version};
 use super::watchers::{ConnectionId, Watcher};
 
@@ -26,7 +26,7 @@ pub struct Call {
     /// Who sent it: the connection's client id.
     pub client_id: Arc<str>,
     /// What the client may do with keys; none: everything.
-    pub rights: Option<Arc<Rights>>,
+    pub rights: Option<Arc<KeyPermissions>>,
     /// What is asked for.
     pub request: Request,
     /// The property `__ts`, as it could be read.

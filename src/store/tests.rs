@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::authorization::Rights;
+use super::authorization::KeyPermissions;
 use super::*;
 use crate::protocol::timestamp::SKEW_MAX_MS;
 
@@ -373,7 +373,7 @@ fn a_scan_of_nonsense_is_a_syntax_error() {
 
 #[test]
 fn what_a_client_has_no_right_to_is_refused_after_its_timestamps_and_before_its_fence() {
-    let mut rights = Rights::default();
+    let mut rights = KeyPermissions::default();
     rights.read.add(b"readable");
     rights.write.add_pattern("writ*").unwrap();
     let rights = Some(Arc::new(rights));

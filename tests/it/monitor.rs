@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::process::Command;
 
-use mqkv::client::driven::Driven;
 use mqkv::client::{Client, SetOptions, Settings, Target};
+use mqkv::net::runtime_thread::Driven;
 use mqkv::protocol::{Key, Value};
 
 use nix::sys::signal::Signal;

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use super::document::{self, Content, Node, Syntax};
 use super::layers::{Layer, Rank};
-use super::near::near;
 use super::origin::{Line, Origin};
 use super::setting::{Plain, Roots, Setting, Value};
+use crate::cli::config::suggestions::near;
 use crate::commands::{CommandError, Kind};
 
 /// The largest file that is read, in bytes: far more than anybody writes.

@@ -4,9 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use super::layers::{Layer, Rank};
-use super::near::near;
 use super::origin::Origin;
 use super::setting::{PREFIX, Plain, Roots, Setting, Value};
+use crate::cli::config::suggestions::near;
 use crate::commands::CommandError;
 
 /// The variables that concern us: those with our prefix and the SDK's, and where files may be.

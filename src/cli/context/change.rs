@@ -13,7 +13,7 @@ use crate::cli::config::setting::{Embedding, Plain, Roots, Setting, Value};
 use crate::cli::config::typed;
 use crate::cli::config::variables::Variables;
 use crate::cli::connection;
-use crate::cli::settle;
+use crate::cli::resolve;
 use crate::commands::configured::{Change, Configured};
 use crate::commands::{CommandError, Kind, duration};
 
@@ -39,7 +39,7 @@ pub fn add(
         return Err(error.hint(format!("mqkv context add {} -b URL", add.name)));
     }
     // What does not fit together is told now, not at the first use.
-    connection::Connection::of(&Settled::of(vec![layer.clone()])?, settle::process())?;
+    connection::Connection::of(&Settled::of(vec![layer.clone()])?, resolve::process())?;
     let settings = layer.entries.iter().map(content).collect::<Result<Vec<_>, _>>()?;
     let _held = at.hold()?;
     let (text, file) = before(at, variables)?;

@@ -11,11 +11,11 @@ use crate::cli::config::layers::Settled;
 use crate::cli::config::location::Location;
 use crate::cli::config::variables::Variables;
 use crate::cli::connection::Connection;
-use crate::cli::settle;
-use crate::client::driven;
+use crate::cli::resolve;
 use crate::commands::configured::{Change, Configured};
 use crate::commands::signal::Signals;
 use crate::commands::{CommandError, Kind, file};
+use crate::net::runtime_thread;
 
 /// What somebody finds who has no file yet.
 const TEMPLATE: &str = "\
@@ -85,20 +85,20 @@ fn check(path: &Path, text: &[u8], variables: &Variables) -> Result<(), CommandE
         file.context(name).map_err(|error| error.cause("default_context names it"))?;
     }
     for context in &file.contexts {
-        Connection::of(&Settled::of(vec![context.layer.clone()])?, settle::process())?;
+        Connection::of(&Settled::of(vec![context.layer.clone()])?, resolve::process())?;
     }
     Ok(())
 }
 
 fn run_editor(copy: &Path) -> Result<(), CommandError> {
     // The variable may hold options, too.
-    let mut line = settle::editor();
+    let mut line = resolve::editor();
     line.push(" \"$1\"");
     let failed =
         |what: String| CommandError::new(Kind::File, format!("the editor {what}")).hint("set EDITOR");
     // Ctrl-C is a key of the editor's, and goes to everybody at the terminal; a child hears it as usual.
     let deaf = |error: io::Error| failed(format!("cannot be waited for: {error}"));
-    let runtime = driven::runtime().map_err(deaf)?;
+    let runtime = runtime_thread::runtime().map_err(deaf)?;
     let _kept = runtime.enter();
     let _signals = Signals::of_keys().map_err(deaf)?;
     let status = Command::new("/bin/sh").arg("-c").arg(&line).arg("sh").arg(copy).status();

@@ -16,7 +16,7 @@ use crate::protocol::{Key, Timestamp};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
 use crate::server::offline::{self, Cleared, Condition, Survey};
-use crate::server::{JournalError, JournalErrorKind, Persistence};
+use crate::server::{JournalError, Persistence, StorageErrorKind};
 
 /// The folder, and what to do with it.
 #[derive(Debug, Args)]
@@ -114,19 +114,19 @@ pub fn keep_all(folder: Option<&Path>) -> Persistence {
 /// Why the file cannot be used, for the user.
 pub fn failure(error: &JournalError) -> CommandError {
     let hint = match &error.kind {
-        JournalErrorKind::InUse => {
+        StorageErrorKind::InUse => {
             "-b mqtt://HOST:PORT of the `mqkv serve` that keeps it, or end that".to_owned()
         }
-        JournalErrorKind::Damaged(_) | JournalErrorKind::DamagedLog(_) => {
+        StorageErrorKind::Damaged(_) | StorageErrorKind::DamagedLog(_) => {
             let folder = folder(&error.path);
             format!("{}, or what `mqkv serve --data {folder} --verify` finds in it", backup(&folder))
         }
-        JournalErrorKind::NotAFile(_) => "move it away, or another folder".to_owned(),
-        JournalErrorKind::OtherFormat(_) => "another folder, or the version of mqkv that wrote it".to_owned(),
-        JournalErrorKind::Missing => "the folder that `mqkv serve --data` was given".to_owned(),
-        JournalErrorKind::Io(cause) if let Some(more) = more_of(cause) => more.to_owned(),
-        JournalErrorKind::Io(cause) if is_full(cause) => "a disk with more room".to_owned(),
-        JournalErrorKind::Io(_) | JournalErrorKind::Other(_) => "a folder that you may write to".to_owned(),
+        StorageErrorKind::NotAFile(_) => "move it away, or another folder".to_owned(),
+        StorageErrorKind::OtherFormat(_) => "another folder, or the version of mqkv that wrote it".to_owned(),
+        StorageErrorKind::Missing => "the folder that `mqkv serve --data` was given".to_owned(),
+        StorageErrorKind::Io(cause) if let Some(more) = more_of(cause) => more.to_owned(),
+        StorageErrorKind::Io(cause) if is_full(cause) => "a disk with more room".to_owned(),
+        StorageErrorKind::Io(_) | StorageErrorKind::Other(_) => "a folder that you may write to".to_owned(),
     };
     CommandError::new(Kind::File, error.to_string()).hint(hint)
 }
@@ -208,18 +208,18 @@ fn clear_fence(
 /// For what only reads: no folder need be writable.
 fn offline_failure(error: &JournalError) -> CommandError {
     match &error.kind {
-        JournalErrorKind::InUse => {
+        StorageErrorKind::InUse => {
             CommandError::new(Kind::File, error.to_string()).hint("end the `mqkv serve` that keeps it first")
         }
-        JournalErrorKind::Damaged(_) | JournalErrorKind::DamagedLog(_) => {
+        StorageErrorKind::Damaged(_) | StorageErrorKind::DamagedLog(_) => {
             CommandError::new(Kind::File, error.to_string()).hint(backup(&folder(&error.path)))
         }
-        JournalErrorKind::Io(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
+        StorageErrorKind::Io(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
             let path = error.path.display();
             CommandError::new(Kind::File, format!("{path} is there already; nothing was written"))
                 .hint(format!("move {path} away"))
         }
-        JournalErrorKind::Io(cause) if more_of(cause).is_none() => {
+        StorageErrorKind::Io(cause) if more_of(cause).is_none() => {
             CommandError::new(Kind::File, error.to_string())
         }
         _ => failure(error),

@@ -9,15 +9,15 @@ use clap::Args;
 use tokio::time::{Instant, sleep_until};
 
 use super::ServeArgs;
-use super::door::Settled;
-use crate::cli::aside::aside;
 use crate::cli::config::setting::Setting;
 use crate::cli::config::variables;
-use crate::client::tls::files::has_own_ca;
+use crate::cli::detached::aside;
+use crate::cli::serve::listener::Settled;
 use crate::clock;
 use crate::commands::child::{Change, Group};
 use crate::commands::signal::{Signal, Signals};
 use crate::commands::{CommandError, Kind, Verdict};
+use crate::net::tls::files::has_own_ca;
 
 /// How long what the command has left running may take to end when told to.
 const KILL_AFTER: Duration = Duration::from_secs(5);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::door::place_of;
+use crate::cli::serve::listener::place_of;
 use crate::commands::duration;
 use crate::commands::{CommandError, Kind};
 use crate::server::{AdminSettings, OperationsSettings};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::cli::aside::aside;
+use crate::cli::detached::aside;
 use crate::commands::{CommandError, Kind};
 use crate::server::{AuthorizationError, Authorizer};
 

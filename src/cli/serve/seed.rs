@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::cli::settle;
+use crate::cli::resolve;
 use crate::client::{Client, Settings, Target};
 use crate::commands::records::Entry;
 use crate::commands::{CommandError, Kind, seed};
@@ -35,7 +35,7 @@ pub async fn load(server: StoreServer, entries: Vec<(u64, Entry)>) -> Result<Sto
     let weak = Arc::downgrade(&server);
     let dead = || tokio::io::duplex(1).0;
     let target = Target::Pipe(Arc::new(move || weak.upgrade().map_or_else(dead, |server| server.own_pipe())));
-    let client = Client::connect(Settings::new(target, settle::default_client_id())).await?;
+    let client = Client::connect(Settings::new(target, resolve::default_client_id())).await?;
     let written = seed::write(entries, &client).await;
     client.close().await;
     match (written, Arc::into_inner(server)) {

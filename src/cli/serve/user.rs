@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::foreign;
 use crate::cli::args::{ConnectionArgs, Options};
 use crate::cli::exit::Exit;
 use crate::cli::report::{self, Reporter};
-use crate::cli::{password, permissions, settle};
-use crate::client::Secret;
+use crate::cli::serve::misplaced;
+use crate::cli::{password, permissions, resolve};
 use crate::commands::signal::Signal;
 use crate::commands::{CommandError, Kind};
+use crate::net::Secret;
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
 use crate::server::{IdentityError, UsersFile};
@@ -47,7 +47,7 @@ enum UserAction {
     ///
     /// The password is the first line of --password-file; without that it is asked for on the terminal, and where
     /// standard input is none, it is its first line. The file is created if need be, for its owner alone.
-    #[command(defer(foreign::show_of_password))]
+    #[command(defer(misplaced::show_of_password))]
     Add(UserName),
     /// Remove a user
     Rm(UserName),
@@ -90,7 +90,7 @@ pub fn run(
         Some(_) => ConnectionArgs { password_file: None, ask_password: false, ..options.connection },
     };
     let options = Options { connection, ..options };
-    foreign::refuse(&options)?;
+    misplaced::refuse(&options)?;
     // Where errors are objects, nobody reads words.
     let is_quiet = options.display.quiet || reporter.is_json();
     let mut tell = |name: &str, change: &str, words: &dyn Fn(String) -> String| {
@@ -154,11 +154,11 @@ fn password_for(
             if !is_quiet && let Some(warning) = permissions::warning(&file) {
                 report::log(&warning);
             }
-            return settle::read_password_file(&file).map(Ok);
+            return resolve::read_password_file(&file).map(Ok);
         }
         Some(Source::Terminal) => {}
-        _ if settle::is_input_terminal() => {}
-        _ => return settle::read_password().map(Ok),
+        _ if resolve::is_input_terminal() => {}
+        _ => return resolve::read_password().map(Ok),
     }
     let password = match password::ask_here(format!("Password for {}: ", escape(name.as_bytes())))? {
         Ok(password) => password,

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use super::super::aside::do_aside;
-use super::super::secret::Secret;
 use super::SECRET_BYTES_MAX;
+use crate::net::detached::do_aside;
+use crate::net::secret::Secret;
 
 /// The way to the files. Clones share the one thread: a file that never delivers costs no more than that.
 #[derive(Clone, Debug)]

@@ -8,8 +8,8 @@ use tokio::time::{Sleep, sleep};
 
 use super::Authentication;
 use super::files::{FileRead, SecretFiles, read_if_changed};
-use crate::client::secret::Secret;
 use crate::clock;
+use crate::net::secret::Secret;
 
 /// Looks at the file now and then, and reads it when it has changed.
 pub(in crate::client) struct TokenWatch {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::error::{CommandError, Kind};
-use crate::client::examination::{AddressSource, Terms, TlsSight};
+use crate::client::probe::{AddressSource, Terms, TlsSight};
 use crate::protocol::Key;
 
 /// One of the checks; they stand in their order.

@@ -1,9 +1,9 @@
 //! `doctor`: goes the whole way to the store and back, step by step, and says what is wrong and how to mend it.
 
-mod chart;
 pub mod check;
+mod connection;
+mod report;
 mod store;
-mod way;
 
 use std::io;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use tokio::time::timeout;
 use super::error::CommandError;
 use super::session::Session;
 use super::{Emit, Verdict};
-use chart::Chart;
 use check::Check;
+use report::Chart;
 
 const EXAMPLES: &str = "\
 Checks, in this order; what cannot be checked after a failure is skipped:
@@ -70,7 +70,7 @@ async fn examine(args: &DoctorArgs, session: &Session, chart: &mut Chart<'_>) ->
     };
     let patience = settings.request_timeout;
     chart.begin();
-    let Some(client) = way::connect(settings, session, chart).await? else { return Ok(()) };
+    let Some(client) = connection::connect(settings, session, chart).await? else { return Ok(()) };
     let why_not_write = match session.check_write() {
         _ if args.read_only => Some("it would write, and --read-only is asked for".to_owned()),
         Err(guard) => Some(format!("it would write, and {}", guard.message)),

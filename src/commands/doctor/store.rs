@@ -8,11 +8,11 @@ use tokio::time::timeout;
 
 use super::super::error::{CommandError, Kind, SYNCHRONISE};
 use super::super::session::Session;
-use super::chart::Chart;
 use super::check::{Advice, Check, Seen};
 use crate::client::{
     Access, Ask, Client, Error, Outcome, Stamps, WatchEvent, Watcher, interpret, unexpected,
 };
+use crate::commands::doctor::report::Chart;
 use crate::protocol::message::Qos;
 use crate::protocol::{Key, Reply, Request, Timestamp, Value, topic};
 

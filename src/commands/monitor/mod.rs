@@ -1,8 +1,8 @@
 //! `monitor`: tells every request, reply and notification that the broker lets it see.
 
 mod selection;
-pub mod sighting;
 mod tracker;
+pub mod traffic_event;
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use clap::Args;
 use tokio::time::{sleep, sleep_until};
 
 use self::selection::{KeyPattern, Selection};
-use self::sighting::Sighting;
 use self::tracker::Tracker;
 use super::duration;
 use super::error::CommandError;
-use super::following::End;
 use super::output::Output;
 use super::session::Session;
 use super::signal::Signals;
 use super::{Emit, Verdict};
 use crate::client::{Client, Error, Heard, Reconnect, Subscription};
+use crate::commands::monitor::traffic_event::TrafficEvent;
+use crate::commands::stop_condition::End;
 use crate::protocol::topic;
 
 const EXAMPLES: &str = "\
@@ -102,7 +102,7 @@ pub async fn run(args: MonitorArgs, session: &Session, emit: Emit<'_>) -> Result
         let client = session.client_that(|settings| settings.reconnect = Reconnect::WithBackoff).await?;
         let (subscription, filters, refused) = subscribe(client).await?;
         let broker = client.about().target.clone();
-        Ok::<_, CommandError>((subscription, Sighting::Listening { broker, filters, refused }))
+        Ok::<_, CommandError>((subscription, TrafficEvent::Listening { broker, filters, refused }))
     };
     let (mut subscription, listening) = tokio::select! {
         biased;
@@ -110,7 +110,7 @@ pub async fn run(args: MonitorArgs, session: &Session, emit: Emit<'_>) -> Result
         subscribed = subscribe => subscribed?,
     };
     let filters = match &listening {
-        Sighting::Listening { filters, .. } => filters.clone(),
+        TrafficEvent::Listening { filters, .. } => filters.clone(),
         _ => Vec::new(),
     };
     let mut monitor = Monitor {
@@ -220,15 +220,17 @@ impl Monitor<'_> {
             }
             Heard::Lost { since_ms, cause } => {
                 self.tracker.handle_lost();
-                self.tell(Sighting::Lost { since_ms, cause }, self.session.wall_ms())
+                self.tell(TrafficEvent::Lost { since_ms, cause }, self.session.wall_ms())
             }
-            Heard::Gap { since_ms, until_ms } => self.tell(Sighting::Gap { since_ms, until_ms }, until_ms),
+            Heard::Gap { since_ms, until_ms } => {
+                self.tell(TrafficEvent::Gap { since_ms, until_ms }, until_ms)
+            }
         }
     }
 
-    fn tell(&mut self, sighting: Sighting, at_ms: u64) -> Result<(), CommandError> {
+    fn tell(&mut self, sighting: TrafficEvent, at_ms: u64) -> Result<(), CommandError> {
         let is_traffic = match sighting {
-            Sighting::Listening { .. } | Sighting::Lost { .. } | Sighting::Gap { .. } => false,
+            TrafficEvent::Listening { .. } | TrafficEvent::Lost { .. } | TrafficEvent::Gap { .. } => false,
             _ if !self.selection.matches(&sighting) => return Ok(()),
             _ if self.count.is_some_and(|count| self.sequence >= count) => return Ok(()),
             _ => true,

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::str::FromStr;
 
-use super::sighting::Sighting;
+use crate::commands::monitor::traffic_event::TrafficEvent;
 
 /// A key, or the beginning of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Selection {
 impl Selection {
     /// Whether a sighting is to be told. What has no key is about none that was asked for; a client alike.
     #[must_use]
-    pub fn matches(&self, sighting: &Sighting) -> bool {
+    pub fn matches(&self, sighting: &TrafficEvent) -> bool {
         let key = self.key.as_ref().is_none_or(|pattern| {
             sighting.key().is_some_and(|key| match pattern.is_beginning {
                 true => key.as_bytes().starts_with(pattern.text.as_bytes()),
@@ -49,17 +49,17 @@ impl Selection {
 mod tests {
     use std::time::Duration;
 
-    use super::super::sighting::Asked;
     use super::*;
+    use crate::commands::monitor::traffic_event::Asked;
     use crate::protocol::Key;
 
-    fn about(client: &'static str, key: Option<&'static str>) -> Sighting {
+    fn about(client: &'static str, key: Option<&'static str>) -> TrafficEvent {
         let key = key.map(|key| Key::new(key).unwrap());
         let asked = Asked { client: Some(client.into()), verb: None, key };
-        Sighting::Unanswered { asked, waited: Duration::ZERO }
+        TrafficEvent::Unanswered { asked, waited: Duration::ZERO }
     }
 
-    fn selects(key: Option<&str>, client: Option<&str>, sighting: &Sighting) -> bool {
+    fn selects(key: Option<&str>, client: Option<&str>, sighting: &TrafficEvent) -> bool {
         let key = key.map(|key| key.parse().unwrap());
         Selection { key, client: client.map(str::to_owned) }.matches(sighting)
     }

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::sighting::{Asked, Exchange, NotificationSeen, ReplySeen, RequestSeen, Sighting};
+use crate::commands::monitor::traffic_event::{
+    Asked, Exchange, NotificationSeen, ReplySeen, RequestSeen, TrafficEvent,
+};
 use crate::protocol::message::{FENCE, Message, PERSIST, Qos, SOURCE, TIMESTAMP};
 use crate::protocol::request::Case;
 use crate::protocol::topic::{self, Topic};
@@ -62,22 +64,22 @@ impl Tracker {
     }
 
     /// Takes a message apart; none if it is not of the state store.
-    pub fn handle_message(&mut self, message: Message, now: Instant) -> Option<Sighting> {
+    pub fn handle_message(&mut self, message: Message, now: Instant) -> Option<TrafficEvent> {
         if message.topic == topic::REQUEST {
-            return Some(Sighting::Request(self.request(message, now)));
+            return Some(TrafficEvent::Request(self.request(message, now)));
         }
         let correlation = message.correlation.clone();
         let exchange = Exchange { response_topic: Some(message.topic.clone()), correlation };
         if let Some((asked, took)) = self.answered(&exchange, now) {
-            return Some(Sighting::Reply(reply(message, exchange, asked, Some(took))));
+            return Some(TrafficEvent::Reply(reply(message, exchange, asked, Some(took))));
         }
         match Topic::parse(&message.topic)? {
             Topic::Request => None,
             Topic::Response { client_id } => {
                 let asked = Asked { client: Some(client_id.into()), verb: None, key: None };
-                Some(Sighting::Reply(reply(message, exchange, asked, None)))
+                Some(TrafficEvent::Reply(reply(message, exchange, asked, None)))
             }
-            Topic::Notify { client_id, key } => Some(Sighting::Notification(NotificationSeen {
+            Topic::Notify { client_id, key } => Some(TrafficEvent::Notification(NotificationSeen {
                 client: client_id.into(),
                 key,
                 change: Notification::decode(&message.payload).map_err(|error| error.to_string()),
@@ -99,11 +101,11 @@ impl Tracker {
     }
 
     /// A request whose reply is no longer waited for, if there is one.
-    pub fn poll_unanswered(&mut self, now: Instant) -> Option<Sighting> {
+    pub fn poll_unanswered(&mut self, now: Instant) -> Option<TrafficEvent> {
         let (_, number) = self.deadlines.first().copied().filter(|(at, _)| *at <= now)?;
         let pending = self.forget(number)?;
         let waited = now.saturating_duration_since(pending.seen);
-        Some(Sighting::Unanswered { asked: pending.asked, waited })
+        Some(TrafficEvent::Unanswered { asked: pending.asked, waited })
     }
 
     fn request(&mut self, message: Message, now: Instant) -> RequestSeen {

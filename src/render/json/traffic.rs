@@ -3,44 +3,44 @@
 use super::{Object, ms, put, put_bytes, put_some, reply_name, schema_and};
 use crate::commands::duration::rfc3339;
 use crate::commands::encoding::to_hex;
-use crate::commands::monitor::sighting::{
-    Asked, Exchange, NotificationSeen, ReplySeen, RequestSeen, Sighting,
+use crate::commands::monitor::traffic_event::{
+    Asked, Exchange, NotificationSeen, ReplySeen, RequestSeen, TrafficEvent,
 };
 use crate::protocol::{Condition, Notification, Reply, Request};
 
 /// The object of a sighting.
-pub(super) fn object(sighting: &Sighting, at_ms: u64, sequence: Option<u64>) -> Object {
+pub(super) fn object(sighting: &TrafficEvent, at_ms: u64, sequence: Option<u64>) -> Object {
     let name = match sighting {
-        Sighting::Listening { .. } => "listening",
-        Sighting::Request(_) => "request",
-        Sighting::Reply(_) => "reply",
-        Sighting::Unanswered { .. } => "no-reply",
-        Sighting::Notification(_) => "notification",
-        Sighting::Gap { .. } => "gap",
-        Sighting::Lost { .. } => "lost",
+        TrafficEvent::Listening { .. } => "listening",
+        TrafficEvent::Request(_) => "request",
+        TrafficEvent::Reply(_) => "reply",
+        TrafficEvent::Unanswered { .. } => "no-reply",
+        TrafficEvent::Notification(_) => "notification",
+        TrafficEvent::Gap { .. } => "gap",
+        TrafficEvent::Lost { .. } => "lost",
     };
     let mut object = schema_and("event", name.into());
     put(&mut object, "received", rfc3339(at_ms));
     put_some(&mut object, "seq", sequence);
     match sighting {
-        Sighting::Listening { broker, filters, refused } => {
+        TrafficEvent::Listening { broker, filters, refused } => {
             put(&mut object, "broker", broker.as_str());
             put(&mut object, "filters", filters.as_slice());
             put_some(&mut object, "refused", refused.as_deref());
         }
-        Sighting::Request(seen) => put_request(&mut object, seen),
-        Sighting::Reply(seen) => put_reply(&mut object, seen),
-        Sighting::Unanswered { asked, waited } => {
+        TrafficEvent::Request(seen) => put_request(&mut object, seen),
+        TrafficEvent::Reply(seen) => put_reply(&mut object, seen),
+        TrafficEvent::Unanswered { asked, waited } => {
             put_asked(&mut object, asked);
             put(&mut object, "ms", ms(*waited));
         }
-        Sighting::Notification(seen) => put_notification(&mut object, seen),
-        Sighting::Gap { since_ms, until_ms } => {
+        TrafficEvent::Notification(seen) => put_notification(&mut object, seen),
+        TrafficEvent::Gap { since_ms, until_ms } => {
             put(&mut object, "since", rfc3339(*since_ms));
             put(&mut object, "until", rfc3339(*until_ms));
             put(&mut object, "ms", until_ms.saturating_sub(*since_ms));
         }
-        Sighting::Lost { since_ms, cause } => {
+        TrafficEvent::Lost { since_ms, cause } => {
             put(&mut object, "since", rfc3339(*since_ms));
             put(&mut object, "cause", cause.as_str());
         }

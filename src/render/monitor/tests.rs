@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::commands::Output;
-use crate::commands::monitor::sighting::Exchange;
+use crate::commands::monitor::traffic_event::Exchange;
 use crate::protocol::{Key, Refusal, Value};
 use crate::render::{self, Format};
 
@@ -24,22 +24,22 @@ fn style(format: Format, color: bool) -> Style {
     }
 }
 
-fn shown(sighting: &Sighting, columns_max: Option<usize>, style: &Style) -> String {
+fn shown(sighting: &TrafficEvent, columns_max: Option<usize>, style: &Style) -> String {
     let sighting = Box::new(sighting.clone());
     let output = Output::Sighted { sighting, at_ms: NOW, sequence: Some(7), columns_max };
     let Rendered { data, words } = render::output(&output, style);
     words + std::str::from_utf8(&data).unwrap()
 }
 
-fn on_terminal(sighting: &Sighting, columns_max: usize) -> String {
+fn on_terminal(sighting: &TrafficEvent, columns_max: usize) -> String {
     shown(sighting, Some(columns_max), &style(Format::Text, false))
 }
 
-fn in_pipe(sighting: &Sighting) -> String {
+fn in_pipe(sighting: &TrafficEvent) -> String {
     shown(sighting, None, &style(Format::Lines, false))
 }
 
-fn in_json(sighting: &Sighting) -> String {
+fn in_json(sighting: &TrafficEvent) -> String {
     shown(sighting, None, &style(Format::Json, false))
 }
 
@@ -82,9 +82,9 @@ fn reply(verb: &'static str, reply: Reply) -> ReplySeen {
     }
 }
 
-fn notification(change: Notification) -> Sighting {
+fn notification(change: Notification) -> TrafficEvent {
     let (payload, version) = (Bytes::new(), Some(VERSION.to_owned()));
-    Sighting::Notification(NotificationSeen {
+    TrafficEvent::Notification(NotificationSeen {
         client: "w".into(),
         key: key(),
         change: Ok(change),
@@ -95,7 +95,7 @@ fn notification(change: Notification) -> Sighting {
 
 #[test]
 fn a_request_shows_all_that_it_asks() {
-    let seen = Sighting::Request(set(b"21.5"));
+    let seen = TrafficEvent::Request(set(b"21.5"));
     assert_eq!(
         on_terminal(&seen, 200),
         "20:13:59.958  REQUEST   plc-7  SET  line1/temp  NX PX 30000 persist  4 bytes  fence 5:0:StateStore  21.5\n"
@@ -115,7 +115,7 @@ fn a_request_shows_all_that_it_asks() {
 
 #[test]
 fn a_reply_shows_outcome_time_and_version() {
-    let found = Sighting::Reply(reply("GET", Reply::Value("21.5".into())));
+    let found = TrafficEvent::Reply(reply("GET", Reply::Value("21.5".into())));
     assert_eq!(
         on_terminal(&found, 200),
         format!("20:13:59.958  REPLY     plc-7  GET  line1/temp  4 bytes  0.412 ms  {VERSION}  21.5\n")
@@ -136,8 +136,9 @@ fn a_reply_shows_outcome_time_and_version() {
 
 #[test]
 fn the_same_reply_means_what_its_request_makes_of_it() {
-    let outcome =
-        |verb, given| in_pipe(&Sighting::Reply(reply(verb, given))).split('\t').nth(5).unwrap().to_owned();
+    let outcome = |verb, given| {
+        in_pipe(&TrafficEvent::Reply(reply(verb, given))).split('\t').nth(5).unwrap().to_owned()
+    };
     assert_eq!(outcome("SET", Reply::Done), "OK");
     assert_eq!(outcome("SET", Reply::NotApplied), "not applied");
     assert_eq!(outcome("VDEL", Reply::NotApplied), "value differs");
@@ -151,19 +152,23 @@ fn the_same_reply_means_what_its_request_makes_of_it() {
 
 #[test]
 fn a_refusal_is_in_colour_and_only_a_refusal() {
-    let refused =
-        Sighting::Reply(ReplySeen { version: None, ..reply("SET", Reply::Refused(Refusal::QuotaExceeded)) });
+    let refused = TrafficEvent::Reply(ReplySeen {
+        version: None,
+        ..reply("SET", Reply::Refused(Refusal::QuotaExceeded))
+    });
     let colour = style(Format::Text, true);
     assert!(
         shown(&refused, Some(200), &colour).contains("\x1b[1;31mrefused: the quota has been exceeded\x1b[0m")
     );
-    assert!(!shown(&Sighting::Reply(reply("SET", Reply::Done)), Some(200), &colour).contains("\x1b[1;31m"));
+    assert!(
+        !shown(&TrafficEvent::Reply(reply("SET", Reply::Done)), Some(200), &colour).contains("\x1b[1;31m")
+    );
     assert!(in_json(&refused).contains("\"reply\":\"refused\",\"refused\":\"the quota has been exceeded\""));
 }
 
 #[test]
 fn a_line_is_cut_at_the_width_and_the_version_gives_way_first() {
-    let found = Sighting::Reply(reply("GET", Reply::Value("x".repeat(500).into())));
+    let found = TrafficEvent::Reply(reply("GET", Reply::Value("x".repeat(500).into())));
     assert_eq!(
         on_terminal(&found, 80),
         "20:13:59.958  REPLY     plc-7  GET  line1/temp  0.412 ms  xxxxxxxxxxxxxxxxxxxxx…\n"
@@ -171,10 +176,10 @@ fn a_line_is_cut_at_the_width_and_the_version_gives_way_first() {
     assert_eq!(on_terminal(&found, 80).trim_end().chars().count(), 80);
     assert!(on_terminal(&found, 130).contains(VERSION));
     assert_eq!(
-        on_terminal(&Sighting::Request(set(b"21.5")), 60),
+        on_terminal(&TrafficEvent::Request(set(b"21.5")), 60),
         "20:13:59.958  REQUEST   plc-7  SET  line1/temp  NX PX 30000…\n"
     );
-    let set = Sighting::Reply(ReplySeen { version: None, ..reply("SET", Reply::Done) });
+    let set = TrafficEvent::Reply(ReplySeen { version: None, ..reply("SET", Reply::Done) });
     let line = "20:13:59.958  REPLY     plc-7  SET  line1/temp  OK  0.412 ms";
     assert_eq!(on_terminal(&set, 60), format!("{line}\n"));
     assert_eq!(on_terminal(&set, 59), format!("{}\n", line.trim_end_matches("  0.412 ms")));
@@ -192,7 +197,7 @@ fn a_long_name_leaves_room_for_what_became_of_it() {
         verb: Some("SET"),
         key: Some(Key::new("k".repeat(1000)).unwrap()),
     };
-    let seen = Sighting::Reply(ReplySeen { asked: long, ..reply("SET", Reply::Done) });
+    let seen = TrafficEvent::Reply(ReplySeen { asked: long, ..reply("SET", Reply::Done) });
     assert_eq!(
         on_terminal(&seen, 80),
         "20:13:59.958  REPLY     …ccccccccccccccc  SET  kkkkkkkkkkkkkkkkkkk…  OK\n"
@@ -226,13 +231,13 @@ fn nothing_that_came_from_the_network_drives_the_terminal() {
         payload: evil().into(),
         version: Some(evil()),
     };
-    let listening = Sighting::Listening { broker: evil(), filters: vec![evil()], refused: Some(evil()) };
+    let listening = TrafficEvent::Listening { broker: evil(), filters: vec![evil()], refused: Some(evil()) };
     for sighting in [
-        Sighting::Request(request),
-        Sighting::Reply(answer),
-        Sighting::Notification(told),
-        Sighting::Unanswered { asked, waited: Duration::ZERO },
-        Sighting::Lost { since_ms: NOW, cause: evil() },
+        TrafficEvent::Request(request),
+        TrafficEvent::Reply(answer),
+        TrafficEvent::Notification(told),
+        TrafficEvent::Unanswered { asked, waited: Duration::ZERO },
+        TrafficEvent::Lost { since_ms: NOW, cause: evil() },
         listening,
     ] {
         for text in [on_terminal(&sighting, 500), in_pipe(&sighting), in_json(&sighting)] {
@@ -241,7 +246,7 @@ fn nothing_that_came_from_the_network_drives_the_terminal() {
         }
         assert_eq!(
             in_pipe(&sighting).lines().count(),
-            if matches!(sighting, Sighting::Listening { .. }) { 2 } else { 1 }
+            if matches!(sighting, TrafficEvent::Listening { .. }) { 2 } else { 1 }
         );
     }
 }
@@ -257,12 +262,12 @@ fn notifications_gaps_and_missing_replies_have_their_lines() {
         in_pipe(&notification(Notification::Delete)),
         format!("20:13:59.958\tNOTIFY\tw\tDELETE\tline1/temp\t\t\t{VERSION}\t\t\t\n")
     );
-    let missing = Sighting::Unanswered { asked: asked("GET"), waited: Duration::from_secs(11) };
+    let missing = TrafficEvent::Unanswered { asked: asked("GET"), waited: Duration::from_secs(11) };
     assert_eq!(
         on_terminal(&missing, 120),
         "20:13:59.958  NO-REPLY  plc-7  GET  line1/temp  nothing came in time  11000.0 ms\n"
     );
-    let gap = Sighting::Gap { since_ms: NOW - 4201, until_ms: NOW };
+    let gap = TrafficEvent::Gap { since_ms: NOW - 4201, until_ms: NOW };
     assert_eq!(
         on_terminal(&gap, 120),
         "20:13:59.958  GAP       4s 201ms, from 20:13:55.757 to 20:13:59.958\n"
@@ -273,10 +278,10 @@ fn notifications_gaps_and_missing_replies_have_their_lines() {
 #[test]
 fn what_is_no_traffic_is_said_in_words_and_to_the_quiet_not_at_all() {
     let filters = vec!["a".to_owned(), "clients/#".to_owned()];
-    let listening = Sighting::Listening { broker: "h:1".to_owned(), filters, refused: None };
+    let listening = TrafficEvent::Listening { broker: "h:1".to_owned(), filters, refused: None };
     assert_eq!(in_pipe(&listening), "listening at h:1 to a, clients/#\n");
     assert!(in_json(&listening).ends_with("\"broker\":\"h:1\",\"filters\":[\"a\",\"clients/#\"]}\n"));
-    let lost = Sighting::Lost { since_ms: NOW, cause: "reset".to_owned() };
+    let lost = TrafficEvent::Lost { since_ms: NOW, cause: "reset".to_owned() };
     assert_eq!(in_pipe(&lost), "lost the connection: reset; trying again\n");
     assert!(in_json(&lost).ends_with("\"since\":\"2025-11-20T20:13:59.958Z\",\"cause\":\"reset\"}\n"));
     let quiet = Style { quiet: true, ..style(Format::Lines, false) };

@@ -7,11 +7,11 @@ use base64::{DecodeError, Engine};
 
 use super::yaml::{self, Field, Node, Value};
 use super::{Access, Mistake};
-use crate::client::certificate::Attribute;
+use crate::broker::filter;
+use crate::net::certificate::Attribute;
 use crate::protocol::key::KEY_BYTES_MAX;
-use crate::server::broker::filter;
 use crate::server::identity::Principal;
-use crate::store::authorization::{KeySet, Rights, escape};
+use crate::store::authorization::{KeyPermissions, KeySet, escape};
 
 /// What stands in place of what a client is begins with.
 const OPENING: &str = "{principal.";
@@ -118,7 +118,7 @@ impl Policy {
     /// What they come to for one client.
     pub(super) fn access(&self, client_id: &str, principal: &Principal) -> Access {
         let who = Who { client_id, principal };
-        let (mut access, mut rights) = (Access::default(), Rights::default());
+        let (mut access, mut rights) = (Access::default(), KeyPermissions::default());
         for rule in self.rules.iter().filter(|rule| rule.principals.has(who)) {
             for resource in rule.broker.iter().filter(|resource| resource.is_for(client_id, who)) {
                 let topics = resource.topics.iter().filter_map(|topic| topic.as_topic(who));

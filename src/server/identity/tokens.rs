@@ -6,8 +6,8 @@ use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
 use super::Mistake;
-use super::kept::lines;
-use crate::client::Secret;
+use crate::net::Secret;
+use crate::server::identity::reloaded_file::lines;
 
 /// Who bears which token; a bearer may have several, such as an old and a new one.
 pub struct Tokens(Vec<(Arc<str>, Secret)>);

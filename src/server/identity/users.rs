@@ -11,10 +11,10 @@ use argon2::password_hash::PasswordHasher;
 use argon2::password_hash::phc::{Output, PasswordHash};
 use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Block, Params, Version};
 
-use super::kept::{lines, nonsense, read};
 use super::{IdentityError, Mistake};
-use crate::chance;
-use crate::client::Secret;
+use crate::net::Secret;
+use crate::random;
+use crate::server::identity::reloaded_file::{lines, nonsense, read};
 
 /// The most memory that checking one password may take, in KiB.
 const MEMORY_KIB_MAX: u32 = 256 * 1024;
@@ -182,7 +182,7 @@ impl UsersFile {
     }
 
     fn hash(&self, password: &Secret) -> Result<String, IdentityError> {
-        let [high, low] = [chance::number(), chance::number()];
+        let [high, low] = [random::number(), random::number()];
         // A salt is no secret; no two users shall have the same.
         let salt = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
         let hash = Argon2::default().hash_password_with_salt(password.bytes(), &salt);

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::{Operations, page, prometheus};
-use crate::server::web;
+use crate::net::origin;
 
 /// How long the listener waits when the system has no connection to give.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
@@ -164,7 +164,8 @@ fn is_for_here<B>(request: &Request<B>, names: &[String]) -> bool {
         _ => None,
     };
     let authority = request.uri().authority().map(hyper::http::uri::Authority::as_str);
-    host.is_some_and(|host| web::is_own(host, names)) && authority.is_none_or(|host| web::is_own(host, names))
+    host.is_some_and(|host| origin::is_own(host, names))
+        && authority.is_none_or(|host| origin::is_own(host, names))
 }
 
 /// Where the page's keys begin: `?from=N`.
@@ -181,8 +182,8 @@ mod tests {
 
     use super::super::Phase;
     use super::*;
+    use crate::broker::Broker;
     use crate::server::Settings;
-    use crate::server::broker::Broker;
     use crate::server::service::{Service, StoreSettings};
 
     const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";

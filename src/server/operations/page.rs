@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::census::Client;
 use super::metrics::{Histogram, Outcome, Verb};
 use super::{Operations, Rates};
+use crate::server::operations::statistics::Client;
 use crate::store::{Page, Row};
 
 /// How many keys are on one page.

@@ -1,10 +1,10 @@
 //! What goes to the disk and what does not, a disk that is full, and a clock that has gone back.
 
-use super::super::journal::LogPolicy;
-use super::super::journal::simulated::SimulatedDisk;
 use super::tests::{Bench, del, get, key, message, set, set_with, value, version};
 use super::*;
 use crate::protocol::{Refusal, Reply};
+use crate::server::storage::LogPolicy;
+use crate::server::storage::simulated::SimulatedDisk;
 use crate::store::Version;
 use tempfile::TempDir;
 
@@ -95,7 +95,7 @@ async fn a_write_that_is_not_kept_is_not_forgotten_when_the_disk_fails() {
 #[test]
 fn a_clock_that_has_gone_back_is_told_and_versions_go_on() {
     let home = TempDir::new().unwrap();
-    let mut journal = Journal::open(home.path()).unwrap();
+    let mut journal = Storage::open(home.path()).unwrap();
     let ahead_ms = clock::wall_ms() + 3_600_000;
     let greatest = Version { ms: ahead_ms, counter: 4 };
     journal.commit(&[], greatest, Now { wall_ms: ahead_ms, monotonic_ms: 0 }).unwrap();
@@ -113,7 +113,7 @@ fn a_clock_that_has_gone_back_is_told_and_versions_go_on() {
 #[tokio::test]
 async fn on_a_full_disk_only_what_must_be_kept_is_refused_and_taken_again_when_there_is_room() {
     let disk = SimulatedDisk::default();
-    let open = || Bench::on(Journal::open_on(Box::new(disk.clone()), LogPolicy::default()).unwrap());
+    let open = || Bench::on(Storage::open_on(Box::new(disk.clone()), LogPolicy::default()).unwrap());
     let bench = open();
     let running = bench.run();
     bench.send(persistent("k", "before"));
@@ -150,7 +150,7 @@ async fn on_a_full_disk_only_what_must_be_kept_is_refused_and_taken_again_when_t
 #[tokio::test]
 async fn what_expires_while_the_disk_does_not_work_is_gone_from_it_too() {
     let disk = SimulatedDisk::default();
-    let journal = Journal::open_on(Box::new(disk.clone()), LogPolicy::default()).unwrap();
+    let journal = Storage::open_on(Box::new(disk.clone()), LogPolicy::default()).unwrap();
     let bench = Bench::on(journal);
     let running = bench.run();
     let mut short = message(&set_with("short", "v", None, 60_000));
@@ -165,7 +165,7 @@ async fn what_expires_while_the_disk_does_not_work_is_gone_from_it_too() {
     disk.trouble(|trouble| trouble.bytes_max = None);
     bench.wait_for_event(&Event::PersistedAgain);
     drop((running, bench));
-    let journal = Journal::open_on(Box::new(disk), LogPolicy::default()).unwrap();
+    let journal = Storage::open_on(Box::new(disk), LogPolicy::default()).unwrap();
     let mut keys = Vec::new();
     journal.load(Now::default(), |key, _, _| keys.push(key)).unwrap();
     assert_eq!(keys, [], "{:?} is gone", key("short"));

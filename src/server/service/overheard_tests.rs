@@ -1,9 +1,9 @@
 //! Requests as others see them: subscribers of the requests' topic, packet by packet.
 
-use super::super::broker::codec::wire::{Packet, Publish, QoS, SubscribeFilter, Unsubscribe};
-use super::super::broker::test_client::{Client, Hello, filter, qos_0, qos_1, with_properties};
 use super::super::{Server, Settings};
 use super::*;
+use crate::broker::codec::wire::{Packet, Publish, QoS, SubscribeFilter, Unsubscribe};
+use crate::broker::test_client::{Client, Hello, filter, qos_0, qos_1, with_properties};
 use crate::protocol::{Key, Reply, Value};
 
 async fn start() -> (Server, Running) {

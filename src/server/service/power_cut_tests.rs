@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::super::journal::LogPolicy;
-use super::super::journal::simulated::{Chance, SimulatedDisk};
 use super::tests::{Notes, del, get, message, set_with, version};
 use super::writer::Work;
 use super::*;
 use crate::protocol::{Condition, Key, Reply};
+use crate::server::storage::LogPolicy;
+use crate::server::storage::simulated::{Chance, SimulatedDisk};
 use crate::store::Version;
 
 /// What a key holds, as far as it can be compared.
@@ -58,7 +58,7 @@ struct Figures {
 /// A time between two cuts.
 struct Life {
     service: Arc<Service>,
-    journal: Journal,
+    journal: Storage,
     notes: Notes,
     now: Now,
 }
@@ -130,7 +130,7 @@ impl World {
         // The clock may have gone back meanwhile.
         self.wall_ms = (self.wall_ms + self.chance.below(20_000)).saturating_sub(5_000);
         let now = Now { wall_ms: self.wall_ms, monotonic_ms: 0 };
-        let journal = Journal::open_on(Box::new(self.disk.clone()), LOG)
+        let journal = Storage::open_on(Box::new(self.disk.clone()), LOG)
             .map_err(|error| format!("cannot be opened: {error}"))?;
         let mut kept = Kept::new();
         let each = |key, version, content: crate::store::Content| {

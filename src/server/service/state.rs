@@ -3,18 +3,18 @@
 use crate::protocol::{Key, Message, Refusal, Reply, Request};
 use crate::store::{Call, Change, Now, Outcome, Tally};
 
-use super::super::backlog::{Backlog, Undo};
 use super::super::delivery::{Answer, Asker, Delivery, Outlet};
 use super::super::engine::Engine;
-use super::super::repeats::Repeats;
+use crate::server::commit_queue::{CommitQueue, Undo};
+use crate::server::duplicate_detection::DuplicateDetection;
 
 const NOT_AUTHORIZED: Reply = Reply::Refused(Refusal::NotAuthorized);
 
 pub(super) struct State {
     pub(super) engine: Box<dyn Engine>,
-    repeats: Repeats,
+    repeats: DuplicateDetection,
     /// None if nothing is kept on disk.
-    pub(super) backlog: Option<Backlog>,
+    pub(super) backlog: Option<CommitQueue>,
     /// When the timer wakes by itself, in monotonic milliseconds.
     pub(super) timer_ms: u64,
     pub(super) closing: bool,
@@ -31,15 +31,15 @@ pub struct Stock {
 
 impl State {
     pub(super) fn stock(&self) -> Stock {
-        let waiting_for_disk = self.backlog.as_ref().map_or(0, Backlog::waiting);
+        let waiting_for_disk = self.backlog.as_ref().map_or(0, CommitQueue::waiting);
         Stock { tally: self.engine.tally(), waiting_for_disk }
     }
 
     pub(super) fn new(engine: Box<dyn Engine>, has_disk: bool) -> Self {
         Self {
             engine,
-            repeats: Repeats::default(),
-            backlog: has_disk.then(Backlog::default),
+            repeats: DuplicateDetection::default(),
+            backlog: has_disk.then(CommitQueue::default),
             timer_ms: 0,
             closing: false,
         }
@@ -125,7 +125,7 @@ impl State {
         self.send(outlet, expired.into(), Some(&key), None);
     }
 
-    /// Sends now or, if that depends on what is not on the disk yet, then: see [`Backlog::hold`]. Says which change it
+    /// Sends now or, if that depends on what is not on the disk yet, then: see [`CommitQueue::hold`]. Says which change it
     /// waits for, 0 if for none.
     pub(super) fn send(
         &mut self,
@@ -140,7 +140,7 @@ impl State {
         };
         match delivery {
             Some(delivery) => delivery.send(outlet),
-            None => return self.backlog.as_ref().map_or(0, Backlog::ticket),
+            None => return self.backlog.as_ref().map_or(0, CommitQueue::ticket),
         }
         0
     }
@@ -167,7 +167,7 @@ impl State {
     }
 
     fn may_expire(&self) -> bool {
-        !self.backlog.as_ref().is_some_and(Backlog::is_half_full)
+        !self.backlog.as_ref().is_some_and(CommitQueue::is_half_full)
     }
 
     /// What the key is now; a key whose time is over is gone whatever happens.

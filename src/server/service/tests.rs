@@ -1,7 +1,7 @@
 //! The service as the broker sees it: messages in, messages out; and what a restart leaves of it.
 
-use super::super::broker;
 use super::*;
+use crate::broker;
 use crate::protocol::message::{PROTOCOL_VERSION, STATUS};
 use crate::protocol::{Condition, Key, Notification, Refusal, Reply, Value};
 use std::num::NonZeroU64;
@@ -71,7 +71,7 @@ impl Bench {
     }
 
     /// On a disk where only that is kept which asks for it.
-    pub(super) fn on(journal: Journal) -> Self {
+    pub(super) fn on(journal: Storage) -> Self {
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink: EventSink = {
             let events = Arc::clone(&events);

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::super::backlog::Backlog;
 use super::super::delivery::Outlet;
 use super::super::event::Event;
-use super::super::journal::{Journal, JournalError};
 use super::Service;
 use crate::clock;
+use crate::server::commit_queue::CommitQueue;
+use crate::server::storage::{JournalError, Storage};
 use crate::store::{Change, Now, Store, Version};
 
 /// How long a version may be given out without being on the disk, if nothing else goes there: that of a key that is not
@@ -29,7 +29,7 @@ pub(super) struct Work {
 }
 
 /// Fills a store with what the disk holds. Says by how many milliseconds the clock has gone back since, if it has.
-pub(super) fn load(journal: &mut Journal, store: &mut Store, now: Now) -> Result<Option<u64>, JournalError> {
+pub(super) fn load(journal: &mut Storage, store: &mut Store, now: Now) -> Result<Option<u64>, JournalError> {
     journal.load(now, |key, version, content| store.restore(&key, Some((version, content))))?;
     let past = journal.past();
     store.raise_floor(past.greatest);
@@ -38,7 +38,7 @@ pub(super) fn load(journal: &mut Journal, store: &mut Store, now: Now) -> Result
 
 impl Service {
     /// Commits changes in groups, as many as have come while the disk was busy, until the service closes.
-    pub(super) fn save(&self, mut journal: Journal, outlet: &dyn Outlet) {
+    pub(super) fn save(&self, mut journal: Storage, outlet: &dyn Outlet) {
         while let Some(work) = self.next_work(journal.past().greatest) {
             if !self.commit(&mut journal, &work, self.now(), outlet) && !self.recover(&mut journal) {
                 return;
@@ -48,7 +48,7 @@ impl Service {
         let _ = journal.close();
     }
 
-    pub(super) fn commit(&self, journal: &mut Journal, work: &Work, now: Now, outlet: &dyn Outlet) -> bool {
+    pub(super) fn commit(&self, journal: &mut Storage, work: &Work, now: Now, outlet: &dyn Outlet) -> bool {
         let begun = clock::monotonic();
         let result = journal.commit(&work.changes, work.greatest, now);
         outlet.count_commit(clock::monotonic().saturating_duration_since(begun));
@@ -90,7 +90,7 @@ impl Service {
     }
 
     /// Tries until the disk works again; gives up when the service closes, and says so.
-    fn recover(&self, journal: &mut Journal) -> bool {
+    fn recover(&self, journal: &mut Storage) -> bool {
         let mut pause = PAUSE_MIN;
         while !self.closes_within(pause) {
             let begun = clock::monotonic();
@@ -113,7 +113,7 @@ impl Service {
 
     /// Brings the file up to date, and takes changes again. Requests are answered all the while, those only refused
     /// that need the disk: so nothing that is kept changes, but for what expires.
-    pub(super) fn try_again(&self, journal: &mut Journal, now: Now) -> Result<(), JournalError> {
+    pub(super) fn try_again(&self, journal: &mut Storage, now: Now) -> Result<(), JournalError> {
         if !journal.is_open() && !journal.must_rewrite() {
             // If it turns out to be damaged, what is in memory is better.
             let reopened = journal.reopen();
@@ -143,7 +143,7 @@ impl Service {
     }
 
     pub(super) fn wake_writer(&self, state: &super::State) {
-        if state.backlog.as_ref().is_some_and(Backlog::has_unsaved) {
+        if state.backlog.as_ref().is_some_and(CommitQueue::has_unsaved) {
             self.has_unsaved.notify_one();
         }
     }

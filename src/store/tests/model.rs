@@ -12,7 +12,7 @@ enum Step {
     Request { connection: u64, verb: Verb, key: u8, value: u8, timestamp: u64, fence: Option<u64> },
     Disconnect(u64),
     Poll,
-    Pass { monotonic_ms: u64, wall_ms: i64 },
+    Permissions { monotonic_ms: u64, wall_ms: i64 },
 }
 
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
         }),
         1 => (0..3_u64).prop_map(Step::Disconnect),
         1 => Just(Step::Poll),
-        4 => (0..20_u64, -300..300_i64).prop_map(|(monotonic_ms, wall_ms)| Step::Pass { monotonic_ms, wall_ms }),
+        4 => (0..20_u64, -300..300_i64).prop_map(|(monotonic_ms, wall_ms)| Step::Permissions { monotonic_ms, wall_ms }),
     ]
 }
 
@@ -221,7 +221,7 @@ proptest! {
                     model.heard[before..].sort();
                     prop_assert_eq!(&told, &model.heard[before..]);
                 }
-                Step::Pass { monotonic_ms, wall_ms } => {
+                Step::Permissions { monotonic_ms, wall_ms } => {
                     now.monotonic_ms += monotonic_ms;
                     now.wall_ms = now.wall_ms.saturating_add_signed(wall_ms);
                     model.monotonic_ms = now.monotonic_ms;

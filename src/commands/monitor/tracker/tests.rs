@@ -21,25 +21,25 @@ impl Bench {
         self.start + Duration::from_millis(ms)
     }
 
-    fn see(&mut self, message: Message, ms: u64) -> Sighting {
+    fn see(&mut self, message: Message, ms: u64) -> TrafficEvent {
         self.try_see(message, ms).unwrap()
     }
 
-    fn try_see(&mut self, message: Message, ms: u64) -> Option<Sighting> {
+    fn try_see(&mut self, message: Message, ms: u64) -> Option<TrafficEvent> {
         let now = self.at(ms);
         self.tracker.handle_message(message, now)
     }
 
     fn request(&mut self, message: Message, ms: u64) -> RequestSeen {
         match self.see(message, ms) {
-            Sighting::Request(seen) => seen,
+            TrafficEvent::Request(seen) => seen,
             other => panic!("{other:?}"),
         }
     }
 
     fn reply(&mut self, message: Message, ms: u64) -> ReplySeen {
         match self.see(message, ms) {
-            Sighting::Reply(seen) => seen,
+            TrafficEvent::Reply(seen) => seen,
             other => panic!("{other:?}"),
         }
     }
@@ -189,7 +189,7 @@ fn notifications_and_nonsense_are_told_and_other_topics_are_not() {
     let mut bench = Bench::new();
     let watched = topic::notify("w", &key("k")).unwrap();
     let told = Message { topic: watched, payload: Notification::Delete.encode(), ..Message::default() };
-    let Sighting::Notification(seen) = bench.see(told, 0) else { panic!() };
+    let TrafficEvent::Notification(seen) = bench.see(told, 0) else { panic!() };
     assert_eq!((&seen.client[..], seen.key, seen.change), (&b"w"[..], key("k"), Ok(Notification::Delete)));
     let nonsense = bench.request(Message { payload: "x".into(), ..get("a", "1") }, 0);
     assert_eq!((nonsense.asked.verb, nonsense.asked.client), (None, Some("me".into())));

@@ -1,0 +1,208 @@
+//! A TCP stream that looks out for its next bytes where that is promising.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::task::yield_now;
+
+use crate::broker::busy_poll::{BusyPoll, Silence};
+use crate::clock;
+
+/// The most that a look takes, in bytes; there may be more.
+const LOOK_BYTES_MAX: usize = 2 * 1024;
+
+/// Which of some streams was heard last.
+#[derive(Debug, Default)]
+pub struct Heard {
+    last: AtomicU64,
+    streams: AtomicU64,
+}
+
+/// A stream that does not let its thread sleep at once when its peer is quick.
+#[derive(Debug)]
+pub struct BusyPollStream {
+    stream: TcpStream,
+    lookout: BusyPoll,
+    heard: Arc<Heard>,
+    number: u64,
+}
+
+impl BusyPollStream {
+    /// Wraps a stream; `heard` is that of all whom a look would keep waiting.
+    pub fn new(stream: TcpStream, heard: Arc<Heard>) -> Self {
+        let number = heard.streams.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        Self { stream, lookout: BusyPoll::default(), heard, number }
+    }
+
+    fn is_alone(&self) -> bool {
+        self.heard.last.load(Ordering::Relaxed) == self.number
+    }
+
+    fn note_bytes(&mut self) {
+        let is_alone = self.is_alone();
+        if !is_alone {
+            self.heard.last.store(self.number, Ordering::Relaxed);
+        }
+        self.lookout.handle_bytes(clock::monotonic(), is_alone);
+    }
+
+    /// Reads as soon as there is something; false if there was nothing until then, or somebody else was heard.
+    fn look(&self, until: Instant, buffer: &mut ReadBuf<'_>) -> io::Result<bool> {
+        let room = buffer.initialize_unfilled_to(buffer.remaining().min(LOOK_BYTES_MAX));
+        loop {
+            match recv(self.stream.as_raw_fd(), room, MsgFlags::MSG_DONTWAIT) {
+                Ok(len) => {
+                    buffer.advance(len);
+                    return Ok(true);
+                }
+                Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            if clock::monotonic() >= until || !self.is_alone() {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+impl AsyncRead for BusyPollStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(context, buffer) {
+            this.note_bytes();
+            return Poll::Ready(read);
+        }
+        // From here on the task is woken when there is something.
+        loop {
+            match this.lookout.poll_silence(clock::monotonic(), this.is_alone()) {
+                Silence::Sleep => return Poll::Pending,
+                Silence::Yield => {
+                    // It is woken again when everybody else of this thread has had a turn.
+                    let _ = pin!(yield_now()).poll(context);
+                    return Poll::Pending;
+                }
+                Silence::LookUntil(until) => {
+                    if this.look(until, buffer)? {
+                        this.note_bytes();
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl AsyncWrite for BusyPollStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn pair(heard: &Arc<Heard>) -> (TcpStream, BusyPollStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        client.set_nodelay(true).unwrap();
+        server.set_nodelay(true).unwrap();
+        (client, BusyPollStream::new(server, Arc::clone(heard)))
+    }
+
+    /// The rounds of a client that says some bytes, waits until they come back, and says the next.
+    async fn ask(mut client: TcpStream, rounds: usize) {
+        let mut room = vec![0; 5_000];
+        for round in 0..rounds {
+            let len = 1 + round * 37 % 5_000;
+            let said: Vec<u8> = (0..len).map(|at| (round + at) as u8).collect();
+            client.write_all(&said).await.unwrap();
+            client.read_exact(&mut room[..len]).await.unwrap();
+            assert!(room[..len] == said, "round {round}");
+        }
+    }
+
+    /// Sends back what comes until the peer closes.
+    async fn echo(mut stream: BusyPollStream) {
+        let mut room = [0; 4_096];
+        loop {
+            match stream.read(&mut room).await.unwrap() {
+                0 => return,
+                len => stream.write_all(&room[..len]).await.unwrap(),
+            }
+        }
+    }
+
+    #[test]
+    fn all_bytes_come_in_their_order_and_then_the_end() {
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (streams, come) = std::sync::mpsc::channel();
+        // Of two threads, as it looks out in vain for whom its own thread serves.
+        let client = std::thread::spawn(move || {
+            runtime().block_on(async {
+                let (client, stream) = pair(&Arc::default()).await;
+                let stream = (stream.stream.into_std().unwrap(), stream.heard);
+                streams.send(stream).unwrap();
+                ask(client, 2_000).await;
+            });
+        });
+        let (stream, heard) = come.recv().unwrap();
+        runtime()
+            .block_on(async { echo(BusyPollStream::new(TcpStream::from_std(stream).unwrap(), heard)).await });
+        client.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn several_of_one_thread_are_all_served() {
+        let heard = Arc::default();
+        let mut tasks = Vec::new();
+        for _ in 0..5 {
+            let (client, stream) = pair(&heard).await;
+            tasks.extend([tokio::spawn(echo(stream)), tokio::spawn(ask(client, 200))]);
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! One connection's task: bytes between a stream and a conversation, keep-alive, and the farewell.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::codec::Decoded;
+use super::dialect::ProtocolVersion;
+use super::packet::{Connect, Fault, Incoming};
+use super::reason::Reason;
+use super::{Broker, Ending};
+use crate::broker::authentication;
+use crate::broker::authentication::Entrance;
+use crate::broker::packet_handler::PacketHandler;
+use crate::clock;
+use crate::net::Secret;
+use crate::server::event::Event;
+use crate::server::identity::Denial;
+use crate::server::operations::metrics::Counter;
+
+/// The least room to read into.
+const READ_BYTES_MIN: usize = 8 * 1024;
+/// How long the last bytes may take to be written.
+const FAREWELL_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long the peer may take to close after them, so that they are not lost to a reset.
+const LINGER_TIMEOUT: Duration = Duration::from_millis(500);
+/// The same while the server stops.
+const CLOSING_LINGER_TIMEOUT: Duration = Duration::from_millis(50);
+/// The longest CONNECT: several times what all its parts but user properties can come to, and what a stranger may have
+/// us keep.
+const CONNECT_BYTES_MAX: u32 = 2 * 1024 * 1024;
+/// The first byte of a CONNECT.
+const CONNECT: u8 = 0x10;
+/// The first byte of whoever wants TLS.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// Serves one connection until it is over. `closing` turns true when the server stops.
+pub async fn serve<S>(broker: Broker, stream: S, entrance: Entrance, mut closing: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let mut wire = Wire::new(stream, entrance.holds_back);
+    let begun = tokio::select! {
+        biased;
+        _ = closing.wait_for(|is_closing| *is_closing) => Err(Refusal::Silent("the server stops".to_owned())),
+        begun = wire.begin(&broker, &entrance) => begun,
+    };
+    match begun {
+        Ok(mut conversation) => {
+            let ending = wire.converse(&broker, &entrance.remote, &mut conversation).await;
+            let is_lost = matches!(ending, Ending::Lost(_));
+            // The seat is free and the application knows before the farewell, which may take its time.
+            let output = conversation.end(ending);
+            if !is_lost {
+                wire.say_farewell(output, closing).await;
+            }
+        }
+        Err(refusal) => {
+            let (event, output) = refusal.settle(entrance.remote);
+            broker.tell([event]);
+            wire.say_farewell(output, closing).await;
+        }
+    }
+}
+
+/// Ends a connection so that what was said last on it is heard.
+pub async fn dismiss<S>(stream: S, closing: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    Wire::new(stream, false).say_farewell(BytesMut::new(), closing).await;
+}
+
+/// What has become of a stream.
+enum Moved {
+    /// So many bytes were written; none, and what was held back is on its way.
+    Written(io::Result<usize>),
+    /// So many bytes were read.
+    Read(io::Result<usize>),
+}
+
+/// Writes some bytes or, if there are none, what is held back. May be dropped at any time.
+async fn write<W: AsyncWrite + Unpin>(writer: &mut W, output: &mut BytesMut) -> io::Result<usize> {
+    if output.is_empty() {
+        return writer.flush().await.map(|()| 0);
+    }
+    let written = writer.write(output).await?;
+    output.advance(written);
+    Ok(written)
+}
+
+/// Waits until it has written, if it `writes`, or else read, if it `reads`. May be dropped at any time.
+///
+/// One future for both, which ask the stream in turn: two would need a lock around it.
+async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    (output, writes): (&mut BytesMut, bool),
+    (input, reads): (&mut BytesMut, bool),
+) -> Moved {
+    poll_fn(|context| {
+        // Neither future has a state of its own that would be lost with it.
+        if writes && let Poll::Ready(written) = pin!(write(stream, output)).poll(context) {
+            return Poll::Ready(Moved::Written(written));
+        }
+        if reads {
+            return pin!(stream.read_buf(input)).poll(context).map(Moved::Read);
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+fn count(bytes: &Counter, len: usize) {
+    bytes.add(u64::try_from(len).unwrap_or(u64::MAX));
+}
+
+/// Why there is no conversation.
+enum Refusal {
+    /// The peer does not speak MQTT, so there is no answer either.
+    Silent(String),
+    /// With a CONNACK, of so many bytes at most; and who it is, if that is known.
+    Answered(Fault, Option<u32>, Option<String>),
+    /// With a CONNACK, for what the client has said of who it is.
+    Denied { client_id: String, dialect: ProtocolVersion, bytes_max: Option<u32>, denial: Denial },
+}
+
+impl Refusal {
+    fn settle(self, remote: String) -> (Event, BytesMut) {
+        let mut output = BytesMut::new();
+        let reason = match self {
+            Self::Silent(text) => text,
+            Self::Answered(Fault { reason, text, dialect }, bytes_max, client_id) => {
+                dialect.refusal(reason, &text, bytes_max, &mut output);
+                match client_id {
+                    Some(client_id) if reason == Reason::NotAuthorized => {
+                        let (client_id, reason) = (client_id.into(), format!("{reason}: {text}"));
+                        return (Event::Denied { client_id, remote, reason }, output);
+                    }
+                    _ => text,
+                }
+            }
+            Self::Denied { client_id, dialect, bytes_max, denial } => {
+                dialect.refusal(denial.reason, denial.told, bytes_max, &mut output);
+                return (denied(client_id.into(), &remote, denial), output);
+            }
+        };
+        (Event::Refused { remote, reason }, output)
+    }
+}
+
+fn denied(client_id: Arc<str>, remote: &str, denial: Denial) -> Event {
+    Event::Denied {
+        client_id,
+        remote: remote.to_owned(),
+        reason: format!("{}: {}", denial.reason, denial.logged),
+    }
+}
+
+/// A token being checked: who bears it.
+type Checking = Pin<Box<dyn Future<Output = Result<Arc<str>, Denial>> + Send>>;
+
+/// Resolves when a token has been checked, if one is.
+async fn checked(checking: Option<&mut Checking>) -> Result<Arc<str>, Denial> {
+    match checking {
+        Some(checking) => checking.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Begins to check a token, for as long as a client may take to come in.
+fn check(broker: &Broker, token: Option<Secret>) -> Checking {
+    let settings = broker.settings();
+    let after = settings.connect_timeout;
+    let check =
+        authentication::check_token(Arc::clone(&settings.identities), token, Arc::clone(&settings.events));
+    Box::pin(async move { timeout(after, check).await.unwrap_or_else(|_| Err(too_slow())) })
+}
+
+/// There is no room to check what a client says of itself, or a file cannot be read.
+fn too_slow() -> Denial {
+    Denial {
+        reason: Reason::ServerBusy,
+        told: "too many want to come in at once",
+        logged: "what it says of itself could not be checked in time".to_owned(),
+    }
+}
+
+struct Wire<S> {
+    stream: S,
+    input: BytesMut,
+    holds_back: bool,
+    is_held_back: bool,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
+    fn new(stream: S, holds_back: bool) -> Self {
+        Self { stream, input: BytesMut::new(), holds_back, is_held_back: false }
+    }
+
+    /// Waits for a CONNECT and lets the client in, if it may.
+    async fn begin(&mut self, broker: &Broker, entrance: &Entrance) -> Result<PacketHandler, Refusal> {
+        let after = broker.settings().connect_timeout;
+        let connect = timeout(after, self.read_connect(broker)).await;
+        let mut connect =
+            connect.unwrap_or_else(|_| Err(Refusal::Silent("no CONNECT in time".to_owned())))?;
+        let bytes_max = connect.packet_bytes_max;
+        // Whoever hangs up leaves the queue of those to be checked: it must not be made long for nothing.
+        let admitted = tokio::select! {
+            biased;
+            admitted = timeout(after, authentication::admit(broker, &mut connect, entrance)) => admitted,
+            refusal = self.end_of_input() => return Err(refusal),
+        };
+        let principal = admitted.unwrap_or_else(|_| Err(too_slow())).map_err(|denial| Refusal::Denied {
+            client_id: connect.client_id.clone(),
+            dialect: connect.dialect,
+            bytes_max,
+            denial,
+        })?;
+        let client_id = connect.client_id.clone();
+        PacketHandler::begin(broker, connect, principal, entrance)
+            .map_err(|fault| Refusal::Answered(fault, bytes_max, Some(client_id)))
+    }
+
+    async fn read_connect(&mut self, broker: &Broker) -> Result<Connect, Refusal> {
+        let bytes_max = broker.settings().packet_bytes_max.min(CONNECT_BYTES_MAX);
+        loop {
+            match self.input.first() {
+                None | Some(&CONNECT) => {}
+                Some(&TLS_HANDSHAKE) => {
+                    return Err(Refusal::Silent("it speaks TLS, and is not spoken to in it".to_owned()));
+                }
+                Some(_) => return Err(Refusal::Silent("what came first was no CONNECT".to_owned())),
+            }
+            let missing = match ProtocolVersion::decode_first(&mut self.input, bytes_max) {
+                Ok(Decoded::Packet(Incoming::Connect(connect))) => return Ok(*connect),
+                Ok(Decoded::Packet(_)) => {
+                    return Err(Refusal::Silent("what came first was no CONNECT".to_owned()));
+                }
+                Ok(Decoded::Missing(missing)) => missing,
+                Err(fault) => return Err(Refusal::Answered(fault, None, None)),
+            };
+            self.make_room(missing);
+            match self.stream.read_buf(&mut self.input).await {
+                Ok(0) => return Err(Refusal::Silent("it closed before its CONNECT".to_owned())),
+                Ok(len) => count(&broker.metrics().received.bytes, len),
+                Err(error) => return Err(Refusal::Silent(error.to_string())),
+            }
+        }
+    }
+
+    /// Waits until the peer is gone; what it says meanwhile is kept, if it is not much.
+    async fn end_of_input(&mut self) -> Refusal {
+        while self.input.len() < READ_BYTES_MIN {
+            self.input.reserve(READ_BYTES_MIN);
+            match self.stream.read_buf(&mut self.input).await {
+                Ok(0) => return Refusal::Silent("it closed before it was let in".to_owned()),
+                Ok(_) => {}
+                Err(error) => return Refusal::Silent(error.to_string()),
+            }
+        }
+        std::future::pending().await
+    }
+
+    async fn converse(&mut self, broker: &Broker, remote: &str, conversation: &mut PacketHandler) -> Ending {
+        let mut checking: Option<Checking> = None;
+        let keep_alive = conversation.keep_alive();
+        // The timer is set anew when it rings, not with every packet: a packet only notes when it came.
+        let mut silence = pin!(sleep(keep_alive.unwrap_or_default()));
+        let mut heard = clock::monotonic();
+        let link = Arc::clone(conversation.link());
+        let mut woken = pin!(link.wake.notified());
+        loop {
+            match conversation.handle_input(&mut self.input) {
+                Ok(missing) => self.make_room(missing),
+                Err(ending) => return ending,
+            }
+            if conversation.is_finished() && !self.is_held_back {
+                let text = "the server stops".to_owned();
+                return Ending::Cut { reason: Reason::ServerShuttingDown, text };
+            }
+            if let Some(ending) = link.ending() {
+                return ending.clone();
+            }
+            if let Some(token) = conversation.poll_token() {
+                checking = Some(check(broker, token));
+            }
+            let reads = conversation.wants_input(&self.input);
+            let output = conversation.output();
+            let writes = !output.is_empty();
+            let is_alive = tokio::select! {
+                biased;
+                () = &mut woken => {
+                    woken.set(link.wake.notified());
+                    false
+                }
+                moved = exchange(
+                    &mut self.stream,
+                    (output, writes || self.is_held_back),
+                    (&mut self.input, reads),
+                ) => match moved {
+                    Moved::Written(Ok(0)) if writes => {
+                        return self.lose(broker, conversation, "it takes no more bytes".to_owned()).await;
+                    }
+                    Moved::Written(Ok(len)) => {
+                        count(&broker.metrics().sent.bytes, len);
+                        self.is_held_back = self.holds_back && writes;
+                        conversation.handle_written();
+                        // While nothing is read, a peer that takes its output shows that it lives.
+                        !reads
+                    }
+                    Moved::Read(Ok(0)) => {
+                        let why = "it closed without a DISCONNECT".to_owned();
+                        return self.lose(broker, conversation, why).await;
+                    }
+                    Moved::Read(Ok(len)) => {
+                        count(&broker.metrics().received.bytes, len);
+                        true
+                    }
+                    // A stream that is closed in its own way, once it is said why.
+                    Moved::Read(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                        return Ending::Cut { reason: Reason::MalformedPacket, text: error.to_string() };
+                    }
+                    Moved::Written(Err(error)) | Moved::Read(Err(error)) => {
+                        return self.lose(broker, conversation, error.to_string()).await;
+                    }
+                },
+                checked = checked(checking.as_mut()), if checking.is_some() => {
+                    checking = None;
+                    if let Err(denial) = conversation.handle_checked(checked) {
+                        let (reason, text) = (denial.reason, denial.told.to_owned());
+                        broker.tell([denied(Arc::clone(&conversation.peer().client_id), remote, denial)]);
+                        return Ending::Cut { reason, text };
+                    }
+                    false
+                }
+                () = &mut silence, if keep_alive.is_some() => {
+                    let deadline = keep_alive.and_then(|period| heard.checked_add(period));
+                    if let Some(deadline) = deadline.filter(|deadline| *deadline > clock::monotonic()) {
+                        silence.as_mut().reset(Instant::from_std(deadline));
+                        continue;
+                    }
+                    let text = "nothing was heard for 1.5 times the keep-alive".to_owned();
+                    return Ending::Cut { reason: Reason::KeepAliveTimeout, text };
+                }
+            };
+            if is_alive && keep_alive.is_some() {
+                heard = clock::monotonic();
+            }
+        }
+    }
+
+    /// The connection is lost. What the peer has said counts all the same: whoever leaves while much comes for it reads
+    /// none of that, and closes behind its goodbye, which takes its will with it.
+    async fn lose(&mut self, broker: &Broker, conversation: &mut PacketHandler, why: String) -> Ending {
+        let hear = async {
+            loop {
+                if let Err(ending) = conversation.handle_last_words(&mut self.input) {
+                    return Some(ending);
+                }
+                self.make_room(READ_BYTES_MIN);
+                match self.stream.read_buf(&mut self.input).await {
+                    Ok(len) if len > 0 => count(&broker.metrics().received.bytes, len),
+                    Ok(_) | Err(_) => return None,
+                }
+            }
+        };
+        timeout(FAREWELL_TIMEOUT, hear).await.ok().flatten().unwrap_or(Ending::Lost(why))
+    }
+
+    /// Grows step by step with what really comes, however much a packet announces.
+    fn make_room(&mut self, missing: usize) {
+        self.input.reserve(missing.min(self.input.len()).max(READ_BYTES_MIN));
+    }
+
+    async fn say_farewell(mut self, mut output: BytesMut, mut closing: watch::Receiver<bool>) {
+        let write = async {
+            self.stream.write_all_buf(&mut output).await?;
+            self.stream.shutdown().await
+        };
+        if !matches!(timeout(FAREWELL_TIMEOUT, write).await, Ok(Ok(()))) {
+            return;
+        }
+        let drain = async {
+            loop {
+                self.input.clear();
+                self.input.reserve(READ_BYTES_MIN);
+                if !self.stream.read_buf(&mut self.input).await.is_ok_and(|read| read > 0) {
+                    return;
+                }
+            }
+        };
+        // A peer that does not close in time loses its last bytes at worst.
+        tokio::select! {
+            () = async {
+                // An error means that the server was dropped.
+                let _ = closing.wait_for(|is_closing| *is_closing).await;
+                sleep(CLOSING_LINGER_TIMEOUT).await;
+            } => {}
+            _ = timeout(LINGER_TIMEOUT, drain) => {}
+        }
+    }
+}

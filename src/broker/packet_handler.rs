@@ -1,0 +1,598 @@
+//! What a connection says and hears after its CONNECT, without the socket: packets in, bytes out.
+
+mod final_input;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+
+use super::codec::{self, Accepted, Decoded};
+use super::dialect::{ProtocolVersion, Sending};
+use super::filter;
+use super::packet::{Connect, Fault, Incoming, Publish, SubscriptionRequest};
+use super::publication;
+use super::reason::Reason;
+use super::registry::{Arrival, Attached};
+use super::session::{Limits, Outgoing};
+use super::{Broker, ConnectionId, Ending, ONLY_THE_BROKER, Peer, SYS, Verdict};
+use crate::broker::authentication::Entrance;
+use crate::broker::deferred_packets::Postponed;
+use crate::broker::session_entry::{Link, SessionEntry, Stage};
+use crate::broker::topic_aliases::{Given, Taken};
+use crate::broker::traffic_counters::Tally;
+use crate::clock;
+use crate::net::Secret;
+use crate::protocol::message::{Message, Qos};
+use crate::random;
+use crate::server::authorization::Permissions;
+use crate::server::event::Event;
+use crate::server::identity::{Denial, Principal};
+
+/// With so many bytes to write, no other packet is handled and no other message taken from the queue.
+const OUTPUT_BYTES_ENOUGH: usize = 64 * 1024;
+
+/// While packets have to wait for the output, so much is read beside the first whole packet, and no more.
+const READ_AHEAD_BYTES: usize = 64 * 1024;
+
+/// Enhanced authentication in a session (MQTT 5, 4.12.1).
+#[derive(Debug)]
+struct Authentication {
+    /// That of the CONNECT; there is no other one from then on.
+    method: String,
+    again: Again,
+}
+
+#[derive(Debug)]
+enum Again {
+    /// Nothing is asked.
+    No,
+    /// A token has come; none if it was left out.
+    Asked(Option<Secret>),
+    /// A token is being checked.
+    Checking,
+}
+
+impl Authentication {
+    fn new(method: String) -> Self {
+        Self { method, again: Again::No }
+    }
+}
+
+/// One accepted connection. Dropping it gives its seat back and tells the application.
+#[derive(Debug)]
+pub struct PacketHandler {
+    broker: Broker,
+    peer: Peer,
+    seat: Arc<SessionEntry>,
+    link: Arc<Link>,
+    dialect: ProtocolVersion,
+    /// The client's Maximum Packet Size, in bytes.
+    packet_bytes_max: Option<u32>,
+    /// How the client came in, if by a method of enhanced authentication: then it may do so again.
+    authentication: Option<Authentication>,
+    /// What the client said at first, in seconds.
+    session_expiry_s: u32,
+    keep_alive: Option<Duration>,
+    given_aliases: Given,
+    taken_aliases: Taken,
+    postponed: Postponed,
+    /// PUBACKs of which none has been written to the socket.
+    unwritten_acknowledgements: usize,
+    output: BytesMut,
+    tally: Tally,
+    ending: Ending,
+}
+
+impl PacketHandler {
+    /// Accepts a CONNECT: takes the client's seat and answers with a CONNACK.
+    ///
+    /// # Errors
+    ///
+    /// Why the connection is refused.
+    pub fn begin(
+        broker: &Broker,
+        connect: Connect,
+        principal: Principal,
+        entrance: &Entrance,
+    ) -> Result<Self, Fault> {
+        let (settings, dialect) = (broker.settings(), connect.dialect);
+        let assigned_client_id = connect.client_id.is_empty().then(new_client_id);
+        let client_id: Arc<str> = assigned_client_id.as_ref().unwrap_or(&connect.client_id).as_str().into();
+        let session_expiry_s = connect.session_expiry_s.min(settings.session_expiry_s_max);
+        let keep_alive_s = match (connect.keep_alive_s, settings.keep_alive_s_max) {
+            (wanted, 0) => wanted,
+            // It cannot be told of another one.
+            (wanted, _) if dialect == ProtocolVersion::Mqtt311 => wanted,
+            (0, max) => max,
+            (wanted, max) => wanted.min(max),
+        };
+        let rules = settings.authorizer.as_ref().filter(|_| !entrance.is_above_rules);
+        let pass = rules.map(|authorizer| {
+            Arc::new(Permissions::new(Arc::clone(authorizer), Arc::clone(&client_id), principal.clone()))
+        });
+        let peer = Peer { connection: ConnectionId::next(), client_id, principal, pass };
+        if let Some(will) = &connect.will {
+            let refuse = |text| Fault { reason: Reason::TopicNameInvalid, text, dialect };
+            broker.check_will(&will.message).map_err(refuse)?;
+        }
+        let refuse = |text: &str| Fault { reason: Reason::NotAuthorized, text: text.to_owned(), dialect };
+        if peer.pass.as_ref().is_some_and(|pass| !pass.may_connect()) {
+            return Err(refuse("no rule lets this client come in"));
+        }
+        if connect.will.as_ref().is_some_and(|will| !peer.may_publish(&will.message.topic)) {
+            return Err(refuse("no rule lets this client publish to the topic of its will"));
+        }
+        let arrival = Arrival {
+            connection: peer.connection,
+            client_id: Arc::clone(&peer.client_id),
+            principal: peer.principal.clone(),
+            pass: peer.pass.clone(),
+            clean_start: connect.clean_start,
+            receive_maximum: connect.receive_maximum,
+            will: connect.will,
+            expiry_s: session_expiry_s,
+        };
+        let Attached { seat, link, session_present, .. } =
+            broker.attach(arrival).map_err(|reason| match reason {
+                Reason::NotAuthorized => refuse("somebody else is connected with this client id"),
+                reason => Fault { reason, text: reason.to_string(), dialect },
+            })?;
+        let accepted = Accepted {
+            session_present,
+            assigned_client_id,
+            session_expiry_s: (session_expiry_s != connect.session_expiry_s).then_some(session_expiry_s),
+            keep_alive_s: (keep_alive_s != connect.keep_alive_s).then_some(keep_alive_s),
+            receive_maximum: settings.receive_maximum,
+            packet_bytes_max: settings.packet_bytes_max,
+            topic_alias_max: settings.topic_alias_max,
+            authentication_method: connect.authentication_method.clone(),
+        };
+        let mut output = BytesMut::new();
+        dialect.connack(accepted, &mut output);
+        let mut conversation = Self {
+            broker: broker.clone(),
+            peer,
+            seat,
+            link,
+            dialect,
+            packet_bytes_max: connect.packet_bytes_max,
+            authentication: connect.authentication_method.map(Authentication::new),
+            session_expiry_s,
+            keep_alive: (keep_alive_s > 0)
+                .then(|| Duration::from_millis(u64::from(keep_alive_s).saturating_mul(1_500))),
+            given_aliases: Given::new(settings.topic_alias_max),
+            taken_aliases: Taken::new(connect.topic_alias_max),
+            postponed: Postponed::new(Limits::from(settings).share()),
+            unwritten_acknowledgements: 0,
+            output,
+            tally: Tally::begun(),
+            ending: Ending::Lost("its task failed".to_owned()),
+        };
+        let connack_bytes = conversation.output.len();
+        if is_beyond(connack_bytes, conversation.packet_bytes_max) {
+            conversation.ending = Ending::Left { keeps_will: false, session_expiry_s: Some(0) };
+            let text = "a CONNACK exceeds the client's Maximum Packet Size".to_owned();
+            return Err(Fault { reason: Reason::PacketTooLarge, text, dialect });
+        }
+        broker.metrics().connections.add(1);
+        broker.metrics().connections_max.raise(broker.connections());
+        broker.tell([Event::Connected {
+            client_id: Arc::clone(&conversation.peer.client_id),
+            remote: entrance.remote.clone(),
+            principal: conversation.peer.principal.words(),
+            session_present,
+        }]);
+        Ok(conversation)
+    }
+
+    /// After how long a silence the client counts as gone: 1.5 times the keep-alive.
+    #[must_use]
+    pub fn keep_alive(&self) -> Option<Duration> {
+        self.keep_alive
+    }
+
+    /// The connection, to be woken and ended by others.
+    #[must_use]
+    pub fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    /// What is to be written to the socket.
+    pub fn output(&mut self) -> &mut BytesMut {
+        &mut self.output
+    }
+
+    /// The token to be checked, if the client has sent one since it came in; what comes of it is to be told to
+    /// [`PacketHandler::handle_checked`]. The client may go on meanwhile.
+    pub fn poll_token(&mut self) -> Option<Option<Secret>> {
+        let again = &mut self.authentication.as_mut()?.again;
+        if !matches!(again, Again::Asked(_)) {
+            return None;
+        }
+        match std::mem::replace(again, Again::Checking) {
+            Again::Asked(token) => Some(token),
+            Again::No | Again::Checking => None,
+        }
+    }
+
+    /// A token has been checked: this is who bears it.
+    ///
+    /// # Errors
+    ///
+    /// Why the client may not stay.
+    pub fn handle_checked(&mut self, checked: Result<Arc<str>, Denial>) -> Result<(), Denial> {
+        let bearer = checked?;
+        // The session has the rights of whoever began it.
+        if self.peer.principal.user.as_deref() != Some(&*bearer) {
+            return Err(Denial {
+                reason: Reason::NotAuthorized,
+                told: "this token is somebody else's",
+                logged: format!("its new token is that of {bearer}"),
+            });
+        }
+        if let Some(authentication) = &mut self.authentication {
+            authentication.again = Again::No;
+            codec::encode_auth(&authentication.method, &mut self.output);
+        }
+        self.broker.tell([Event::Reauthenticated { client_id: Arc::clone(&self.peer.client_id) }]);
+        Ok(())
+    }
+
+    /// Who is at the other end.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Whether there is so much to write that packets have to wait.
+    #[must_use]
+    pub fn is_congested(&self) -> bool {
+        self.output.len() >= OUTPUT_BYTES_ENOUGH
+    }
+
+    /// Whether bytes should be read from the socket, having read `input` so far.
+    #[must_use]
+    pub fn wants_input(&self, input: &[u8]) -> bool {
+        // A peer that writes before it reads must be read from even when packets have to wait, or both would
+        // wait for ever: so up to a whole packet, which is bounded, or a few small ones.
+        let is_incomplete =
+            || codec::missing(input, self.broker.settings().packet_bytes_max).is_ok_and(|n| n > 0);
+        !self.is_congested() || input.len() < READ_AHEAD_BYTES || is_incomplete()
+    }
+
+    /// Whether the connection ends now: the broker is drained, and everything has been written.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        let is_sent = || self.seat.with_session(self.peer.connection, |session| session.is_sent());
+        self.link.has_come_to(Stage::Finishing) && self.output.is_empty() && is_sent().unwrap_or(true)
+    }
+
+    /// Some output has been written to the socket.
+    pub fn handle_written(&mut self) {
+        self.tally.add_to(self.broker.metrics());
+        // From now on the client may have any of them, and count on it.
+        self.unwritten_acknowledgements = 0;
+        if self.output.is_empty() && self.output.capacity() > OUTPUT_BYTES_ENOUGH.saturating_mul(2) {
+            self.output = BytesMut::new();
+        }
+    }
+
+    /// Handles all packets that came in and takes what waits for the client, until there is enough to write.
+    ///
+    /// Messages wait for as long as the client has much to acknowledge: their answers would fill its queue, and have
+    /// it cut off, before the acknowledgements that it sends behind them are seen.
+    ///
+    /// Says how many bytes are missing for the next packet.
+    ///
+    /// # Errors
+    ///
+    /// How the connection ends.
+    pub fn handle_input(&mut self, input: &mut BytesMut) -> Result<usize, Ending> {
+        if input.is_empty() && self.postponed.is_empty() && self.seat.is_at_rest(self.peer.connection) {
+            // Nothing has happened but that something was written.
+            self.note_drained();
+            return Ok(1);
+        }
+        let mut may_have_more = self.seat.work(self.peer.connection);
+        let mut now = clock::monotonic();
+        loop {
+            if may_have_more {
+                self.take_outgoing(now, false);
+            }
+            may_have_more = true;
+            if self.is_congested() || self.link.ending().is_some() {
+                return Ok(1);
+            }
+            if self.may_resume()
+                && let Some(packet) = self.postponed.pop(now)
+            {
+                self.handle_packet(packet)?;
+                now = clock::monotonic();
+                continue;
+            }
+            let before = input.len();
+            match self.dialect.decode(input, self.broker.settings().packet_bytes_max) {
+                Ok(Decoded::Packet(packet)) if self.postponed.must_wait(&packet, || self.is_laden()) => {
+                    self.postponed.push(packet, before.saturating_sub(input.len()), now);
+                }
+                Ok(Decoded::Packet(packet)) => {
+                    self.handle_packet(packet)?;
+                    now = clock::monotonic();
+                }
+                Ok(Decoded::Missing(missing)) => {
+                    self.take_outgoing(now, true);
+                    // What was just taken may have been what made the client laden.
+                    if !self.may_resume() {
+                        self.note_drained();
+                        return Ok(missing);
+                    }
+                }
+                Err(Fault { reason, text, .. }) => return Err(Ending::Cut { reason, text }),
+            }
+        }
+    }
+
+    /// Ends the conversation and says what is still to be written.
+    #[must_use]
+    pub fn end(mut self, ending: Ending) -> BytesMut {
+        if let Ending::Cut { reason, text } = &ending {
+            self.dialect.disconnect(*reason, text, self.packet_bytes_max, &mut self.output);
+        }
+        self.ending = ending;
+        std::mem::take(&mut self.output)
+    }
+
+    /// Whether a packet that waits may be handled; it must be if no other one may wait, or none would be read.
+    fn may_resume(&self) -> bool {
+        !self.postponed.is_empty() && (self.postponed.is_full() || !self.is_laden())
+    }
+
+    fn is_laden(&self) -> bool {
+        self.seat.with_session(self.peer.connection, |session| session.is_laden()).unwrap_or(false)
+    }
+
+    fn take_outgoing(&mut self, now: Instant, or_rest: bool) {
+        while !self.is_congested()
+            && let Some(outgoing) = self.seat.poll_outgoing(self.peer.connection, now, or_rest)
+        {
+            self.send(outgoing, now);
+        }
+    }
+
+    fn send(&mut self, outgoing: Outgoing, now: Instant) {
+        let (packet_id, dup, delivery) = match outgoing {
+            Outgoing::Release(packet_id) => {
+                self.dialect.pubrel(packet_id, true, &mut self.output);
+                return;
+            }
+            Outgoing::Publish { packet_id, dup, delivery } => (packet_id, dup, delivery),
+        };
+        let topic = &delivery.publication.message.topic;
+        let alias = self.taken_aliases.of(topic);
+        let sending = Sending {
+            delivery: &delivery,
+            packet_id,
+            dup,
+            expiry_s: delivery.publication.remaining_s(now),
+            alias,
+            bytes_max: self.packet_bytes_max,
+        };
+        if self.dialect.publish(sending, &mut self.output).is_ok() {
+            if let Some(alias) = alias {
+                self.taken_aliases.handle_sent(topic, alias);
+            }
+            self.tally.count_publish_sent();
+            return;
+        }
+        // As if it had been delivered (MQTT 5, 3.1.2.11.4).
+        if let Some(packet_id) = packet_id {
+            self.seat.with_session(self.peer.connection, |session| session.abandon(packet_id));
+        }
+        self.tell_of_drop(topic.clone(), "it exceeds the client's Maximum Packet Size");
+    }
+
+    /// Everything that was read before the broker began to drain has been handled.
+    fn note_drained(&self) {
+        if self.link.has_come_to(Stage::Draining) && !self.link.has_come_to(Stage::Drained) {
+            self.link.advance(Stage::Drained);
+            self.broker.note_drained();
+        }
+    }
+
+    /// Handles a packet, whose answer must fit the client's Maximum Packet Size (MQTT 5, 3.1.2.11.4).
+    fn handle_packet(&mut self, packet: Incoming) -> Result<(), Ending> {
+        let before = self.output.len();
+        self.tally.count_received();
+        self.answer(packet)?;
+        let bytes = self.output.len().saturating_sub(before);
+        if is_beyond(bytes, self.packet_bytes_max) {
+            self.output.truncate(before);
+            let text = "the answer exceeds the client's Maximum Packet Size".to_owned();
+            return Err(Ending::Cut { reason: Reason::PacketTooLarge, text });
+        }
+        // No packet has more than one for an answer.
+        if bytes > 0 {
+            self.tally.count_sent();
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, packet: Incoming) -> Result<(), Ending> {
+        let connection = self.peer.connection;
+        match packet {
+            Incoming::Publish(publish) => self.handle_publish(publish)?,
+            Incoming::PubAck(packet_id) => {
+                self.seat.with_session(connection, |session| session.handle_puback(packet_id));
+            }
+            Incoming::PubRec { packet_id, is_accepted } => {
+                let is_known = self
+                    .seat
+                    .with_session(connection, |session| session.handle_pubrec(packet_id, is_accepted))
+                    .unwrap_or(false);
+                // A refusal ends the exchange, there is nothing to release (MQTT 5, 4.3.3).
+                if is_accepted {
+                    self.dialect.pubrel(packet_id, is_known, &mut self.output);
+                }
+            }
+            Incoming::PubRel(packet_id) => {
+                let released = self.seat.with_session(connection, |session| session.handle_pubrel(packet_id));
+                // Else its successor answers for what is under way, whatever this one is told.
+                if let Some(is_known) = released {
+                    self.dialect.pubcomp(packet_id, is_known, &mut self.output);
+                }
+            }
+            Incoming::PubComp(packet_id) => {
+                self.seat.with_session(connection, |session| session.handle_pubcomp(packet_id));
+            }
+            Incoming::Subscribe { packet_id, requests } => {
+                let is_local = |request: &SubscriptionRequest| request.options.no_local;
+                if requests.iter().any(|request| is_local(request) && filter::is_shared(&request.filter)) {
+                    return Err(protocol_error("no local messages of a shared subscription"));
+                }
+                let results = self.broker.subscribe_as(&self.peer, &self.seat, requests);
+                self.dialect.suback(packet_id, &results, &mut self.output);
+            }
+            Incoming::Unsubscribe { packet_id, filters } => {
+                let results = self.broker.unsubscribe(connection, &filters);
+                self.dialect.unsuback(packet_id, &results, &mut self.output);
+            }
+            Incoming::PingReq => codec::encode_pingresp(&mut self.output),
+            Incoming::Disconnect { is_normal, session_expiry_s } => {
+                if self.session_expiry_s == 0 && session_expiry_s.is_some_and(|seconds| seconds > 0) {
+                    return Err(protocol_error("a session expiry that CONNECT did not ask for"));
+                }
+                return Err(Ending::Left { keeps_will: !is_normal, session_expiry_s });
+            }
+            Incoming::Auth { is_new, method, data } => self.handle_auth(is_new, method.as_deref(), data)?,
+            Incoming::Connect(_) => return Err(protocol_error("a second CONNECT")),
+            Incoming::Unexpected(name) => return Err(protocol_error(&format!("an unexpected {name}"))),
+        }
+        Ok(())
+    }
+
+    fn handle_publish(&mut self, publish: Publish) -> Result<(), Ending> {
+        self.tally.count_publish_received();
+        if self.link.has_come_to(Stage::Drained) {
+            // It came too late, and is never acknowledged.
+            return Ok(());
+        }
+        let Publish { packet_id, topic_alias, mut message, has_expired } = publish;
+        let resolved = self.given_aliases.resolve(topic_alias, &mut message.topic);
+        resolved.map_err(|(reason, text)| Ending::Cut { reason, text: text.to_owned() })?;
+        match message.qos {
+            Qos::AtMostOnce => _ = self.publish(message, has_expired)?,
+            Qos::AtLeastOnce => {
+                self.unwritten_acknowledgements = self.unwritten_acknowledgements.saturating_add(1);
+                let incoming = self.seat.with_session(self.peer.connection, |session| session.incoming());
+                self.check_receive_maximum(incoming.unwrap_or(0))?;
+                let reason = self.publish(message, has_expired)?;
+                self.dialect.puback(packet_id, reason, &mut self.output);
+            }
+            Qos::ExactlyOnce => {
+                let arrived = self.seat.with_session(self.peer.connection, |session| {
+                    (session.handle_incoming(packet_id), session.incoming())
+                });
+                let Some((is_new, incoming)) = arrived else { return Ok(()) };
+                self.check_receive_maximum(incoming)?;
+                let reason = if is_new { self.publish(message, has_expired)? } else { Reason::Success };
+                if reason.is_refusal() {
+                    // There will be no PUBREL for it (MQTT 5, 4.3.3).
+                    self.seat.with_session(self.peer.connection, |session| session.handle_pubrel(packet_id));
+                }
+                self.dialect.pubrec(packet_id, reason, &mut self.output);
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_auth(
+        &mut self,
+        is_new: bool,
+        method: Option<&str>,
+        data: Option<Secret>,
+    ) -> Result<(), Ending> {
+        let Some(authentication) = &mut self.authentication else {
+            return Err(protocol_error("an AUTH, where CONNECT had no authentication method"));
+        };
+        if method != Some(&authentication.method) {
+            return Err(protocol_error("an AUTH with another method than that of CONNECT"));
+        }
+        if !is_new {
+            return Err(protocol_error("an AUTH that goes on with what was not begun"));
+        }
+        if !matches!(authentication.again, Again::No) {
+            return Err(protocol_error("an AUTH before the last one was answered"));
+        }
+        authentication.again = Again::Asked(data);
+        Ok(())
+    }
+
+    /// Counts only what the client cannot have an acknowledgement of, so it never hits one that keeps to the rule.
+    fn check_receive_maximum(&self, incoming: usize) -> Result<(), Ending> {
+        let unacknowledged = self.unwritten_acknowledgements.saturating_add(incoming);
+        if unacknowledged > usize::from(self.broker.settings().receive_maximum) {
+            let text = "more unacknowledged messages than the Receive Maximum".to_owned();
+            return Err(Ending::Cut { reason: Reason::ReceiveMaximumExceeded, text });
+        }
+        Ok(())
+    }
+
+    fn tell_of_drop(&self, topic: String, reason: &'static str) {
+        self.broker.tell([Event::Dropped { client_id: Arc::clone(&self.peer.client_id), topic, reason }]);
+    }
+
+    fn publish(&self, message: Message, has_expired: bool) -> Result<Reason, Ending> {
+        if message.topic.starts_with(SYS) {
+            self.tell_of_drop(message.topic, ONLY_THE_BROKER);
+            return Ok(Reason::NotAuthorized);
+        }
+        if has_expired {
+            self.tell_of_drop(message.topic, "it expired while its sender had much to acknowledge");
+            return Ok(Reason::Success);
+        }
+        if !self.peer.may_publish(&message.topic) {
+            self.broker.tell([self.peer.refusal("publish to", message.topic)]);
+            return Ok(Reason::NotAuthorized);
+        }
+        if !publication::is_within(&message, self.broker.settings().session_queue_bytes_max) {
+            // Whoever it is for would be cut off.
+            self.tell_of_drop(message.topic, "no queue has room for so many user properties");
+            return Ok(Reason::QuotaExceeded);
+        }
+        match self.broker.inner.application.handle_publish(&self.broker, &self.peer, message) {
+            Verdict::Route(message) => match self.broker.publish(Some(self.peer.connection), message) {
+                0 => Ok(Reason::NoMatchingSubscribers),
+                _ => Ok(Reason::Success),
+            },
+            Verdict::Consumed => Ok(Reason::Success),
+            Verdict::Refused(reason) => Ok(reason),
+            Verdict::Disconnect { reason, text } => Err(Ending::Cut { reason, text }),
+        }
+    }
+}
+
+impl Drop for PacketHandler {
+    fn drop(&mut self) {
+        self.tally.add_to(self.broker.metrics());
+        self.broker.inner.application.handle_disconnect(&self.broker, &self.peer);
+        self.broker.detach(self.peer.connection, &self.ending);
+        let client_id = Arc::clone(&self.peer.client_id);
+        self.broker.tell([Event::Gone { client_id, reason: self.ending.to_string() }]);
+    }
+}
+
+fn is_beyond(bytes: usize, bytes_max: Option<u32>) -> bool {
+    bytes_max.and_then(|bytes_max| usize::try_from(bytes_max).ok()).is_some_and(|bytes_max| bytes > bytes_max)
+}
+
+fn protocol_error(text: &str) -> Ending {
+    Ending::Cut { reason: Reason::ProtocolError, text: text.to_owned() }
+}
+
+/// A client id that nobody guesses, and that no other client has.
+fn new_client_id() -> String {
+    format!("mqkv-{:016x}", random::number())
+}

@@ -1,0 +1,33 @@
+//! What a client has said before its connection was lost.
+
+use bytes::BytesMut;
+
+use super::super::Ending;
+use super::super::codec::Decoded;
+use super::super::packet::Fault;
+use super::PacketHandler;
+use crate::clock;
+
+impl PacketHandler {
+    /// Handles what came in and was not handled yet, where nobody is left to read an answer. Nothing else is taken from
+    /// what waits for the client: it has not been sent.
+    ///
+    /// # Errors
+    ///
+    /// How the connection ends, if not as it has.
+    pub fn handle_last_words(&mut self, input: &mut BytesMut) -> Result<(), Ending> {
+        let now = clock::monotonic();
+        while self.link.ending().is_none() {
+            self.output.clear();
+            let packet = match self.postponed.pop(now) {
+                Some(packet) => packet,
+                None => match self.dialect.decode(input, self.broker.settings().packet_bytes_max) {
+                    Ok(Decoded::Packet(packet)) => packet,
+                    Ok(Decoded::Missing(_)) | Err(Fault { .. }) => return Ok(()),
+                },
+            };
+            self.handle_packet(packet)?;
+        }
+        Ok(())
+    }
+}

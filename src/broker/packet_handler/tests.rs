@@ -1,0 +1,39 @@
+//! A connection that lost its seat while it handled a packet.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+
+use super::super::codec::Decoded;
+use super::*;
+use crate::server::settings::Settings;
+
+fn begin(broker: &Broker) -> PacketHandler {
+    let mut connect = BytesMut::from(&b"\x10\x13\0\x04MQTT\x05\0\0\0\x05\x11\0\0\x0e\x10\0\x01a"[..]);
+    let connect = match ProtocolVersion::decode_first(&mut connect, 1_000).unwrap() {
+        Decoded::Packet(Incoming::Connect(connect)) => *connect,
+        other => panic!("{other:?}"),
+    };
+    let entrance = Entrance::anonymous("memory");
+    let mut conversation = PacketHandler::begin(broker, connect, Principal::default(), &entrance).unwrap();
+    conversation.output.clear();
+    conversation
+}
+
+/// It would count on a message that was not published, or use a packet id again that stands for another one.
+#[test]
+fn a_client_is_not_told_by_it_that_anything_of_qos_2_has_come_further() {
+    let broker = Broker::new(Settings::default(), Arc::new(()));
+    let mut taken_over = begin(&broker);
+    let mut successor = begin(&broker);
+    let publish = || {
+        let message = Message { topic: "t".to_owned(), qos: Qos::ExactlyOnce, ..Message::default() };
+        Incoming::Publish(Publish { packet_id: 1, topic_alias: None, message, has_expired: false })
+    };
+    for packet in [publish, || Incoming::PubRel(1)] {
+        taken_over.answer(packet()).unwrap();
+        assert!(taken_over.output.is_empty());
+        successor.answer(packet()).unwrap();
+        assert!(!successor.output.is_empty());
+    }
+}

@@ -1,0 +1,226 @@
+//! Shared subscriptions: groups of sessions of which one gets each message (MQTT 5, 4.8.2).
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+
+use super::filter;
+use super::publication::{Delivery, Publication};
+use super::subscriptions::{Options, SessionId, Subscriptions};
+use crate::broker::session_entry::{Readiness, SessionEntry};
+use crate::server::event::Event;
+
+/// Names a group within one broker; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(u64);
+
+/// All groups: one for each shared filter, which is to say for each name and what it shares.
+#[derive(Debug, Default)]
+pub struct Shares {
+    ids: HashMap<Box<str>, GroupId>,
+    groups: HashMap<GroupId, Group>,
+    subscriptions: Subscriptions<GroupId, ()>,
+    next_group: u64,
+}
+
+impl Shares {
+    /// Adds a session to the group of a valid shared filter, or gives it other options there; true if it is new.
+    pub fn insert(&mut self, shared: &str, seat: Arc<SessionEntry>, options: Options) -> bool {
+        let Some(filter) = filter::shared(shared) else { return false };
+        let id = self.ids.get(shared).copied().unwrap_or_else(|| {
+            let id = GroupId(self.next_group);
+            self.next_group = self.next_group.saturating_add(1);
+            self.ids.insert(shared.into(), id);
+            self.subscriptions.insert(filter, id, ());
+            id
+        });
+        self.groups.entry(id).or_default().members.insert(seat.id, (seat, options)).is_none()
+    }
+
+    /// Takes a session out of a group; false if it was not there.
+    pub fn remove(&mut self, shared: &str, session: SessionId) -> bool {
+        let Some(id) = self.ids.get(shared).copied() else { return false };
+        let Some(group) = self.groups.get_mut(&id) else { return false };
+        let existed = group.members.remove(&session).is_some();
+        if group.members.is_empty() {
+            self.ids.remove(shared);
+            self.groups.remove(&id);
+            if let Some(filter) = filter::shared(shared) {
+                self.subscriptions.remove(filter, id);
+            }
+        }
+        existed
+    }
+
+    /// A group, as long as it has members.
+    #[must_use]
+    pub fn group(&self, id: GroupId) -> Option<&Group> {
+        self.groups.get(&id)
+    }
+
+    /// Whether any group shares a topic's messages.
+    #[must_use]
+    pub fn has_match(&self, topic: &str) -> bool {
+        self.subscriptions.has_match(topic)
+    }
+
+    /// Gives a message to one session of each group that shares it; says how many got it. `except` has it already.
+    pub fn route(
+        &self,
+        publication: &Arc<Publication>,
+        except: Option<SessionId>,
+        events: &mut Vec<Event>,
+    ) -> usize {
+        let mut count = 0_usize;
+        self.subscriptions.for_each_match(&publication.message.topic, |id, ()| {
+            let offered = self.group(id).is_some_and(|group| group.offer(id, publication, except, events));
+            count = count.saturating_add(usize::from(offered));
+        });
+        count
+    }
+}
+
+/// The sessions that share messages.
+#[derive(Debug)]
+pub struct Group {
+    members: BTreeMap<SessionId, (Arc<SessionEntry>, Options)>,
+    /// Whose turn it was last. Whoever reads and sets it at the same time gives two messages to one: nothing is lost.
+    last: AtomicU64,
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        // The first one's turn is next.
+        Self { members: BTreeMap::new(), last: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl Group {
+    /// Gives a message to the next session that is connected and has room for it; if there is none, to one that is
+    /// away. False if there is nobody at all.
+    pub fn offer(
+        &self,
+        id: GroupId,
+        publication: &Arc<Publication>,
+        except: Option<SessionId>,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let Some((seat, options)) = self.next(publication.bytes, except) else { return false };
+        self.last.store(seat.id.0, Ordering::Relaxed);
+        let message = &publication.message;
+        let delivery = Delivery {
+            publication: Arc::clone(publication),
+            qos: message.qos.min(options.qos),
+            retain: message.retain && options.retain_as_published,
+            subscription_ids: options.identifier.into_iter().collect(),
+            group: Some(id),
+        };
+        seat.offer(delivery, events);
+        true
+    }
+
+    /// Gives a message that waits for one session to another that is connected and has room for it; false if there is
+    /// none, and then it waits on.
+    pub fn hand_over(
+        &self,
+        id: GroupId,
+        publication: &Arc<Publication>,
+        instead_of: SessionId,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let next = self.next(publication.bytes, Some(instead_of));
+        let is_ready = next.is_some_and(|(seat, _)| seat.readiness(publication.bytes) == Readiness::Ready);
+        is_ready && self.offer(id, publication, Some(instead_of), events)
+    }
+
+    fn next(&self, bytes: usize, except: Option<SessionId>) -> Option<&(Arc<SessionEntry>, Options)> {
+        let last = SessionId(self.last.load(Ordering::Relaxed));
+        let after = self.members.range((Bound::Excluded(last), Bound::Unbounded));
+        let in_turn = after.chain(self.members.range(..=last)).map(|(_, member)| member);
+        // A session that has no room is cut off for it only if nobody else can take its turn.
+        let (mut full, mut away, mut lost) = (None, None, None);
+        for member in in_turn.filter(|(seat, _)| Some(seat.id) != except) {
+            match member.0.readiness(bytes) {
+                Readiness::Ready => return Some(member),
+                Readiness::Full => full = full.or(Some(member)),
+                Readiness::Away { has_room: true } => away = away.or(Some(member)),
+                Readiness::Away { has_room: false } => lost = lost.or(Some(member)),
+            }
+        }
+        full.or(away).or(lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::super::ConnectionId;
+    use super::super::packet::{RetainHandling, SubscriptionRequest};
+    use super::super::registry::{Registry, tests::arrival};
+    use super::*;
+    use crate::clock;
+    use crate::protocol::message::{Message, Qos};
+    use crate::server::settings::Settings;
+
+    /// A client with a subscription of QoS 1 to this, and with room for three messages.
+    fn join(registry: &mut Registry, connection: u64, client_id: &str, filter: &str, now: Instant) {
+        registry.attach(arrival(connection, client_id, 60, None)).unwrap();
+        let options =
+            Options { qos: Qos::AtLeastOnce, no_local: false, retain_as_published: false, identifier: None };
+        let (filter, retain_handling) = (filter.to_owned(), RetainHandling::Never);
+        let request = SubscriptionRequest { filter, options, retain_handling };
+        registry.subscribe(ConnectionId(connection), vec![request], now, &mut Vec::new());
+    }
+
+    /// Two clients that share.
+    fn of_two() -> (Registry, Instant) {
+        let now = clock::monotonic();
+        let mut registry = Registry::new(&Settings { session_queue_messages_max: 3, ..Settings::default() });
+        join(&mut registry, 1, "a", "$share/g/t", now);
+        join(&mut registry, 2, "b", "$share/g/t", now);
+        (registry, now)
+    }
+
+    /// How many messages wait for each client, in the order of their names; what could not be kept is told.
+    fn waiting(registry: &Registry) -> Vec<usize> {
+        let mut clients = registry.clients(10);
+        clients.sort_by(|one, other| one.client_id.cmp(&other.client_id));
+        clients.iter().map(|client| client.queued).collect()
+    }
+
+    fn publish(registry: &Registry, topic: &str, count: usize, now: Instant) -> Vec<Event> {
+        let mut events = Vec::new();
+        for _ in 0..count {
+            let message = Message { topic: topic.to_owned(), qos: Qos::AtLeastOnce, ..Message::default() };
+            registry.route(None, None, &Arc::new(Publication::new(message, now)), &mut events);
+        }
+        events
+    }
+
+    #[test]
+    fn whoever_leaves_gives_the_others_no_more_than_they_have_room_for() {
+        let (mut registry, now) = of_two();
+        assert!(publish(&registry, "t", 4, now).is_empty());
+        assert_eq!(waiting(&registry), [2, 2]);
+        registry.detach(ConnectionId(1), true, None, now);
+        assert_eq!(waiting(&registry), [1, 3]);
+        assert!(registry.link(ConnectionId(2)).unwrap().ending().is_none(), "it is not cut off for it");
+        assert!(registry.take_events().is_empty());
+    }
+
+    #[test]
+    fn of_those_who_are_away_one_that_has_room_is_given_a_message() {
+        let (mut registry, now) = of_two();
+        join(&mut registry, 2, "b", "own", now);
+        for connection in [1, 2] {
+            registry.detach(ConnectionId(connection), true, None, now);
+        }
+        assert!(publish(&registry, "own", 3, now).is_empty());
+        assert!(publish(&registry, "t", 3, now).is_empty());
+        assert_eq!(waiting(&registry), [3, 3]);
+    }
+}

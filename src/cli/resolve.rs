@@ -1,0 +1,263 @@
+//! From what was typed to what is meant; the only reader of the environment.
+#![expect(clippy::disallowed_methods, reason = "this file is the owner of the environment")]
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::future::pending;
+use std::io::{self, IsTerminal, Read};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use super::args::{ColorWhen, OutputFormat};
+use super::config::layers::{Entry, Settled};
+use super::config::setting::{Setting, Value};
+use super::config::variables::Variables;
+use super::connection::Process;
+use super::{report, terminal};
+use crate::cli::detached::aside;
+use crate::client::authentication::first_line;
+use crate::clock;
+use crate::commands::session::Ending;
+use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, Kind, LOCK_HOLDER, Surroundings};
+use crate::net::Secret;
+use crate::protocol::Timestamp;
+use crate::random;
+use crate::render::{Format, Style};
+
+/// The most bytes of a password: what MQTT can carry.
+const PASSWORD_BYTES_MAX: usize = 65_535;
+
+/// The variables that say something about the configuration.
+#[must_use]
+pub fn variables() -> Variables {
+    Variables::of(env::vars_os())
+}
+
+/// What a connection depends on in this process.
+#[must_use]
+pub fn process() -> Process {
+    Process { client_id: default_client_id, input_is_terminal: is_input_terminal }
+}
+
+/// What the user edits files with.
+#[must_use]
+pub fn editor() -> OsString {
+    let named = |name| env::var_os(name).filter(|editor| !editor.is_empty());
+    named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| "vi".into())
+}
+
+/// A client id for this run alone: two runs with one id would take over each other's session.
+#[must_use]
+pub fn default_client_id() -> String {
+    let random = random::number() & 0xFFFF_FFFF;
+    format!("mqkv-{}-{random:08x}", host_name())
+}
+
+fn host_name() -> String {
+    /// The longest label of a host name.
+    const LEN_MAX: usize = 63;
+    let named = |name| env::var(name).ok();
+    let name = named("HOSTNAME")
+        .or_else(|| named("COMPUTERNAME"))
+        .or_else(|| fs::read_to_string("/proc/sys/kernel/hostname").ok())
+        .or_else(|| fs::read_to_string("/etc/hostname").ok())
+        .unwrap_or_default();
+    let label = name.trim().split('.').next().unwrap_or_default();
+    let plain: String =
+        label.chars().filter(|c| c.is_ascii_alphanumeric() || "-_".contains(*c)).take(LEN_MAX).collect();
+    if plain.is_empty() { "host".to_owned() } else { plain }
+}
+
+/// Whether there is a terminal on which something may move.
+#[must_use]
+pub fn shows_progress() -> bool {
+    io::stderr().is_terminal() && env::var_os("TERM").is_none_or(|value| value != "dumb")
+}
+
+/// Whether no shape of the output is asked for.
+#[must_use]
+pub fn is_auto(settled: &Settled) -> bool {
+    let is_auto = |entry: &Entry| entry.value == Value::Format(OutputFormat::Auto);
+    !settled.is_on(Setting::Json) && settled.get(Setting::Output).is_none_or(is_auto)
+}
+
+/// Settles what the output looks like; `json` is what the verb prefers.
+#[must_use]
+pub fn style(settled: &Settled, json: bool) -> Style {
+    let is_on = |setting| settled.is_on(setting);
+    let wanted = match settled.get(Setting::Output) {
+        Some(Entry { value: Value::Format(format), .. }) => *format,
+        _ => OutputFormat::Auto,
+    };
+    let color = match settled.get(Setting::Color) {
+        Some(Entry { value: Value::When(when), .. }) => *when,
+        _ => ColorWhen::Auto,
+    };
+    let format = match wanted {
+        _ if is_on(Setting::Json) => Format::Json,
+        OutputFormat::Json | OutputFormat::Jsonl => Format::Json,
+        OutputFormat::Text => Format::Text,
+        OutputFormat::Raw => Format::Raw,
+        OutputFormat::Hex => Format::Hex,
+        OutputFormat::Base64 => Format::Base64,
+        OutputFormat::Auto if json => Format::Json,
+        OutputFormat::Auto if io::stdout().is_terminal() => Format::Text,
+        OutputFormat::Auto => Format::Lines,
+    };
+    Style {
+        format,
+        color_data: has_color(color, io::stdout().is_terminal()),
+        color_words: has_color(color, io::stderr().is_terminal()),
+        words_on_terminal: io::stderr().is_terminal(),
+        verbose: is_on(Setting::Verbose),
+        quiet: is_on(Setting::Quiet),
+    }
+}
+
+fn has_color(when: ColorWhen, terminal: bool) -> bool {
+    match when {
+        ColorWhen::Always => true,
+        ColorWhen::Never => false,
+        ColorWhen::Auto => {
+            let refused = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+                || env::var_os("TERM").is_some_and(|value| value == "dumb");
+            terminal && !refused
+        }
+    }
+}
+
+/// Whether somebody sits at a terminal, before standard input and standard output.
+#[must_use]
+pub fn is_at_terminal() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Whether standard input is a terminal.
+#[must_use]
+pub fn is_input_terminal() -> bool {
+    io::stdin().is_terminal()
+}
+
+/// Where the history of the shell is kept.
+#[must_use]
+pub fn history() -> Option<PathBuf> {
+    let folder = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = folder("XDG_STATE_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/state")));
+    state.map(|state| state.join("mqkv").join("history"))
+}
+
+/// What the user's own shell is.
+#[must_use]
+pub fn login_shell() -> OsString {
+    env::var_os("SHELL").filter(|shell| !shell.is_empty()).unwrap_or_else(|| "/bin/sh".into())
+}
+
+/// What the verbs get from this process.
+#[must_use]
+pub fn surroundings() -> Surroundings {
+    Surroundings {
+        read_input,
+        open_input: || Box::new(io::stdin()),
+        input_is_terminal: || io::stdin().is_terminal(),
+        end_of_input,
+        inherited_fence,
+        inherited_holder: || env::var_os(LOCK_HOLDER),
+        private_folder,
+        now: clock::monotonic,
+        lease_now: clock::sleepless,
+        wall_ms: clock::wall_ms,
+        chance: random::number,
+        output_closed: report::output_closed,
+        columns: terminal::columns,
+    }
+}
+
+/// Reads a password from standard input, all of which is taken for it.
+///
+/// # Errors
+/// There is none, or it is too long.
+pub fn read_password() -> Result<Secret, CommandError> {
+    let failed =
+        |error: io::Error| CommandError::new(Kind::File, format!("cannot read standard input: {error}"));
+    // Past the buffer of standard input, which would keep a copy.
+    let input = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+    let input = input.and_then(|input| Secret::read(input, 0, PASSWORD_BYTES_MAX)).map_err(failed)?;
+    password_in(input, "standard input", "on")
+}
+
+/// Alike, of a file.
+///
+/// # Errors
+/// It cannot be read, or there is none.
+pub fn read_password_file(path: &Path) -> Result<Secret, CommandError> {
+    let input = Secret::read_file(path, PASSWORD_BYTES_MAX)
+        .map_err(|error| CommandError::file("read", path, &error))?;
+    password_in(input, &path.display().to_string(), "in")
+}
+
+fn password_in(input: Secret, name: &str, within: &str) -> Result<Secret, CommandError> {
+    // Half a password is none.
+    if input.bytes().len() > PASSWORD_BYTES_MAX {
+        let message = format!("{name} has more than {PASSWORD_BYTES_MAX} bytes, too long for a password");
+        return Err(CommandError::usage(message));
+    }
+    let password = first_line(input);
+    match password.bytes() {
+        [] => Err(CommandError::usage(format!("there is no password {within} {name}"))),
+        _ => Ok(password),
+    }
+}
+
+fn read_input(max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(max).unwrap_or(u64::MAX);
+    io::stdin().lock().take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn end_of_input() -> Ending {
+    Box::pin(async {
+        match aside(|| io::copy(&mut io::stdin().lock(), &mut io::sink())).await? {
+            Ok(_) => Ok(()),
+            // Input that cannot be read has no end that could mean anything.
+            Err(_) => pending().await,
+        }
+    })
+}
+
+/// A folder of this user's, in memory where the system has one.
+fn private_folder() -> PathBuf {
+    let folder = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    folder.filter(|folder| folder.is_absolute() && folder.is_dir()).unwrap_or_else(env::temp_dir)
+}
+
+/// The file goes first: whoever renews the lock writes the newer token there.
+fn inherited_fence() -> Result<Timestamp, CommandError> {
+    let (source, text) = if let Some(path) = env::var_os(FENCING_TOKEN_FILE) {
+        let path = PathBuf::from(path);
+        let text = fs::read_to_string(&path).map_err(|error| CommandError::file("read", &path, &error))?;
+        (FENCING_TOKEN_FILE, text)
+    } else if let Ok(text) = env::var(FENCING_TOKEN) {
+        (FENCING_TOKEN, text)
+    } else {
+        let message =
+            format!("--fence-env finds no token: neither {FENCING_TOKEN_FILE} nor {FENCING_TOKEN} is set");
+        return Err(CommandError::usage(message).hint("--fence TOKEN"));
+    };
+    text.trim()
+        .parse()
+        .map_err(|error| CommandError::usage(format!("{source} holds no fencing token: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_run_has_a_client_id_of_its_own() {
+        let (one, other) = (default_client_id(), default_client_id());
+        assert_ne!(one, other);
+        assert!(one.starts_with("mqkv-") && !one.contains([':', '/', '+', '#', ' ']), "{one}");
+    }
+}

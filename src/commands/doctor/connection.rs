@@ -1,0 +1,211 @@
+//! The way to the broker: connects, and takes down each step as it is seen.
+
+use std::io;
+use std::pin::pin;
+use std::time::Instant;
+
+use super::super::session::Session;
+use super::check::{Advice, Check, Seen};
+use crate::client::probe::{Finding, Observation, Roots, TlsSight};
+use crate::client::{Client, ConnectionProbe, Error, Reconnect, Settings, Target, second_look};
+use crate::commands::doctor::report::Chart;
+use crate::net::TlsError;
+use crate::net::certificate::{Certificate, expiry_text};
+
+/// With fewer days left a certificate is worth a warning.
+const DAYS_LEFT_MIN: i64 = 30;
+const WHY_NO_TLS: &str = "it is not asked for: whoever is on the way can read along";
+const WHY_NO_NETWORK: &str = "the store is inside this process";
+
+/// Connects once. None: it has failed, and why is on the chart.
+pub(super) async fn connect(
+    settings: Settings,
+    session: &Session,
+    chart: &mut Chart<'_>,
+) -> io::Result<Option<Client>> {
+    let mut way = Way {
+        target: settings.target.to_string(),
+        client_id: settings.client_id.clone(),
+        wall_ms: session.wall_ms(),
+        is_resolved: false,
+        missed: Vec::new(),
+        is_reached: false,
+        handshake: None,
+        is_settled: false,
+    };
+    chart.expect_web_socket(settings.web_socket.is_some());
+    if matches!(settings.target, Target::Pipe(_)) {
+        for check in [Check::Dns, Check::Tcp, Check::Tls] {
+            chart.skip(check, WHY_NO_NETWORK)?;
+        }
+        (way.is_resolved, way.is_reached) = (true, true);
+    }
+    let is_inside = way.is_reached;
+    let (examiner, mut observations) = ConnectionProbe::new();
+    let settings = Settings { examiner, connect_retries: 0, reconnect: Reconnect::Never, ..settings };
+    let mut connecting = pin!(Client::connect(settings.clone()));
+    let result = loop {
+        tokio::select! {
+            biased;
+            Some(observation) = observations.recv() => way.see(observation, is_inside, chart)?,
+            result = &mut connecting => break result,
+        }
+    };
+    while let Ok(observation) = observations.try_recv() {
+        way.see(observation, is_inside, chart)?;
+    }
+    match result {
+        Ok(client) => Ok(Some(client)),
+        Err(error) => {
+            let error = if way.is_reached { second_look(&settings, error).await } else { error };
+            way.fail(error, is_inside, chart)?;
+            chart.skip_rest()?;
+            Ok(None)
+        }
+    }
+}
+
+/// How far it went.
+struct Way {
+    target: String,
+    client_id: String,
+    wall_ms: u64,
+    is_resolved: bool,
+    missed: Vec<(String, String)>,
+    is_reached: bool,
+    /// Held back until the broker has said something in it: in TLS 1.3 it judges the client afterwards.
+    handshake: Option<(Instant, Box<TlsSight>)>,
+    /// What came of it is told.
+    is_settled: bool,
+}
+
+impl Way {
+    fn see(&mut self, observation: Observation, is_inside: bool, chart: &mut Chart<'_>) -> io::Result<()> {
+        let Observation { at, finding } = observation;
+        match finding {
+            Finding::Resolved { addresses, source } => {
+                self.is_resolved = true;
+                let addresses = addresses.iter().map(ToString::to_string).collect();
+                chart.note_at(at, Check::Dns, Seen::Addresses { addresses, source }, Vec::new())
+            }
+            Finding::Missed { address, cause } => {
+                self.missed.push((address.to_string(), cause));
+                Ok(())
+            }
+            Finding::Reached { address } => {
+                self.is_reached = true;
+                let missed = std::mem::take(&mut self.missed);
+                let way = Seen::Way { reached: Some(address.to_string()), missed };
+                chart.note_at(at, Check::Tcp, way, Vec::new())
+            }
+            Finding::Secured(sight) => {
+                self.handshake = Some((at, sight));
+                Ok(())
+            }
+            Finding::Upgraded { path } => {
+                self.settle_tls(is_inside, chart)?;
+                chart.note_at(at, Check::Ws, Seen::WebSocket { path }, Vec::new())
+            }
+            Finding::Accepted(terms) => {
+                self.settle_tls(is_inside, chart)?;
+                let advice = (terms.qos_max == 0).then(|| Advice {
+                    message: "the broker takes QoS 0 only, and requests to the store are QoS 1".to_owned(),
+                    hint: "a broker or a listener that takes QoS 1".to_owned(),
+                });
+                let client_id = self.client_id.clone();
+                let seen = Seen::Terms { client_id, terms };
+                chart.note_at(at, Check::Connack, seen, advice.into_iter().collect())
+            }
+        }
+    }
+
+    /// The broker has spoken: TLS is as good as it looked.
+    fn settle_tls(&mut self, is_inside: bool, chart: &mut Chart<'_>) -> io::Result<()> {
+        if std::mem::replace(&mut self.is_settled, true) {
+            return Ok(());
+        }
+        let Some((at, sight)) = self.handshake.take() else {
+            return if is_inside { Ok(()) } else { chart.skip(Check::Tls, WHY_NO_TLS) };
+        };
+        let now_s = self.now_s();
+        // Nobody has looked at the dates where whoever answers is trusted.
+        let own = sight.chain.first().and_then(|own| own.as_ref().ok());
+        let trouble = own.and_then(|own| out_of_time(own, now_s));
+        let advice = advice(&sight, now_s);
+        let seen = Seen::Tls { sight, now_s };
+        match trouble {
+            None => chart.note_at(at, Check::Tls, seen, advice),
+            Some(trouble) => {
+                let target = self.target.clone();
+                chart.fail_at(
+                    at,
+                    Check::Tls,
+                    Some(seen),
+                    Error::Tls { target, trouble, in_web_socket: false },
+                )
+            }
+        }
+    }
+
+    fn fail(mut self, error: Error, is_inside: bool, chart: &mut Chart<'_>) -> io::Result<()> {
+        let check = match &error {
+            Error::Credentials { .. } => Check::Settings,
+            Error::Tls { .. } => Check::Tls,
+            Error::WebSocket { .. } => Check::Ws,
+            _ if !self.is_resolved => Check::Dns,
+            _ if !self.is_reached => Check::Tcp,
+            _ => Check::Connack,
+        };
+        let now_s = self.now_s();
+        let seen = match check {
+            Check::Tcp => Some(Seen::Way { reached: None, missed: std::mem::take(&mut self.missed) }),
+            Check::Tls => self.handshake.take().map(|(_, sight)| Seen::Tls { sight, now_s }),
+            Check::Ws | Check::Connack => {
+                self.settle_tls(is_inside, chart)?;
+                None
+            }
+            _ => None,
+        };
+        chart.fail(check, seen, error)
+    }
+
+    fn now_s(&self) -> u64 {
+        self.wall_ms / 1000
+    }
+}
+
+fn out_of_time(certificate: &Certificate, now_s: u64) -> Option<TlsError> {
+    let days = certificate.days_left(now_s);
+    if certificate.not_before_s > now_s {
+        let days = certificate.not_before_s.saturating_sub(now_s) / (24 * 60 * 60);
+        return Some(TlsError::NotValidYet { days: Some(days) });
+    }
+    // Less than a day over is a negative day.
+    (days < 0).then(|| TlsError::Expired { days: Some(days.unsigned_abs().saturating_sub(1)) })
+}
+
+fn advice(sight: &TlsSight, now_s: u64) -> Vec<Advice> {
+    let mut found = Vec::new();
+    let mut judge = |whose: &str, certificate: &Certificate, hint: &str| {
+        let days = certificate.days_left(now_s);
+        if days < DAYS_LEFT_MIN {
+            let message = format!("{whose} {}", expiry_text(days));
+            found.push(Advice { message, hint: hint.to_owned() });
+        }
+    };
+    let mut chain = sight.chain.iter().flatten();
+    if let Some(own) = chain.next() {
+        judge("the broker's certificate", own, "a new certificate for the broker");
+    }
+    for ca in chain {
+        judge("the certificate of its CA", ca, "a new certificate for the broker, from a CA that lasts");
+    }
+    if let Some(Ok(client)) = &sight.client {
+        judge("the client's certificate", client, "a new certificate for this client: -C and -K");
+    }
+    if sight.roots == Roots::Anybody {
+        let message = "--insecure: whoever answers is trusted".to_owned();
+        found.push(Advice { message, hint: "-T FILE with the certificate of the broker's CA".to_owned() });
+    }
+    found
+}
