@@ -16,7 +16,7 @@
 //! | [`shell`] | the prompt | protocol, client, commands, render, clock, random |
 //! | [`cli`] | the process edge: arguments, environment, streams, exit codes | all |
 //!
-//! `tests/architecture.rs` checks this table against the code.
+//! `tests/architecture` checks this table against the code.
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
 pub mod clock;

@@ -1,0 +1,408 @@
+//! Violations of each rule in small trees, which the checker must report, and code that it must not.
+
+use crate::rules::LINES_MAX;
+use crate::{Rule, Tree, Violation};
+
+/// Checks a tree of these files and an empty root.
+fn violations(files: &[(&str, &str)]) -> Vec<Violation> {
+    let files = [&[("src/lib.rs", "//! Root.")], files].concat();
+    Tree::new(files.into_iter().map(|(path, text)| (path.to_owned(), text.to_owned()))).violations()
+}
+
+/// Checks a tree of files that have this code below their first line.
+fn rules_broken_by(files: &[(&str, &str)]) -> Vec<(Rule, usize)> {
+    let texts: Vec<_> = files.iter().map(|(_, code)| format!("//! Injected.\n{code}")).collect();
+    let files: Vec<_> = files.iter().zip(&texts).map(|((path, _), text)| (*path, text.as_str())).collect();
+    violations(&files).into_iter().map(|found| (found.rule, found.line)).collect()
+}
+
+fn rules_broken_in(path: &str, code: &str) -> Vec<(Rule, usize)> {
+    rules_broken_by(&[(path, code)])
+}
+
+#[test]
+fn an_import_against_the_table_is_reported() {
+    let import = vec![(Rule::Import, 2)];
+    for (path, code) in [
+        ("src/protocol/frame.rs", "use crate::store::Store;"),
+        ("src/protocol/frame.rs", "fn f() { crate::clock::now(); }"),
+        ("src/protocol/frame.rs", "use super::super::store;"),
+        ("src/protocol/mod.rs", "use super::store;"),
+        ("src/protocol/frame.rs", "use crate::{protocol::key, store::Store};"),
+        ("src/protocol/frame.rs", "use {std::fmt, crate::store};"),
+        ("src/protocol/frame.rs", "mod a { mod b { use super::super::super::super::store; } }"),
+        ("src/protocol/frame.rs", "pub(in crate::store) fn f() {}"),
+        ("src/protocol/frame.rs", "use crate::*;"),
+        ("src/protocol/frame.rs", "use crate as root;"),
+        ("src/protocol/frame.rs", "use mqkv::store;"),
+        ("src/protocol/frame.rs", "#[cfg(test)]\nmod tests { use crate::store; }"),
+        ("src/clock.rs", "use crate::protocol::Key;"),
+        ("src/store/mod.rs", "use crate::client::Client;"),
+        ("src/exchange/mod.rs", "use crate::server::Server;"),
+        ("src/client/mod.rs", "use crate::server::Server;"),
+        ("src/server/service.rs", "use crate::render::text;"),
+        ("src/server/service.rs", "use crate::commands::Output;"),
+        ("src/mqtt/mod.rs", "use crate::broker::Broker;"),
+        ("src/net/mod.rs", "use crate::client::Client;"),
+        ("src/broker/mod.rs", "use crate::store::Store;"),
+        ("src/broker/mod.rs", "use crate::server::Server;"),
+        ("src/server/service.rs", "use crate::client::Client;"),
+        ("src/server/service.rs", "fn f() { g(format!(\"{}\", crate::client::name())); }"),
+        ("src/server/service.rs", "#[arg(value_parser = crate::client::parse)]\nstruct Args;"),
+        ("src/commands/get.rs", "use crate::net;"),
+        ("src/commands/get.rs", "use crate::server::Server;"),
+        ("src/render/text.rs", "use crate::client::Client;"),
+        ("src/shell/backslash.rs", "use crate::server::Server;"),
+        ("src/main.rs", "fn main() { mqkv::server::start() }"),
+        ("src/lib.rs", "pub use crate::protocol::Key;"),
+    ] {
+        let expected = if code.starts_with("#[cfg") { vec![(Rule::Import, 3)] } else { import.clone() };
+        assert_eq!(rules_broken_in(path, code), expected, "{path}: {code}");
+    }
+}
+
+#[test]
+fn an_import_by_the_table_is_not_reported() {
+    for (path, code) in [
+        ("src/protocol/frame.rs", "use super::key::Key; use crate::protocol::message;"),
+        ("src/protocol/frame.rs", "mod tests { use super::super::generators; use super::*; }"),
+        (
+            "src/protocol/frame.rs",
+            "pub(crate) fn f() {} pub(super) fn g() {} pub(in crate::protocol) fn h() {}",
+        ),
+        ("src/protocol/frame.rs", "// use crate::store;\n/* /* crate::store */ crate::store */"),
+        (
+            "src/protocol/frame.rs",
+            "const A: &str = \"crate::store::\\\"\"; const B: &str = r#\"\"crate::store\"#;",
+        ),
+        (
+            "src/protocol/frame.rs",
+            "fn f<'a>(x: &'a str) -> char { '\"' } // crate::store\"\nconst C: u8 = b'\\'';",
+        ),
+        ("src/store/mod.rs", "use crate::protocol::{Key as K, Value}; use crate::{protocol as wire};"),
+        ("src/server/service.rs", "use crate::{broker::a, clock, exchange::b, protocol::c, store::d};"),
+        ("src/cli/serve.rs", "use crate::server::Server; use crate::protocol::Key;"),
+        ("src/render/text.rs", "use crate::protocol::Key; use crate::commands::output::Output;"),
+        ("src/main.rs", "fn main() -> std::process::ExitCode { mqkv::cli::main() }"),
+    ] {
+        assert_eq!(rules_broken_in(path, code), [], "{path}: {code}");
+    }
+}
+
+#[test]
+fn a_module_outside_the_table_is_reported() {
+    assert_eq!(rules_broken_in("src/util/mod.rs", "fn f() {}"), [(Rule::Import, 1)]);
+}
+
+#[test]
+fn an_impure_name_in_a_pure_file_is_reported() {
+    let pure = [
+        "src/protocol/frame.rs",
+        "src/store/mod.rs",
+        "src/exchange/star.rs",
+        "src/render/text.rs",
+        "src/client/session.rs",
+        "src/client/watch.rs",
+        "src/client/lock.rs",
+        "src/commands/line.rs",
+        "src/shell/complete.rs",
+    ];
+    for code in [
+        "use tokio::sync::mpsc;",
+        "async fn f() {}",
+        "use std::fs;",
+        "use std::{fmt, net::TcpStream};",
+        "fn f() { std::thread::yield_now(); }",
+        "fn f() { ::std::process::id(); }",
+        "use std::env::args;",
+        "fn f(now: SystemTime) {}",
+        "use std::time::{Duration, SystemTime};",
+        "use rand::Rng;",
+    ] {
+        for path in pure {
+            assert_eq!(rules_broken_in(path, code), [(Rule::Purity, 2)], "{path}: {code}");
+        }
+        let elsewhere = rules_broken_in("src/server/service.rs", code);
+        assert_eq!(elsewhere, [], "{code}");
+    }
+    let random = rules_broken_in("src/store/mod.rs", "fn f() { rand::random(); }");
+    assert_eq!(random, [(Rule::Purity, 2)]);
+}
+
+#[test]
+fn what_is_pure_is_not_reported() {
+    let code = "use std::time::{Duration, Instant};\nfn f(now: Instant) { let rand = now; let environment = 1; window.elapsed(now); }";
+    assert_eq!(rules_broken_in("src/client/session.rs", code), []);
+}
+
+#[test]
+fn a_test_module_of_a_pure_file_may_do_impure_things() {
+    let code = "#[cfg(test)]\n#[allow(dead_code)]\nmod tests {\nuse std::fs;\nfn f() { println!() }\n}";
+    assert_eq!(rules_broken_in("src/store/mod.rs", code), []);
+    let after = format!("{code}\nuse std::fs;");
+    assert_eq!(rules_broken_in("src/store/mod.rs", &after), [(Rule::Purity, 8)]);
+}
+
+#[test]
+fn a_file_that_is_a_test_module_may_do_impure_things() {
+    let parent = "#[cfg(test)]\nmod simulation;\n#[cfg(not(test))]\nmod plain;";
+    let code = "use std::fs;";
+    let rules = rules_broken_by(&[
+        ("src/store/mod.rs", parent),
+        ("src/store/simulation.rs", code),
+        ("src/store/plain.rs", code),
+    ]);
+    assert_eq!(rules, [(Rule::Purity, 2)]);
+}
+
+#[test]
+fn a_crate_outside_its_owner_is_reported() {
+    for (path, code) in [
+        ("src/server/service.rs", "use rumqttc::Client;"),
+        ("src/client/mod.rs", "fn f(x: rumqttc::Client) {}"),
+        ("src/client/mod.rs", "use rumqttc as mqtt;"),
+        ("src/client/mod.rs", "extern crate rumqttc;"),
+        ("src/client/mod.rs", "fn f(x: &mut ::rumqttc::Client) {}"),
+        ("src/server/mod.rs", "use {redb::Database, std::fmt};"),
+        ("src/shell/mod.rs", "pub use ::rustyline::Editor;"),
+        ("src/cli/args.rs", "fn f() { serde_json::to_string(&1); }"),
+        ("src/render/text.rs", "fn f() { hex::encode([]); }"),
+        ("src/shell/backslash.rs", "use clap::Parser;"),
+        ("src/server/service.rs", "#[cfg(test)] mod tests { use redb::Database; }"),
+    ] {
+        assert_eq!(rules_broken_in(path, code), [(Rule::Owner, 2)], "{path}: {code}");
+    }
+}
+
+#[test]
+fn a_crate_in_a_second_file_is_reported_there() {
+    for (name, owner) in [
+        ("colored", "src/render/style.rs"),
+        ("anstream", "src/cli/report.rs"),
+        ("humantime", "src/commands/duration.rs"),
+        ("clap_complete", "src/cli/generate.rs"),
+        ("clap_mangen", "src/cli/generate.rs"),
+        ("hex", "src/commands/encoding.rs"),
+    ] {
+        let code = format!("use {name}::f;");
+        for second in ["src/cli/a.rs", "src/commands/b.rs"] {
+            let rules = rules_broken_by(&[(owner, &code), (second, &code)]);
+            assert_eq!(rules, [(Rule::Owner, 2)], "{name} in {second}");
+        }
+        assert_eq!(rules_broken_in(owner, &code), [], "{name}");
+    }
+}
+
+#[test]
+fn a_crate_in_its_owner_is_not_reported() {
+    let rules = rules_broken_by(&[
+        ("src/client/transport.rs", "use rumqttc::Client;"),
+        ("src/broker/codec.rs", "use rumqttc::mqttbytes;"),
+        ("src/server/storage/disk.rs", "use redb::Database;"),
+        ("src/render/json.rs", "use serde_json::Value;"),
+        ("src/protocol/topic.rs", "use hex::encode;"),
+        ("src/commands/encoding.rs", "use clap::Args; use hex::encode;"),
+        ("src/commands/set.rs", "#[derive(clap::Args)] struct Set { hex: bool, base64: bool }"),
+        ("src/cli/args.rs", "use clap::Parser; fn f() { let colored = args.base64; }"),
+    ]);
+    assert_eq!(rules, []);
+}
+
+#[test]
+fn a_file_without_a_first_line_is_reported() {
+    for (path, text) in [
+        ("src/store/mod.rs", "use crate::protocol;\n"),
+        ("tests/it/main.rs", "// not this\n//! a doc\n"),
+        ("src/store/scan.rs", ""),
+        ("src/store/limits.rs", "//!\n"),
+    ] {
+        let found = violations(&[(path, text)]);
+        let rules: Vec<_> = found.iter().map(|found| found.rule).collect();
+        assert_eq!(rules, [Rule::FirstLine], "{path}: {text}");
+    }
+}
+
+#[test]
+fn a_file_over_its_length_is_reported_with_its_length_and_tests_do_not_count() {
+    let long = |lines: usize| format!("//! Long.\n{}", "fn f() {}\n".repeat(lines.saturating_sub(1)));
+    let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "fn f() {}\n".repeat(LINES_MAX));
+    let path = "src/store/mod.rs";
+    assert_eq!(violations(&[(path, &(long(LINES_MAX) + &tests))]), []);
+    assert_eq!(violations(&[("tests/it.rs", &long(LINES_MAX + 1))]), []);
+    let found = violations(&[(path, &long(LINES_MAX + 1))]);
+    let [found] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!(found.to_string(), "src/store/mod.rs:601: Length: 601 lines, over 600");
+}
+
+#[test]
+fn a_reading_of_the_clock_outside_its_owner_is_reported() {
+    for code in [
+        "fn f() { SystemTime::now(); }",
+        "fn f() { std::time::Instant::now(); }",
+        "fn f() { tokio::time::Instant::now(); }",
+        "fn f() { since.elapsed(); }",
+        "fn f(x: Option<u8>) { x.map_or_else(Instant::now, g); }",
+    ] {
+        assert_eq!(rules_broken_in("src/server/service.rs", code), [(Rule::Clock, 2)], "{code}");
+        assert_eq!(rules_broken_in("src/clock.rs", code), [], "{code}");
+    }
+}
+
+#[test]
+fn a_reading_of_the_environment_outside_its_owner_is_reported() {
+    for code in [
+        "fn f() { std::env::var(\"A\"); }",
+        "use std::env::{args, var_os};",
+        "fn f() { env::vars(); }",
+        "fn f() { env::vars_os(); }",
+    ] {
+        let rules = rules_broken_in("src/cli/args.rs", code);
+        assert_eq!(rules, [(Rule::Environment, 2)], "{code}");
+        assert_eq!(rules_broken_in("src/cli/resolve.rs", code), [], "{code}");
+    }
+    assert_eq!(rules_broken_in("src/cli/args.rs", "const A: &str = env!(\"A\");"), []);
+}
+
+#[test]
+fn a_thread_that_panics_where_there_is_none_to_be_had_is_reported() {
+    for code in ["fn f() { thread::spawn(g); }", "use std::thread::spawn;", "use std::thread::{self, spawn};"]
+    {
+        assert_eq!(rules_broken_in("src/cli/resolve.rs", code), [(Rule::Thread, 2)], "{code}");
+    }
+    let fine = "fn f() { thread::Builder::new().spawn(g); tokio::spawn(h); }\n#[cfg(test)] mod tests { use std::thread::spawn; }";
+    assert_eq!(rules_broken_in("src/cli/resolve.rs", fine), []);
+}
+
+#[test]
+fn a_print_or_an_exit_is_reported_wherever_it_is() {
+    for code in [
+        "fn f() { println!(\"a\"); }",
+        "fn f() { print!(\"a\"); }",
+        "fn f() { eprintln!(\"a\"); }",
+        "fn f() { eprint!(\"a\"); }",
+        "fn f() { std::println!(); }",
+        "fn f() { dbg!(1); }",
+        "fn f() { std::process::exit(1); }",
+        "use std::process::exit;",
+    ] {
+        assert_eq!(rules_broken_in("src/cli/exit.rs", code), [(Rule::Terminal, 2)], "{code}");
+    }
+    let fine =
+        "fn f() { writeln!(out, \"a\"); if print != 1 { } let code = std::process::ExitCode::SUCCESS; }";
+    assert_eq!(rules_broken_in("src/cli/exit.rs", fine), []);
+}
+
+/// Two files of the store, `b` importing this from `a`, which defines `A` and imports `B`.
+fn cycle_with(code: &str) -> Vec<Violation> {
+    violations(&[
+        ("src/store/mod.rs", "//! Store.\nmod a;\nmod b;\npub use a::A;"),
+        ("src/store/a.rs", "//! A.\nuse super::b::B;\npub struct A(B);\nimpl A { pub fn new() {} }"),
+        ("src/store/b.rs", &format!("//! B.\npub struct B;\n{code}")),
+    ])
+}
+
+#[test]
+fn a_cycle_of_two_files_is_reported_with_the_items_that_tie_it() {
+    let report: Vec<_> = cycle_with("use super::a::A;").iter().map(Violation::to_string).collect();
+    assert_eq!(
+        report,
+        [
+            "src/store/a.rs:2: Cycle: in a cycle of 2 files: imports src/store/b.rs (B)",
+            "src/store/b.rs:3: Cycle: in a cycle of 2 files: imports src/store/a.rs (A)",
+        ]
+    );
+}
+
+#[test]
+fn a_cycle_is_reported_however_the_path_is_written() {
+    for code in [
+        "use crate::store::a::A;",
+        "use super::A;",
+        "use crate::store::{b, A as Other};",
+        "use {std::fmt, super::{a::{self, A}}};",
+        "use super::*; fn f(a: A) {}",
+        "use super::a::*;",
+        "use super::a; fn f() { a::A::new() }",
+        "use super::a as other; fn f() -> Option<other::A> { None }",
+        "use crate::store; fn f() { store::A::new() }",
+        "fn f() { super::A::new() }",
+        "fn f(a: &dyn Fn(super::a::A)) {}",
+        "impl From<super::A> for B { fn from(a: super::A) -> Self { Self } }",
+        "fn f() { assert!(g(1).h(super::A::new())) }",
+        "fn f() { format!(\"{:?}\", [crate::store::a::A::new()]) }",
+        "fn f() { block! { use super::{b, A}; } }",
+        "macro_rules! m { () => { $crate::store::A::new() } }",
+        "#[arg(value_parser = super::A::new)] struct Args;",
+        "mod inner { use super::super::A; }",
+        "mod inner { fn f() { fn g() { use super::super::a::A; } } }",
+    ] {
+        let rules: Vec<_> = cycle_with(code).into_iter().map(|found| (found.rule, found.line)).collect();
+        assert_eq!(rules, [(Rule::Cycle, 2), (Rule::Cycle, 3)], "{code}");
+    }
+}
+
+#[test]
+fn a_file_that_imports_nothing_back_is_in_no_cycle() {
+    for code in [
+        "use super::super::store;",
+        "use super::a;",
+        "pub(super) fn f() {} pub(in crate::store) fn g() {}",
+        "fn f() { let a = 1; a.b(); }",
+        "struct A; fn f(a: A) {} mod inner { use super::A; }",
+        "mod a { pub struct A; } use a::A;",
+        "#[cfg(test)] mod tests { use super::super::A; }",
+        "#[cfg(test)] use super::A;",
+        "impl B { #[cfg(test)] fn f(a: super::A) {} }",
+        "/// [`super::A`]\nfn f() -> &'static str { \"super::A\" } // super::A",
+    ] {
+        assert_eq!(cycle_with(code), [], "{code}");
+    }
+}
+
+#[test]
+fn a_parent_that_only_declares_and_re_exports_is_in_no_cycle() {
+    let parent = "mod a; pub mod b; pub use a::A; pub use self::b::{B as C, *}; use crate::protocol::Key;";
+    let tree = |parent: &str| {
+        rules_broken_by(&[
+            ("src/store/mod.rs", parent),
+            ("src/store/a.rs", "use super::{C, Key, b}; pub struct A(C, b::D);"),
+            ("src/store/b.rs", "pub struct B; pub struct D;"),
+            ("src/protocol/mod.rs", "pub struct Key;"),
+        ])
+    };
+    assert_eq!(tree(parent), []);
+    assert_eq!(tree(&format!("{parent} pub struct Limits(A);")), [], "the child does not import it");
+}
+
+#[test]
+fn a_parent_that_defines_what_its_child_imports_is_in_a_cycle() {
+    for parent in ["use a::A; pub struct Limits(A);", "pub struct Limits; fn f() { a::A::new() }"] {
+        for path in ["src/store/mod.rs", "src/store.rs"] {
+            let rules = rules_broken_by(&[
+                (path, parent),
+                ("src/store/a.rs", "use super::Limits; pub struct A(Limits);"),
+            ]);
+            assert_eq!(rules, [(Rule::Cycle, 2), (Rule::Cycle, 2)], "{path}: {parent}");
+        }
+    }
+}
+
+#[test]
+fn a_cycle_through_files_of_several_folders_is_reported_as_one() {
+    let found = violations(&[
+        ("src/store/mod.rs", "//! Store.\nmod a;\nmod b;"),
+        ("src/store/a.rs", "//! A.\nuse super::b::c::C;\npub fn a() {}"),
+        ("src/store/b/mod.rs", "//! B.\npub mod c;\nuse super::a::a;\npub fn b() {}"),
+        ("src/store/b/c.rs", "//! C.\nuse super::b;\npub struct C;"),
+        ("src/store/d.rs", "//! D.\nuse super::a::a;"),
+    ]);
+    let report: Vec<_> = found.iter().map(Violation::to_string).collect();
+    assert_eq!(
+        report,
+        [
+            "src/store/a.rs:2: Cycle: in a cycle of 3 files: imports src/store/b/c.rs (C)",
+            "src/store/b/c.rs:2: Cycle: in a cycle of 3 files: imports src/store/b/mod.rs (b)",
+            "src/store/b/mod.rs:3: Cycle: in a cycle of 3 files: imports src/store/a.rs (a)",
+        ]
+    );
+}
