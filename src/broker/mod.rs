@@ -46,6 +46,7 @@ use self::reason::Reason;
 use self::registry::{Arrival, Attached, Registry};
 use crate::broker::session_entry::SessionEntry;
 use crate::clock;
+use crate::protocol::ConnectionId;
 use crate::protocol::message::{Message, Qos};
 use crate::server::authorization::Permissions;
 use crate::server::event::Event;
@@ -59,15 +60,10 @@ pub const SYS: &str = "$SYS/";
 /// Why a client may not.
 const ONLY_THE_BROKER: &str = "only the broker publishes there";
 
-/// Names one connection; never used twice in this process, and later ones are greater.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId(pub u64);
-
-impl ConnectionId {
-    fn next() -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        Self(LAST.fetch_add(1, Ordering::Relaxed).saturating_add(1))
-    }
+/// Returns the number of the next connection.
+fn next_connection_id() -> ConnectionId {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    ConnectionId(LAST.fetch_add(1, Ordering::Relaxed).saturating_add(1))
 }
 
 /// Who is at the other end of a connection.

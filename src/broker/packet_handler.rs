@@ -17,7 +17,7 @@ use super::publication;
 use super::reason::Reason;
 use super::registry::{Arrival, Attached};
 use super::session::{Limits, Outgoing};
-use super::{Broker, ConnectionId, Ending, ONLY_THE_BROKER, Peer, SYS, Verdict};
+use super::{Broker, Ending, ONLY_THE_BROKER, Peer, SYS, Verdict, next_connection_id};
 use crate::broker::authentication::Entrance;
 use crate::broker::deferred_packets::Postponed;
 use crate::broker::session_entry::{Link, SessionEntry, Stage};
@@ -113,7 +113,7 @@ impl PacketHandler {
         let pass = rules.map(|authorizer| {
             Arc::new(Permissions::new(Arc::clone(authorizer), Arc::clone(&client_id), principal.clone()))
         });
-        let peer = Peer { connection: ConnectionId::next(), client_id, principal, pass };
+        let peer = Peer { connection: next_connection_id(), client_id, principal, pass };
         if let Some(will) = &connect.will {
             let refuse = |text| Fault { reason: Reason::TopicNameInvalid, text, dialect };
             broker.check_will(&will.message).map_err(refuse)?;

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 
-use super::ConnectionId;
 use super::filter;
 use super::packet::{RetainHandling, SubscriptionRequest, Will};
 use super::publication::{Delivery, Publication};
@@ -18,6 +17,7 @@ use super::session::{Limits, Session};
 use super::subscriptions::{Options, SessionId, Subscriptions};
 use crate::broker::session_entry::{Link, SessionEntry, SessionState, Stage};
 use crate::broker::shared_subscriptions::Shares;
+use crate::protocol::ConnectionId;
 use crate::protocol::message::{Message, Qos};
 use crate::server::authorization::Permissions;
 use crate::server::event::Event;

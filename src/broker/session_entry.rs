@@ -7,14 +7,15 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
+use super::Ending;
 use super::packet::Will;
 use super::publication::Delivery;
 use super::reason::Reason;
 use super::registry::Arrival;
 use super::session::{Outgoing, Session};
 use super::subscriptions::{Options, SessionId};
-use super::{ConnectionId, Ending};
 use crate::clock;
+use crate::protocol::ConnectionId;
 use crate::protocol::message::Qos;
 use crate::server::authorization::Permissions;
 use crate::server::event::Event;

@@ -158,11 +158,11 @@ impl Group {
 mod tests {
     use std::time::Instant;
 
-    use super::super::ConnectionId;
     use super::super::packet::{RetainHandling, SubscriptionRequest};
     use super::super::registry::{Registry, tests::arrival};
     use super::*;
     use crate::clock;
+    use crate::protocol::ConnectionId;
     use crate::protocol::message::{Message, Qos};
     use crate::server::settings::Settings;
 

@@ -1,5 +1,6 @@
 //! What is on the wire, both ways: one type encodes and decodes each thing (pure).
 
+pub mod connection;
 mod digits;
 pub mod frame;
 pub mod key;
@@ -16,6 +17,7 @@ mod generators;
 #[cfg(test)]
 mod vectors;
 
+pub use connection::ConnectionId;
 pub use key::{Key, Value};
 pub use message::Message;
 pub use notification::Notification;

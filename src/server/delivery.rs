@@ -8,11 +8,10 @@ use crate::clock;
 use crate::protocol::message::{
     CONTENT_TYPE, PROTOCOL_VERSION, PROTOCOL_VERSION_1, Qos, STATUS, STATUS_OK, TIMESTAMP, Text,
 };
-use crate::protocol::{Message, Notification, Refusal, Reply, Timestamp, topic};
-use crate::store::{Change, ConnectionId, Version};
+use crate::protocol::{ConnectionId, Message, Notification, Refusal, Reply, Timestamp, topic};
+use crate::store::{Change, Version};
 
 use super::operations::metrics::{Outcome, Verb};
-use crate::broker;
 use crate::broker::Broker;
 
 /// Where the service's messages go. Called while the service is locked: it must not come back from there.
@@ -42,7 +41,7 @@ impl Outlet for Broker {
     }
 
     fn push(&self, to: ConnectionId, client_id: &str, message: Message) {
-        Self::push(self, broker::ConnectionId(to.0), client_id, message);
+        Self::push(self, to, client_id, message);
     }
 
     fn is_overheard(&self) -> bool {
@@ -50,7 +49,7 @@ impl Outlet for Broker {
     }
 
     fn overhear(&self, from: ConnectionId, request: Message) {
-        Self::overhear(self, broker::ConnectionId(from.0), request);
+        Self::overhear(self, from, request);
     }
 
     fn count_request(&self, verb: Verb, outcome: Outcome, took: Duration) {

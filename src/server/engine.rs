@@ -1,7 +1,7 @@
 //! What decides about requests: the service knows no more of it than this.
 
-use crate::protocol::Key;
-use crate::store::{Call, Change, ConnectionId, Content, Kept, Now, Outcome, Page, Store, Tally, Version};
+use crate::protocol::{ConnectionId, Key};
+use crate::store::{Call, Change, Content, Kept, Now, Outcome, Page, Store, Tally, Version};
 
 /// Decides about requests and says what came of each. The store in this process is the first of its kind.
 pub trait Engine: Send + 'static {

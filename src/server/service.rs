@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 use crate::clock;
 use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
 use crate::protocol::request::Case;
-use crate::protocol::{Message, Request, Timestamp, topic};
-use crate::store::{Call, ConnectionId, Limits, Now, Page, Store};
+use crate::protocol::{ConnectionId, Message, Request, Timestamp, topic};
+use crate::store::{Call, Limits, Now, Page, Store};
 
 use super::authorization::Permissions;
 use super::delivery::{Answer, Asker, Delivery, Outlet};
@@ -240,7 +240,7 @@ impl Service {
         let parsed = |name| stamp(name).map(str::parse::<Timestamp>);
         let mut call = Call {
             rights: None,
-            connection: ConnectionId(from.connection.0),
+            connection: from.connection,
             client_id: Arc::clone(&from.client_id),
             request,
             timestamp: parsed(TIMESTAMP),
@@ -337,9 +337,9 @@ impl Application for Service {
 
     fn handle_disconnect(&self, _: &Broker, peer: &Peer) {
         if peer.pass.is_some() {
-            self.passes().remove(&ConnectionId(peer.connection.0));
+            self.passes().remove(&peer.connection);
         }
-        self.lock().engine.handle_disconnect(ConnectionId(peer.connection.0));
+        self.lock().engine.handle_disconnect(peer.connection);
     }
 }
 
@@ -368,7 +368,7 @@ impl fmt::Debug for Service {
 fn show(outlet: &dyn Outlet, from: &Peer, message: &Message, response_topic: Option<&str>) {
     if outlet.is_overheard() {
         let response_topic = response_topic.map(str::to_owned);
-        outlet.overhear(ConnectionId(from.connection.0), Message { response_topic, ..message.clone() });
+        outlet.overhear(from.connection, Message { response_topic, ..message.clone() });
     }
 }
 

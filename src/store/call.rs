@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::protocol::timestamp::TimestampError;
-use crate::protocol::{Key, Refusal, Reply, Request, Timestamp};
+use crate::protocol::{ConnectionId, Key, Refusal, Reply, Request, Timestamp};
 
 use super::authorization::KeyPermissions;
 use super::entry::{Content, Version};
-use super::watchers::{ConnectionId, Watcher};
+use super::watchers::Watcher;
 
 /// Both clocks in milliseconds. Neither goes back inside the store, whatever the machine's do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

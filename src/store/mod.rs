@@ -21,7 +21,7 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use crate::protocol::timestamp::TimestampError;
-use crate::protocol::{Condition, Key, Refusal, Reply, Request, Timestamp, Value, topic};
+use crate::protocol::{Condition, ConnectionId, Key, Refusal, Reply, Request, Timestamp, Value, topic};
 
 use authorization::check;
 use condition::{Decision, Held, Wish, decide};
@@ -35,7 +35,7 @@ pub use call::{Call, Change, Now, Outcome};
 pub use entry::{Content, Version};
 pub use limits::{KEY_COST_BYTES, Limits};
 pub use page::{Page, Row, Tally};
-pub use watchers::{ConnectionId, Watcher};
+pub use watchers::Watcher;
 
 /// A key that is to be kept on disk, with its version and what it holds.
 pub type Kept = (Key, Version, Content);

@@ -5,13 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::protocol::Key;
+use crate::protocol::{ConnectionId, Key};
 
 use super::limits::Limits;
-
-/// One connection of a client; never used for two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId(pub u64);
 
 /// Who is told of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -64,11 +64,11 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::broker::ConnectionId;
     use crate::broker::packet::{RetainHandling, SubscriptionRequest};
     use crate::broker::registry::Arrival;
     use crate::broker::subscriptions::Options;
     use crate::clock;
+    use crate::protocol::ConnectionId;
     use crate::protocol::message::Qos;
     use crate::server::authorization::{Authorizer, Permissions};
     use crate::server::identity::Principal;

@@ -26,7 +26,8 @@ use super::codec::wire::{
 };
 use super::reason::Reason;
 use super::test_client::{Client, Hello, filter, qos_0, qos_1, retained, with_properties};
-use super::{Application, Broker, ConnectionId, Peer, Verdict};
+use super::{Application, Broker, Peer, Verdict};
+use crate::protocol::ConnectionId;
 use crate::protocol::message::{Message, Qos};
 use crate::server::{Event, ListenerSettings, Server, Settings};
 

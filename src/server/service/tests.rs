@@ -1,7 +1,6 @@
 //! The service as the broker sees it: messages in, messages out; and what a restart leaves of it.
 
 use super::*;
-use crate::broker;
 use crate::protocol::message::{PROTOCOL_VERSION, STATUS};
 use crate::protocol::{Condition, Key, Notification, Refusal, Reply, Value};
 use std::num::NonZeroU64;
@@ -124,7 +123,7 @@ impl Bench {
 
 fn peer(connection: u64) -> Peer {
     Peer {
-        connection: broker::ConnectionId(connection),
+        connection: ConnectionId(connection),
         client_id: "client".into(),
         principal: crate::server::Principal::default(),
         pass: None,
