@@ -58,7 +58,7 @@ use usage::Instead;
 
 use crate::client::{Access, Authentication, PasswordSource, Settings, Target, Tracer};
 use crate::commands::output::Outcome;
-use crate::commands::signal::Signal;
+use crate::commands::process::signal::Signal;
 use crate::commands::{Command, CommandError, Connecting, Kind, Output, Session, Verdict};
 use crate::net::{Tls, TlsOptions};
 use crate::render::escape::escape;

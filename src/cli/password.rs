@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::runtime;
 use crate::cli::detached::aside;
 use crate::commands::CommandError;
-use crate::commands::signal::{Signal, Signals};
+use crate::commands::process::signal::{Signal, Signals};
 use crate::net::Secret;
 
 /// Asks; the terminal is used even where standard input and output are pipes. May be dropped at any time: whoever

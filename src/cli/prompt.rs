@@ -22,7 +22,7 @@ use crate::cli::signals::Heeded;
 use crate::client::Tracer;
 use crate::clock;
 use crate::commands::grammar::{Grammar, wire_options_as_flags};
-use crate::commands::line::Word;
+use crate::commands::lines::words::Word;
 use crate::commands::{Command, CommandError, usage};
 use crate::render::escape::escape;
 use crate::render::{Style, trace};
@@ -372,7 +372,7 @@ fn habit(verb: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::line::split;
+    use crate::commands::lines::words::split;
     use crate::render::Format;
 
     const STYLE: Style = Style::PLAIN;

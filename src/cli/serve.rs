@@ -37,7 +37,7 @@ use operations::{LogFormat, OperationsArgs};
 use reload::Hangups;
 use user::ServeAction;
 
-use crate::commands::signal::Signals;
+use crate::commands::process::signal::Signals;
 use crate::commands::{CommandError, Kind, Verdict, duration, more_of};
 use crate::render::log::Field;
 use crate::server::{

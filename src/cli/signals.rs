@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::client::Access;
 use crate::commands::output::Outcome;
-use crate::commands::signal::{Signal, Signals};
+use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{CommandError, Kind, Verdict};
 
 /// How long what a signal ends may take: longer than a goodbye to a broker that does not listen.

@@ -6,15 +6,16 @@ use clap::{Args, ValueEnum};
 
 use super::error::CommandError;
 use super::grammar::Grammar;
-use super::input::{Line, Lines};
-use super::line;
 use super::output::{Answer, Answered, Output, Progress};
-use super::records::{self, Id};
 use super::session::Session;
 use super::{Command, Emit, Room, Verdict};
 use crate::client::Reconnect;
-use crate::commands::pipeline::{Flow, Work, pump};
-use crate::commands::request_window::{INFLIGHT, INFLIGHT_MAX};
+use crate::commands::lines::pipeline::{INFLIGHT, INFLIGHT_MAX};
+use crate::commands::lines::processor::{Flow, Work, pump};
+use crate::commands::lines::reader::{Line, Lines};
+use crate::commands::lines::records;
+use crate::commands::lines::records::Id;
+use crate::commands::lines::words;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -232,7 +233,7 @@ impl Reader {
             Self::Jsonl if content.trim_ascii().is_empty() => return None,
             Self::Jsonl => records::request(content),
             Self::Lines(grammar) => {
-                let words = match line::split(content) {
+                let words = match words::split(content) {
                     Ok(words) if words.is_empty() => return None,
                     words => words.map_err(|error| CommandError::usage(error.to_string())),
                 };

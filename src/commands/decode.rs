@@ -7,10 +7,10 @@ use clap::{Args, Subcommand};
 
 use super::encoding::{Encoded, parse_hex};
 use super::error::{CommandError, Kind};
-use super::file;
 use super::output::{Meaning, Output};
 use super::session::Session;
 use super::{Emit, Verdict};
+use crate::commands::process::file;
 use crate::protocol::frame::Frame;
 use crate::protocol::request::Case;
 use crate::protocol::topic::Topic;

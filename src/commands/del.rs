@@ -4,12 +4,12 @@ use clap::Args;
 use tokio::task::JoinSet;
 
 use super::error::{CommandError, Kind};
-use super::fence::FenceArgs;
-use super::key::KeysArgs;
 use super::output::{Deletion, Output};
 use super::session::Session;
 use super::{Emit, Verdict};
 use crate::client::{Client, DeleteOutcome, Error, Outcome};
+use crate::commands::args::fence::FenceArgs;
+use crate::commands::args::key::KeysArgs;
 use crate::protocol::{Key, Timestamp};
 
 const EXAMPLES: &str = "\

@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::error::{CommandError, Kind};
-use super::input::{Line, Lines};
-use super::line;
 use super::output::{Exported, Found, Output, Progress};
 use super::scan::{self, Pages};
 use super::session::Session;
 use super::{Emit, Verdict};
 use crate::client::{Error, Reconnect};
-use crate::commands::request_window::{INFLIGHT, Window};
+use crate::commands::lines::pipeline::{INFLIGHT, Window};
+use crate::commands::lines::reader::{Line, Lines};
+use crate::commands::lines::words;
 use crate::protocol::Key;
 
 const EXAMPLES: &str = "\
@@ -50,7 +50,7 @@ pub struct ExportArgs {
     #[arg(short = '0', long = "null", requires = "keys_from")]
     null: bool,
     /// How many requests may wait for their answers
-    #[arg(long, value_name = "N", default_value_t = INFLIGHT, value_parser = clap::value_parser!(u16).range(1..=crate::commands::request_window::INFLIGHT_MAX))]
+    #[arg(long, value_name = "N", default_value_t = INFLIGHT, value_parser = clap::value_parser!(u16).range(1..=crate::commands::lines::pipeline::INFLIGHT_MAX))]
     inflight: u16,
 }
 
@@ -167,7 +167,7 @@ fn key_of(line: Line, null: bool) -> Result<Option<Key>, CommandError> {
         content
     } else {
         let text = content.strip_suffix(b"\r").unwrap_or(&content);
-        line::unescape(text).map_err(|error| data(error.to_string()))?
+        words::unescape(text).map_err(|error| data(error.to_string()))?
     };
     if bytes.is_empty() {
         return Ok(None);

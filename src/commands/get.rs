@@ -7,12 +7,12 @@ use bytes::Bytes;
 use clap::Args;
 
 use super::error::CommandError;
-use super::file;
-use super::key::KeyArgs;
 use super::output::{Got, Output};
 use super::session::Session;
 use super::{Emit, Verdict};
 use crate::client::Found;
+use crate::commands::args::key::KeyArgs;
+use crate::commands::process::file;
 
 const USAGE: &str = "mqkv get KEY";
 

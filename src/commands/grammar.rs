@@ -9,14 +9,14 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 use super::del::DelArgs;
 use super::duration::parse_ttl;
 use super::error::CommandError;
-use super::fence::FenceArgs;
 use super::get::GetArgs;
-use super::key::{KeyArgs, KeysArgs};
-use super::line::Word;
 use super::set::SetArgs;
-use super::value::ValueArgs;
 use super::vdel::VdelArgs;
 use super::{Command, usage};
+use crate::commands::args::fence::FenceArgs;
+use crate::commands::args::key::{KeyArgs, KeysArgs};
+use crate::commands::args::value::ValueArgs;
+use crate::commands::lines::words::Word;
 use crate::protocol::Condition;
 
 /// What a line may say: a verb, and nothing of the process around it.
@@ -177,8 +177,8 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::super::line::split;
     use super::*;
+    use crate::commands::lines::words::split;
 
     fn parse(line: &str) -> Result<Command, CommandError> {
         Grammar::default().parse(split(line.as_bytes()).unwrap())

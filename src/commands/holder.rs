@@ -3,10 +3,10 @@
 use clap::Args;
 
 use super::error::CommandError;
-use super::key::KeyArgs;
 use super::output::Output;
 use super::session::Session;
 use super::{Emit, Verdict};
+use crate::commands::args::key::KeyArgs;
 
 const USAGE: &str = "mqkv holder KEY";
 

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::error::CommandError;
-use super::input::{Line, Lines};
 use super::output::{Answer, Answered, Imported, Output, Progress};
-use super::records::{self, Entry};
 use super::session::Session;
 use super::{Emit, Verdict};
 use crate::client::{Client, Reconnect, SetOptions, Settings};
-use crate::commands::pipeline::{Flow, Work, pump};
-use crate::commands::request_window::{INFLIGHT, INFLIGHT_MAX};
+use crate::commands::lines::pipeline::{INFLIGHT, INFLIGHT_MAX};
+use crate::commands::lines::processor::{Flow, Work, pump};
+use crate::commands::lines::reader::{Line, Lines};
+use crate::commands::lines::records;
+use crate::commands::lines::records::Entry;
 use crate::protocol::Condition;
 
 const EXAMPLES: &str = "\

@@ -1,8 +1,8 @@
 //! The verbs: one file each, with its arguments, its help and what it does. A verb returns data and prints
 //! nothing; the command line, and whatever else parses a line, runs the same.
 
+mod args;
 mod batch;
-pub mod child;
 pub mod configured;
 mod decode;
 mod del;
@@ -10,36 +10,27 @@ pub mod doctor;
 pub mod duration;
 pub mod encoding;
 pub mod error;
-mod error_policy;
 mod export;
-mod fence;
-pub mod file;
 mod get;
 pub mod grammar;
 mod holder;
 mod import;
-mod input;
-mod key;
 mod keys;
-pub mod line;
+pub mod lines;
 mod lock;
 pub mod monitor;
 pub mod output;
 mod ping;
-mod pipeline;
+pub mod process;
 mod raw;
-pub mod records;
-mod request_window;
 mod scan;
 pub mod seed;
 pub mod session;
 mod set;
-pub mod signal;
 mod stop_condition;
 pub mod trace;
 mod unlock;
 pub mod usage;
-mod value;
 mod vdel;
 mod watch;
 
@@ -47,11 +38,11 @@ use std::io;
 
 use clap::Subcommand;
 
-pub use child::interrupt_this_process;
+pub use args::fence::{FENCING_TOKEN, FENCING_TOKEN_FILE};
 pub use error::{CommandError, Kind, more_of};
-pub use fence::{FENCING_TOKEN, FENCING_TOKEN_FILE};
 pub use lock::{Holding, LOCK_HOLDER, LOCK_KEY, LockArgs, Released, Taking, take};
 pub use output::Output;
+pub use process::child::interrupt_this_process;
 pub use session::{Connecting, Session, Surroundings};
 
 use crate::client::Access;

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use super::error::CommandError;
 use super::import;
-use super::input::Lines;
-use super::records::{self, Entry};
 use crate::client::Client;
-use crate::commands::request_window::{INFLIGHT, Window};
+use crate::commands::lines::pipeline::{INFLIGHT, Window};
+use crate::commands::lines::reader::Lines;
+use crate::commands::lines::records;
+use crate::commands::lines::records::Entry;
 
 /// Reads all entries of a file, each with the number of its line.
 ///

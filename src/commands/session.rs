@@ -16,8 +16,8 @@ use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;
 
 use super::error::{CommandError, Kind};
-use super::signal::Signals;
 use crate::client::{Client, Error, Settings};
+use crate::commands::process::signal::Signals;
 use crate::protocol::Timestamp;
 use crate::protocol::key::VALUE_BYTES_MAX;
 

@@ -7,13 +7,13 @@ use clap::Args;
 
 use super::duration;
 use super::error::CommandError;
-use super::fence::FenceArgs;
-use super::key::KeyArgs;
 use super::output::Output;
 use super::session::Session;
-use super::value::ValueArgs;
 use super::{Emit, Verdict};
 use crate::client::SetOptions;
+use crate::commands::args::fence::FenceArgs;
+use crate::commands::args::key::KeyArgs;
+use crate::commands::args::value::ValueArgs;
 use crate::protocol::Condition;
 
 const USAGE: &str = "mqkv set KEY VALUE";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Verdict;
 use super::duration;
 use super::error::{CommandError, Kind};
-use super::signal::Signal;
+use crate::commands::process::signal::Signal;
 
 /// Why such a verb ends, other than by an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

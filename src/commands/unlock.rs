@@ -5,12 +5,12 @@ use std::ffi::OsString;
 use clap::Args;
 
 use super::error::CommandError;
-use super::key::KeyArgs;
 use super::lock::{LOCK_HOLDER, holder_value};
 use super::output::Output;
 use super::session::Session;
 use super::{Emit, Verdict};
 use crate::client::DeleteOutcome;
+use crate::commands::args::key::KeyArgs;
 use crate::protocol::Key;
 
 const USAGE: &str = "mqkv unlock KEY [--holder NAME]";

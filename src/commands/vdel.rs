@@ -3,13 +3,13 @@
 use clap::Args;
 
 use super::error::CommandError;
-use super::fence::FenceArgs;
-use super::key::KeyArgs;
 use super::output::{Deletion, Output};
 use super::session::Session;
-use super::value::ValueArgs;
 use super::{Emit, Verdict};
 use crate::client::DeleteOutcome;
+use crate::commands::args::fence::FenceArgs;
+use crate::commands::args::key::KeyArgs;
+use crate::commands::args::value::ValueArgs;
 
 const USAGE: &str = "mqkv vdel KEY VALUE";
 

@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn an_answer_bears_its_id_and_an_error_is_told_where_it_is_not_told_again() {
-        let (id, _) = crate::commands::records::request(b"{\"id\":[7]}");
+        let (id, _) = crate::commands::lines::records::request(b"{\"id\":[7]}");
         let deleted =
             Output::Deleted { verb: Deletion::Del, key: key(b"k"), outcome: DeleteOutcome::Missing };
         let answer = Answer::Record(Box::new(deleted));

@@ -58,7 +58,7 @@ fn put_hex(out: &mut String, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::line::unescape;
+    use crate::commands::lines::words::unescape;
 
     #[test]
     fn text_stays_text() {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::definition::Definition;
 use super::redact;
-use crate::commands::file;
+use crate::commands::process::file;
 
 /// How many lines are kept.
 const LINES_MAX: usize = 2_000;

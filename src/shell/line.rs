@@ -4,7 +4,7 @@
 //! `a>b` are words, so that a line means the same here as in a batch.
 
 use crate::commands::CommandError;
-use crate::commands::line::{Word, split};
+use crate::commands::lines::words::{Word, split};
 
 /// One statement.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -33,8 +33,8 @@ use std::sync::Arc;
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
 use crate::client::{Reconnect, Tracer};
-use crate::commands::line::Word;
-use crate::commands::signal::{Signal, Signals};
+use crate::commands::lines::words::Word;
+use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{Command, CommandError, Kind, Session, Verdict};
 use crate::render::escape::escape;
 use crate::render::style::Shade;

@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command as System, Stdio};
 
-use crate::commands::{CommandError, Kind, file};
+use crate::commands::process::file;
+use crate::commands::{CommandError, Kind};
 use crate::net::detached::do_aside;
 
 /// What reads the lines of `|` and `\!`.

@@ -6,8 +6,9 @@ use std::pin::Pin;
 use super::line::{Statement, Target, parse, statements};
 use super::{Meaning, Shell, text};
 use crate::client::{Access, Outcome};
-use crate::commands::signal::Signal;
-use crate::commands::{Command, CommandError, Kind, Session, Taking, Verdict, file, take};
+use crate::commands::process::file;
+use crate::commands::process::signal::Signal;
+use crate::commands::{Command, CommandError, Kind, Session, Taking, Verdict, take};
 use crate::render::escape::escape;
 use crate::render::{Format, Style};
 use crate::shell::backslash;
@@ -315,7 +316,8 @@ impl Shell {
         destination: Option<&str>,
         is_forced: bool,
     ) -> Result<Ended, CommandError> {
-        let mut signals = std::mem::replace(&mut self.signals, crate::commands::signal::Signals::none());
+        let mut signals =
+            std::mem::replace(&mut self.signals, crate::commands::process::signal::Signals::none());
         let result = tokio::select! {
             result = self.connect(destination, is_forced) => Some(result),
             signal = signals.next() => {

@@ -104,7 +104,7 @@ fn an_impure_name_in_a_pure_file_is_reported() {
         "src/client/session.rs",
         "src/client/watch.rs",
         "src/client/lock.rs",
-        "src/commands/line.rs",
+        "src/commands/lines/words.rs",
         "src/shell/complete.rs",
     ];
     for code in [

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::file::{BYTES_MAX, File};
 use super::variables::{CONFIG, Variables};
-use crate::commands::{CommandError, Kind, file};
+use crate::commands::process::file;
+use crate::commands::{CommandError, Kind};
 
 /// Where the configuration file is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,8 +13,9 @@ use crate::cli::config::variables::Variables;
 use crate::cli::connection::Connection;
 use crate::cli::resolve;
 use crate::commands::configured::{Change, Configured};
-use crate::commands::signal::Signals;
-use crate::commands::{CommandError, Kind, file};
+use crate::commands::process::file;
+use crate::commands::process::signal::Signals;
+use crate::commands::{CommandError, Kind};
 use crate::net::runtime_thread;
 
 /// What somebody finds who has no file yet.

@@ -14,8 +14,8 @@ use crate::cli::config::variables;
 use crate::cli::detached::aside;
 use crate::cli::serve::listener::Settled;
 use crate::clock;
-use crate::commands::child::{Change, Group};
-use crate::commands::signal::{Signal, Signals};
+use crate::commands::process::child::{Change, Group};
+use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{CommandError, Kind, Verdict};
 use crate::net::tls::files::has_own_ca;
 

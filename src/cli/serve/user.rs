@@ -9,7 +9,7 @@ use crate::cli::exit::Exit;
 use crate::cli::report::{self, Reporter};
 use crate::cli::serve::misplaced;
 use crate::cli::{password, permissions, resolve};
-use crate::commands::signal::Signal;
+use crate::commands::process::signal::Signal;
 use crate::commands::{CommandError, Kind};
 use crate::net::Secret;
 use crate::render::escape::escape;

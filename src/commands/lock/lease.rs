@@ -7,10 +7,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::until::until;
-use super::waiting::{News, Waiting};
 use crate::client::lock::{Lock, LockEvent, Loss, Step, Terms, Tried};
 use crate::client::{Client, DeleteOutcome, Error, Outcome, SetOptions, SetOutcome};
+use crate::commands::lock::holder_watch::{News, Waiting};
+use crate::commands::lock::sleep::until;
 use crate::protocol::{Condition, Key, Refusal, Value};
 
 /// Who wants which lock.

@@ -1,13 +1,13 @@
 //! `lock`: holds a lock, for as long as a command runs, until the end of input, or for one lease.
 
-mod held;
-mod holding;
+mod background;
+mod held_lock;
+mod holder_watch;
 mod lease;
-mod terms;
+mod sleep;
+mod supervisor;
+mod timing;
 mod token_file;
-mod under;
-mod until;
-mod waiting;
 
 use std::ffi::OsString;
 use std::num::NonZeroU64;
@@ -18,20 +18,20 @@ use clap::Args;
 
 use super::duration;
 use super::error::{CommandError, Kind};
-use super::key::KeyArgs;
 use super::output::Output;
 use super::session::Session;
-use super::signal::{Signal, Signals};
 use super::{Emit, Verdict};
 use crate::client::lock::LockEvent;
 use crate::client::{Client, Error, Outcome, Reconnect};
+use crate::commands::args::key::KeyArgs;
+use crate::commands::process::signal::{Signal, Signals};
 use crate::protocol::{Key, Refusal, Timestamp, Value};
-use held::Held;
-pub use holding::Holding;
+pub use background::Holding;
+use held_lock::Held;
 pub use lease::Released;
 use lease::{Claim, Lease, LeaseEvent};
-use terms::{Plan, Wishes};
-use under::Stopping;
+use supervisor::Stopping;
+use timing::{Plan, Wishes};
 
 /// The variable that tells a command its lock's key.
 pub const LOCK_KEY: &str = "MQKV_LOCK_KEY";

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::commands::error::CommandError;
-use crate::commands::file;
+use crate::commands::process::file;
 use crate::protocol::Timestamp;
 
 /// How long the last write may take at the end.

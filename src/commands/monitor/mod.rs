@@ -16,10 +16,10 @@ use super::duration;
 use super::error::CommandError;
 use super::output::Output;
 use super::session::Session;
-use super::signal::Signals;
 use super::{Emit, Verdict};
 use crate::client::{Client, Error, Heard, Reconnect, Subscription};
 use crate::commands::monitor::traffic_event::TrafficEvent;
+use crate::commands::process::signal::Signals;
 use crate::commands::stop_condition::End;
 use crate::protocol::topic;
 

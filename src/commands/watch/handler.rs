@@ -9,10 +9,10 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 use super::pending::{Change, Pending};
-use crate::commands::child;
 use crate::commands::error::{CommandError, Kind};
 use crate::commands::output::{Ended, Output};
-use crate::commands::signal::Signal;
+use crate::commands::process::child;
+use crate::commands::process::signal::Signal;
 use crate::protocol::{Key, Value};
 
 /// Runs a command for changes.

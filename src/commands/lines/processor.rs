@@ -1,9 +1,9 @@
 //! From the lines of a file to requests in flight and back to their outcomes, in order.
 
-use super::CommandError;
-use super::input::{Line, Lines};
-use crate::commands::error_policy::ErrorPolicy;
-use crate::commands::request_window::Window;
+use crate::commands::CommandError;
+use crate::commands::lines::error_policy::ErrorPolicy;
+use crate::commands::lines::pipeline::Window;
+use crate::commands::lines::reader::{Line, Lines};
 
 /// What every work on the lines of a file has.
 pub struct Flow<'a, T> {

@@ -6,16 +6,17 @@ use std::path::PathBuf;
 
 use super::lease::{Lease, LeaseEvent, Lost, Released};
 use super::token_file::{self, TokenFile};
-use super::under::{self, Ended, Stopping, Under};
 use super::{LOCK_HOLDER, LOCK_KEY, Use, Wanted};
 use crate::client::Error;
 use crate::client::lock::{LockEvent, Loss};
-use crate::commands::child::{Group, is_in_background};
+use crate::commands::args::fence::{FENCING_TOKEN, FENCING_TOKEN_FILE};
 use crate::commands::error::{CommandError, Kind};
-use crate::commands::fence::{FENCING_TOKEN, FENCING_TOKEN_FILE};
+use crate::commands::lock::supervisor;
+use crate::commands::lock::supervisor::{Ended, Stopping, Under};
 use crate::commands::output::{LockNote, Output};
+use crate::commands::process::child::{Group, is_in_background};
+use crate::commands::process::signal::Signals;
 use crate::commands::session::Session;
-use crate::commands::signal::Signals;
 use crate::commands::{Emit, Verdict};
 use crate::protocol::{Timestamp, Value};
 
@@ -108,7 +109,7 @@ impl Held<'_> {
                 biased;
                 event = lease.next() => match event {
                     LeaseEvent::Lock(LockEvent::Renewed { token, .. }) => token_file.replace(token),
-                    event => return Ok((Verdict::Yes, Some(under::loss(event, self.session.lease_clock())))),
+                    event => return Ok((Verdict::Yes, Some(supervisor::loss(event, self.session.lease_clock())))),
                 },
                 () = std::future::ready(()) => break,
             }
@@ -147,7 +148,7 @@ impl Held<'_> {
                             file.replace(token);
                         }
                     }
-                    event => return Ok((Verdict::Yes, Some(under::loss(event, self.session.lease_clock())))),
+                    event => return Ok((Verdict::Yes, Some(supervisor::loss(event, self.session.lease_clock())))),
                 },
                 signal = signals.next() => return Ok((signal.verdict(), None)),
                 ended = &mut end_of_input => return ended.map(|()| (Verdict::Yes, None)),

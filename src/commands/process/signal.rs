@@ -9,7 +9,7 @@ use std::task::Poll;
 use tokio::signal::unix::{self, SignalKind};
 
 use super::child::{die_of, nudge_this_process};
-use super::{CommandError, Kind, Verdict};
+use crate::commands::{CommandError, Kind, Verdict};
 
 /// A signal that asks a process to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpgrp, getpid, getppid, tcgetpgrp, tcsetpgrp};
 use tokio::signal::unix::{self, SignalKind};
 
-use super::error::{CommandError, Kind};
 use super::signal::Signal;
+use crate::commands::error::{CommandError, Kind};
 
 /// A running command, the leader of its group. Whatever of the group is left when this is dropped is killed.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use super::lease::LeaseEvent;
-use super::until::until;
 use crate::client::{Client, Error, WatchEvent, Watcher};
+use crate::commands::lock::sleep::until;
 use crate::protocol::{Key, Value};
 
 /// After how long a watch that had no answer is begun again.

@@ -9,8 +9,8 @@ use std::thread;
 
 use tokio::sync::{mpsc, watch};
 
-use super::error::{CommandError, Kind};
-use super::session::Session;
+use crate::commands::error::{CommandError, Kind};
+use crate::commands::session::Session;
 use crate::protocol::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// How long a line may be: the longest key and the longest value in base64, and what stands around them.

@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
+use super::Wanted;
 use super::lease::{Lease, LeaseEvent, Released};
 use super::token_file::TokenFile;
-use super::{Wanted, under};
 use crate::client::lock::{LockEvent, Loss};
 use crate::commands::error::CommandError;
+use crate::commands::lock::supervisor;
 use crate::protocol::{Key, Timestamp, Value};
 
 /// A lock that is held, and renewed by itself. Once it is dropped the lock is given back, some time later.
@@ -72,7 +73,7 @@ impl Holding {
                 self.token = token;
                 Ok(None)
             }
-            event => Ok(Some(under::loss(event, self.now).reason)),
+            event => Ok(Some(supervisor::loss(event, self.now).reason)),
         }
     }
 

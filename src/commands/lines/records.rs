@@ -5,17 +5,17 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::Command;
-use super::del::DelArgs;
-use super::encoding::parse_base64;
-use super::error::{CommandError, Kind};
-use super::fence::FenceArgs;
-use super::get::GetArgs;
-use super::key::{KeyArgs, KeysArgs};
-use super::session::value_within_limit;
-use super::set::SetArgs;
-use super::value::ValueArgs;
-use super::vdel::VdelArgs;
+use crate::commands::Command;
+use crate::commands::args::fence::FenceArgs;
+use crate::commands::args::key::{KeyArgs, KeysArgs};
+use crate::commands::args::value::ValueArgs;
+use crate::commands::del::DelArgs;
+use crate::commands::encoding::parse_base64;
+use crate::commands::error::{CommandError, Kind};
+use crate::commands::get::GetArgs;
+use crate::commands::session::value_within_limit;
+use crate::commands::set::SetArgs;
+use crate::commands::vdel::VdelArgs;
 use crate::protocol::{Condition, Key, Timestamp};
 
 /// What a request calls itself, given back with its answer: any JSON.

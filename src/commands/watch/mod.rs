@@ -16,12 +16,12 @@ use self::pending::Change;
 use self::rules::{Kind as Kinds, News, Rules, Trigger, Until};
 use super::duration;
 use super::error::{CommandError, Kind};
-use super::key::KeysArgs;
 use super::output::Output;
 use super::session::Session;
-use super::signal::Signals;
 use super::{Emit, Verdict};
 use crate::client::{Client, Error, Reconnect, WatchEvent, Watcher};
+use crate::commands::args::key::KeysArgs;
+use crate::commands::process::signal::Signals;
 use crate::commands::stop_condition::End;
 
 const USAGE: &str = "mqkv watch KEY...";

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::encoding::{Encoded, parse_base64, parse_hex};
-use super::error::CommandError;
+use crate::commands::encoding::{Encoded, parse_base64, parse_hex};
+use crate::commands::error::CommandError;
 use crate::protocol::Key;
 
 /// One key.

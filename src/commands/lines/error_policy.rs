@@ -1,8 +1,8 @@
 //! What becomes of many lines when some of them fail: stop at the first trouble, or go on and tell the worst.
 
-use super::Verdict;
-use super::error::CommandError;
 use crate::client::Outcome;
+use crate::commands::Verdict;
+use crate::commands::error::CommandError;
 
 /// The troubles so far.
 #[derive(Debug)]

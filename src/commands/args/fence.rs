@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::error::CommandError;
-use super::session::Session;
+use crate::commands::error::CommandError;
+use crate::commands::session::Session;
 use crate::protocol::Timestamp;
 
 /// The variable that holds a fencing token.

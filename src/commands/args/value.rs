@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use clap::Args;
 
-use super::encoding::{Encoded, parse_base64, parse_hex};
-use super::error::CommandError;
-use super::file;
-use super::session::Session;
+use crate::commands::encoding::{Encoded, parse_base64, parse_hex};
+use crate::commands::error::CommandError;
+use crate::commands::process::file;
+use crate::commands::session::Session;
 
 /// One value.
 #[derive(Debug, Default, Args)]

@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use super::lease::{Lease, LeaseEvent, Lost};
 use super::token_file::TokenFile;
-use super::until::until;
 use crate::client::lock::{LockEvent, Loss};
 use crate::commands::Emit;
-use crate::commands::child::{Change, Group};
 use crate::commands::error::CommandError;
+use crate::commands::lock::sleep::until;
 use crate::commands::output::{LockNote, Output};
-use crate::commands::signal::{Signal, Signals};
+use crate::commands::process::child::{Change, Group};
+use crate::commands::process::signal::{Signal, Signals};
 use crate::protocol::Key;
 
 /// How a command is stopped.

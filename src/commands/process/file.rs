@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use super::error::CommandError;
-use super::session::value_within_limit;
+use crate::commands::error::CommandError;
+use crate::commands::session::value_within_limit;
 use crate::protocol::key::VALUE_BYTES_MAX;
 
 /// Reads a file as a value.

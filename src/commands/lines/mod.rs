@@ -1,0 +1,8 @@
+//! Input of many lines: words, records, and a pipeline of requests.
+
+pub(super) mod error_policy;
+pub(super) mod pipeline;
+pub(super) mod processor;
+pub(super) mod reader;
+pub mod records;
+pub mod words;

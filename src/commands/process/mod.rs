@@ -1,0 +1,5 @@
+//! Child processes, signals and files.
+
+pub mod child;
+pub mod file;
+pub mod signal;
