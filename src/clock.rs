@@ -46,7 +46,7 @@ pub fn monotonic() -> Instant {
 /// Its instants fit no timer, for timers stand still meanwhile.
 #[cfg(target_os = "linux")]
 #[must_use]
-pub fn sleepless() -> Instant {
+pub fn boottime() -> Instant {
     static ORIGIN: OnceLock<(Instant, Duration)> = OnceLock::new();
     let Ok(since_boot) = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from) else {
         return monotonic();
@@ -58,6 +58,6 @@ pub fn sleepless() -> Instant {
 /// The monotonic clock: this system has no other.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
-pub fn sleepless() -> Instant {
+pub fn boottime() -> Instant {
     monotonic()
 }

@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use bytes::Bytes;
 use mqkv::protocol::frame::Frame;
-use mqkv::protocol::request::{Case, Request};
+use mqkv::protocol::request::{CommandCase, Request};
 use mqkv::protocol::{Notification, Reply};
 
 thread_local! {
@@ -37,7 +37,7 @@ static ALLOCATOR: Counting = Counting;
 fn taken(payload: &Bytes) -> usize {
     TAKEN.set(0);
     let _ = Frame::decode(payload);
-    let _ = Request::decode(payload, Case::Lenient);
+    let _ = Request::decode(payload, CommandCase::Lenient);
     let _ = Reply::decode(payload);
     let _ = Notification::decode(payload);
     TAKEN.get()

@@ -17,7 +17,7 @@ use super::reason::Reason;
 use super::strict;
 use super::subscriptions::Options;
 use crate::net::Secret;
-use crate::protocol::message::{Message, Qos, Text};
+use crate::protocol::message::{Message, PropertyText, Qos};
 
 /// Payloads up to this size are copied out of the read buffer, so that it can be used again at once.
 pub const COPIED_BYTES_MAX: usize = 4096;
@@ -279,7 +279,7 @@ fn subscribe(packet: v5::Subscribe) -> Incoming {
     Incoming::Subscribe { packet_id: packet.pkid, requests: requests.collect() }
 }
 
-fn texts(pairs: Vec<(String, String)>) -> Vec<(Text, Text)> {
+fn texts(pairs: Vec<(String, String)>) -> Vec<(PropertyText, PropertyText)> {
     pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
 }
 

@@ -10,7 +10,7 @@ use super::codec::COPIED_BYTES_MAX;
 use super::codec::detached;
 use super::packet::Publish;
 use super::publish::property;
-use crate::protocol::message::{Message, Qos, Text, known_name, known_value};
+use crate::protocol::message::{Message, PropertyText, Qos, known_name, known_value};
 
 const PUBLISH: u8 = 0x30;
 
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A string of MQTT: UTF-8 without U+0000 (1.5.4).
-    fn word(&mut self, known: fn(&[u8]) -> Option<&'static str>) -> Option<Text> {
+    fn word(&mut self, known: fn(&[u8]) -> Option<&'static str>) -> Option<PropertyText> {
         let bytes = self.field()?;
         if let Some(word) = known(bytes) {
             return Some(word.into());

@@ -369,7 +369,7 @@ impl Broker {
     fn judge(&self, seat: &Arc<SessionEntry>) {
         // Reckons what the rules come to for it, before anybody waits.
         let pass = seat.desk().pass.clone();
-        drop(pass.map(|pass| pass.rights()));
+        drop(pass.map(|pass| pass.key_permissions()));
         self.change(|registry| registry.judge(seat, |client_id, topic| self.is_own(client_id, topic)));
     }
 

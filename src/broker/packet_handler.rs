@@ -594,5 +594,5 @@ fn protocol_error(text: &str) -> Ending {
 
 /// A client id that nobody guesses, and that no other client has.
 fn new_client_id() -> String {
-    format!("mqkv-{:016x}", random::number())
+    format!("mqkv-{:016x}", random::u64())
 }

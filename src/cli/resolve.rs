@@ -50,7 +50,7 @@ pub fn editor() -> OsString {
 /// A client id for this run alone: two runs with one id would take over each other's session.
 #[must_use]
 pub fn default_client_id() -> String {
-    let random = random::number() & 0xFFFF_FFFF;
+    let random = random::u64() & 0xFFFF_FFFF;
     format!("mqkv-{}-{random:08x}", host_name())
 }
 
@@ -165,9 +165,9 @@ pub fn surroundings() -> Surroundings {
         inherited_holder: || env::var_os(LOCK_HOLDER),
         private_folder,
         now: clock::monotonic,
-        lease_now: clock::sleepless,
+        lease_now: clock::boottime,
         wall_ms: clock::wall_ms,
-        chance: random::number,
+        chance: random::u64,
         output_closed: report::output_closed,
         columns: terminal::columns,
     }

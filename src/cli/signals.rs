@@ -117,11 +117,11 @@ fn is_no(error: &CommandError) -> bool {
 mod tests {
     use super::*;
     use crate::client::Error;
-    use crate::protocol::Refusal;
+    use crate::protocol::ErrorReply;
 
     #[test]
     fn a_refusal_that_comes_together_with_the_signal_is_the_answer() {
-        let refused = CommandError::from(Error::Refused(Refusal::FenceRequired));
+        let refused = CommandError::from(Error::Refused(ErrorReply::FenceRequired));
         assert_eq!(ended(Signal::Interrupt, false, Err(refused.clone())), Err(refused.clone()));
         let of_many = ended(Signal::Interrupt, true, Err(refused.clone())).unwrap_err();
         assert_eq!((of_many.kind, of_many.causes), (Kind::Interrupted, vec![refused.message.clone()]));

@@ -108,7 +108,7 @@ async fn open_first(settings: &Settings, files: &SecretFiles) -> Result<(Connect
     loop {
         match Connection::open(settings, files).await {
             Err(error) if failures < settings.connect_retries && may_pass(&error) => {
-                let delay = backoff::delay(failures, random::number());
+                let delay = backoff::delay(failures, random::u64());
                 let again_in = Some(delay);
                 trace::tell(settings.tracer.as_ref(), || Traced::Lost { cause: error.to_string(), again_in });
                 sleep(delay).await;
@@ -125,8 +125,8 @@ async fn open_first(settings: &Settings, files: &SecretFiles) -> Result<(Connect
 }
 
 fn config(settings: &Settings) -> Result<Config, Error> {
-    let prefix = random::number();
-    let node = format!("{:016x}{prefix:016x}", random::number());
+    let prefix = random::u64();
+    let node = format!("{:016x}{prefix:016x}", random::u64());
     Ok(Config {
         target: settings.target.to_string(),
         client_id: settings.client_id.clone(),
@@ -452,7 +452,7 @@ impl Driver {
                 self.watchers.handle_lost(since_ms, &cause);
                 self.listeners.handle_lost(since_ms, &cause);
                 let now = clock::monotonic();
-                let delay = self.backoff.handle_lost(now, random::number());
+                let delay = self.backoff.handle_lost(now, random::u64());
                 let again_in = Some(delay);
                 self.tell(|| Traced::Lost { cause: cause.clone(), again_in });
                 self.told.send_modify(|link| link.lost(now, &cause));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::protocol::refusal::Refusal;
+use crate::protocol::error_reply::ErrorReply;
 
 /// Why there is no answer, or none that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub enum Error {
         reason: ReasonCode,
     },
     /// The store refused the request.
-    Refused(Refusal),
+    Refused(ErrorReply),
     /// The store's answer makes no sense.
     MalformedReply {
         /// What is wrong with it.

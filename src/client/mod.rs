@@ -43,7 +43,7 @@ pub use watch::{Watch, WatchEvent};
 
 use crate::clock;
 use crate::protocol::key::KeyError;
-use crate::protocol::request::encode_words;
+use crate::protocol::request::encode_bulk_array;
 use crate::protocol::{Condition, Key, Reply, Request, Timestamp, Value};
 
 /// A connected client. Clones share one MQTT session; requests of all of them go out side by side.
@@ -225,7 +225,7 @@ impl Client {
     /// Lists keys that match a pattern, a page at a time; `token` is that of the page before (protocol §7).
     ///
     /// # Errors
-    /// Any [`Error`] of a request; [`crate::protocol::Refusal::UnknownCommand`] from a broker that has no SCAN.
+    /// Any [`Error`] of a request; [`crate::protocol::ErrorReply::UnknownCommand`] from a broker that has no SCAN.
     pub async fn scan(&self, pattern: Bytes, token: Option<Bytes>) -> Result<Page, Error> {
         if pattern.is_empty() {
             return Err(Error::EmptyPattern);
@@ -292,7 +292,7 @@ impl Client {
     /// Any [`Error`] of a request except [`Error::Refused`]: a refusal is a payload like any other here.
     pub async fn raw(&self, words: &[Bytes], stamps: Stamps) -> Result<Response, Error> {
         let access = Access::of(words.first().map_or(b"", |verb| verb));
-        self.ask(Ask { payload: encode_words(words), access, stamps }).await
+        self.ask(Ask { payload: encode_bulk_array(words), access, stamps }).await
     }
 
     /// Sends a payload to the store and waits for the response to it.
@@ -361,7 +361,7 @@ impl Watcher {
 /// [`Error::Refused`], [`Error::MalformedReply`].
 pub fn interpret(request: &Request, response: Response) -> Result<(Reply, Option<Timestamp>), Error> {
     match Reply::decode(&response.payload) {
-        Ok(Reply::Refused(refusal)) => Err(Error::Refused(refusal)),
+        Ok(Reply::Error(refusal)) => Err(Error::Refused(refusal)),
         Ok(reply) => Ok((reply, response.version)),
         Err(error) => {
             let outcome = Access::of(request.verb().as_bytes()).outcome_when_unanswered();
@@ -380,7 +380,7 @@ pub fn unexpected(request: &Request, reply: &Reply) -> Error {
         Reply::NotApplied => "-1",
         Reply::Absent => "nothing",
         Reply::Keys { .. } => "a page of keys",
-        Reply::Refused(refusal) => return Error::Refused(refusal.clone()),
+        Reply::Error(refusal) => return Error::Refused(refusal.clone()),
     };
     let outcome = Access::of(request.verb().as_bytes()).outcome_when_unanswered();
     Error::MalformedReply { cause: format!("{what} is no answer to {}", request.verb()), outcome }

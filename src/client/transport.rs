@@ -18,7 +18,7 @@ use super::packet::{Granted, Incoming, Outgoing};
 use super::settings::Settings;
 use super::trace::{self, Packet, Traced, Tracer};
 use crate::client::probe::{Finding, Terms};
-use crate::protocol::message::{Message, Qos, Text};
+use crate::protocol::message::{Message, PropertyText, Qos};
 use traced::{auth_seen, connack_code, connack_seen, connect_seen, suback_code};
 
 /// How much the input may grow ahead of the bytes that have come: an announced length is not yet a reason to allocate.
@@ -443,7 +443,7 @@ fn publish(packet_id: u16, message: Message) -> v5::Packet {
             correlation_data: message.correlation,
             user_properties: pairs(message.user_properties),
             subscription_identifiers: Vec::new(),
-            content_type: message.content_type.map(Text::into_owned),
+            content_type: message.content_type.map(PropertyText::into_owned),
         }),
     })
 }

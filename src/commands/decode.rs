@@ -12,7 +12,7 @@ use super::session::Session;
 use super::{Emit, Verdict};
 use crate::commands::process::file;
 use crate::protocol::frame::Frame;
-use crate::protocol::request::Case;
+use crate::protocol::request::CommandCase;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Notification, Reply, Request, Timestamp};
 
@@ -95,7 +95,7 @@ fn clock_of(text: &str) -> Result<Timestamp, CommandError> {
 
 fn decode_frame(payload: &Bytes) -> Result<Output, CommandError> {
     // A refusal without its CRLF is a reply, though no frame (protocol §0 row 5).
-    if let (Ok(refused @ Reply::Refused(_)), Err(_)) = (Reply::decode(payload), Frame::decode(payload)) {
+    if let (Ok(refused @ Reply::Error(_)), Err(_)) = (Reply::decode(payload), Frame::decode(payload)) {
         let line = payload.strip_prefix(b"-").unwrap_or(payload);
         let frame = Frame::Error(payload.slice_ref(line));
         let meaning = Meaning::Reply(refused);
@@ -105,7 +105,7 @@ fn decode_frame(payload: &Bytes) -> Result<Output, CommandError> {
         .map_err(|error| CommandError::new(Kind::Data, format!("no frame: {error}")).hint(LINE_ENDS))?;
     let meaning = if let Ok(notification) = Notification::decode(payload) {
         Meaning::Notification(notification)
-    } else if let Ok(request) = Request::decode(payload, Case::Strict) {
+    } else if let Ok(request) = Request::decode(payload, CommandCase::Strict) {
         Meaning::Request(request)
     } else {
         Reply::decode(payload).map_or(Meaning::Other, Meaning::Reply)
@@ -134,7 +134,7 @@ mod tests {
             Meaning::Notification(Notification::Delete)
         ));
         assert_eq!(meaning("+OK\r\n"), Meaning::Reply(Reply::Done));
-        assert!(matches!(meaning("-ERR syntax error"), Meaning::Reply(Reply::Refused(_))));
+        assert!(matches!(meaning("-ERR syntax error"), Meaning::Reply(Reply::Error(_))));
         assert_eq!(meaning("+PONG\r\n"), Meaning::Other);
         assert_eq!(meaning("*1\r\n$4\r\nINFO\r\n"), Meaning::Other);
     }

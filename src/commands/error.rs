@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::client::{CredentialError, Error, Outcome, ReasonCode, WebSocketError};
 use crate::net::{TlsError, TlsSetupError};
-use crate::protocol::Refusal;
+use crate::protocol::ErrorReply;
 
 /// What kind of failure it is; each has one exit code, and they stand in the order of the codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,7 +121,7 @@ impl CommandError {
     /// A watch that failed: the words in which it is refused are those of a store that is full.
     #[must_use]
     pub fn of_watch(error: Error) -> Self {
-        let is_quota = error == Error::Refused(Refusal::QuotaExceeded);
+        let is_quota = error == Error::Refused(ErrorReply::QuotaExceeded);
         let failure = Self::from(error);
         if is_quota { Self { hints: vec![WATCH_LESS.to_owned()], ..failure } } else { failure }
     }
@@ -217,7 +217,7 @@ fn kind(error: &Error) -> Kind {
             Kind::Authorization
         }
         Error::Rejected { .. } => Kind::Unavailable,
-        Error::Refused(Refusal::NotAuthorized) => Kind::Authorization,
+        Error::Refused(ErrorReply::NotAuthorized) => Kind::Authorization,
         Error::PublishRefused { .. }
         | Error::SubscribeRefused { .. }
         | Error::NotMqtt { .. }
@@ -237,7 +237,7 @@ fn outcome(error: &Error) -> Outcome {
         | Error::MalformedReply { outcome, .. }
         | Error::ClockSkew { outcome, .. } => *outcome,
         // A disk that has failed may have kept what it was given.
-        Error::Refused(Refusal::NotPersisted) => Outcome::Unknown,
+        Error::Refused(ErrorReply::NotPersisted) => Outcome::Unknown,
         _ => Outcome::Unchanged,
     }
 }
@@ -361,21 +361,25 @@ const WATCH_LESS: &str = "fewer keys at once; `mqkv serve --watches-max N` lets 
 
 pub(super) const SYNCHRONISE: &str = "synchronise this machine's clock and the broker's with NTP";
 
-fn hint_of_refusal(refusal: &Refusal) -> Option<&'static str> {
+fn hint_of_refusal(refusal: &ErrorReply) -> Option<&'static str> {
     match refusal {
-        Refusal::TimestampTooFarAhead => Some(SYNCHRONISE),
-        Refusal::FenceTooFarAhead => {
+        ErrorReply::TimestampTooFarAhead => Some(SYNCHRONISE),
+        ErrorReply::FenceTooFarAhead => {
             Some("a token that the store gave out; and synchronise the clocks with NTP")
         }
-        Refusal::FenceRequired => Some("--fence TOKEN, with the token of whoever holds the lock on this key"),
-        Refusal::FenceTooOld => {
+        ErrorReply::FenceRequired => {
+            Some("--fence TOKEN, with the token of whoever holds the lock on this key")
+        }
+        ErrorReply::FenceTooOld => {
             Some("take the lock again: somebody else has had it since this token was given out")
         }
-        Refusal::QuotaExceeded => Some("delete keys that are not needed, or let them expire (--ttl)"),
-        Refusal::ValueTooLong => Some("a smaller value, or several keys"),
-        Refusal::NotPersisted => Some("look at what the store says: its disk is full, or does not work"),
-        Refusal::NotAuthorized => Some("ask for the right to this key for this client id (-i)"),
-        Refusal::UnknownCommand => Some("upper case: the store knows GET, SET, DEL, VDEL, KEYNOTIFY, SCAN"),
+        ErrorReply::QuotaExceeded => Some("delete keys that are not needed, or let them expire (--ttl)"),
+        ErrorReply::ValueTooLong => Some("a smaller value, or several keys"),
+        ErrorReply::NotPersisted => Some("look at what the store says: its disk is full, or does not work"),
+        ErrorReply::NotAuthorized => Some("ask for the right to this key for this client id (-i)"),
+        ErrorReply::UnknownCommand => {
+            Some("upper case: the store knows GET, SET, DEL, VDEL, KEYNOTIFY, SCAN")
+        }
         _ => None,
     }
 }
@@ -403,13 +407,13 @@ mod tests {
         assert_eq!(CommandError::from(publish(0x87)).kind, Kind::Authorization);
         assert_eq!(CommandError::from(publish(0x97)).kind, Kind::Refused);
         let refused = |refusal| CommandError::from(Error::Refused(refusal)).kind;
-        assert_eq!(refused(Refusal::NotAuthorized), Kind::Authorization);
-        assert_eq!(refused(Refusal::QuotaExceeded), Kind::Refused);
+        assert_eq!(refused(ErrorReply::NotAuthorized), Kind::Authorization);
+        assert_eq!(refused(ErrorReply::QuotaExceeded), Kind::Refused);
     }
 
     #[test]
     fn a_refused_write_changed_nothing_and_a_lost_one_is_unknown() {
-        let refused = CommandError::from(Error::Refused(Refusal::FenceRequired));
+        let refused = CommandError::from(Error::Refused(ErrorReply::FenceRequired));
         assert_eq!(refused.outcome, Some(Outcome::Unchanged));
         assert!(refused.hints[0].contains("--fence"));
         let lost = CommandError::from(Error::Lost {

@@ -47,7 +47,7 @@ pub async fn run(args: RawArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
     let response = session.client().await?.raw(&words, Stamps::default()).await?;
     let payload = response.payload;
     emit(Output::Response { payload: payload.clone(), version: response.version })?;
-    if let Ok(Reply::Refused(refusal)) = Reply::decode(&payload) {
+    if let Ok(Reply::Error(refusal)) = Reply::decode(&payload) {
         return Err(Error::Refused(refusal).into());
     }
     match Frame::decode(&payload) {

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use super::error::CommandError;
 use crate::client::{Client, Error};
-use crate::protocol::{Key, Refusal};
+use crate::protocol::{ErrorReply, Key};
 
 /// Pages that are on their way.
 #[derive(Debug)]
@@ -52,8 +52,8 @@ pub fn pattern(word: Option<OsString>) -> Result<Bytes, CommandError> {
 }
 
 fn explain(error: Error) -> CommandError {
-    let is_unknown = error == Error::Refused(Refusal::UnknownCommand);
-    let is_syntax = error == Error::Refused(Refusal::SyntaxError);
+    let is_unknown = error == Error::Refused(ErrorReply::UnknownCommand);
+    let is_syntax = error == Error::Refused(ErrorReply::SyntaxError);
     let error = CommandError::from(error);
     if is_unknown {
         let hints = vec!["mqkv export --keys-from FILE, with the keys in a file, one a line".to_owned()];

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::digits;
+use super::decimal;
 
 /// How deep arrays may nest. A page of keys, the deepest answer, nests twice.
 pub const DEPTH_MAX: usize = 4;
@@ -93,7 +93,7 @@ impl Frame {
 /// Decodes an array of bulk strings, and nothing else: whatever the payload, it takes no more memory than `words`
 /// does. Of more words only so many are kept; says how many there are. `None` if something in the array is no bulk
 /// string.
-pub(super) fn decode_words<'a>(
+pub(super) fn decode_bulk_array<'a>(
     bytes: &'a Bytes,
     words: &mut [&'a [u8]],
 ) -> Result<Option<usize>, FrameError> {
@@ -137,14 +137,14 @@ pub(super) fn put_bulk(out: &mut BytesMut, bytes: &[u8]) {
 /// Appends an integer.
 pub(super) fn put_integer(out: &mut BytesMut, number: i64) {
     out.put_slice(if number < 0 { b":-" } else { b":" });
-    digits::put(out, number.unsigned_abs(), 1);
+    decimal::put(out, number.unsigned_abs(), 1);
     out.put_slice(b"\r\n");
 }
 
 /// How many bytes a bulk string takes.
 pub(super) fn bulk_len(bytes: &[u8]) -> usize {
     const MARKS_BYTES: usize = b"$\r\n\r\n".len();
-    bytes.len().saturating_add(digits::count(bytes.len())).saturating_add(MARKS_BYTES)
+    bytes.len().saturating_add(decimal::count(bytes.len())).saturating_add(MARKS_BYTES)
 }
 
 /// `$`, the longest length, and two CRLF.
@@ -152,7 +152,7 @@ pub(super) const BULK_OVERHEAD_MAX: usize = 1 + 20 + 2 + 2;
 
 fn put_number(out: &mut BytesMut, marker: u8, number: usize) {
     out.put_u8(marker);
-    digits::put(out, u64::try_from(number).unwrap_or(u64::MAX), 1);
+    decimal::put(out, u64::try_from(number).unwrap_or(u64::MAX), 1);
     out.put_slice(b"\r\n");
 }
 
@@ -263,7 +263,7 @@ impl<'a> Reader<'a> {
         if line == b"-1" {
             return Ok(None);
         }
-        let length = digits::take(line).filter(|_| is_canonical(line));
+        let length = decimal::take(line).filter(|_| is_canonical(line));
         length.and_then(|length| usize::try_from(length).ok()).map(Some).ok_or(malformed)
     }
 
@@ -334,7 +334,7 @@ impl std::error::Error for FrameError {}
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::generators::{bytes, frame, mutated};
+    use super::super::strategies::{bytes, frame, mutated};
     use super::super::vectors::{Case, check, escape};
     use super::*;
 

@@ -21,7 +21,7 @@ pub const HIGH_PRIORITY: &str = "$high_priority";
 /// User property: `true` on a SET asks for the disk (protocol §7).
 pub const PERSIST: &str = "aio-persistence";
 
-/// The only value of [`STATUS`], also of a refusal.
+/// The only value of [`STATUS`], also of a error_reply.
 pub const STATUS_OK: &str = "200";
 /// The protocol version that both sides send.
 pub const PROTOCOL_VERSION_1: &str = "1.0";
@@ -32,7 +32,7 @@ pub const CONTENT_TYPE: &str = "application/octet-stream";
 pub const TOPIC_BYTES_MAX: usize = 65_535;
 
 /// A text that comes along with a message: most of them are known, and then nothing is allocated for them.
-pub type Text = Cow<'static, str>;
+pub type PropertyText = Cow<'static, str>;
 
 /// The name of a user property, if it is one of those above.
 #[must_use]
@@ -79,13 +79,13 @@ pub struct Message {
     /// What an answer echoes, byte for byte.
     pub correlation: Option<Bytes>,
     /// What the payload is, as the sender says.
-    pub content_type: Option<Text>,
+    pub content_type: Option<PropertyText>,
     /// Seconds after which the message must not be delivered any more.
     pub expiry_s: Option<u32>,
     /// 0: bytes, 1: UTF-8 (MQTT 5, 3.3.2.3.2).
     pub payload_format: Option<u8>,
     /// Name and value pairs; names may repeat.
-    pub user_properties: Vec<(Text, Text)>,
+    pub user_properties: Vec<(PropertyText, PropertyText)>,
 }
 
 impl Message {

@@ -1,27 +1,27 @@
 //! What is on the wire, both ways: one type encodes and decodes each thing (pure).
 
 pub mod connection;
-mod digits;
+mod decimal;
+pub mod error_reply;
 pub mod frame;
 pub mod key;
 pub mod message;
 pub mod notification;
-pub mod refusal;
 pub mod reply;
 pub mod request;
 pub mod timestamp;
 pub mod topic;
 
 #[cfg(test)]
-mod generators;
+mod strategies;
 #[cfg(test)]
 mod vectors;
 
 pub use connection::ConnectionId;
+pub use error_reply::ErrorReply;
 pub use key::{Key, Value};
 pub use message::Message;
 pub use notification::Notification;
-pub use refusal::Refusal;
 pub use reply::Reply;
 pub use request::{Condition, Request};
 pub use timestamp::Timestamp;

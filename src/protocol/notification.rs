@@ -66,7 +66,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::frame::{FrameError, FrameErrorKind};
-    use super::super::generators::{bytes, mutated};
+    use super::super::strategies::{bytes, mutated};
     use super::super::vectors::{Case, check, escape};
     use super::*;
 

@@ -4,9 +4,9 @@ use std::fmt;
 
 use bytes::{Bytes, BytesMut};
 
+use super::error_reply::ErrorReply;
 use super::frame::{Frame, FrameError, bulk_len, put_bulk};
 use super::key::Value;
-use super::refusal::Refusal;
 
 /// One reply. What it means depends on the request: see protocol §2.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Reply {
         token: Option<Bytes>,
     },
     /// `-ERR text`
-    Refused(Refusal),
+    Error(ErrorReply),
 }
 
 /// Why a payload is no reply.
@@ -52,7 +52,7 @@ impl Reply {
             Self::Count(0) => Bytes::from_static(b":0\r\n"),
             Self::Count(1) => Bytes::from_static(b":1\r\n"),
             Self::Count(count) => Bytes::from(format!(":{count}\r\n")),
-            Self::Refused(refusal) => Bytes::from(format!("-ERR {}\r\n", refusal.text())),
+            Self::Error(error_reply) => Bytes::from(format!("-ERR {}\r\n", error_reply.text())),
             Self::Value(value) => {
                 let mut out = BytesMut::with_capacity(bulk_len(value));
                 put_bulk(&mut out, value);
@@ -73,8 +73,8 @@ impl Reply {
     /// # Errors
     /// [`ReplyError`] for anything else.
     pub fn decode(payload: &Bytes) -> Result<Self, ReplyError> {
-        if let Some(refusal) = decode_refusal(payload) {
-            return Ok(Self::Refused(refusal));
+        if let Some(error_reply) = decode_error_reply(payload) {
+            return Ok(Self::Error(error_reply));
         }
         match Frame::decode(payload).map_err(ReplyError::Frame)? {
             Frame::Simple(text) if &text[..] == b"OK" => Ok(Self::Done),
@@ -90,14 +90,14 @@ impl Reply {
 }
 
 /// `-ERR text`, `-ERR: text`, and either without its CRLF.
-fn decode_refusal(payload: &[u8]) -> Option<Refusal> {
+fn decode_error_reply(payload: &[u8]) -> Option<ErrorReply> {
     let line = payload.strip_prefix(b"-ERR")?;
     let line = line.strip_suffix(b"\r\n").unwrap_or(line);
     let line = line.strip_prefix(b":").unwrap_or(line);
     let text = line.strip_prefix(b" ")?;
     let one_line =
         text.len() <= super::frame::LINE_BYTES_MAX && !text.contains(&b'\r') && !text.contains(&b'\n');
-    one_line.then(|| Refusal::parse(&String::from_utf8_lossy(text)))
+    one_line.then(|| ErrorReply::parse(&String::from_utf8_lossy(text)))
 }
 
 fn decode_page(frames: Vec<Frame>) -> Result<Reply, ReplyError> {
@@ -131,7 +131,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::frame::{FrameErrorKind, LINE_BYTES_MAX};
-    use super::super::generators::{bytes, frame, line, mutated};
+    use super::super::strategies::{bytes, frame, line, mutated};
     use super::super::vectors::{Case, check, escape};
     use super::*;
 
@@ -143,7 +143,7 @@ mod tests {
         match reply {
             Reply::Value(value) => format!("Value {}", shown(value)),
             Reply::Count(count) => format!("Count {count}"),
-            Reply::Refused(refusal) => format!("Refused {refusal:?}"),
+            Reply::Error(error_reply) => format!("Error {error_reply:?}"),
             Reply::Keys { keys, token } => {
                 let keys: Vec<_> = keys.iter().map(|key| shown(key)).collect();
                 let token = token.as_ref().map(|token| format!("; token {}", shown(token)));
@@ -174,8 +174,8 @@ mod tests {
 
     #[test]
     fn every_known_refusal_is_read_in_each_of_the_four_spellings() {
-        for refusal in Refusal::known() {
-            let text = refusal.text();
+        for error_reply in ErrorReply::known() {
+            let text = error_reply.text();
             for spelling in [
                 format!("-ERR {text}\r\n"),
                 format!("-ERR: {text}\r\n"),
@@ -183,9 +183,9 @@ mod tests {
                 format!("-ERR: {text}"),
             ] {
                 let reply = Reply::decode(&Bytes::from(spelling));
-                assert_eq!(reply, Ok(Reply::Refused(refusal.clone())));
+                assert_eq!(reply, Ok(Reply::Error(error_reply.clone())));
             }
-            let sent = Reply::Refused(refusal.clone()).encode();
+            let sent = Reply::Error(error_reply.clone()).encode();
             assert_eq!(sent, format!("-ERR {text}\r\n"));
         }
     }
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_text_that_is_no_utf8_is_still_a_refusal() {
         let reply = Reply::decode(&Bytes::from_static(b"-ERR \xff\r\n"));
-        assert_eq!(reply, Ok(Reply::Refused(Refusal::Unknown("\u{FFFD}".to_owned()))));
+        assert_eq!(reply, Ok(Reply::Error(ErrorReply::Unknown("\u{FFFD}".to_owned()))));
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
     }
 
     fn reply() -> impl Strategy<Value = Reply> {
-        let known: Vec<_> = Refusal::known().cloned().collect();
+        let known: Vec<_> = ErrorReply::known().cloned().collect();
         prop_oneof![
             Just(Reply::Done),
             Just(Reply::NotApplied),
@@ -214,8 +214,8 @@ mod tests {
             (0..=i64::MAX as u64).prop_map(Reply::Count),
             (vec(bytes(10), 0..5), option::of(bytes(10)))
                 .prop_map(|(keys, token)| Reply::Keys { keys, token }),
-            prop::sample::select(known).prop_map(Reply::Refused),
-            line().prop_map(|text| Reply::Refused(Refusal::parse(&text))),
+            prop::sample::select(known).prop_map(Reply::Error),
+            line().prop_map(|text| Reply::Error(ErrorReply::parse(&text))),
         ]
     }
 

@@ -5,9 +5,9 @@ use std::num::NonZeroU64;
 
 use bytes::{Bytes, BytesMut};
 
-use super::frame::{BULK_OVERHEAD_MAX, FrameError, decode_words, put_array, put_bulk};
+use super::error_reply::ErrorReply;
+use super::frame::{BULK_OVERHEAD_MAX, FrameError, decode_bulk_array, put_array, put_bulk};
 use super::key::{Key, KeyError, Value};
-use super::refusal::Refusal;
 
 /// How many words are looked at: the longest request has six, and one word more is one too many.
 const WORDS_MAX: usize = 8;
@@ -70,7 +70,7 @@ pub enum Request {
 
 /// Whether words in lower case are taken for commands (protocol §0 row 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Case {
+pub enum CommandCase {
     /// Upper case only.
     #[default]
     Strict,
@@ -84,7 +84,7 @@ pub enum RequestError {
     /// The payload is not one frame.
     Frame(FrameError),
     /// The payload is a frame, but no array of bulk strings with at least one word.
-    NotWords,
+    NotBulkArray,
     /// The first word is no command.
     UnknownCommand,
     /// There are too few or too many words for the command.
@@ -98,13 +98,13 @@ pub enum RequestError {
 impl RequestError {
     /// What the store answers to such a payload.
     #[must_use]
-    pub fn refusal(&self) -> Refusal {
+    pub fn error_reply(&self) -> ErrorReply {
         match self {
-            Self::Frame(_) | Self::NotWords | Self::Syntax => Refusal::SyntaxError,
-            Self::UnknownCommand => Refusal::UnknownCommand,
-            Self::WrongNumberOfArguments => Refusal::WrongNumberOfArguments,
-            Self::Key(KeyError::Empty) => Refusal::EmptyKey,
-            Self::Key(KeyError::TooLong(_)) => Refusal::KeyTooLong,
+            Self::Frame(_) | Self::NotBulkArray | Self::Syntax => ErrorReply::SyntaxError,
+            Self::UnknownCommand => ErrorReply::UnknownCommand,
+            Self::WrongNumberOfArguments => ErrorReply::WrongNumberOfArguments,
+            Self::Key(KeyError::Empty) => ErrorReply::EmptyKey,
+            Self::Key(KeyError::TooLong(_)) => ErrorReply::KeyTooLong,
         }
     }
 }
@@ -176,24 +176,24 @@ impl Request {
                 words.extend(token.as_deref());
             }
         }
-        encode_words(&words)
+        encode_bulk_array(&words)
     }
 
     /// Decodes a payload; keys and values share its memory.
     ///
     /// # Errors
-    /// [`RequestError`], which knows the refusal that the store answers with.
-    pub fn decode(payload: &Bytes, case: Case) -> Result<Self, RequestError> {
+    /// [`RequestError`], which knows the error_reply that the store answers with.
+    pub fn decode(payload: &Bytes, case: CommandCase) -> Result<Self, RequestError> {
         let mut words: [&[u8]; WORDS_MAX] = [&[]; WORDS_MAX];
-        let count = decode_words(payload, &mut words)?.ok_or(RequestError::NotWords)?;
+        let count = decode_bulk_array(payload, &mut words)?.ok_or(RequestError::NotBulkArray)?;
         let words = words.get(..count).unwrap_or(&words);
-        let (verb, arguments) = words.split_first().ok_or(RequestError::NotWords)?;
+        let (verb, arguments) = words.split_first().ok_or(RequestError::NotBulkArray)?;
         let value = |word: &[u8]| payload.slice_ref(word);
         let key = |word: &[u8]| Key::new(value(word));
         let lenient;
         let verb: &[u8] = match case {
-            Case::Strict => verb,
-            Case::Lenient => {
+            CommandCase::Strict => verb,
+            CommandCase::Lenient => {
                 lenient = verb.to_ascii_uppercase();
                 &lenient
             }
@@ -225,7 +225,7 @@ impl Request {
 
 /// Any array of bulk strings, also one that is no request we know.
 #[must_use]
-pub fn encode_words(words: &[impl AsRef<[u8]>]) -> Bytes {
+pub fn encode_bulk_array(words: &[impl AsRef<[u8]>]) -> Bytes {
     let size = words.iter().fold(BULK_OVERHEAD_MAX, |size, word| {
         size.saturating_add(word.as_ref().len()).saturating_add(BULK_OVERHEAD_MAX)
     });
@@ -240,7 +240,7 @@ pub fn encode_words(words: &[impl AsRef<[u8]>]) -> Bytes {
 /// `[NX|NEX] [PX ms]`, in this order and nothing else.
 fn decode_set_options(
     options: &[&[u8]],
-    case: Case,
+    case: CommandCase,
 ) -> Result<(Option<Condition>, Option<NonZeroU64>), RequestError> {
     let (condition, rest) = match options {
         [word, rest @ ..] if is_word(word, b"NX", case) => (Some(Condition::Absent), rest),
@@ -264,10 +264,10 @@ fn parse_ttl(text: &[u8]) -> Option<NonZeroU64> {
     (digits(whole) && digits(fraction)).then(|| whole.parse().ok()).flatten()
 }
 
-fn is_word(word: &[u8], expected: &[u8], case: Case) -> bool {
+fn is_word(word: &[u8], expected: &[u8], case: CommandCase) -> bool {
     match case {
-        Case::Strict => word == expected,
-        Case::Lenient => word.eq_ignore_ascii_case(expected),
+        CommandCase::Strict => word == expected,
+        CommandCase::Lenient => word.eq_ignore_ascii_case(expected),
     }
 }
 
@@ -275,7 +275,7 @@ impl fmt::Display for RequestError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Frame(error) => error.fmt(out),
-            Self::NotWords => out.write_str("a request is an array of one or more bulk strings"),
+            Self::NotBulkArray => out.write_str("a request is an array of one or more bulk strings"),
             Self::UnknownCommand => out.write_str("unknown command"),
             Self::WrongNumberOfArguments => out.write_str("wrong number of arguments"),
             Self::Syntax => out.write_str("unexpected argument"),
@@ -292,8 +292,8 @@ mod tests {
     use proptest::option;
     use proptest::prelude::*;
 
-    use super::super::generators::{bytes, key, mutated};
     use super::super::key::KEY_BYTES_MAX;
+    use super::super::strategies::{bytes, key, mutated};
     use super::super::{topic, vectors};
     use super::*;
 
@@ -325,15 +325,15 @@ mod tests {
 
     fn run(case: &vectors::Case<'_>) -> String {
         let reading = match case.operation() {
-            ["strict"] => Case::Strict,
-            ["lenient"] => Case::Lenient,
+            ["strict"] => CommandCase::Strict,
+            ["lenient"] => CommandCase::Lenient,
             _ => case.unknown(),
         };
         let payload = case.bytes();
         match Request::decode(&payload, reading) {
             Ok(request) if request.encode() == payload => show(&request),
             Ok(request) => format!("{}\nencodes {}", show(&request), vectors::escape(&request.encode())),
-            Err(error) => format!("refused: {}", error.refusal()),
+            Err(error) => format!("error: {}", error.error_reply()),
         }
     }
 
@@ -344,22 +344,23 @@ mod tests {
 
     #[test]
     fn an_error_of_the_frame_is_kept_as_the_cause() {
-        let error = Request::decode(&Bytes::from("*1\r\n$3\r\nGE"), Case::Strict).unwrap_err();
+        let error = Request::decode(&Bytes::from("*1\r\n$3\r\nGE"), CommandCase::Strict).unwrap_err();
         assert_eq!(error.to_string(), "cut off at byte 8");
     }
 
     #[test]
     fn a_key_over_the_limit_is_refused_by_its_own_text() {
-        let key = |len| encode_words(&[b"GET".to_vec(), vec![b'k'; len]]);
-        assert!(Request::decode(&key(KEY_BYTES_MAX), Case::Strict).is_ok());
-        let error = Request::decode(&key(KEY_BYTES_MAX + 1), Case::Strict).unwrap_err();
-        assert_eq!(error.refusal(), Refusal::KeyTooLong);
+        let key = |len| encode_bulk_array(&[b"GET".to_vec(), vec![b'k'; len]]);
+        assert!(Request::decode(&key(KEY_BYTES_MAX), CommandCase::Strict).is_ok());
+        let error = Request::decode(&key(KEY_BYTES_MAX + 1), CommandCase::Strict).unwrap_err();
+        assert_eq!(error.error_reply(), ErrorReply::KeyTooLong);
     }
 
     #[test]
     fn a_key_too_long_to_watch_still_decodes_for_the_store_to_refuse() {
-        let payload = encode_words(&[b"KEYNOTIFY".to_vec(), vec![b'k'; 40_000]]);
-        let Ok(Request::KeyNotify { key, stop: false }) = Request::decode(&payload, Case::Strict) else {
+        let payload = encode_bulk_array(&[b"KEYNOTIFY".to_vec(), vec![b'k'; 40_000]]);
+        let Ok(Request::KeyNotify { key, stop: false }) = Request::decode(&payload, CommandCase::Strict)
+        else {
             panic!("not a KEYNOTIFY")
         };
         assert_eq!(topic::notify("c", &key), None);
@@ -387,15 +388,15 @@ mod tests {
             8 => prop::sample::select(known).prop_map(|word| word.as_bytes().to_vec()),
             1 => bytes(4).prop_map(|bytes| bytes.to_vec()),
         ];
-        vec(word, 0..7).prop_map(|words| encode_words(&words))
+        vec(word, 0..7).prop_map(|words| encode_bulk_array(&words))
     }
 
     proptest! {
         #[test]
         fn what_is_encoded_decodes_to_the_same_request(request in request()) {
             let payload = request.encode();
-            prop_assert_eq!(Request::decode(&payload, Case::Strict), Ok(request.clone()));
-            prop_assert_eq!(Request::decode(&payload, Case::Lenient), Ok(request));
+            prop_assert_eq!(Request::decode(&payload, CommandCase::Strict), Ok(request.clone()));
+            prop_assert_eq!(Request::decode(&payload, CommandCase::Lenient), Ok(request));
         }
 
         #[test]
@@ -406,13 +407,13 @@ mod tests {
                 mutated(request().prop_map(|request| request.encode())),
             ],
         ) {
-            let strict = Request::decode(&payload, Case::Strict);
-            let lenient = Request::decode(&payload, Case::Lenient);
+            let strict = Request::decode(&payload, CommandCase::Strict);
+            let lenient = Request::decode(&payload, CommandCase::Lenient);
             if let Ok(request) = &strict {
                 prop_assert_eq!(Some(request), lenient.as_ref().ok());
             }
             if let Ok(request) = lenient {
-                prop_assert_eq!(Request::decode(&request.encode(), Case::Strict), Ok(request));
+                prop_assert_eq!(Request::decode(&request.encode(), CommandCase::Strict), Ok(request));
             }
         }
     }

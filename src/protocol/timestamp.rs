@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use super::digits;
+use super::decimal;
 
 /// How far a clock may be ahead of the receiver's before it is refused, in milliseconds.
 pub const SKEW_MAX_MS: u64 = 60_000;
@@ -71,9 +71,9 @@ impl Timestamp {
         let bytes =
             MS_DIGITS.saturating_add(COUNTER_DIGITS).saturating_add(2).saturating_add(self.node.len());
         let mut text = Vec::with_capacity(bytes);
-        digits::put(&mut text, self.ms, MS_DIGITS);
+        decimal::put(&mut text, self.ms, MS_DIGITS);
         text.push(b':');
-        digits::put(&mut text, self.counter.into(), COUNTER_DIGITS);
+        decimal::put(&mut text, self.counter.into(), COUNTER_DIGITS);
         text.push(b':');
         text.extend_from_slice(self.node.as_bytes());
         // A node is a string, and the rest is ASCII.
@@ -128,8 +128,8 @@ impl FromStr for Timestamp {
         if split(node).is_some() {
             return Err(TimestampError::Parts);
         }
-        let ms = digits::take(ms.as_bytes()).ok_or(TimestampError::Milliseconds)?;
-        let counter = digits::take(counter.as_bytes())
+        let ms = decimal::take(ms.as_bytes()).ok_or(TimestampError::Milliseconds)?;
+        let counter = decimal::take(counter.as_bytes())
             .and_then(|counter| u32::try_from(counter).ok())
             .filter(|counter| *counter <= COUNTER_MAX)
             .ok_or(TimestampError::Counter)?;
@@ -175,7 +175,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::generators::timestamp;
+    use super::super::strategies::timestamp;
     use super::super::vectors::{Case, check, escape, unescape};
     use super::*;
 

@@ -42,7 +42,7 @@ pub fn notify_filter(client_id: &str) -> String {
 /// is (protocol §0 row 11). An id that looks like digits is another client's in digits, so as it is it stands for the one
 /// filter that matches no notification.
 #[must_use]
-pub fn is_of_client(client_id: &str, filter: &str) -> bool {
+pub fn is_notification_filter_of(client_id: &str, filter: &str) -> bool {
     let rest = filter.strip_prefix(RESERVED).and_then(|rest| rest.strip_prefix('/'));
     let is_below =
         |id: &str| rest.and_then(|rest| rest.strip_prefix(id)).is_some_and(|rest| rest.starts_with('/'));
@@ -125,7 +125,7 @@ impl Topic {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::generators::key;
+    use super::super::strategies::key;
     use super::super::vectors::{Case, check, escape, unescape};
     use super::*;
 
@@ -173,9 +173,12 @@ mod tests {
     #[test]
     fn a_client_has_filters_of_its_own_and_no_others() {
         let filter = |id: &str| format!("{RESERVED}/{id}/command/notify/#");
-        assert!(is_of_client("ab", &filter("6162")) && is_of_client("ab", &filter("ab")));
-        assert!(is_of_client("ab", &notify_filter("ab")));
-        assert!(is_of_client("6162", &format!("{RESERVED}/6162/command/notify")));
+        assert!(
+            is_notification_filter_of("ab", &filter("6162"))
+                && is_notification_filter_of("ab", &filter("ab"))
+        );
+        assert!(is_notification_filter_of("ab", &notify_filter("ab")));
+        assert!(is_notification_filter_of("6162", &format!("{RESERVED}/6162/command/notify")));
         for (id, filter) in [
             ("ab", filter("6163")),
             ("ab", filter("+")),
@@ -184,9 +187,12 @@ mod tests {
             // Those are the notifications of `ab`.
             ("6162", filter("6162")),
         ] {
-            assert!(!is_of_client(id, &filter), "{id} {filter}");
+            assert!(!is_notification_filter_of(id, &filter), "{id} {filter}");
         }
-        assert!(!is_of_client("ab", "clients/ab/x") && !is_of_client("", &format!("{RESERVED}//x")));
+        assert!(
+            !is_notification_filter_of("ab", "clients/ab/x")
+                && !is_notification_filter_of("", &format!("{RESERVED}//x"))
+        );
     }
 
     #[test]

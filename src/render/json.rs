@@ -427,7 +427,7 @@ fn reply_name(reply: &Reply) -> &'static str {
         Reply::NotApplied => "not-applied",
         Reply::Absent => "absent",
         Reply::Keys { .. } => "keys",
-        Reply::Refused(_) => "refused",
+        Reply::Error(_) => "refused",
     }
 }
 

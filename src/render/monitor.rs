@@ -224,7 +224,7 @@ fn reply_row(seen: &ReplySeen, columns_max: Option<usize>) -> Row {
             let more = if token.is_some() { ", more to come" } else { "" };
             (format!("{} keys{more}", keys.len()), None)
         }
-        Ok(Reply::Refused(refusal)) => (format!("refused: {}", escape(refusal.text().as_bytes())), None),
+        Ok(Reply::Error(refusal)) => (format!("refused: {}", escape(refusal.text().as_bytes())), None),
         Err(error) => (format!("no reply: {error}"), Some(&seen.payload)),
     };
     let unseen = if seen.took.is_none() { "request not seen" } else { "" };
@@ -233,7 +233,7 @@ fn reply_row(seen: &ReplySeen, columns_max: Option<usize>) -> Row {
     Row {
         word: "REPLY",
         detail: words.join(", "),
-        is_wrong: matches!(seen.reply, Ok(Reply::Refused(_)) | Err(_)),
+        is_wrong: matches!(seen.reply, Ok(Reply::Error(_)) | Err(_)),
         size: value.map(|value| value.len()),
         version: seen.version.as_ref().map(|version| escape(version.as_bytes())),
         took: seen.took,

@@ -211,7 +211,7 @@ fn reply_text(reply: &Reply) -> &'static str {
         Reply::Absent => "no such key",
         Reply::Keys { token: None, .. } => "the last page of keys",
         Reply::Keys { .. } => "a page of keys, more to come",
-        Reply::Refused(_) => "refused",
+        Reply::Error(_) => "refused",
     }
 }
 

@@ -292,9 +292,7 @@ fn reply_words(message: &Message) -> Vec<String> {
             words.extend(token.map(|_| "(more to come)".to_owned()));
             words
         }
-        Ok(Reply::Refused(refusal)) => {
-            plain(&format!("-ERR {}", cut_text(&escape(refusal.text().as_bytes()))))
-        }
+        Ok(Reply::Error(refusal)) => plain(&format!("-ERR {}", cut_text(&escape(refusal.text().as_bytes())))),
         Err(_) => vec![value(&message.payload)],
     }
 }

@@ -69,7 +69,7 @@ struct Access {
     may_connect: bool,
     publish: TopicSet,
     subscribe: TopicSet,
-    rights: Arc<KeyPermissions>,
+    permissions: Arc<KeyPermissions>,
 }
 
 /// The rules in force. They may be replaced while clients are connected.
@@ -172,8 +172,8 @@ impl Permissions {
 
     /// What it may do with keys.
     #[must_use]
-    pub fn rights(&self) -> Arc<KeyPermissions> {
-        Arc::clone(&self.access().rights)
+    pub fn key_permissions(&self) -> Arc<KeyPermissions> {
+        Arc::clone(&self.access().permissions)
     }
 
     fn access(&self) -> Arc<Access> {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use crate::protocol::{Key, Refusal};
-use crate::store::{Change, Content, Version};
+use crate::protocol::{ErrorReply, Key};
+use crate::store::{Change, StoredValue, Version};
 
 use super::delivery::{Answer, Delivery, Outlet};
 use super::engine::Engine;
@@ -14,7 +14,7 @@ const DELIVERIES_MAX: usize = 65_536;
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What a key was before a change, to be put back should it not reach the disk.
-pub type Undo = (Key, Option<(Version, Content)>);
+pub type Undo = (Key, Option<(Version, StoredValue)>);
 
 /// The queue in front of the disk: nobody learns of a change before it is committed, and what goes out keeps its order.
 #[derive(Debug, Default)]
@@ -42,16 +42,16 @@ struct Waiting {
 impl CommitQueue {
     /// Why no write to this key is taken now, if so. One that concerns the disk needs one that works; the others wait
     /// only behind such a one, to the same key.
-    pub fn refusal_of_write(&self, key: &Key, persist: bool) -> Option<Refusal> {
+    pub fn error_of_write(&self, key: &Key, persist: bool) -> Option<ErrorReply> {
         if persist && self.failure.is_some() {
-            return Some(Refusal::NotPersisted);
+            return Some(ErrorReply::NotPersisted);
         }
-        if persist || self.must_wait(Some(key)) { self.refusal_if_full() } else { None }
+        if persist || self.must_wait(Some(key)) { self.error_if_full() } else { None }
     }
 
     /// Why no read of this key, or of all if that is none, is taken now, if so: one that does not wait always is.
-    pub fn refusal_of_read(&self, key: Option<&Key>) -> Option<Refusal> {
-        if self.must_wait(key) { self.refusal_if_full() } else { None }
+    pub fn error_of_read(&self, key: Option<&Key>) -> Option<ErrorReply> {
+        if self.must_wait(key) { self.error_if_full() } else { None }
     }
 
     /// Whether no more than requests should be added: what happens by itself can wait until this has drained.
@@ -59,9 +59,9 @@ impl CommitQueue {
         self.waiting.len() >= DELIVERIES_MAX / 2 || self.bytes >= BYTES_MAX / 2
     }
 
-    fn refusal_if_full(&self) -> Option<Refusal> {
+    fn error_if_full(&self) -> Option<ErrorReply> {
         let is_full = self.waiting.len() >= DELIVERIES_MAX || self.bytes >= BYTES_MAX;
-        is_full.then_some(Refusal::QuotaExceeded)
+        is_full.then_some(ErrorReply::QuotaExceeded)
     }
 
     /// Whether what depends on this key, or on all if that is none, has to wait.
@@ -142,7 +142,7 @@ impl CommitQueue {
             }
         }
         for Waiting { delivery: Delivery { answer, change }, undo, .. } in waiting {
-            let answer = answer.map(|(asker, _)| (asker, Answer::refusal(Refusal::NotPersisted)));
+            let answer = answer.map(|(asker, _)| (asker, Answer::error(ErrorReply::NotPersisted)));
             let change = change.filter(|change| undo.is_none() && engine.read(&change.key).is_none());
             Delivery { answer, change }.send(outlet);
         }

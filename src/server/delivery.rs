@@ -6,9 +6,9 @@ use bytes::Bytes;
 
 use crate::clock;
 use crate::protocol::message::{
-    CONTENT_TYPE, PROTOCOL_VERSION, PROTOCOL_VERSION_1, Qos, STATUS, STATUS_OK, TIMESTAMP, Text,
+    CONTENT_TYPE, PROTOCOL_VERSION, PROTOCOL_VERSION_1, PropertyText, Qos, STATUS, STATUS_OK, TIMESTAMP,
 };
-use crate::protocol::{ConnectionId, Message, Notification, Refusal, Reply, Timestamp, topic};
+use crate::protocol::{ConnectionId, ErrorReply, Message, Notification, Reply, Timestamp, topic};
 use crate::store::{Change, Version};
 
 use super::operations::metrics::{Outcome, Verb};
@@ -95,10 +95,10 @@ impl Answer {
         Self { payload: reply.encode(), version, outcome: outcome(reply) }
     }
 
-    /// The answer for a refusal.
+    /// The answer for a error.
     #[must_use]
-    pub fn refusal(refusal: Refusal) -> Self {
-        Self::new(&Reply::Refused(refusal), None)
+    pub fn error(error: ErrorReply) -> Self {
+        Self::new(&Reply::Error(error), None)
     }
 }
 
@@ -139,7 +139,7 @@ impl From<Change> for Delivery {
 
 fn outcome(reply: &Reply) -> Outcome {
     match reply {
-        Reply::Refused(_) => Outcome::Refused,
+        Reply::Error(_) => Outcome::Refused,
         Reply::NotApplied | Reply::Absent | Reply::Count(0) => Outcome::No,
         Reply::Done | Reply::Value(_) | Reply::Count(_) | Reply::Keys { .. } => Outcome::Ok,
     }
@@ -181,7 +181,10 @@ fn notify(change: Change, outlet: &dyn Outlet) {
     }
 }
 
-fn properties(first: Option<(&'static str, &'static str)>, version: Option<Version>) -> Vec<(Text, Text)> {
+fn properties(
+    first: Option<(&'static str, &'static str)>,
+    version: Option<Version>,
+) -> Vec<(PropertyText, PropertyText)> {
     let mut properties = Vec::with_capacity(3);
     let known = first.into_iter().chain([(PROTOCOL_VERSION, PROTOCOL_VERSION_1)]);
     properties.extend(known.map(|(name, value)| (name.into(), value.into())));

@@ -1,12 +1,15 @@
 //! What decides about requests: the service knows no more of it than this.
 
 use crate::protocol::{ConnectionId, Key};
-use crate::store::{Call, Change, Content, Kept, Now, Outcome, Page, Store, Tally, Version};
+use crate::store::{
+    Change, Now, Page, PersistentEntry, Store, StoreRequest, StoreResponse, StoreStatistics, StoredValue,
+    Version,
+};
 
 /// Decides about requests and says what came of each. The store in this process is the first of its kind.
 pub trait Engine: Send + 'static {
     /// Decides about a request.
-    fn handle_request(&mut self, call: Call, now: Now) -> Outcome;
+    fn handle_request(&mut self, call: StoreRequest, now: Now) -> StoreResponse;
 
     /// Forgets what a connection watches.
     fn handle_disconnect(&mut self, connection: ConnectionId);
@@ -21,13 +24,13 @@ pub trait Engine: Send + 'static {
     fn next_expiry(&self) -> Option<u64>;
 
     /// What a key holds, to be put back should a change of it fail.
-    fn read(&self, key: &Key) -> Option<(Version, Content)>;
+    fn read(&self, key: &Key) -> Option<(Version, StoredValue)>;
 
     /// Makes a key what it was; tells nobody.
-    fn restore(&mut self, key: &Key, was: Option<(Version, Content)>);
+    fn restore(&mut self, key: &Key, was: Option<(Version, StoredValue)>);
 
     /// How much there is.
-    fn tally(&self) -> Tally;
+    fn tally(&self) -> StoreStatistics;
 
     /// At most so many keys from a place on, for somebody to look at.
     fn page(&self, from: u32, keys_max: usize, now: Now) -> Page;
@@ -36,14 +39,14 @@ pub trait Engine: Send + 'static {
     fn is_persistent(&self, key: &Key) -> bool;
 
     /// What is to be kept on disk, in portions: see [`Store::persistent_from`].
-    fn persistent_from(&self, from: u32, keys_max: usize) -> (Vec<Kept>, Option<u32>);
+    fn persistent_from(&self, from: u32, keys_max: usize) -> (Vec<PersistentEntry>, Option<u32>);
 
     /// The greatest version ever given out.
     fn greatest_version(&self) -> Version;
 }
 
 impl Engine for Store {
-    fn handle_request(&mut self, call: Call, now: Now) -> Outcome {
+    fn handle_request(&mut self, call: StoreRequest, now: Now) -> StoreResponse {
         Self::handle_request(self, call, now)
     }
 
@@ -63,15 +66,15 @@ impl Engine for Store {
         Self::next_expiry(self)
     }
 
-    fn read(&self, key: &Key) -> Option<(Version, Content)> {
+    fn read(&self, key: &Key) -> Option<(Version, StoredValue)> {
         Self::read(self, key)
     }
 
-    fn restore(&mut self, key: &Key, was: Option<(Version, Content)>) {
+    fn restore(&mut self, key: &Key, was: Option<(Version, StoredValue)>) {
         Self::restore(self, key, was);
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> StoreStatistics {
         Self::tally(self)
     }
 
@@ -83,7 +86,7 @@ impl Engine for Store {
         Self::is_persistent(self, key)
     }
 
-    fn persistent_from(&self, from: u32, keys_max: usize) -> (Vec<Kept>, Option<u32>) {
+    fn persistent_from(&self, from: u32, keys_max: usize) -> (Vec<PersistentEntry>, Option<u32>) {
         Self::persistent_from(self, from, keys_max)
     }
 

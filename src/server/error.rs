@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use crate::server::storage::JournalError;
+use crate::server::storage::StorageError;
 use std::net::SocketAddr;
 
 /// Why a server did not start.
@@ -26,7 +26,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// The store cannot be read from the disk.
-    Storage(JournalError),
+    Storage(StorageError),
     /// The system starts no other thread.
     Thread(io::Error),
 }

@@ -13,9 +13,9 @@ use tokio::task::JoinHandle;
 
 use crate::clock;
 use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
-use crate::protocol::request::Case;
+use crate::protocol::request::CommandCase;
 use crate::protocol::{ConnectionId, Message, Request, Timestamp, topic};
-use crate::store::{Call, Limits, Now, Page, Store};
+use crate::store::{Limits, Now, Page, Store, StoreRequest};
 
 use super::authorization::Permissions;
 use super::delivery::{Answer, Asker, Delivery, Outlet};
@@ -25,7 +25,7 @@ use super::operations::metrics::Verb;
 use super::settings::EventSink;
 use crate::broker::reason::Reason;
 use crate::broker::{Application, Broker, Peer, SYS, Verdict};
-use crate::server::storage::{JournalError, Storage};
+use crate::server::storage::{Storage, StorageError};
 
 #[cfg(test)]
 mod disk_tests;
@@ -60,7 +60,7 @@ pub struct StoreSettings {
     /// How much the store takes.
     pub limits: Limits,
     /// Whether commands in lower case are taken.
-    pub case: Case,
+    pub case: CommandCase,
     /// What goes to the disk.
     pub persistence: Persistence,
     /// What operators get to see, and where.
@@ -82,7 +82,7 @@ pub struct Service {
     has_earlier_deadline: Notify,
     /// Whether all keys are kept on disk, asked for or not.
     keeps_all: bool,
-    case: Case,
+    case: CommandCase,
     events: EventSink,
     origin: Instant,
 }
@@ -99,8 +99,8 @@ impl Service {
     /// Opens the store with what the disk holds of it.
     ///
     /// # Errors
-    /// [`JournalError`] if that cannot be read.
-    pub fn open(settings: StoreSettings, events: EventSink) -> Result<Arc<Self>, JournalError> {
+    /// [`StorageError`] if that cannot be read.
+    pub fn open(settings: StoreSettings, events: EventSink) -> Result<Arc<Self>, StorageError> {
         let (keeps_all, directory) = match &settings.persistence {
             Persistence::None => (false, None),
             Persistence::Custom(directory) => (false, Some(directory)),
@@ -116,7 +116,7 @@ impl Service {
         mut journal: Option<Storage>,
         events: EventSink,
         reading: clock::Reading,
-    ) -> Result<Arc<Self>, JournalError> {
+    ) -> Result<Arc<Self>, StorageError> {
         let mut store = Store::new(settings.limits);
         if let Some(journal) = &mut journal {
             let now = Now { wall_ms: reading.wall_ms, monotonic_ms: 0 };
@@ -228,7 +228,7 @@ impl Service {
             Ok(request) => request,
             Err(error) => {
                 show(outlet, from, message, Some(&asker.response_topic));
-                let answer = Some((asker, Answer::refusal(error.refusal())));
+                let answer = Some((asker, Answer::error(error.error_reply())));
                 return Delivery { answer, change: None }.send(outlet);
             }
         };
@@ -238,8 +238,8 @@ impl Service {
         let is_write = matches!(verb, Verb::Set | Verb::Del | Verb::VDel);
         let stamp = |name| message.user_property(name).filter(|_| is_write);
         let parsed = |name| stamp(name).map(str::parse::<Timestamp>);
-        let mut call = Call {
-            rights: None,
+        let mut call = StoreRequest {
+            permissions: None,
             connection: from.connection,
             client_id: Arc::clone(&from.client_id),
             request,
@@ -253,7 +253,7 @@ impl Service {
         }
         let mut state = self.lock();
         // Under the lock, so that no watch begins that other rules have just ended.
-        call.rights = from.pass.as_ref().map(|pass| pass.rights());
+        call.permissions = from.pass.as_ref().map(|pass| pass.key_permissions());
         // Under the lock, so that requests are overheard in the order in which the store decides them.
         show(outlet, from, message, Some(&asker.response_topic));
         let refused = state.answer(outlet, call, asker, message, now);
@@ -271,9 +271,9 @@ impl Service {
     pub fn revoke(&self) {
         let passes = self.passes();
         // Reckons what the rules come to for each, before anybody waits.
-        passes.values().for_each(|pass| drop(pass.rights()));
+        passes.values().for_each(|pass| drop(pass.key_permissions()));
         self.lock().engine.revoke_watches(&|connection, key| {
-            passes.get(&connection).is_none_or(|pass| pass.rights().read.contains(key.as_bytes()))
+            passes.get(&connection).is_none_or(|pass| pass.key_permissions().read.contains(key.as_bytes()))
         });
     }
 
@@ -332,7 +332,7 @@ impl Application for Service {
 
     /// A client is always told of the keys that it watches.
     fn is_own_filter(&self, client_id: &str, filter: &str) -> bool {
-        topic::is_of_client(client_id, filter)
+        topic::is_notification_filter_of(client_id, filter)
     }
 
     fn handle_disconnect(&self, _: &Broker, peer: &Peer) {

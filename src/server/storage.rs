@@ -18,10 +18,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::protocol::Key;
-use crate::store::{Change, Content, Kept, Now, Version};
+use crate::store::{Change, Now, PersistentEntry, StoredValue, Version};
 
 use disk::Doubt;
-pub use error::{JournalError, StorageErrorKind};
+pub use error::{StorageError, StorageErrorKind};
 use medium::{Folder, Medium};
 use panic_guard::guarded;
 use record::Row;
@@ -76,17 +76,17 @@ impl Storage {
     /// Opens the files in a directory; makes it, and the first of them, for their owner only, where they are missing.
     ///
     /// # Errors
-    /// [`JournalError`] of any kind. What is not whole has not been touched.
-    pub fn open(directory: &Path) -> Result<Self, JournalError> {
-        let error = |kind| JournalError { path: directory.join(FILE_NAME), kind };
+    /// [`StorageError`] of any kind. What is not whole has not been touched.
+    pub fn open(directory: &Path) -> Result<Self, StorageError> {
+        let error = |kind| StorageError { path: directory.join(FILE_NAME), kind };
         Self::open_on(Box::new(Folder::take(directory).map_err(error)?), LogPolicy::default())
     }
 
     /// The same wherever the files are. The policy must be that of whoever had them before.
     ///
     /// # Errors
-    /// [`JournalError`] of any kind.
-    pub fn open_on(mut medium: Box<dyn Medium>, policy: LogPolicy) -> Result<Self, JournalError> {
+    /// [`StorageError`] of any kind.
+    pub fn open_on(mut medium: Box<dyn Medium>, policy: LogPolicy) -> Result<Self, StorageError> {
         let doubt = Doubt::default();
         let opened = guarded(|| {
             let there = connect(&mut *medium, policy, &doubt, u64::MAX)?;
@@ -99,7 +99,7 @@ impl Storage {
                 let len = open.tables.len();
                 Ok(Self { medium, policy, open: Some(open), doubt, past, len })
             }
-            Err(kind) => Err(JournalError { path: medium.path(), kind }),
+            Err(kind) => Err(StorageError { path: medium.path(), kind }),
         }
     }
 
@@ -119,8 +119,12 @@ impl Storage {
     /// most as far away as it was when it was written, should the machine's clock have gone back since.
     ///
     /// # Errors
-    /// [`JournalError`] if the file cannot be read or holds what no store has written.
-    pub fn load(&self, now: Now, mut each: impl FnMut(Key, Version, Content)) -> Result<(), JournalError> {
+    /// [`StorageError`] if the file cannot be read or holds what no store has written.
+    pub fn load(
+        &self,
+        now: Now,
+        mut each: impl FnMut(Key, Version, StoredValue),
+    ) -> Result<(), StorageError> {
         let mut hand_over = |row: Row| {
             let content = row.content(now);
             each(row.key, row.version, content);
@@ -139,7 +143,7 @@ impl Storage {
     }
 
     /// The row of one key, if there is such a key.
-    fn row(&self, key: &Key) -> Result<Option<Row>, JournalError> {
+    fn row(&self, key: &Key) -> Result<Option<Row>, StorageError> {
         let read = || {
             let Open { tables, pending, .. } = self.open.as_ref().ok_or_else(closed)?;
             match pending.get(key) {
@@ -154,9 +158,9 @@ impl Storage {
     /// on the disk.
     ///
     /// # Errors
-    /// [`JournalError`]: it is not known what of them is there, and no later one is taken before
+    /// [`StorageError`]: it is not known what of them is there, and no later one is taken before
     /// [`Storage::reopen`] or [`Storage::rewrite`].
-    pub fn commit(&mut self, changes: &[Change], greatest: Version, now: Now) -> Result<(), JournalError> {
+    pub fn commit(&mut self, changes: &[Change], greatest: Version, now: Now) -> Result<(), StorageError> {
         let versions = changes.iter().map(|change| change.version);
         let greatest = versions.fold(self.past.greatest.max(greatest), Version::max);
         let past = Past { greatest, wall_ms: now.wall_ms };
@@ -199,16 +203,16 @@ impl Storage {
     /// Opens the files again after a failure. The changes of the commit that has failed may be in them or not.
     ///
     /// # Errors
-    /// [`JournalError`]; if they have shown to be damaged, they must be rewritten.
-    pub fn reopen(&mut self) -> Result<(), JournalError> {
+    /// [`StorageError`]; if they have shown to be damaged, they must be rewritten.
+    pub fn reopen(&mut self) -> Result<(), StorageError> {
         // What the failed commit has put at the end takes room, on a disk that has none. If it cannot be done without,
         // it has not failed altogether.
         let mut connect = |len_max| {
             let there = guarded(|| connect(&mut *self.medium, self.policy, &self.doubt, len_max))?;
-            there.ok_or_else(|| StorageErrorKind::Damaged("it is missing".to_owned()))
+            there.ok_or_else(|| StorageErrorKind::Corrupt("it is missing".to_owned()))
         };
         let opened =
-            connect(self.len).or_else(|kind| if kind.is_damage() { connect(u64::MAX) } else { Err(kind) });
+            connect(self.len).or_else(|kind| if kind.is_corrupt() { connect(u64::MAX) } else { Err(kind) });
         match opened {
             Ok((open, past)) => {
                 self.past.greatest = self.past.greatest.max(past.greatest);
@@ -216,7 +220,7 @@ impl Storage {
                 Ok(())
             }
             Err(kind) => {
-                if kind.is_damage() {
+                if kind.is_corrupt() {
                     self.doubt.raise();
                 }
                 Err(self.error(kind))
@@ -227,12 +231,12 @@ impl Storage {
     /// Puts a new file in the place of all that there is, with what comes in portions until there is no more.
     ///
     /// # Errors
-    /// [`JournalError`]; the files that were there are there still, as far as that can be known.
+    /// [`StorageError`]; the files that were there are there still, as far as that can be known.
     pub fn rewrite(
         &mut self,
-        mut portions: impl FnMut() -> Option<Vec<Kept>>,
+        mut portions: impl FnMut() -> Option<Vec<PersistentEntry>>,
         now: Now,
-    ) -> Result<(), JournalError> {
+    ) -> Result<(), StorageError> {
         let rows = || {
             let kept = portions()?;
             let row = |(key, version, content)| Row::new(&key, version, &content, now);
@@ -256,12 +260,12 @@ impl Storage {
     /// Ends it in good order: the tables are all there is then.
     ///
     /// # Errors
-    /// [`JournalError`]; nothing is lost: what the tables lack is in the log.
-    pub fn close(self) -> Result<(), JournalError> {
+    /// [`StorageError`]; nothing is lost: what the tables lack is in the log.
+    pub fn close(self) -> Result<(), StorageError> {
         self.close_with(Entries::new())
     }
 
-    fn close_with(mut self, entries: Entries) -> Result<(), JournalError> {
+    fn close_with(mut self, entries: Entries) -> Result<(), StorageError> {
         let Some(mut open) = self.open.take().filter(|open| open.log.is_some() || !entries.is_empty()) else {
             return Ok(());
         };
@@ -280,8 +284,8 @@ impl Storage {
         self.open.as_ref()?.log.as_ref().map(Log::groups)
     }
 
-    fn error(&self, kind: StorageErrorKind) -> JournalError {
-        JournalError { path: self.medium.path(), kind }
+    fn error(&self, kind: StorageErrorKind) -> StorageError {
+        StorageError { path: self.medium.path(), kind }
     }
 }
 
@@ -349,7 +353,7 @@ fn connect(
     let mut open = Open::of(tables);
     if let Some(tag) = tag {
         let below = medium.log().map_err(of_log)?;
-        let below = below.ok_or_else(|| StorageErrorKind::DamagedLog(format!("{LOG_NAME} is missing")))?;
+        let below = below.ok_or_else(|| StorageErrorKind::CorruptWal(format!("{LOG_NAME} is missing")))?;
         let (log, found) = Log::open(below, policy, doubt, tag).map_err(of_log)?;
         past = found.past.unwrap_or(past);
         open.log = Some(log);
@@ -382,7 +386,7 @@ fn make(
 }
 
 fn without_tables() -> StorageErrorKind {
-    StorageErrorKind::Damaged(format!("it is missing, and {LOG_NAME} is not"))
+    StorageErrorKind::Corrupt(format!("it is missing, and {LOG_NAME} is not"))
 }
 
 /// The error will name the tables.

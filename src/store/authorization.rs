@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use hashbrown::{HashMap, HashSet};
 
-pub use super::glob::NotAPattern;
+pub use super::glob::InvalidPattern;
 use super::glob::Pattern;
-use crate::protocol::{Key, Refusal};
+use crate::protocol::{ErrorReply, Key};
 
 /// What one client may do with keys.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl KeySet {
     ///
     /// # Errors
     /// It is none.
-    pub fn add_pattern(&mut self, text: &str) -> Result<(), NotAPattern> {
+    pub fn add_pattern(&mut self, text: &str) -> Result<(), InvalidPattern> {
         let pattern = Pattern::parse(text)?;
         let prefix = pattern.literal_prefix();
         self.prefix_lens.insert(prefix.len());
@@ -63,9 +63,9 @@ impl KeySet {
 }
 
 /// Lets a request for a key through, or refuses it. Without rights there are no rules, and everything is allowed.
-pub(super) fn check(keys: Option<&KeySet>, key: &Key) -> Result<(), Refusal> {
+pub(super) fn check(keys: Option<&KeySet>, key: &Key) -> Result<(), ErrorReply> {
     match keys {
-        Some(keys) if !keys.contains(key.as_bytes()) => Err(Refusal::NotAuthorized),
+        Some(keys) if !keys.contains(key.as_bytes()) => Err(ErrorReply::NotAuthorized),
         _ => Ok(()),
     }
 }
@@ -99,11 +99,11 @@ mod tests {
     fn what_nothing_allows_is_refused_and_without_rules_all_is_allowed() {
         let key = |name: &str| Key::new(name.to_owned()).unwrap();
         assert_eq!(check(None, &key("k")), Ok(()));
-        assert_eq!(check(Some(&KeySet::default()), &key("k")), Err(Refusal::NotAuthorized));
+        assert_eq!(check(Some(&KeySet::default()), &key("k")), Err(ErrorReply::NotAuthorized));
         let mut some = KeySet::default();
         some.add(b"k");
         assert_eq!(check(Some(&some), &key("k")), Ok(()));
-        assert_eq!(check(Some(&some), &key("k2")), Err(Refusal::NotAuthorized));
+        assert_eq!(check(Some(&some), &key("k2")), Err(ErrorReply::NotAuthorized));
     }
 
     #[test]

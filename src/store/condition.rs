@@ -1,6 +1,6 @@
 //! Whether a request may change a key: NX, NEX, VDEL and the fence as one decision table.
 
-use crate::protocol::{Condition, Refusal, Timestamp};
+use crate::protocol::{Condition, ErrorReply, Timestamp};
 
 /// What a request wants to do to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,14 +30,14 @@ pub(super) enum Decision {
     /// There is nothing to remove.
     Absent,
     /// The fence does not let the request through.
-    Refuse(Refusal),
+    Refuse(ErrorReply),
 }
 
 /// Decides: first the fence, so that a stale holder learns the truth, then the condition (protocol §5).
 pub(super) fn decide(wish: Wish<'_>, token: Option<&Timestamp>, held: Option<Held<'_>>) -> Decision {
     let refusal = match (held.and_then(|held| held.fence), token) {
-        (Some(_), None) => Some(Refusal::FenceRequired),
-        (Some(stored), Some(token)) if token < stored => Some(Refusal::FenceTooOld),
+        (Some(_), None) => Some(ErrorReply::FenceRequired),
+        (Some(stored), Some(token)) if token < stored => Some(ErrorReply::FenceTooOld),
         _ => None,
     };
     if let Some(refusal) = refusal {
@@ -86,8 +86,8 @@ mod tests {
         let rows = [
             (None, None, None),
             (None, Some(&older), None),
-            (Some(&stored), None, Some(Refusal::FenceRequired)),
-            (Some(&stored), Some(&older), Some(Refusal::FenceTooOld)),
+            (Some(&stored), None, Some(ErrorReply::FenceRequired)),
+            (Some(&stored), Some(&older), Some(ErrorReply::FenceTooOld)),
             (Some(&stored), Some(&stored), None),
             (Some(&stored), Some(&newer), None),
         ];
@@ -116,7 +116,7 @@ mod tests {
         let token = |node| format!("10:5:{node}").parse::<Timestamp>().unwrap();
         let (a, b) = (token("a"), token("b"));
         let held = Some(Held { value: b"v", fence: Some(&b) });
-        assert_eq!(decide(Wish::Del, Some(&a), held), Decision::Refuse(Refusal::FenceTooOld));
+        assert_eq!(decide(Wish::Del, Some(&a), held), Decision::Refuse(ErrorReply::FenceTooOld));
         assert_eq!(decide(Wish::Del, Some(&b), held), Decision::Apply);
     }
 }

@@ -42,7 +42,7 @@ impl From<Version> for Timestamp {
 
 /// What a key holds besides its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Content {
+pub struct StoredValue {
     /// The value.
     pub value: Value,
     /// The token that protects it, if any (protocol §5).

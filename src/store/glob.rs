@@ -6,7 +6,7 @@ pub(super) struct Pattern(Vec<Token>);
 
 /// A text is no pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotAPattern;
+pub struct InvalidPattern;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
@@ -24,7 +24,7 @@ enum Token {
 
 impl Pattern {
     /// Reads a pattern. `**` must be a whole part of a path; three stars and an open `[` are errors.
-    pub(super) fn parse(text: &str) -> Result<Self, NotAPattern> {
+    pub(super) fn parse(text: &str) -> Result<Self, InvalidPattern> {
         let chars: Vec<char> = text.chars().collect();
         let mut rest = chars.as_slice();
         let mut before = '/';
@@ -33,12 +33,12 @@ impl Pattern {
             let token;
             (token, rest) = match (first, tail) {
                 ('?', _) => (Token::Any, tail),
-                ('*', ['*', '*', ..]) => return Err(NotAPattern),
+                ('*', ['*', '*', ..]) => return Err(InvalidPattern),
                 ('*', ['*', '/', tail @ ..]) if before == '/' => (Token::Parts, tail),
                 ('*', ['*']) if before == '/' => (Token::Parts, [].as_slice()),
-                ('*', ['*', ..]) => return Err(NotAPattern),
+                ('*', ['*', ..]) => return Err(InvalidPattern),
                 ('*', _) => (Token::Sequence, tail),
-                ('[', _) => one_of(tail).ok_or(NotAPattern)?,
+                ('[', _) => one_of(tail).ok_or(InvalidPattern)?,
                 (char, _) => (Token::Char(*char), tail),
             };
             before = match token {
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn what_the_glob_crate_refuses_is_no_pattern() {
         for text in ["***", "a**", "**a", "a/**b", "[", "[]", "[a", "[!]", "[!", "x[!a"] {
-            assert_eq!(Pattern::parse(text), Err(NotAPattern), "{text}");
+            assert_eq!(Pattern::parse(text), Err(InvalidPattern), "{text}");
         }
     }
 

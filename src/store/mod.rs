@@ -1,7 +1,6 @@
 //! The rules of the store: (state, who, request, now) → (reply, notifications, what to keep on disk).
 
 pub mod authorization;
-mod call;
 mod condition;
 mod entries;
 mod entry;
@@ -9,6 +8,7 @@ mod expiry;
 mod glob;
 mod limits;
 mod page;
+mod request;
 mod scan;
 mod versions;
 mod watchers;
@@ -21,7 +21,7 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use crate::protocol::timestamp::TimestampError;
-use crate::protocol::{Condition, ConnectionId, Key, Refusal, Reply, Request, Timestamp, Value, topic};
+use crate::protocol::{Condition, ConnectionId, ErrorReply, Key, Reply, Request, Timestamp, Value, topic};
 
 use authorization::check;
 use condition::{Decision, Held, Wish, decide};
@@ -31,14 +31,14 @@ use expiry::{Expiry, Slot};
 use versions::Versions;
 use watchers::Watchers;
 
-pub use call::{Call, Change, Now, Outcome};
-pub use entry::{Content, Version};
+pub use entry::{StoredValue, Version};
 pub use limits::{KEY_COST_BYTES, Limits};
-pub use page::{Page, Row, Tally};
+pub use page::{KeySummary, Page, StoreStatistics};
+pub use request::{Change, Now, StoreRequest, StoreResponse};
 pub use watchers::Watcher;
 
 /// A key that is to be kept on disk, with its version and what it holds.
-pub type Kept = (Key, Version, Content);
+pub type PersistentEntry = (Key, Version, StoredValue);
 
 /// The most keys that one [`Store::poll_expired`] removes: a million that expire at once must not hold up requests.
 pub const EXPIRED_PER_POLL_MAX: usize = 1_000;
@@ -76,10 +76,11 @@ impl Store {
     }
 
     /// Decides about a request, in the order of protocol §5: key length, timestamps, authorization, fence, condition.
-    pub fn handle_request(&mut self, call: Call, now: Now) -> Outcome {
+    pub fn handle_request(&mut self, call: StoreRequest, now: Now) -> StoreResponse {
         let wall_ms = self.observe(now);
-        let Call { connection, client_id, rights, request, timestamp, fence, persist } = call;
-        let (reads, writes) = (rights.as_ref().map(|all| &all.read), rights.as_ref().map(|all| &all.write));
+        let StoreRequest { connection, client_id, permissions, request, timestamp, fence, persist } = call;
+        let (reads, writes) =
+            (permissions.as_ref().map(|all| &all.read), permissions.as_ref().map(|all| &all.write));
         let outcome = match request {
             Request::Set { key, value, condition, ttl_ms } => self
                 .check_lengths(&key, &value)
@@ -115,7 +116,7 @@ impl Store {
                 Ok(scan::scan(&self.entries, &pattern, token.as_deref(), shown).into())
             }
         };
-        outcome.unwrap_or_else(Outcome::refused)
+        outcome.unwrap_or_else(StoreResponse::refused)
     }
 
     /// Forgets what no rule allows to be watched any more.
@@ -156,13 +157,13 @@ impl Store {
 
     /// What a key holds, expired or not: to be put back with [`Store::restore`].
     #[must_use]
-    pub fn read(&self, key: &Key) -> Option<(Version, Content)> {
+    pub fn read(&self, key: &Key) -> Option<(Version, StoredValue)> {
         let slot = self.entries.find(key.as_bytes())?;
         Some(self.content(slot, self.entries.get(slot)?))
     }
 
-    fn content(&self, slot: Slot, entry: &Entry) -> (Version, Content) {
-        let content = Content {
+    fn content(&self, slot: Slot, entry: &Entry) -> (Version, StoredValue) {
+        let content = StoredValue {
             value: entry.to_value(),
             fence: entry.fence().cloned(),
             deadline_ms: self.expiry.get(slot),
@@ -181,7 +182,7 @@ impl Store {
     /// What is to be kept on disk, some of it: from a place on, 0 at first, up to about so many keys, and the place to
     /// go on from, none at the end. A key that lives all the while is among what comes, whatever happens in between.
     #[must_use]
-    pub fn persistent_from(&self, from: u32, keys_max: usize) -> (Vec<Kept>, Option<u32>) {
+    pub fn persistent_from(&self, from: u32, keys_max: usize) -> (Vec<PersistentEntry>, Option<u32>) {
         let mut found = Vec::new();
         for (slot, entry) in self.entries.iter_from(from) {
             if found.len() >= keys_max {
@@ -199,7 +200,7 @@ impl Store {
     }
 
     /// Makes a key what it was, at a start or because a change of it has failed; tells nobody.
-    pub fn restore(&mut self, key: &Key, was: Option<(Version, Content)>) {
+    pub fn restore(&mut self, key: &Key, was: Option<(Version, StoredValue)>) {
         if let Some(slot) = self.entries.find(key.as_bytes()) {
             self.expiry.set(slot, None);
             self.entries.remove(slot);
@@ -231,15 +232,15 @@ impl Store {
         self.versions.observe(now.wall_ms)
     }
 
-    fn check_key(&self, key: &Key) -> Result<(), Refusal> {
+    fn check_key(&self, key: &Key) -> Result<(), ErrorReply> {
         let fits = key.as_bytes().len() <= self.limits.key_bytes_max;
-        fits.then_some(()).ok_or(Refusal::KeyTooLong)
+        fits.then_some(()).ok_or(ErrorReply::KeyTooLong)
     }
 
-    fn check_lengths(&self, key: &Key, value: &Value) -> Result<(), Refusal> {
+    fn check_lengths(&self, key: &Key, value: &Value) -> Result<(), ErrorReply> {
         self.check_key(key)?;
         let fits = value.len() <= self.limits.value_bytes_max;
-        fits.then_some(()).ok_or(Refusal::ValueTooLong)
+        fits.then_some(()).ok_or(ErrorReply::ValueTooLong)
     }
 
     /// Whether a key and its value fit in, in the place of what the key holds. What takes no more than that always does.
@@ -258,24 +259,28 @@ impl Store {
         taken.saturating_add(bytes) <= self.limits.memory_bytes_max
     }
 
-    fn get(&mut self, key: &Key) -> Outcome {
+    fn get(&mut self, key: &Key) -> StoreResponse {
         let (found, expired) = self.find(key);
         let Some(entry) = found.and_then(|slot| self.entries.get(slot)) else {
-            return Outcome { expired, ..Reply::Absent.into() };
+            return StoreResponse { expired, ..Reply::Absent.into() };
         };
-        Outcome { version: Some(entry.version()), ..Reply::Value(entry.to_value()).into() }
+        StoreResponse { version: Some(entry.version()), ..Reply::Value(entry.to_value()).into() }
     }
 
-    fn set(&mut self, set: Set, timestamp: &Timestamp, fence: Option<Timestamp>) -> Outcome {
+    fn set(&mut self, set: Set, timestamp: &Timestamp, fence: Option<Timestamp>) -> StoreResponse {
         let (found, mut expired) = self.find(&set.key);
         let held = found.and_then(|slot| self.entries.get(slot));
         match decide(Wish::Set(set.condition, &set.value), fence.as_ref(), held.map(Held::from)) {
             Decision::Apply => {}
             Decision::Refuse(refusal) => {
-                return Outcome { expired, ..Outcome::refused(refusal) };
+                return StoreResponse { expired, ..StoreResponse::refused(refusal) };
             }
             Decision::NotApplied | Decision::Absent => {
-                return Outcome { version: held.map(Entry::version), expired, ..Reply::NotApplied.into() };
+                return StoreResponse {
+                    version: held.map(Entry::version),
+                    expired,
+                    ..Reply::NotApplied.into()
+                };
             }
         }
         let last = held.map(Entry::version);
@@ -287,7 +292,7 @@ impl Store {
             expired = expired.or_else(|| self.first_due().and_then(|slot| self.expire(slot)));
             let held = found.and_then(|slot| self.entries.get(slot));
             if expired.is_none() || !self.has_room(held, &set) {
-                return Outcome { expired, ..Outcome::refused(Refusal::QuotaExceeded) };
+                return StoreResponse { expired, ..StoreResponse::refused(ErrorReply::QuotaExceeded) };
             }
         }
         let version = self.versions.next(set.key.as_bytes(), last, timestamp);
@@ -300,11 +305,11 @@ impl Store {
         let change = Change {
             version,
             watchers: self.watchers.of(set.key.as_bytes()),
-            content: Some(Content { value: set.value, fence, deadline_ms, persist }),
+            content: Some(StoredValue { value: set.value, fence, deadline_ms, persist }),
             persist,
             key: set.key,
         };
-        Outcome { reply: Reply::Done, version: Some(version), expired, change: Some(change) }
+        StoreResponse { reply: Reply::Done, version: Some(version), expired, change: Some(change) }
     }
 
     fn write(&mut self, found: Option<Slot>, set: &Set, version: Version, fence: Option<Timestamp>) -> Slot {
@@ -318,30 +323,30 @@ impl Store {
     }
 
     /// DEL and VDEL.
-    fn remove(&mut self, key: &Key, wish: Wish<'_>, fence: Option<&Timestamp>) -> Outcome {
+    fn remove(&mut self, key: &Key, wish: Wish<'_>, fence: Option<&Timestamp>) -> StoreResponse {
         let (found, expired) = self.find(key);
         let held = found.and_then(|slot| self.entries.get(slot));
         let version = held.map(Entry::version);
         let reply = match decide(wish, fence, held.map(Held::from)) {
             Decision::Apply => {
                 let change = found.and_then(|slot| self.take(slot, key.clone()));
-                return Outcome { reply: Reply::Count(1), version, expired, change };
+                return StoreResponse { reply: Reply::Count(1), version, expired, change };
             }
             Decision::Refuse(refusal) => {
-                return Outcome { expired, ..Outcome::refused(refusal) };
+                return StoreResponse { expired, ..StoreResponse::refused(refusal) };
             }
             Decision::NotApplied => Reply::NotApplied,
             Decision::Absent => Reply::Count(0),
         };
-        Outcome { version, expired, ..reply.into() }
+        StoreResponse { version, expired, ..reply.into() }
     }
 
-    fn watch(&mut self, key: &Key, watcher: Watcher) -> Result<Outcome, Refusal> {
+    fn watch(&mut self, key: &Key, watcher: Watcher) -> Result<StoreResponse, ErrorReply> {
         if topic::notify(&watcher.client_id, key).is_none() {
-            return Err(Refusal::KeyTooLongToWatch);
+            return Err(ErrorReply::KeyTooLongToWatch);
         }
         let added = self.watchers.add(key, watcher, &self.limits);
-        added.map(|()| Reply::Done.into()).map_err(|_| Refusal::QuotaExceeded)
+        added.map(|()| Reply::Done.into()).map_err(|_| ErrorReply::QuotaExceeded)
     }
 
     /// Where a key is; if its time is over, it goes now.
@@ -388,10 +393,11 @@ impl<'a> From<&'a Entry> for Held<'a> {
 fn check_timestamp(
     timestamp: Option<Result<Timestamp, TimestampError>>,
     wall_ms: u64,
-) -> Result<Timestamp, Refusal> {
-    let timestamp = timestamp.ok_or(Refusal::MissingTimestamp)?.map_err(|_| Refusal::MalformedTimestamp)?;
+) -> Result<Timestamp, ErrorReply> {
+    let timestamp =
+        timestamp.ok_or(ErrorReply::MissingTimestamp)?.map_err(|_| ErrorReply::MalformedTimestamp)?;
     if timestamp.is_too_far_ahead(wall_ms) {
-        return Err(Refusal::TimestampTooFarAhead);
+        return Err(ErrorReply::TimestampTooFarAhead);
     }
     Ok(timestamp)
 }
@@ -399,10 +405,10 @@ fn check_timestamp(
 fn check_fence(
     fence: Option<Result<Timestamp, TimestampError>>,
     wall_ms: u64,
-) -> Result<Option<Timestamp>, Refusal> {
-    let fence = fence.transpose().map_err(|_| Refusal::MalformedTimestamp)?;
+) -> Result<Option<Timestamp>, ErrorReply> {
+    let fence = fence.transpose().map_err(|_| ErrorReply::MalformedTimestamp)?;
     if fence.as_ref().is_some_and(|fence| fence.is_too_far_ahead(wall_ms)) {
-        return Err(Refusal::FenceTooFarAhead);
+        return Err(ErrorReply::FenceTooFarAhead);
     }
     Ok(fence)
 }

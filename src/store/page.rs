@@ -12,7 +12,7 @@ const SLOTS_PER_PAGE_MAX: usize = 32_768;
 
 /// How much a store holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct StoreStatistics {
     /// Keys, those included that have expired and were not polled.
     pub keys: usize,
     /// Bytes of keys and values, without what it takes to keep them.
@@ -23,7 +23,7 @@ pub struct Tally {
 
 /// A key as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct KeySummary {
     /// The beginning of the key.
     pub key: Bytes,
     /// How long the key is.
@@ -46,7 +46,7 @@ pub struct Row {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// The keys.
-    pub rows: Vec<Row>,
+    pub rows: Vec<KeySummary>,
     /// Where to go on; none: there are no more.
     pub next: Option<Slot>,
 }
@@ -54,8 +54,8 @@ pub struct Page {
 impl Store {
     /// How much there is.
     #[must_use]
-    pub fn tally(&self) -> Tally {
-        Tally { keys: self.len(), bytes: self.entries.bytes(), watches: self.watchers.len() }
+    pub fn tally(&self) -> StoreStatistics {
+        StoreStatistics { keys: self.len(), bytes: self.entries.bytes(), watches: self.watchers.len() }
     }
 
     /// At most so many keys from a slot on. A key keeps its slot for as long as it lives.
@@ -70,7 +70,7 @@ impl Store {
             if entry.key().is_empty() || deadline_ms.is_some_and(|at| at <= now.monotonic_ms) {
                 continue;
             }
-            rows.push(Row {
+            rows.push(KeySummary {
                 key: beginning(entry.key()),
                 key_len: entry.key().len(),
                 value: beginning(entry.value()),
@@ -91,14 +91,14 @@ fn beginning(bytes: &[u8]) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Content, Limits};
+    use super::super::{Limits, StoredValue};
     use super::*;
     use crate::protocol::Key;
 
     const NOW: Now = Now { wall_ms: 0, monotonic_ms: 100 };
 
     fn put(store: &mut Store, key: &str, value: Option<&str>, deadline_ms: Option<u64>) {
-        let content = |value: &str| Content {
+        let content = |value: &str| StoredValue {
             value: value.to_owned().into(),
             fence: None,
             deadline_ms,
@@ -140,9 +140,9 @@ mod tests {
         let mut store = Store::new(Limits::default());
         put(&mut store, "key", Some("value"), None);
         put(&mut store, "k", Some(&"v".repeat(100)), None);
-        assert_eq!(store.tally(), Tally { keys: 2, bytes: 109, watches: 0 });
+        assert_eq!(store.tally(), StoreStatistics { keys: 2, bytes: 109, watches: 0 });
         put(&mut store, "k", Some("v"), None);
         put(&mut store, "key", None, None);
-        assert_eq!(store.tally(), Tally { keys: 1, bytes: 2, watches: 0 });
+        assert_eq!(store.tally(), StoreStatistics { keys: 1, bytes: 2, watches: 0 });
     }
 }

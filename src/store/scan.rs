@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::protocol::key::KEY_BYTES_MAX;
-use crate::protocol::{Refusal, Reply};
+use crate::protocol::{ErrorReply, Reply};
 
 use super::entries::Entries;
 use super::entry::Entry;
@@ -31,12 +31,12 @@ pub(super) fn scan(
     shown: impl Fn(Slot, &[u8]) -> bool,
 ) -> Reply {
     if pattern.len() > KEY_BYTES_MAX {
-        return Reply::Refused(Refusal::KeyTooLong);
+        return Reply::Error(ErrorReply::KeyTooLong);
     }
     let pattern = std::str::from_utf8(pattern).ok().filter(|text| !text.is_empty());
     let first = token.map_or(Some(0), |token| token.try_into().ok().map(Slot::from_be_bytes));
     let (Some(Ok(pattern)), Some(first)) = (pattern.map(Pattern::parse), first) else {
-        return Reply::Refused(Refusal::SyntaxError);
+        return Reply::Error(ErrorReply::SyntaxError);
     };
     let (mut keys, mut bytes, mut seen) = (Vec::new(), 0_usize, 0_usize);
     let mut steps = STEPS_PER_PAGE_MAX;
@@ -50,7 +50,7 @@ pub(super) fn scan(
                 keys.push(Bytes::copy_from_slice(entry.key()));
             }
             Some(_) => {}
-            None if seen == 0 => return Reply::Refused(Refusal::QuotaExceeded),
+            None if seen == 0 => return Reply::Error(ErrorReply::QuotaExceeded),
             None => {
                 let token = Some(Bytes::copy_from_slice(&slot.to_be_bytes()));
                 return Reply::Keys { keys, token };

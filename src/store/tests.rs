@@ -18,9 +18,9 @@ fn later(ms: u64) -> Now {
     Now { wall_ms: NOW.wall_ms + ms, monotonic_ms: NOW.monotonic_ms + ms }
 }
 
-fn call(request: Request) -> Call {
-    Call {
-        rights: None,
+fn call(request: Request) -> StoreRequest {
+    StoreRequest {
+        permissions: None,
         connection: ConnectionId(1),
         client_id: "client".into(),
         request,
@@ -30,7 +30,7 @@ fn call(request: Request) -> Call {
     }
 }
 
-fn set_with(name: &str, value: &str, condition: Option<Condition>, ttl_ms: u64) -> Call {
+fn set_with(name: &str, value: &str, condition: Option<Condition>, ttl_ms: u64) -> StoreRequest {
     call(Request::Set {
         key: key(name),
         value: value.to_owned().into(),
@@ -39,28 +39,28 @@ fn set_with(name: &str, value: &str, condition: Option<Condition>, ttl_ms: u64) 
     })
 }
 
-fn set(name: &str, value: &str) -> Call {
+fn set(name: &str, value: &str) -> StoreRequest {
     set_with(name, value, None, 0)
 }
 
-fn get(name: &str) -> Call {
+fn get(name: &str) -> StoreRequest {
     call(Request::Get { key: key(name) })
 }
 
-fn del(name: &str) -> Call {
+fn del(name: &str) -> StoreRequest {
     call(Request::Del { key: key(name) })
 }
 
-fn vdel(name: &str, value: &str) -> Call {
+fn vdel(name: &str, value: &str) -> StoreRequest {
     call(Request::VDel { key: key(name), value: value.to_owned().into() })
 }
 
-fn watch(name: &str, stop: bool) -> Call {
+fn watch(name: &str, stop: bool) -> StoreRequest {
     call(Request::KeyNotify { key: key(name), stop })
 }
 
-fn fenced(ms: u64, call: Call) -> Call {
-    Call { fence: Some(Ok(Timestamp::of_store(ms, 0))), ..call }
+fn fenced(ms: u64, call: StoreRequest) -> StoreRequest {
+    StoreRequest { fence: Some(Ok(Timestamp::of_store(ms, 0))), ..call }
 }
 
 fn value(text: &'static str) -> Reply {
@@ -72,7 +72,7 @@ fn store() -> Store {
 }
 
 /// Handles each call at its time and returns the replies.
-fn replies(store: &mut Store, calls: impl IntoIterator<Item = (u64, Call)>) -> Vec<Reply> {
+fn replies(store: &mut Store, calls: impl IntoIterator<Item = (u64, StoreRequest)>) -> Vec<Reply> {
     calls.into_iter().map(|(ms, call)| store.handle_request(call, later(ms)).reply).collect()
 }
 
@@ -87,7 +87,7 @@ fn what_is_set_can_be_read_with_its_version_until_it_is_removed() {
     let removed = store.handle_request(del("k"), NOW);
     assert_eq!((removed.reply, removed.version), (Reply::Count(1), version));
     let gone = [get("k"), del("k"), vdel("k", "v")].map(|call| store.handle_request(call, NOW));
-    assert_eq!(gone, [Reply::Absent, Reply::Count(0), Reply::Count(0)].map(Outcome::from));
+    assert_eq!(gone, [Reply::Absent, Reply::Count(0), Reply::Count(0)].map(StoreResponse::from));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_condition_that_does_not_hold_is_answered_with_the_stored_version() {
     let version = store.handle_request(set("k", "v"), NOW).version;
     let (nx, nex) = (Some(Condition::Absent), Some(Condition::AbsentOrEqual));
     for call in [set_with("k", "v", nx, 0), set_with("k", "w", nex, 0), vdel("k", "w")] {
-        let expected = Outcome { version, ..Reply::NotApplied.into() };
+        let expected = StoreResponse { version, ..Reply::NotApplied.into() };
         assert_eq!(store.handle_request(call, later(9)), expected);
     }
 }
@@ -105,42 +105,44 @@ fn a_condition_that_does_not_hold_is_answered_with_the_stored_version() {
 fn a_set_without_a_usable_timestamp_is_refused() {
     let ahead = |ms| Timestamp::of_store(NOW.wall_ms + SKEW_MAX_MS + ms, 0);
     let rows = [
-        (None, Some(Refusal::MissingTimestamp)),
-        (Some(Err(TimestampError::Parts)), Some(Refusal::MalformedTimestamp)),
-        (Some(Ok(ahead(1))), Some(Refusal::TimestampTooFarAhead)),
+        (None, Some(ErrorReply::MissingTimestamp)),
+        (Some(Err(TimestampError::Parts)), Some(ErrorReply::MalformedTimestamp)),
+        (Some(Ok(ahead(1))), Some(ErrorReply::TimestampTooFarAhead)),
         (Some(Ok(ahead(0))), None),
     ];
     for (timestamp, refusal) in rows {
-        let outcome = store().handle_request(Call { timestamp, ..set("k", "v") }, NOW);
-        assert_eq!(outcome.reply, refusal.map_or(Reply::Done, Reply::Refused));
+        let outcome = store().handle_request(StoreRequest { timestamp, ..set("k", "v") }, NOW);
+        assert_eq!(outcome.reply, refusal.map_or(Reply::Done, Reply::Error));
     }
 }
 
 #[test]
 fn a_fence_that_is_no_timestamp_or_too_far_ahead_is_refused_wherever_it_counts() {
     let ahead = Timestamp::of_store(NOW.wall_ms + SKEW_MAX_MS + 1, 0);
-    let rows =
-        [(Err(TimestampError::Parts), Refusal::MalformedTimestamp), (Ok(ahead), Refusal::FenceTooFarAhead)];
+    let rows = [
+        (Err(TimestampError::Parts), ErrorReply::MalformedTimestamp),
+        (Ok(ahead), ErrorReply::FenceTooFarAhead),
+    ];
     for (fence, refusal) in rows {
         for call in [set("k", "v"), del("k"), vdel("k", "v")] {
-            let outcome = store().handle_request(Call { fence: Some(fence.clone()), ..call }, NOW);
-            assert_eq!(outcome, Outcome::refused(refusal.clone()));
+            let outcome = store().handle_request(StoreRequest { fence: Some(fence.clone()), ..call }, NOW);
+            assert_eq!(outcome, StoreResponse::refused(refusal.clone()));
         }
-        let outcome = store().handle_request(Call { fence: Some(fence), ..get("k") }, NOW);
+        let outcome = store().handle_request(StoreRequest { fence: Some(fence), ..get("k") }, NOW);
         assert_eq!(outcome.reply, Reply::Absent);
     }
 }
 
 #[test]
 fn a_fence_protects_until_the_key_is_gone() {
-    let refused = Reply::Refused;
+    let refused = Reply::Error;
     let calls = [
         (fenced(10, set("k", "a")), Reply::Done),
-        (set("k", "b"), refused(Refusal::FenceRequired)),
-        (set_with("k", "b", Some(Condition::Absent), 0), refused(Refusal::FenceRequired)),
-        (fenced(9, vdel("k", "a")), refused(Refusal::FenceTooOld)),
+        (set("k", "b"), refused(ErrorReply::FenceRequired)),
+        (set_with("k", "b", Some(Condition::Absent), 0), refused(ErrorReply::FenceRequired)),
+        (fenced(9, vdel("k", "a")), refused(ErrorReply::FenceTooOld)),
         (fenced(11, set("k", "c")), Reply::Done),
-        (fenced(10, del("k")), refused(Refusal::FenceTooOld)),
+        (fenced(10, del("k")), refused(ErrorReply::FenceTooOld)),
         (fenced(12, vdel("k", "x")), Reply::NotApplied),
         (get("k"), value("c")),
         (fenced(11, del("k")), Reply::Count(1)),
@@ -205,7 +207,8 @@ fn one_poll_is_bounded_and_the_next_goes_on() {
 #[test]
 fn versions_are_per_key_and_follow_the_request() {
     let mut store = store();
-    let ahead = Call { timestamp: Some(Ok(Timestamp::of_store(NOW.wall_ms + 50, 7))), ..set("a", "v") };
+    let ahead =
+        StoreRequest { timestamp: Some(Ok(Timestamp::of_store(NOW.wall_ms + 50, 7))), ..set("a", "v") };
     let versions = [ahead, set("a", "v"), set("b", "v")].map(|call| store.handle_request(call, NOW).version);
     let expected = [(NOW.wall_ms + 50, 8), (NOW.wall_ms + 50, 9), (NOW.wall_ms, 0)];
     assert_eq!(versions, expected.map(|(ms, counter)| Some(Version { ms, counter })));
@@ -228,7 +231,7 @@ fn a_client_that_changes_what_it_watches_is_told_too() {
 fn a_disconnect_ends_the_watches_of_that_connection_only() {
     let mut store = store();
     store.handle_request(watch("k", false), NOW);
-    store.handle_request(Call { connection: ConnectionId(2), ..watch("k", false) }, NOW);
+    store.handle_request(StoreRequest { connection: ConnectionId(2), ..watch("k", false) }, NOW);
     store.handle_disconnect(ConnectionId(1));
     let watchers = store.handle_request(set("k", "v"), NOW).change.unwrap().watchers;
     assert_eq!(watchers.iter().map(|watcher| watcher.connection.0).collect::<Vec<_>>(), [2]);
@@ -237,7 +240,7 @@ fn a_disconnect_ends_the_watches_of_that_connection_only() {
 #[test]
 fn a_key_too_long_for_a_topic_cannot_be_watched() {
     let long = "k".repeat(40_000);
-    let expected = Reply::Refused(Refusal::KeyTooLongToWatch);
+    let expected = Reply::Error(ErrorReply::KeyTooLongToWatch);
     assert_eq!(replies(&mut store(), [(0, watch(&long, false))]), [expected]);
 }
 
@@ -245,14 +248,14 @@ fn a_key_too_long_for_a_topic_cannot_be_watched() {
 fn lengths_are_limited() {
     let limits = Limits { key_bytes_max: 3, value_bytes_max: 2, ..Limits::default() };
     let calls = [set("keys", "v"), get("keys"), del("keys"), set("key", "val"), set("key", "va")];
-    let [key, value] = [Refusal::KeyTooLong, Refusal::ValueTooLong].map(Reply::Refused);
+    let [key, value] = [ErrorReply::KeyTooLong, ErrorReply::ValueTooLong].map(Reply::Error);
     let expected = [key.clone(), key.clone(), key, value, Reply::Done];
     assert_eq!(replies(&mut Store::new(limits), calls.map(|call| (0, call))), expected);
 }
 
 #[test]
 fn a_full_store_takes_a_new_key_only_when_one_is_gone() {
-    let full = Reply::Refused(Refusal::QuotaExceeded);
+    let full = Reply::Error(ErrorReply::QuotaExceeded);
     let mut store = Store::new(Limits { keys_max: 2, ..Limits::default() });
     let calls = [
         (0, set("a", "v"), Reply::Done),
@@ -351,11 +354,14 @@ fn a_pattern_takes_no_more_of_everybodys_time_than_a_page_may() {
     let (keys, pages) = scan_all(&mut store, &slow(100), NOW);
     assert!(keys.is_empty() && (6..=8).contains(&pages), "{pages}");
     let costs_too_much = store.handle_request(scan(slow(5_000), None), NOW);
-    assert_eq!(costs_too_much, Outcome::refused(Refusal::QuotaExceeded));
+    assert_eq!(costs_too_much, StoreResponse::refused(ErrorReply::QuotaExceeded));
     let ranges = format!("*[{}]b", "b-c".repeat(1_700));
-    assert_eq!(store.handle_request(scan(ranges, None), NOW), Outcome::refused(Refusal::QuotaExceeded));
+    assert_eq!(
+        store.handle_request(scan(ranges, None), NOW),
+        StoreResponse::refused(ErrorReply::QuotaExceeded)
+    );
     let longer_than_any_key = store.handle_request(scan("?".repeat(65_536), None), NOW);
-    assert_eq!(longer_than_any_key, Outcome::refused(Refusal::KeyTooLong));
+    assert_eq!(longer_than_any_key, StoreResponse::refused(ErrorReply::KeyTooLong));
 }
 
 #[test]
@@ -365,7 +371,7 @@ fn a_scan_of_nonsense_is_a_syntax_error() {
         call(Request::Scan { pattern: pattern.into(), token: token.map(Bytes::from) })
     };
     for call in [scan(b"", None), scan(b"\xff", None), scan(b"[", None), scan(b"*", Some(b"x"))] {
-        assert_eq!(store.handle_request(call, NOW), Outcome::refused(Refusal::SyntaxError));
+        assert_eq!(store.handle_request(call, NOW), StoreResponse::refused(ErrorReply::SyntaxError));
     }
     let beyond = store.handle_request(scan(b"*", Some(b"\xff\xff\xff\xff")), NOW);
     assert_eq!(beyond.reply, Reply::Keys { keys: vec![], token: None });
@@ -373,16 +379,18 @@ fn a_scan_of_nonsense_is_a_syntax_error() {
 
 #[test]
 fn what_a_client_has_no_right_to_is_refused_after_its_timestamps_and_before_its_fence() {
-    let mut rights = KeyPermissions::default();
-    rights.read.add(b"readable");
-    rights.write.add_pattern("writ*").unwrap();
-    let rights = Some(Arc::new(rights));
+    let mut permissions = KeyPermissions::default();
+    permissions.read.add(b"readable");
+    permissions.write.add_pattern("writ*").unwrap();
+    let permissions = Some(Arc::new(permissions));
     let mut store = store();
     for name in ["readable", "writable", "closed"] {
         store.handle_request(set(name, "v"), NOW);
     }
-    let mut ask = |call: Call| store.handle_request(Call { rights: rights.clone(), ..call }, NOW).reply;
-    let refused = Reply::Refused(Refusal::NotAuthorized);
+    let mut ask = |call: StoreRequest| {
+        store.handle_request(StoreRequest { permissions: permissions.clone(), ..call }, NOW).reply
+    };
+    let refused = Reply::Error(ErrorReply::NotAuthorized);
     assert_eq!(ask(get("readable")), Reply::Value("v".into()));
     assert_eq!(ask(watch("readable", false)), Reply::Done);
     assert_eq!(ask(set("writable", "w")), Reply::Done);
@@ -393,10 +401,10 @@ fn what_a_client_has_no_right_to_is_refused_after_its_timestamps_and_before_its_
     // Whoever may not write learns nothing of a fence, and whoever cannot tell the time learns that first.
     assert_eq!(ask(fenced(1, set("closed", "w"))), refused);
     assert_eq!(
-        ask(Call { timestamp: None, ..set("closed", "w") }),
-        Reply::Refused(Refusal::MissingTimestamp)
+        ask(StoreRequest { timestamp: None, ..set("closed", "w") }),
+        Reply::Error(ErrorReply::MissingTimestamp)
     );
-    let scan = Call { request: Request::Scan { pattern: "*".into(), token: None }, ..get("k") };
+    let scan = StoreRequest { request: Request::Scan { pattern: "*".into(), token: None }, ..get("k") };
     assert_eq!(ask(scan), Reply::Keys { keys: vec!["readable".into()], token: None });
     assert_eq!(ask(del("writable")), Reply::Count(1));
 }
@@ -408,7 +416,7 @@ fn a_watch_that_is_no_longer_allowed_ends() {
         store.handle_request(watch(name, false), NOW);
     }
     store.revoke_watches(|_, key| key.as_bytes() == b"a");
-    let told = |outcome: Outcome| outcome.change.map_or(0, |change| change.watchers.len());
+    let told = |outcome: StoreResponse| outcome.change.map_or(0, |change| change.watchers.len());
     assert_eq!(told(store.handle_request(set("a", "v"), NOW)), 1);
     assert_eq!(told(store.handle_request(set("b", "v"), NOW)), 0);
 }
@@ -418,7 +426,7 @@ fn memory_is_bounded_and_there_is_room_again_after_a_delete_or_an_expiry() {
     let memory_bytes_max = 2 * (KEY_COST_BYTES + 1 + 10);
     let mut store = Store::new(Limits { memory_bytes_max, ..Limits::default() });
     let ten = "0123456789";
-    let full = Reply::Refused(Refusal::QuotaExceeded);
+    let full = Reply::Error(ErrorReply::QuotaExceeded);
     assert_eq!(store.handle_request(set("a", ten), NOW).reply, Reply::Done);
     assert_eq!(store.handle_request(set_with("b", ten, None, 50), NOW).reply, Reply::Done);
     assert_eq!(store.handle_request(set("c", ten), NOW).reply, full);

@@ -30,7 +30,7 @@ fn bytes_max(watches_max: usize) -> usize {
 
 /// A limit on watched keys is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooManyWatches;
+pub(super) struct WatchLimitReached;
 
 /// The registrations, found from either end.
 #[derive(Debug, Default)]
@@ -51,7 +51,12 @@ struct Watched {
 
 impl Watchers {
     /// Registers a connection for a key; again is as good as once.
-    pub(super) fn add(&mut self, key: &Key, watcher: Watcher, limits: &Limits) -> Result<(), TooManyWatches> {
+    pub(super) fn add(
+        &mut self,
+        key: &Key,
+        watcher: Watcher,
+        limits: &Limits,
+    ) -> Result<(), WatchLimitReached> {
         let Watcher { connection, client_id } = watcher;
         let watched = self.by_connection.get(&connection);
         if watched.is_some_and(|watched| watched.keys.contains(key)) {
@@ -64,7 +69,7 @@ impl Watchers {
         };
         let max = limits.watches_per_connection_max;
         if !has_room(self.len, self.bytes, limits.watches_max) || !has_room(count, bytes, max) {
-            return Err(TooManyWatches);
+            return Err(WatchLimitReached);
         }
         let shared = self.by_key.get_key_value(key).map(|(key, _)| key.clone());
         let key = shared.unwrap_or_else(|| copied(key));
@@ -200,9 +205,9 @@ mod tests {
         let mut add = |name, connection| watchers.add(&key(name), watcher(connection), &limits);
         assert_eq!(add("a", 1), Ok(()));
         assert_eq!(add("b", 1), Ok(()));
-        assert_eq!(add("c", 1), Err(TooManyWatches));
+        assert_eq!(add("c", 1), Err(WatchLimitReached));
         assert_eq!(add("a", 2), Ok(()));
-        assert_eq!(add("b", 2), Err(TooManyWatches));
+        assert_eq!(add("b", 2), Err(WatchLimitReached));
         assert_eq!(add("a", 1), Ok(()));
     }
 

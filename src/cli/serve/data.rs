@@ -15,8 +15,8 @@ use crate::commands::{CommandError, Kind, duration, more_of};
 use crate::protocol::{Key, Timestamp};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
-use crate::server::offline::{self, Cleared, Condition, Survey};
-use crate::server::{JournalError, Persistence, StorageErrorKind};
+use crate::server::offline::{self, ClearFenceOutcome, Integrity, VerifyReport};
+use crate::server::{Persistence, StorageError, StorageErrorKind};
 
 /// The folder, and what to do with it.
 #[derive(Debug, Args)]
@@ -112,17 +112,19 @@ pub fn keep_all(folder: Option<&Path>) -> Persistence {
 }
 
 /// Why the file cannot be used, for the user.
-pub fn failure(error: &JournalError) -> CommandError {
+pub fn failure(error: &StorageError) -> CommandError {
     let hint = match &error.kind {
         StorageErrorKind::InUse => {
             "-b mqtt://HOST:PORT of the `mqkv serve` that keeps it, or end that".to_owned()
         }
-        StorageErrorKind::Damaged(_) | StorageErrorKind::DamagedLog(_) => {
+        StorageErrorKind::Corrupt(_) | StorageErrorKind::CorruptWal(_) => {
             let folder = folder(&error.path);
             format!("{}, or what `mqkv serve --data {folder} --verify` finds in it", backup(&folder))
         }
         StorageErrorKind::NotAFile(_) => "move it away, or another folder".to_owned(),
-        StorageErrorKind::OtherFormat(_) => "another folder, or the version of mqkv that wrote it".to_owned(),
+        StorageErrorKind::UnsupportedFormat(_) => {
+            "another folder, or the version of mqkv that wrote it".to_owned()
+        }
         StorageErrorKind::Missing => "the folder that `mqkv serve --data` was given".to_owned(),
         StorageErrorKind::Io(cause) if let Some(more) = more_of(cause) => more.to_owned(),
         StorageErrorKind::Io(cause) if is_full(cause) => "a disk with more room".to_owned(),
@@ -137,15 +139,15 @@ fn is_full(cause: &io::Error) -> bool {
 }
 
 fn verify(folder: &Path, reporter: &mut Reporter) -> Result<Exit, CommandError> {
-    let survey = offline::survey(folder, clock::wall_ms()).map_err(|error| offline_failure(&error))?;
-    let told = if reporter.is_json() { answer("verify", fields(&survey)) } else { describe(&survey) };
+    let report = offline::verify(folder, clock::wall_ms()).map_err(|error| offline_failure(&error))?;
+    let told = if reporter.is_json() { answer("verify", fields(&report)) } else { describe(&report) };
     reporter.data(told.as_bytes())?;
-    match damage(&survey) {
+    match corruption(&report) {
         None => Ok(Exit::Yes),
-        Some(damage) => {
+        Some(corruption) => {
             let folder = shown(folder);
             let backup = backup(&folder);
-            Err(CommandError::new(Kind::File, damage).hint(if survey.keys == 0 {
+            Err(CommandError::new(Kind::File, corruption).hint(if report.keys == 0 {
                 format!("{backup}: no key in them can be read")
             } else {
                 format!("{backup}, or `mqkv serve --data {folder} --salvage`")
@@ -155,19 +157,19 @@ fn verify(folder: &Path, reporter: &mut Reporter) -> Result<Exit, CommandError> 
 }
 
 fn salvage(folder: &Path, display: &DisplayArgs, reporter: &mut Reporter) -> Result<Exit, CommandError> {
-    let (survey, to) = offline::salvage(folder, clock::wall_ms()).map_err(|error| offline_failure(&error))?;
+    let (report, to) = offline::recover(folder, clock::wall_ms()).map_err(|error| offline_failure(&error))?;
     if reporter.is_json() {
         let to = to.map(|to| ("salvaged", Field::Text(to.to_string_lossy().into_owned())));
-        reporter.data(answer("salvage", fields(&survey).into_iter().chain(to)).as_bytes())?;
+        reporter.data(answer("salvage", fields(&report).into_iter().chain(to)).as_bytes())?;
         return Ok(Exit::Yes);
     }
-    reporter.data(describe(&survey).as_bytes())?;
+    reporter.data(describe(&report).as_bytes())?;
     if !display.quiet {
         let Some(to) = to else {
             report::log("it is whole: nothing was written");
             return Ok(Exit::Yes);
         };
-        let (keys, to) = (survey.keys, shown(&to));
+        let (keys, to) = (report.keys, shown(&to));
         report::log(&format!("saved {} to {to}; the damaged file is as it was", counted(keys, "key")));
         report::log(&format!("  go on with: mqkv serve --data {to}"));
     }
@@ -183,11 +185,11 @@ fn clear_fence(
     let cleared = offline::clear_fence(folder, key).map_err(|error| failure(&error))?;
     if reporter.is_json() {
         let (token, exit) = match &cleared {
-            Cleared::Fence(token) => (Some(token.to_string()), Exit::Yes),
-            Cleared::NoFence => (None, Exit::Yes),
-            Cleared::NoKey => (None, Exit::No),
+            ClearFenceOutcome::Cleared(token) => (Some(token.to_string()), Exit::Yes),
+            ClearFenceOutcome::NotFenced => (None, Exit::Yes),
+            ClearFenceOutcome::KeyNotFound => (None, Exit::No),
         };
-        let found = ("found", Field::Switch(cleared != Cleared::NoKey));
+        let found = ("found", Field::Switch(cleared != ClearFenceOutcome::KeyNotFound));
         let fields = [("key", Field::Bytes(key.as_bytes().to_vec())), found];
         let token = token.map(|token| ("cleared", Field::Text(token)));
         reporter.data(answer("clear-fence", fields.into_iter().chain(token)).as_bytes())?;
@@ -195,9 +197,9 @@ fn clear_fence(
     }
     let key = escape(key.as_bytes());
     let (words, exit) = match cleared {
-        Cleared::Fence(token) => (format!("{key} is protected by {token} no more"), Exit::Yes),
-        Cleared::NoFence => (format!("{key} is not protected; nothing was changed"), Exit::Yes),
-        Cleared::NoKey => (format!("no such key: {key}"), Exit::No),
+        ClearFenceOutcome::Cleared(token) => (format!("{key} is protected by {token} no more"), Exit::Yes),
+        ClearFenceOutcome::NotFenced => (format!("{key} is not protected; nothing was changed"), Exit::Yes),
+        ClearFenceOutcome::KeyNotFound => (format!("no such key: {key}"), Exit::No),
     };
     if !display.quiet {
         report::log(&words);
@@ -206,12 +208,12 @@ fn clear_fence(
 }
 
 /// For what only reads: no folder need be writable.
-fn offline_failure(error: &JournalError) -> CommandError {
+fn offline_failure(error: &StorageError) -> CommandError {
     match &error.kind {
         StorageErrorKind::InUse => {
             CommandError::new(Kind::File, error.to_string()).hint("end the `mqkv serve` that keeps it first")
         }
-        StorageErrorKind::Damaged(_) | StorageErrorKind::DamagedLog(_) => {
+        StorageErrorKind::Corrupt(_) | StorageErrorKind::CorruptWal(_) => {
             CommandError::new(Kind::File, error.to_string()).hint(backup(&folder(&error.path)))
         }
         StorageErrorKind::Io(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
@@ -235,86 +237,88 @@ fn folder(file: &Path) -> String {
     file.parent().map(shown).unwrap_or_default()
 }
 
-fn damage(survey: &Survey) -> Option<String> {
-    let (path, damage) = match &survey.condition {
-        Condition::Whole => return None,
+fn corruption(report: &VerifyReport) -> Option<String> {
+    let (path, corruption) = match &report.integrity {
+        Integrity::Intact => return None,
         // It is not this file that is damaged.
-        Condition::Late { damage } => (survey.path.parent().unwrap_or(&survey.path), damage),
-        Condition::Gap { damage, .. } | Condition::Loose { damage } => (survey.path.as_path(), damage),
+        Integrity::IncompleteWal { corruption } => (report.path.parent().unwrap_or(&report.path), corruption),
+        Integrity::Gap { corruption, .. } | Integrity::Unordered { corruption } => {
+            (report.path.as_path(), corruption)
+        }
     };
-    Some(format!("{} is damaged: {damage}", path.display()))
+    Some(format!("{} is damaged: {corruption}", path.display()))
 }
 
 /// What there is to say, for programs.
-fn fields(survey: &Survey) -> Vec<(&'static str, Field)> {
+fn fields(report: &VerifyReport) -> Vec<(&'static str, Field)> {
     let text = |text: &str| Field::Text(text.to_owned());
     let number = |number: usize| Field::Number(u64::try_from(number).unwrap_or(u64::MAX));
     let version = |version| Field::Text(Timestamp::from(version).to_string());
     let mut fields = vec![
-        ("file", Field::Text(survey.path.to_string_lossy().into_owned())),
-        ("file_bytes", Field::Number(survey.file_bytes)),
+        ("file", Field::Text(report.path.to_string_lossy().into_owned())),
+        ("file_bytes", Field::Number(report.file_bytes)),
     ];
-    fields.extend(survey.log_bytes.map(|bytes| ("log_bytes", Field::Number(bytes))));
-    match &survey.condition {
-        Condition::Whole => fields.push(("condition", text("whole"))),
-        Condition::Gap { damage, found, lost } => {
-            fields.extend([("condition", text("gap")), ("damage", text(damage))]);
-            fields.push(("doubtful", number(*found)));
+    fields.extend(report.wal_bytes.map(|bytes| ("log_bytes", Field::Number(bytes))));
+    match &report.integrity {
+        Integrity::Intact => fields.push(("condition", text("whole"))),
+        Integrity::Gap { corruption, recovered, lost } => {
+            fields.extend([("condition", text("gap")), ("damage", text(corruption))]);
+            fields.push(("doubtful", number(*recovered)));
             fields.extend(lost.map(|lost| ("lost", number(lost))));
         }
-        Condition::Late { damage } => {
-            fields.extend([("condition", text("late")), ("damage", text(damage))]);
+        Integrity::IncompleteWal { corruption } => {
+            fields.extend([("condition", text("late")), ("damage", text(corruption))]);
         }
-        Condition::Loose { damage } => {
-            fields.extend([("condition", text("loose")), ("damage", text(damage))]);
+        Integrity::Unordered { corruption } => {
+            fields.extend([("condition", text("loose")), ("damage", text(corruption))]);
         }
     }
     fields.extend([
-        ("keys", number(survey.keys)),
-        ("key_bytes", Field::Number(survey.key_bytes)),
-        ("value_bytes", Field::Number(survey.value_bytes)),
-        ("fenced", number(survey.fenced)),
-        ("expiring", number(survey.expiring)),
-        ("expired", number(survey.expired)),
+        ("keys", number(report.keys)),
+        ("key_bytes", Field::Number(report.key_bytes)),
+        ("value_bytes", Field::Number(report.value_bytes)),
+        ("fenced", number(report.fenced)),
+        ("expiring", number(report.expiring)),
+        ("expired", number(report.expired)),
     ]);
-    if let Some((least, most)) = survey.versions {
+    if let Some((least, most)) = report.versions {
         fields.extend([("version_min", version(least)), ("version_max", version(most))]);
     }
-    fields.extend(greatest(survey).map(|greatest| ("greatest", Field::Text(greatest))));
-    fields.extend(written(survey).map(|written| ("written", Field::Text(written))));
+    fields.extend(greatest(report).map(|greatest| ("greatest", Field::Text(greatest))));
+    fields.extend(written(report).map(|written| ("written", Field::Text(written))));
     fields
 }
 
 /// The greatest version ever given out, if one is known.
-fn greatest(survey: &Survey) -> Option<String> {
-    (survey.greatest != Default::default()).then(|| Timestamp::from(survey.greatest).to_string())
+fn greatest(report: &VerifyReport) -> Option<String> {
+    (report.greatest != Default::default()).then(|| Timestamp::from(report.greatest).to_string())
 }
 
 /// When it was written last, if that is known.
-fn written(survey: &Survey) -> Option<String> {
-    duration::rfc3339(survey.written_ms).filter(|_| survey.written_ms > 0)
+fn written(report: &VerifyReport) -> Option<String> {
+    duration::rfc3339(report.written_ms).filter(|_| report.written_ms > 0)
 }
 
 /// Lines of a name and what there is to say.
-fn describe(survey: &Survey) -> String {
-    let log = survey.log_bytes.map(|bytes| format!("; store.log beside it, {bytes} bytes"));
+fn describe(report: &VerifyReport) -> String {
+    let log = report.wal_bytes.map(|bytes| format!("; store.log beside it, {bytes} bytes"));
     let mut lines = vec![
-        ("file", format!("{}, {} bytes{}", shown(&survey.path), survey.file_bytes, log.unwrap_or_default())),
-        ("condition", condition(survey)),
-        ("keys", survey.keys.to_string()),
-        ("bytes", format!("{} in keys, {} in values", survey.key_bytes, survey.value_bytes)),
-        ("fenced", survey.fenced.to_string()),
-        ("expiring", format!("{}, of which {} have expired", survey.expiring, survey.expired)),
+        ("file", format!("{}, {} bytes{}", shown(&report.path), report.file_bytes, log.unwrap_or_default())),
+        ("condition", condition(report)),
+        ("keys", report.keys.to_string()),
+        ("bytes", format!("{} in keys, {} in values", report.key_bytes, report.value_bytes)),
+        ("fenced", report.fenced.to_string()),
+        ("expiring", format!("{}, of which {} have expired", report.expiring, report.expired)),
     ];
     let text = |version| Timestamp::from(version).to_string();
-    if let Some((least, most)) = survey.versions {
+    if let Some((least, most)) = report.versions {
         lines.push(("versions", format!("{} to {}", text(least), text(most))));
     }
-    if let Some(greatest) = greatest(survey) {
+    if let Some(greatest) = greatest(report) {
         lines.push(("greatest", format!("{greatest} of all that were ever given out")));
     }
-    if let Some(written) = written(survey) {
-        let age = match clock::wall_ms().checked_sub(survey.written_ms) {
+    if let Some(written) = written(report) {
+        let age = match clock::wall_ms().checked_sub(report.written_ms) {
             Some(age_ms) => format!("{} s ago", age_ms.div_euclid(1_000)),
             None => "in the future, by this machine's clock".to_owned(),
         };
@@ -323,26 +327,26 @@ fn describe(survey: &Survey) -> String {
     lines.into_iter().map(|(name, value)| format!("{:11}{value}\n", format!("{name}:"))).collect()
 }
 
-fn condition(survey: &Survey) -> String {
-    match &survey.condition {
-        Condition::Whole => "whole".to_owned(),
-        Condition::Gap { found, lost, .. } => {
+fn condition(report: &VerifyReport) -> String {
+    match &report.integrity {
+        Integrity::Intact => "whole".to_owned(),
+        Integrity::Gap { recovered, lost, .. } => {
             let lost = lost.map_or_else(|| "some keys".to_owned(), |lost| counted(lost, "key"));
             let mut words = format!("damaged; {lost} cannot be read");
-            if *found > 0 {
-                let found = counted(*found, "key");
+            if *recovered > 0 {
+                let found = counted(*recovered, "key");
                 words.push_str(&format!(
                     "; {found} below may be older than they should be, or deleted long ago"
                 ));
             }
             words
         }
-        Condition::Late { .. } => {
+        Integrity::IncompleteWal { .. } => {
             "damaged; what was written last cannot be read, or not all of it: keys below may be older than they should \
              be, or deleted"
                 .to_owned()
         }
-        Condition::Loose { .. } => {
+        Integrity::Unordered { .. } => {
             "damaged; keys can be found one by one only, those that had been deleted among them".to_owned()
         }
     }

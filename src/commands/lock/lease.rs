@@ -11,7 +11,7 @@ use crate::client::lock::{Lock, LockEvent, Loss, Step, Terms, Tried};
 use crate::client::{Client, DeleteOutcome, Error, Outcome, SetOptions, SetOutcome};
 use crate::commands::lock::holder_watch::{News, Waiting};
 use crate::commands::lock::sleep::until;
-use crate::protocol::{Condition, Key, Refusal, Value};
+use crate::protocol::{Condition, ErrorReply, Key, Value};
 
 /// Who wants which lock.
 #[derive(Clone, Debug)]
@@ -228,7 +228,7 @@ impl Task {
             Err(error) if first => return self.fail(error),
             Err(error) if self.is_final(&error) && !self.machine.is_held() => return self.fail(error),
             // A key that asks for a fencing token was written by somebody else since.
-            Err(Error::Refused(Refusal::FenceRequired)) => Tried::NotApplied,
+            Err(Error::Refused(ErrorReply::FenceRequired)) => Tried::NotApplied,
             Err(_) => Tried::Unanswered,
         };
         self.machine.handle_tried(sent, tried, now);
@@ -251,9 +251,10 @@ impl Task {
     fn is_final(&self, error: &Error) -> bool {
         match error {
             Error::PublishRefused { reason } => reason.is_authorization(),
-            Error::Refused(refusal) => {
-                !matches!(refusal, Refusal::QuotaExceeded | Refusal::NotPersisted | Refusal::Unknown(_))
-            }
+            Error::Refused(refusal) => !matches!(
+                refusal,
+                ErrorReply::QuotaExceeded | ErrorReply::NotPersisted | ErrorReply::Unknown(_)
+            ),
             Error::TooLarge { .. } | Error::Closed => true,
             _ => self.client.has_ended(),
         }
@@ -281,7 +282,7 @@ impl Task {
             match deleted {
                 Ok(DeleteOutcome::Deleted { .. }) => Released::Free,
                 Ok(DeleteOutcome::Missing | DeleteOutcome::ValueDiffers { .. }) => Released::Lost,
-                Err(Error::Refused(Refusal::FenceRequired)) => Released::Lost,
+                Err(Error::Refused(ErrorReply::FenceRequired)) => Released::Lost,
                 Err(error) => Released::Unconfirmed(error),
             }
         };

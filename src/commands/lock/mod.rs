@@ -25,7 +25,7 @@ use crate::client::lock::LockEvent;
 use crate::client::{Client, Error, Outcome, Reconnect};
 use crate::commands::args::key::KeyArgs;
 use crate::commands::process::signal::{Signal, Signals};
-use crate::protocol::{Key, Refusal, Timestamp, Value};
+use crate::protocol::{ErrorReply, Key, Timestamp, Value};
 pub use background::Holding;
 use held_lock::Held;
 pub use lease::Released;
@@ -317,7 +317,7 @@ async fn denied(
 
 /// The error of a first try, or of one that need not be made again.
 fn not_taken(key: &Key, error: Error) -> CommandError {
-    let fenced = matches!(error, Error::Refused(Refusal::FenceRequired));
+    let fenced = matches!(error, Error::Refused(ErrorReply::FenceRequired));
     let failure = CommandError::from(error);
     if fenced {
         let name = String::from_utf8_lossy(key.as_bytes());
@@ -358,8 +358,8 @@ mod tests {
     fn a_fenced_key_is_told_from_other_refusals() {
         let key = Key::new("k").unwrap();
         let told = |refusal| not_taken(&key, Error::Refused(refusal));
-        assert!(told(Refusal::FenceRequired).message.contains("cannot be a lock"));
-        assert_eq!(told(Refusal::QuotaExceeded).message, "the store refused: the quota has been exceeded");
+        assert!(told(ErrorReply::FenceRequired).message.contains("cannot be a lock"));
+        assert_eq!(told(ErrorReply::QuotaExceeded).message, "the store refused: the quota has been exceeded");
     }
 
     #[test]

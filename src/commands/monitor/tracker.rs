@@ -9,7 +9,7 @@ use crate::commands::monitor::traffic_event::{
     Asked, Exchange, NotificationSeen, ReplySeen, RequestSeen, TrafficEvent,
 };
 use crate::protocol::message::{FENCE, Message, PERSIST, Qos, SOURCE, TIMESTAMP};
-use crate::protocol::request::Case;
+use crate::protocol::request::CommandCase;
 use crate::protocol::topic::{self, Topic};
 use crate::protocol::{Key, Notification, Reply, Request};
 
@@ -109,7 +109,8 @@ impl Tracker {
     }
 
     fn request(&mut self, message: Message, now: Instant) -> RequestSeen {
-        let request = Request::decode(&message.payload, Case::Strict).map_err(|error| error.to_string());
+        let request =
+            Request::decode(&message.payload, CommandCase::Strict).map_err(|error| error.to_string());
         let property = |name| message.user_property(name).map(str::to_owned);
         let known = request.as_ref().ok();
         let asked = Asked {

@@ -117,7 +117,7 @@ fn put_reply(object: &mut Object, seen: &ReplySeen) {
                     put(object, "count", keys.len());
                     put(object, "more", token.is_some());
                 }
-                Reply::Refused(refusal) => put(object, "refused", refusal.text()),
+                Reply::Error(refusal) => put(object, "refused", refusal.text()),
                 Reply::Done | Reply::NotApplied | Reply::Absent => {}
             }
         }

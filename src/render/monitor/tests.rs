@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::*;
 use crate::commands::Output;
 use crate::commands::monitor::traffic_event::Exchange;
-use crate::protocol::{Key, Refusal, Value};
+use crate::protocol::{ErrorReply, Key, Value};
 use crate::render::{self, Format};
 
 const NOW: u64 = 1_763_669_639_958;
@@ -154,7 +154,7 @@ fn the_same_reply_means_what_its_request_makes_of_it() {
 fn a_refusal_is_in_colour_and_only_a_refusal() {
     let refused = TrafficEvent::Reply(ReplySeen {
         version: None,
-        ..reply("SET", Reply::Refused(Refusal::QuotaExceeded))
+        ..reply("SET", Reply::Error(ErrorReply::QuotaExceeded))
     });
     let colour = style(Format::Text, true);
     assert!(
@@ -222,7 +222,7 @@ fn nothing_that_came_from_the_network_drives_the_terminal() {
         asked: asked.clone(),
         version: Some(evil()),
         exchange,
-        ..reply("GET", Reply::Refused(Refusal::Unknown(evil())))
+        ..reply("GET", Reply::Error(ErrorReply::Unknown(evil())))
     };
     let told = NotificationSeen {
         client: evil().into(),

@@ -118,7 +118,7 @@ impl Policy {
     /// What they come to for one client.
     pub(super) fn access(&self, client_id: &str, principal: &Principal) -> Access {
         let who = Who { client_id, principal };
-        let (mut access, mut rights) = (Access::default(), KeyPermissions::default());
+        let (mut access, mut permissions) = (Access::default(), KeyPermissions::default());
         for rule in self.rules.iter().filter(|rule| rule.principals.has(who)) {
             for resource in rule.broker.iter().filter(|resource| resource.is_for(client_id, who)) {
                 let topics = resource.topics.iter().filter_map(|topic| topic.as_topic(who));
@@ -129,13 +129,14 @@ impl Policy {
                 }
             }
             for resource in &rule.store {
-                let sets = [(resource.reads, &mut rights.read), (resource.writes, &mut rights.write)];
+                let sets =
+                    [(resource.reads, &mut permissions.read), (resource.writes, &mut permissions.write)];
                 for (_, set) in sets.into_iter().filter(|(is_meant, _)| *is_meant) {
                     resource.keys.add_to(set, who);
                 }
             }
         }
-        access.rights = Arc::new(rights);
+        access.permissions = Arc::new(permissions);
         access
     }
 }
@@ -519,7 +520,7 @@ spec:
         assert!(access.publish.contains("telemetry/press-7") && access.publish.contains("user/ann/a/b"));
         assert!(!access.publish.contains("telemetry/press-8") && !access.publish.contains("user/bob"));
         assert!(access.subscribe.covers("commands/Halle 3/+") && !access.subscribe.covers("commands/#"));
-        let (read, write) = (&access.rights.read, &access.rights.write);
+        let (read, write) = (&access.permissions.read, &access.permissions.write);
         assert!(
             read.contains(b"line7/temp") && read.contains(b"clients:press-7:x") && read.contains(b"\xFF\0")
         );
@@ -533,7 +534,8 @@ spec:
     fn a_clients_name_never_widens_a_rule() {
         let rules = RULES.replace("\"evil*\"", "\"evil*\", \"#\", x/y");
         let policy = Policy::parse(&rules).unwrap();
-        let read = |id: &str, key: &[u8]| policy.access(id, &principal(None, &[])).rights.read.contains(key);
+        let read =
+            |id: &str, key: &[u8]| policy.access(id, &principal(None, &[])).permissions.read.contains(key);
         assert!(read("evil*", b"clients:evil*:1") && !read("evil*", b"clients:evil-twin:1"));
         for id in ["#", "x/y"] {
             let access = policy.access(id, &principal(None, &[]));

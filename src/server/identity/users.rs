@@ -182,7 +182,7 @@ impl UsersFile {
     }
 
     fn hash(&self, password: &Secret) -> Result<String, IdentityError> {
-        let [high, low] = [random::number(), random::number()];
+        let [high, low] = [random::u64(), random::u64()];
         // A salt is no secret; no two users shall have the same.
         let salt = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
         let hash = Argon2::default().hash_password_with_salt(password.bytes(), &salt);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::metrics::{Histogram, Outcome, Verb};
 use super::{Operations, Rates};
 use crate::server::operations::statistics::Client;
-use crate::store::{Page, Row};
+use crate::store::{KeySummary, Page};
 
 /// How many keys are on one page.
 const KEYS_MAX: usize = 100;
@@ -142,7 +142,7 @@ fn keys(html: &mut String, page: &Page, from: u32) {
     put(html, &format!("<p>{first}{next}</p>\n"));
 }
 
-fn key(row: &Row) -> String {
+fn key(row: &KeySummary) -> String {
     let expires = row.ttl_ms.map_or_else(String::new, |ms| words(Duration::from_secs(ms.div_ceil(1_000))));
     let fence = if row.is_fenced { ", fenced" } else { "" };
     format!(

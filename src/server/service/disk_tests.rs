@@ -2,7 +2,7 @@
 
 use super::tests::{Bench, del, get, key, message, set, set_with, value, version};
 use super::*;
-use crate::protocol::{Refusal, Reply};
+use crate::protocol::{ErrorReply, Reply};
 use crate::server::storage::LogPolicy;
 use crate::server::storage::simulated::SimulatedDisk;
 use crate::store::Version;
@@ -84,7 +84,7 @@ async fn a_write_that_is_not_kept_is_not_forgotten_when_the_disk_fails() {
     let passing = message(&set("passing", "v"));
     bench.send(passing.clone());
     bench.service.lock().handle_failure(&bench.notes);
-    assert_eq!(bench.notes.replies(), [Reply::Done, Reply::Refused(Refusal::NotPersisted)]);
+    assert_eq!(bench.notes.replies(), [Reply::Done, Reply::Error(ErrorReply::NotPersisted)]);
     assert_eq!(bench.reply(&del("passing")), Reply::Count(1));
     // Delivered again, it is still known.
     bench.send(passing);
@@ -123,7 +123,7 @@ async fn on_a_full_disk_only_what_must_be_kept_is_refused_and_taken_again_when_t
     bench.notes.take();
     bench.send(persistent("k", &large));
     bench.notes.wait_for(1);
-    let refused = Reply::Refused(Refusal::NotPersisted);
+    let refused = Reply::Error(ErrorReply::NotPersisted);
     assert_eq!(bench.notes.replies(), std::slice::from_ref(&refused));
     assert_eq!(bench.reply(&get("k")), value("before"));
     assert_eq!(bench.reply(&set("passing", "v")), Reply::Done);

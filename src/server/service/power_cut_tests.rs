@@ -133,7 +133,7 @@ impl World {
         let journal = Storage::open_on(Box::new(self.disk.clone()), LOG)
             .map_err(|error| format!("cannot be opened: {error}"))?;
         let mut kept = Kept::new();
-        let each = |key, version, content: crate::store::Content| {
+        let each = |key, version, content: crate::store::StoredValue| {
             drop(kept.insert(key, (version, content.value, content.fence)));
         };
         journal.load(now, each).map_err(|error| format!("cannot be read: {error}"))?;
@@ -185,9 +185,9 @@ impl World {
             7..9 => del(&name),
             _ => get(&name),
         };
-        let call = Call {
+        let call = StoreRequest {
             connection: ConnectionId(1),
-            rights: None,
+            permissions: None,
             client_id: "client".into(),
             request: request.clone(),
             timestamp: Some(Ok(Timestamp::of_store(life.now.wall_ms + self.chance.below(50), 0))),
@@ -259,7 +259,9 @@ impl World {
 fn kept(life: &Life) -> Kept {
     let (kept, next) = life.service.lock().engine.persistent_from(0, usize::MAX);
     assert_eq!(next, None);
-    let held = |(key, version, content): crate::store::Kept| (key, (version, content.value, content.fence));
+    let held = |(key, version, content): crate::store::PersistentEntry| {
+        (key, (version, content.value, content.fence))
+    };
     kept.into_iter().map(held).collect()
 }
 

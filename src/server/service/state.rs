@@ -1,14 +1,14 @@
 //! What the service's lock protects: the engine, and what waits for the disk.
 
-use crate::protocol::{Key, Message, Refusal, Reply, Request};
-use crate::store::{Call, Change, Now, Outcome, Tally};
+use crate::protocol::{ErrorReply, Key, Message, Reply, Request};
+use crate::store::{Change, Now, StoreRequest, StoreResponse, StoreStatistics};
 
 use super::super::delivery::{Answer, Asker, Delivery, Outlet};
 use super::super::engine::Engine;
 use crate::server::commit_queue::{CommitQueue, Undo};
 use crate::server::duplicate_detection::DuplicateDetection;
 
-const NOT_AUTHORIZED: Reply = Reply::Refused(Refusal::NotAuthorized);
+const NOT_AUTHORIZED: Reply = Reply::Error(ErrorReply::NotAuthorized);
 
 pub(super) struct State {
     pub(super) engine: Box<dyn Engine>,
@@ -24,7 +24,7 @@ pub(super) struct State {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stock {
     /// Keys, keys and values in bytes, registrations of watchers.
-    pub tally: Tally,
+    pub tally: StoreStatistics,
     /// How many answers and notifications wait for the disk.
     pub waiting_for_disk: usize,
 }
@@ -50,7 +50,7 @@ impl State {
     pub(super) fn answer(
         &mut self,
         outlet: &dyn Outlet,
-        call: Call,
+        call: StoreRequest,
         asker: Asker,
         message: &Message,
         now: Now,
@@ -65,7 +65,7 @@ impl State {
     fn write(
         &mut self,
         outlet: &dyn Outlet,
-        call: Call,
+        call: StoreRequest,
         key: &Key,
         asker: Asker,
         message: &Message,
@@ -76,15 +76,16 @@ impl State {
             self.send(outlet, Delivery::from((asker, answer)), Some(key), None);
             return false;
         }
-        let refusal = self.backlog.as_ref().and_then(|backlog| {
-            backlog.refusal_of_write(key, call.persist || self.engine.is_persistent(key))
-        });
-        if let Some(refusal) = refusal {
-            Delivery::from((asker, Answer::refusal(refusal))).send(outlet);
+        let error = self
+            .backlog
+            .as_ref()
+            .and_then(|backlog| backlog.error_of_write(key, call.persist || self.engine.is_persistent(key)));
+        if let Some(error) = error {
+            Delivery::from((asker, Answer::error(error))).send(outlet);
             return false;
         }
         let undo = self.backlog.is_some().then(|| self.undo(key, now));
-        let Outcome { reply, version, expired, change } = self.engine.handle_request(call, now);
+        let StoreResponse { reply, version, expired, change } = self.engine.handle_request(call, now);
         if let Some(expired) = expired {
             self.send_expired(outlet, expired);
         }
@@ -97,21 +98,21 @@ impl State {
     }
 
     /// Everything that changes no key; returns the one that the rules do not let the client read.
-    fn read(&mut self, outlet: &dyn Outlet, call: Call, asker: Asker, now: Now) -> Option<Key> {
+    fn read(&mut self, outlet: &dyn Outlet, call: StoreRequest, asker: Asker, now: Now) -> Option<Key> {
         let key = match &call.request {
             Request::Get { key } | Request::KeyNotify { key, .. } => Some(key.clone()),
             _ => None,
         };
         // The end of a key that is due is a change, which waits like any other.
-        let refusal = self
+        let error = self
             .backlog
             .as_ref()
-            .and_then(|backlog| backlog.refusal_of_read(key.as_ref().filter(|key| !self.is_due(key, now))));
-        if let Some(refusal) = refusal {
-            Delivery::from((asker, Answer::refusal(refusal))).send(outlet);
+            .and_then(|backlog| backlog.error_of_read(key.as_ref().filter(|key| !self.is_due(key, now))));
+        if let Some(error) = error {
+            Delivery::from((asker, Answer::error(error))).send(outlet);
             return None;
         }
-        let Outcome { reply, version, expired, .. } = self.engine.handle_request(call, now);
+        let StoreResponse { reply, version, expired, .. } = self.engine.handle_request(call, now);
         if let Some(expired) = expired {
             self.send_expired(outlet, expired);
         }

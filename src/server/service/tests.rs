@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::protocol::message::{PROTOCOL_VERSION, STATUS};
-use crate::protocol::{Condition, Key, Notification, Refusal, Reply, Value};
+use crate::protocol::{Condition, ErrorReply, Key, Notification, Reply, Value};
 use std::num::NonZeroU64;
 use tempfile::TempDir;
 
@@ -241,13 +241,13 @@ fn nobody_can_forge_a_notification() {
 fn what_is_no_request_is_refused() {
     let bench = Bench::in_memory();
     let rows = [
-        (&b"nonsense"[..], Refusal::SyntaxError),
-        (b"*1\r\n$4\r\nFLIP\r\n", Refusal::UnknownCommand),
-        (b"*2\r\n$3\r\nGET\r\n$0\r\n\r\n", Refusal::EmptyKey),
+        (&b"nonsense"[..], ErrorReply::SyntaxError),
+        (b"*1\r\n$4\r\nFLIP\r\n", ErrorReply::UnknownCommand),
+        (b"*2\r\n$3\r\nGET\r\n$0\r\n\r\n", ErrorReply::EmptyKey),
     ];
-    for (payload, refusal) in rows {
+    for (payload, error) in rows {
         bench.send(Message { payload: payload.into(), ..message(&get("k")) });
-        assert_eq!(bench.notes.replies(), [Reply::Refused(refusal)]);
+        assert_eq!(bench.notes.replies(), [Reply::Error(error)]);
     }
 }
 
@@ -364,8 +364,8 @@ impl Bench {
     pub(super) fn reply_of_get(&self, name: &str) -> Reply {
         let _ = self.notes.take();
         let mut state = self.service.lock();
-        let call = Call {
-            rights: None,
+        let call = StoreRequest {
+            permissions: None,
             connection: ConnectionId(1),
             client_id: "client".into(),
             request: get(name),
@@ -434,7 +434,7 @@ fn a_change_that_does_not_reach_the_disk_has_not_happened() {
     bench.service.lock().handle_failure(&bench.notes);
     let sent = bench.notes.take();
     assert!(sent.iter().all(|(to, _)| to.is_none()), "nobody is told");
-    let refused = Reply::Refused(Refusal::NotPersisted);
+    let refused = Reply::Error(ErrorReply::NotPersisted);
     let replies = sent.iter().map(|(_, message)| Reply::decode(&message.payload).unwrap());
     assert!(replies.eq([refused.clone(), refused.clone(), refused.clone(), refused.clone()]));
     assert_eq!(bench.reply(&get("k")), value("saved"));
@@ -481,7 +481,7 @@ fn a_full_backlog_lets_through_what_need_not_wait() {
     }
     (0..10).for_each(|_| bench.ask(&set("k", &large_value())));
     bench.notes.take();
-    let refused = Reply::Refused(Refusal::QuotaExceeded);
+    let refused = Reply::Error(ErrorReply::QuotaExceeded);
     assert_eq!(bench.reply(&get("settled")), value("v"));
     assert_eq!(bench.reply(&get("nothing")), Reply::Absent);
     assert_eq!(bench.reply(&watch("settled")), Reply::Done);

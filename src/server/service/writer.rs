@@ -7,7 +7,7 @@ use super::super::event::Event;
 use super::Service;
 use crate::clock;
 use crate::server::commit_queue::CommitQueue;
-use crate::server::storage::{JournalError, Storage};
+use crate::server::storage::{Storage, StorageError};
 use crate::store::{Change, Now, Store, Version};
 
 /// How long a version may be given out without being on the disk, if nothing else goes there: that of a key that is not
@@ -29,7 +29,7 @@ pub(super) struct Work {
 }
 
 /// Fills a store with what the disk holds. Says by how many milliseconds the clock has gone back since, if it has.
-pub(super) fn load(journal: &mut Storage, store: &mut Store, now: Now) -> Result<Option<u64>, JournalError> {
+pub(super) fn load(journal: &mut Storage, store: &mut Store, now: Now) -> Result<Option<u64>, StorageError> {
     journal.load(now, |key, version, content| store.restore(&key, Some((version, content))))?;
     let past = journal.past();
     store.raise_floor(past.greatest);
@@ -113,7 +113,7 @@ impl Service {
 
     /// Brings the file up to date, and takes changes again. Requests are answered all the while, those only refused
     /// that need the disk: so nothing that is kept changes, but for what expires.
-    pub(super) fn try_again(&self, journal: &mut Storage, now: Now) -> Result<(), JournalError> {
+    pub(super) fn try_again(&self, journal: &mut Storage, now: Now) -> Result<(), StorageError> {
         if !journal.is_open() && !journal.must_rewrite() {
             // If it turns out to be damaged, what is in memory is better.
             let reopened = journal.reopen();

@@ -4,11 +4,11 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use redb::{DatabaseError, StorageError};
+use redb::DatabaseError;
 
 /// Why the file cannot be opened, read or written.
 #[derive(Debug)]
-pub struct JournalError {
+pub struct StorageError {
     /// The file.
     pub path: PathBuf,
     /// The trouble.
@@ -25,11 +25,11 @@ pub enum StorageErrorKind {
     /// This is in its place, or in that of a file beside it, and a pipe, a device or a folder.
     NotAFile(PathBuf),
     /// It holds something else than it should, in these words.
-    Damaged(String),
+    Corrupt(String),
     /// What was written last, in the log, is missing or not whole, in these words.
-    DamagedLog(String),
+    CorruptWal(String),
     /// It was written by another version of this program, in this format.
-    OtherFormat(u64),
+    UnsupportedFormat(u64),
     /// The system refused.
     Io(io::Error),
     /// The storage crate refused, in these words.
@@ -38,8 +38,8 @@ pub enum StorageErrorKind {
 
 impl StorageErrorKind {
     /// Whether something is there that is not as it was written.
-    pub(super) fn is_damage(&self) -> bool {
-        matches!(self, Self::Damaged(_) | Self::DamagedLog(_))
+    pub(super) fn is_corrupt(&self) -> bool {
+        matches!(self, Self::Corrupt(_) | Self::CorruptWal(_))
     }
 }
 
@@ -47,7 +47,7 @@ impl From<io::Error> for StorageErrorKind {
     fn from(error: io::Error) -> Self {
         // What is no file of this kind is reported so.
         if error.kind() == io::ErrorKind::InvalidData {
-            Self::Damaged(error.to_string())
+            Self::Corrupt(error.to_string())
         } else {
             Self::Io(error)
         }
@@ -64,7 +64,7 @@ impl From<redb::Error> for StorageErrorKind {
             | redb::Error::TableIsMultimap(_)
             | redb::Error::TableDoesNotExist(_)
             | redb::Error::TypeDefinitionChanged { .. }
-            | redb::Error::UpgradeRequired(_)) => Self::Damaged(error.to_string()),
+            | redb::Error::UpgradeRequired(_)) => Self::Corrupt(error.to_string()),
             error => Self::Other(error.to_string()),
         }
     }
@@ -80,9 +80,9 @@ macro_rules! from_each {
     };
 }
 
-from_each!(DatabaseError, StorageError, redb::TransactionError, redb::TableError, redb::CommitError);
+from_each!(DatabaseError, redb::StorageError, redb::TransactionError, redb::TableError, redb::CommitError);
 
-impl fmt::Display for JournalError {
+impl fmt::Display for StorageError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         match &self.kind {
@@ -91,12 +91,12 @@ impl fmt::Display for JournalError {
             StorageErrorKind::NotAFile(path) => {
                 write!(out, "{} is not a regular file", path.display())
             }
-            StorageErrorKind::Damaged(what) => write!(out, "{path} is damaged or no store: {what}"),
-            StorageErrorKind::DamagedLog(what) => {
+            StorageErrorKind::Corrupt(what) => write!(out, "{path} is damaged or no store: {what}"),
+            StorageErrorKind::CorruptWal(what) => {
                 let folder = self.path.parent().unwrap_or(&self.path).display();
                 write!(out, "{folder} is damaged: {what}")
             }
-            StorageErrorKind::OtherFormat(format) => {
+            StorageErrorKind::UnsupportedFormat(format) => {
                 let ours = super::tables::FORMAT;
                 write!(out, "{path} has format {format}; this version reads and writes format {ours}")
             }
@@ -106,7 +106,7 @@ impl fmt::Display for JournalError {
     }
 }
 
-impl std::error::Error for JournalError {
+impl std::error::Error for StorageError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
             StorageErrorKind::Io(error) => Some(error),

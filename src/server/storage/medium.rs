@@ -142,7 +142,7 @@ impl Medium for Folder {
     }
 
     fn draw_tag(&mut self) -> u64 {
-        random::number()
+        random::u64()
     }
 }
 

@@ -9,7 +9,7 @@ use redb::backends::FileBackend;
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
 use super::disk::{Disk, Doubt};
-use super::error::{JournalError, StorageErrorKind};
+use super::error::{StorageError, StorageErrorKind};
 use super::medium::{Folder, open_regular};
 use super::tables::{Mark, ROWS, check, open_unchecked, read_mark};
 use super::{FILE_NAME, LOG_NAME, Past, Storage, make, tables, without_tables};
@@ -21,48 +21,48 @@ use crate::server::storage::wal::{Entries, LogPolicy};
 use crate::store::Version;
 
 /// The folder, within that of the damaged file, that takes what was saved.
-pub const SALVAGED: &str = "salvaged";
+pub const RECOVERED_DIRECTORY: &str = "salvaged";
 /// How much of a file is read at once.
 const READ_BYTES: usize = 1024 * 1024;
 
 /// How far a file can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Condition {
+pub enum Integrity {
     /// It is whole, or was after what a crash leaves had been put in order.
-    Whole,
+    Intact,
     /// Its order can be read except for a gap. Keys that were found in the gap may be older than they should be, or
     /// deleted long ago.
     Gap {
         /// What is wrong with it.
-        damage: String,
+        corruption: String,
         /// How many keys were found in the gap.
-        found: usize,
+        recovered: usize,
         /// How many keys there should be and are not found anywhere, as far as that is known.
         lost: Option<usize>,
     },
     /// It is whole up to a time; of what was written last, in the log, not everything can be read.
-    Late {
+    IncompleteWal {
         /// What is wrong with it.
-        damage: String,
+        corruption: String,
     },
     /// There is no order: what was found is the newest of each key that is anywhere in the file, deleted ones too.
-    Loose {
+    Unordered {
         /// What is wrong with it.
-        damage: String,
+        corruption: String,
     },
 }
 
 /// What is in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Survey {
+pub struct VerifyReport {
     /// The file.
     pub path: PathBuf,
     /// How many bytes it has.
     pub file_bytes: u64,
     /// How many bytes the log beside it has; none, if there is none.
-    pub log_bytes: Option<u64>,
+    pub wal_bytes: Option<u64>,
     /// How far it can be read.
-    pub condition: Condition,
+    pub integrity: Integrity,
     /// How many keys there are.
     pub keys: usize,
     /// How many bytes they have together.
@@ -85,17 +85,17 @@ pub struct Survey {
 
 /// What has become of a fence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cleared {
+pub enum ClearFenceOutcome {
     /// This token protects the key no more.
-    Fence(Timestamp),
+    Cleared(Timestamp),
     /// There was none.
-    NoFence,
+    NotFenced,
     /// There is no such key.
-    NoKey,
+    KeyNotFound,
 }
 
 struct Findings {
-    survey: Survey,
+    report: VerifyReport,
     rows: BTreeMap<Key, Row>,
     past: Past,
 }
@@ -104,57 +104,57 @@ struct Findings {
 ///
 /// # Errors
 /// There is none, it cannot be read, another process has it, or it is of another format.
-pub fn survey(directory: &Path, wall_ms: u64) -> Result<Survey, JournalError> {
-    Ok(look(directory, wall_ms)?.survey)
+pub fn verify(directory: &Path, wall_ms: u64) -> Result<VerifyReport, StorageError> {
+    Ok(inspect(directory, wall_ms)?.report)
 }
 
 /// Writes what can be read of a damaged file to a new one, in a folder within its folder; nothing, if it is whole.
 /// Returns the folder.
 ///
 /// # Errors
-/// As for [`survey`]; or there is nothing to be saved, or the new file is there already or cannot be written.
-pub fn salvage(directory: &Path, wall_ms: u64) -> Result<(Survey, Option<PathBuf>), JournalError> {
-    let Findings { survey, rows, past } = look(directory, wall_ms)?;
-    if survey.condition == Condition::Whole {
-        return Ok((survey, None));
+/// As for [`report`]; or there is nothing to be saved, or the new file is there already or cannot be written.
+pub fn recover(directory: &Path, wall_ms: u64) -> Result<(VerifyReport, Option<PathBuf>), StorageError> {
+    let Findings { report, rows, past } = inspect(directory, wall_ms)?;
+    if report.integrity == Integrity::Intact {
+        return Ok((report, None));
     }
-    let to = directory.join(SALVAGED);
-    let error = |kind| JournalError { path: to.join(FILE_NAME), kind };
+    let to = directory.join(RECOVERED_DIRECTORY);
+    let error = |kind| StorageError { path: to.join(FILE_NAME), kind };
     if to.join(FILE_NAME).exists() {
         return Err(error(StorageErrorKind::Io(ErrorKind::AlreadyExists.into())));
     }
     if rows.is_empty() {
-        let nothing = StorageErrorKind::Damaged("no key in it can be read".to_owned());
-        return Err(JournalError { path: survey.path, kind: nothing });
+        let nothing = StorageErrorKind::Corrupt("no key in it can be read".to_owned());
+        return Err(StorageError { path: report.path, kind: nothing });
     }
     let mut folder = Folder::take(&to).map_err(error)?;
     let mut rows = Some(rows.into_values().collect());
     guarded(|| make(&mut folder, &Doubt::default(), || rows.take(), past)).map_err(error)?;
-    Ok((survey, Some(to)))
+    Ok((report, Some(to)))
 }
 
 /// Takes the token from a key, whoever holds it.
 ///
 /// # Errors
-/// As for [`survey`], or the file cannot be written.
-pub fn clear_fence(directory: &Path, key: &Key) -> Result<Cleared, JournalError> {
+/// As for [`report`], or the file cannot be written.
+pub fn clear_fence(directory: &Path, key: &Key) -> Result<ClearFenceOutcome, StorageError> {
     let path = directory.join(FILE_NAME);
     if !path.exists() {
-        return Err(JournalError { path, kind: StorageErrorKind::Missing });
+        return Err(StorageError { path, kind: StorageErrorKind::Missing });
     }
     let journal = Storage::open(directory)?;
     let Some(Row { fence, version, deadline, value, key }) = journal.row(key)? else {
-        return Ok(Cleared::NoKey);
+        return Ok(ClearFenceOutcome::KeyNotFound);
     };
-    let Some(fence) = fence else { return Ok(Cleared::NoFence) };
+    let Some(fence) = fence else { return Ok(ClearFenceOutcome::NotFenced) };
     let row = Row { fence: None, version, deadline, value, key };
     journal.close_with(Entries::from([(row.key.clone(), Some(row.encode()))]))?;
-    Ok(Cleared::Fence(fence))
+    Ok(ClearFenceOutcome::Cleared(fence))
 }
 
-fn look(directory: &Path, wall_ms: u64) -> Result<Findings, JournalError> {
+fn inspect(directory: &Path, wall_ms: u64) -> Result<Findings, StorageError> {
     let path = directory.join(FILE_NAME);
-    read(&path, wall_ms).map_err(|kind| JournalError { path, kind })
+    read(&path, wall_ms).map_err(|kind| StorageError { path, kind })
 }
 
 fn read(path: &Path, wall_ms: u64) -> Result<Findings, StorageErrorKind> {
@@ -166,9 +166,9 @@ fn read(path: &Path, wall_ms: u64) -> Result<Findings, StorageErrorKind> {
         None => return Err(StorageErrorKind::Missing),
     };
     let whole = if file_bytes == 0 && has_log { Err(without_tables()) } else { guarded(|| read_whole(path)) };
-    let (condition, found, past) = match whole {
+    let (integrity, found, past) = match whole {
         Ok(read) => read,
-        Err(StorageErrorKind::Damaged(damage)) => read_damaged(path, damage)?,
+        Err(StorageErrorKind::Corrupt(damage)) => read_damaged(path, damage)?,
         Err(other) => return Err(other),
     };
     let versions = found.values().map(|row| row.version);
@@ -176,11 +176,11 @@ fn read(path: &Path, wall_ms: u64) -> Result<Findings, StorageErrorKind> {
     let greatest = past.greatest.max(versions.unwrap_or_default().1);
     let bytes = |len: fn(&Row) -> usize| found.values().map(|row| len(row) as u64).sum();
     let count = |is: &dyn Fn(&Row) -> bool| found.values().filter(|row| is(row)).count();
-    let survey = Survey {
+    let report = VerifyReport {
         path: path.to_owned(),
         file_bytes,
-        log_bytes: log.filter(fs::Metadata::is_file).map(|log| log.len()),
-        condition,
+        wal_bytes: log.filter(fs::Metadata::is_file).map(|log| log.len()),
+        integrity,
         keys: found.len(),
         key_bytes: bytes(|row| row.key.as_bytes().len()),
         value_bytes: bytes(|row| row.value.len()),
@@ -191,7 +191,7 @@ fn read(path: &Path, wall_ms: u64) -> Result<Findings, StorageErrorKind> {
         greatest,
         written_ms: past.wall_ms,
     };
-    Ok(Findings { survey, rows: found, past: Past { greatest, ..past } })
+    Ok(Findings { report, rows: found, past: Past { greatest, ..past } })
 }
 
 /// What is there, if anything is, and is a file.
@@ -210,17 +210,18 @@ fn disk(path: &Path) -> Result<Disk, StorageErrorKind> {
 
 /// Why the log gives back no more than it does.
 fn unread(kind: StorageErrorKind, path: &Path) -> String {
-    JournalError { path: path.with_file_name(LOG_NAME), kind }.to_string()
+    StorageError { path: path.with_file_name(LOG_NAME), kind }.to_string()
 }
 
-fn read_whole(path: &Path) -> Result<(Condition, BTreeMap<Key, Row>, Past), StorageErrorKind> {
+fn read_whole(path: &Path) -> Result<(Integrity, BTreeMap<Key, Row>, Past), StorageErrorKind> {
     let database = check(&disk(path)?)?;
     let mark = read_mark(&database)?;
     let mut found = BTreeMap::new();
     tables::read(&database, |row| drop(found.insert(row.key.clone(), row)))?;
     let (past, damage) = add_log(path, mark, &mut found);
-    let condition = damage.map_or(Condition::Whole, |damage| Condition::Late { damage });
-    Ok((condition, found, past))
+    let integrity =
+        damage.map_or(Integrity::Intact, |damage| Integrity::IncompleteWal { corruption: damage });
+    Ok((integrity, found, past))
 }
 
 /// Adds what was written last. What of it cannot be read, is said.
@@ -246,8 +247,8 @@ fn add_log(path: &Path, Mark { past, tag }: Mark, rows: &mut BTreeMap<Key, Row>)
 
 fn read_damaged(
     path: &Path,
-    mut damage: String,
-) -> Result<(Condition, BTreeMap<Key, Row>, Past), StorageErrorKind> {
+    mut corruption: String,
+) -> Result<(Integrity, BTreeMap<Key, Row>, Past), StorageErrorKind> {
     let mut ordered = BTreeMap::new();
     let mut gap = None;
     let mut mark = None;
@@ -280,18 +281,21 @@ fn read_damaged(
     let past = match mark {
         Some(mark) => {
             let (past, late) = add_log(path, mark, &mut rows);
-            damage.extend(late.map(|late| format!("; {late}")));
+            corruption.extend(late.map(|late| format!("; {late}")));
             past
         }
         None => {
             let scanned = scan(&path.with_file_name(LOG_NAME), &mut rows);
-            damage.extend(scanned.err().map(|kind| format!("; {}", unread(kind, path))));
+            corruption.extend(scanned.err().map(|kind| format!("; {}", unread(kind, path))));
             Past::default()
         }
     };
-    let condition =
-        if is_ordered { Condition::Gap { damage, found, lost } } else { Condition::Loose { damage } };
-    Ok((condition, rows, past))
+    let integrity = if is_ordered {
+        Integrity::Gap { corruption, recovered: found, lost }
+    } else {
+        Integrity::Unordered { corruption }
+    };
+    Ok((integrity, rows, past))
 }
 
 /// The keys around what cannot be read: the last one before, and the first one after.
@@ -307,7 +311,7 @@ fn read_to_the_gap(
     let take = |entry: redb::Result<_>, into: &mut BTreeMap<Key, Row>| {
         let (key, row): (redb::AccessGuard<'_, &[u8]>, redb::AccessGuard<'_, &[u8]>) = entry?;
         let row = Row::decode(row.value()).filter(|row| row.key.as_bytes() == key.value());
-        let row = row.ok_or_else(|| StorageErrorKind::Damaged("a row makes no sense".to_owned()))?;
+        let row = row.ok_or_else(|| StorageErrorKind::Corrupt("a row makes no sense".to_owned()))?;
         let key = row.key.clone();
         into.insert(key.clone(), row);
         Ok::<_, StorageErrorKind>(key)

@@ -24,5 +24,5 @@ pub fn guarded<T>(action: impl FnOnce() -> Result<T, StorageErrorKind>) -> Resul
     let was_guarded = GUARDED.replace(true);
     let caught = catch_unwind(AssertUnwindSafe(action));
     GUARDED.set(was_guarded);
-    caught.unwrap_or_else(|_| Err(StorageErrorKind::Damaged("a page makes no sense".to_owned())))
+    caught.unwrap_or_else(|_| Err(StorageErrorKind::Corrupt("a page makes no sense".to_owned())))
 }

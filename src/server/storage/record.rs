@@ -4,7 +4,7 @@
 use bytes::{Buf, BufMut, Bytes};
 
 use crate::protocol::{Key, Timestamp};
-use crate::store::{Content, Now, Version};
+use crate::store::{Now, StoredValue, Version};
 
 /// What a row begins with.
 const MARK: [u8; 4] = [0xA7, b'k', b'v', 0x02];
@@ -54,7 +54,7 @@ pub enum Found {
 
 impl Row {
     /// What a key holds now, for the disk.
-    pub fn new(key: &Key, version: Version, content: &Content, now: Now) -> Self {
+    pub fn new(key: &Key, version: Version, content: &StoredValue, now: Now) -> Self {
         Self {
             key: key.clone(),
             version,
@@ -66,8 +66,8 @@ impl Row {
 
     /// What the key holds. A deadline that has passed meanwhile is at `now` or before; one that lies ahead is at most as
     /// far away as it was when it was written, should the machine's clock have gone back since.
-    pub fn content(&self, now: Now) -> Content {
-        Content {
+    pub fn content(&self, now: Now) -> StoredValue {
+        StoredValue {
             value: self.value.clone(),
             fence: self.fence.clone(),
             deadline_ms: self.deadline.map(|deadline| deadline.monotonic_ms(now)),

@@ -140,7 +140,7 @@ impl Tables {
 pub fn check(disk: &Disk) -> Result<Database, StorageErrorKind> {
     let mut database = open_unchecked(disk)?;
     if !database.check_integrity()? {
-        return Err(StorageErrorKind::Damaged("what was written last makes no sense".to_owned()));
+        return Err(StorageErrorKind::Corrupt("what was written last makes no sense".to_owned()));
     }
     Ok(database)
 }
@@ -161,11 +161,11 @@ pub fn read_mark(database: &Database) -> Result<Mark, StorageErrorKind> {
     let read = database.begin_read()?;
     match read.open_table(FORMATS)?.get(())?.map(|format| format.value()) {
         Some(FORMAT) => {}
-        Some(other) => return Err(StorageErrorKind::OtherFormat(other)),
-        None => return Err(StorageErrorKind::Damaged("it has no format".to_owned())),
+        Some(other) => return Err(StorageErrorKind::UnsupportedFormat(other)),
+        None => return Err(StorageErrorKind::Corrupt("it has no format".to_owned())),
     }
     let mark = read.open_table(MARKS)?.get(())?.map(|mark| mark.value());
-    let mark = mark.ok_or_else(|| StorageErrorKind::Damaged("it has no mark".to_owned()));
+    let mark = mark.ok_or_else(|| StorageErrorKind::Corrupt("it has no mark".to_owned()));
     let (ms, counter, wall_ms, tag) = mark?;
     Ok(Mark { past: Past { greatest: Version { ms, counter }, wall_ms }, tag })
 }
@@ -184,7 +184,7 @@ pub fn read(database: &Database, mut each: impl FnMut(Row)) -> Result<(), Storag
     for entry in database.begin_read()?.open_table(ROWS)?.iter()? {
         let (key, row) = entry?;
         let row = Row::decode(row.value()).filter(|row| row.key.as_bytes() == key.value());
-        each(row.ok_or_else(|| StorageErrorKind::Damaged("a row makes no sense".to_owned()))?);
+        each(row.ok_or_else(|| StorageErrorKind::Corrupt("a row makes no sense".to_owned()))?);
     }
     Ok(())
 }

@@ -9,17 +9,17 @@ use tempfile::TempDir;
 
 const NOW: Now = Now { wall_ms: 1_000_000, monotonic_ms: 5_000 };
 
-fn change(key: &'static str, version_ms: u64, content: Option<Content>) -> Change {
+fn change(key: &'static str, version_ms: u64, content: Option<StoredValue>) -> Change {
     let version = Version { ms: version_ms, counter: 7 };
     Change { key: Key::new(key).unwrap(), version, content, persist: true, watchers: vec![] }
 }
 
-fn content(value: &'static str, ttl_ms: Option<u64>) -> Content {
+fn content(value: &'static str, ttl_ms: Option<u64>) -> StoredValue {
     let deadline_ms = ttl_ms.map(|ttl_ms| NOW.monotonic_ms + ttl_ms);
-    Content { value: value.into(), fence: Some(Timestamp::of_store(9, 2)), deadline_ms, persist: true }
+    StoredValue { value: value.into(), fence: Some(Timestamp::of_store(9, 2)), deadline_ms, persist: true }
 }
 
-fn all(journal: &mut Storage, now: Now) -> Vec<(Key, Version, Content)> {
+fn all(journal: &mut Storage, now: Now) -> Vec<(Key, Version, StoredValue)> {
     let mut all = Vec::new();
     journal.load(now, |key, version, content| all.push((key, version, content))).unwrap();
     all
@@ -118,7 +118,7 @@ fn another_format_is_refused() {
     write.open_table(tables::FORMATS).unwrap().insert((), 2).unwrap();
     write.commit().unwrap();
     drop(database);
-    assert!(matches!(kind(home.path()), StorageErrorKind::OtherFormat(2)));
+    assert!(matches!(kind(home.path()), StorageErrorKind::UnsupportedFormat(2)));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn what_is_no_store_is_refused() {
     let home = TempDir::new().unwrap();
     for garbage in ["x".repeat(10), "x".repeat(100_000)] {
         fs::write(home.path().join(FILE_NAME), garbage).unwrap();
-        assert!(matches!(kind(home.path()), StorageErrorKind::Damaged(_)));
+        assert!(matches!(kind(home.path()), StorageErrorKind::Corrupt(_)));
     }
     let occupied = home.path().join(FILE_NAME);
     assert!(matches!(kind(&occupied), StorageErrorKind::Io(_)));
@@ -299,7 +299,7 @@ fn a_log_that_is_not_that_of_the_tables_is_refused_or_nothing_to_them() {
     let (main, log) = leave_log(&home);
     let (tables, whole) = (fs::read(&main).unwrap(), fs::read(&log).unwrap());
     let damage = || match kind(home.path()) {
-        StorageErrorKind::DamagedLog(damage) => damage,
+        StorageErrorKind::CorruptWal(damage) => damage,
         other => panic!("{other:?}"),
     };
     fs::remove_file(&log).unwrap();
@@ -346,7 +346,7 @@ fn tables_that_are_missing_although_there_is_a_log_are_told_and_not_made_anew() 
         if is_empty {
             fs::write(&main, "").unwrap();
         }
-        let StorageErrorKind::Damaged(damage) = kind(home.path()) else { panic!("it is told") };
+        let StorageErrorKind::Corrupt(damage) = kind(home.path()) else { panic!("it is told") };
         assert_eq!(damage, "it is missing, and store.log is not");
         assert_eq!((main.exists(), fs::read(&log).unwrap() == whole), (is_empty, true));
     }

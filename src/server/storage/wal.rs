@@ -107,7 +107,7 @@ impl Log {
         disk.read(0, &mut bytes)?;
         let mut found = find(Some(&bytes), policy, tag);
         if let Some(damage) = found.damage.take() {
-            return Err(StorageErrorKind::DamagedLog(damage));
+            return Err(StorageErrorKind::CorruptWal(damage));
         }
         // Another process may have written it and not have waited for the disk.
         disk.sync_data()?;

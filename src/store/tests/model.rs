@@ -119,8 +119,8 @@ impl Model {
         }
         if let Some(protecting) = held.as_ref().and_then(|held| held.fence) {
             match fence {
-                None => return (Reply::Refused(Refusal::FenceRequired), None),
-                Some(fence) if fence < protecting => return (Reply::Refused(Refusal::FenceTooOld), None),
+                None => return (Reply::Error(ErrorReply::FenceRequired), None),
+                Some(fence) if fence < protecting => return (Reply::Error(ErrorReply::FenceTooOld), None),
                 Some(_) => {}
             }
         }
@@ -164,7 +164,14 @@ fn heard(changes: impl IntoIterator<Item = Change>) -> Vec<Heard> {
     all
 }
 
-fn call_of(connection: u64, verb: &Verb, name: u8, value: u8, timestamp: u64, fence: Option<u64>) -> Call {
+fn call_of(
+    connection: u64,
+    verb: &Verb,
+    name: u8,
+    value: u8,
+    timestamp: u64,
+    fence: Option<u64>,
+) -> StoreRequest {
     let (key, value) = (key([name]), Bytes::from(vec![value]));
     let request = match *verb {
         Verb::Set(condition, ttl_ms) => {
@@ -175,8 +182,8 @@ fn call_of(connection: u64, verb: &Verb, name: u8, value: u8, timestamp: u64, fe
         Verb::VDel => Request::VDel { key, value },
         Verb::Watch(stop) => Request::KeyNotify { key, stop },
     };
-    Call {
-        rights: None,
+    StoreRequest {
+        permissions: None,
         connection: ConnectionId(connection),
         timestamp: Some(Ok(Timestamp::of_store(timestamp, 0))),
         fence: fence.map(|ms| Ok(Timestamp::of_store(ms, 0))),

@@ -1,7 +1,7 @@
 //! A store of the tests, for one connection: it does what a store does, except where it is told otherwise.
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)] // a panic here is a failed test
 
-use mqkv::protocol::request::Case;
+use mqkv::protocol::request::CommandCase;
 use mqkv::protocol::{Key, Reply, Request, Timestamp, topic};
 
 use super::fake::{Line, answer};
@@ -37,7 +37,7 @@ pub fn serve(line: &mut Line, oddity: &Oddity) -> Vec<String> {
             "SUBSCRIBE" => line.send(&wire::suback(packet.packet_id(), oddity.suback)),
             "PUBLISH" => {
                 let publish = Publish::decode(&packet);
-                let request = Request::decode(&publish.payload.clone().into(), Case::Strict).unwrap();
+                let request = Request::decode(&publish.payload.clone().into(), CommandCase::Strict).unwrap();
                 let key = request.key().unwrap().clone();
                 asked.push(format!("{} {}", request.verb(), String::from_utf8_lossy(key.as_bytes())));
                 reply(line, &publish, &request, oddity);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::protocol::timestamp::TimestampError;
-use crate::protocol::{ConnectionId, Key, Refusal, Reply, Request, Timestamp};
+use crate::protocol::{ConnectionId, ErrorReply, Key, Reply, Request, Timestamp};
 
 use super::authorization::KeyPermissions;
-use super::entry::{Content, Version};
+use super::entry::{StoredValue, Version};
 use super::watchers::Watcher;
 
 /// Both clocks in milliseconds. Neither goes back inside the store, whatever the machine's do.
@@ -20,13 +20,13 @@ pub struct Now {
 
 /// A request with everything that a decision about it needs.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct StoreRequest {
     /// The connection it came on.
     pub connection: ConnectionId,
     /// Who sent it: the connection's client id.
     pub client_id: Arc<str>,
     /// What the client may do with keys; none: everything.
-    pub rights: Option<Arc<KeyPermissions>>,
+    pub permissions: Option<Arc<KeyPermissions>>,
     /// What is asked for.
     pub request: Request,
     /// The property `__ts`, as it could be read.
@@ -45,7 +45,7 @@ pub struct Change {
     /// The version of the value that was written or removed.
     pub version: Version,
     /// What the key holds now; none: it is gone.
-    pub content: Option<Content>,
+    pub content: Option<StoredValue>,
     /// Whether it concerns the disk: the key is to be kept there, or was.
     pub persist: bool,
     /// Whom to tell.
@@ -54,7 +54,7 @@ pub struct Change {
 
 /// What came of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct StoreResponse {
     /// The answer.
     pub reply: Reply,
     /// The property `__ts` of the answer (protocol §2).
@@ -65,15 +65,15 @@ pub struct Outcome {
     pub change: Option<Change>,
 }
 
-impl Outcome {
+impl StoreResponse {
     /// An answer, and nothing happened.
     #[must_use]
-    pub fn refused(refusal: Refusal) -> Self {
-        Reply::Refused(refusal).into()
+    pub fn refused(refusal: ErrorReply) -> Self {
+        Reply::Error(refusal).into()
     }
 }
 
-impl From<Reply> for Outcome {
+impl From<Reply> for StoreResponse {
     fn from(reply: Reply) -> Self {
         Self { reply, version: None, expired: None, change: None }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why the store refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ErrorReply {
     /// `__ts` is more than 60 s ahead of the store's clock.
     TimestampTooFarAhead,
     /// The key is fenced and the request has no token.
@@ -42,65 +42,65 @@ pub enum Refusal {
 }
 
 /// The exact texts, after `-ERR `.
-const TEXTS: [(Refusal, &str); 16] = [
+const TEXTS: [(ErrorReply, &str); 16] = [
     (
-        Refusal::TimestampTooFarAhead,
+        ErrorReply::TimestampTooFarAhead,
         "the request timestamp is too far in the future; ensure that the client and broker system clocks are synchronized",
     ),
-    (Refusal::FenceRequired, "a fencing token is required for this request"),
+    (ErrorReply::FenceRequired, "a fencing token is required for this request"),
     (
-        Refusal::FenceTooFarAhead,
+        ErrorReply::FenceTooFarAhead,
         "the request fencing token timestamp is too far in the future; ensure that the client and broker system clocks are synchronized",
     ),
     (
-        Refusal::FenceTooOld,
+        ErrorReply::FenceTooOld,
         "the request fencing token is a lower version than the fencing token protecting the resource",
     ),
-    (Refusal::QuotaExceeded, "the quota has been exceeded"),
-    (Refusal::SyntaxError, "syntax error"),
-    (Refusal::NotAuthorized, "not authorized"),
-    (Refusal::UnknownCommand, "unknown command"),
-    (Refusal::WrongNumberOfArguments, "wrong number of arguments"),
-    (Refusal::MissingTimestamp, "missing timestamp"),
-    (Refusal::MalformedTimestamp, "malformed timestamp"),
-    (Refusal::EmptyKey, "the key length is zero"),
-    (Refusal::KeyTooLong, "the key is too long"),
-    (Refusal::ValueTooLong, "the value is too long"),
-    (Refusal::KeyTooLongToWatch, "the key is too long to be notified"),
-    (Refusal::NotPersisted, "the change could not be persisted"),
+    (ErrorReply::QuotaExceeded, "the quota has been exceeded"),
+    (ErrorReply::SyntaxError, "syntax error"),
+    (ErrorReply::NotAuthorized, "not authorized"),
+    (ErrorReply::UnknownCommand, "unknown command"),
+    (ErrorReply::WrongNumberOfArguments, "wrong number of arguments"),
+    (ErrorReply::MissingTimestamp, "missing timestamp"),
+    (ErrorReply::MalformedTimestamp, "malformed timestamp"),
+    (ErrorReply::EmptyKey, "the key length is zero"),
+    (ErrorReply::KeyTooLong, "the key is too long"),
+    (ErrorReply::ValueTooLong, "the value is too long"),
+    (ErrorReply::KeyTooLongToWatch, "the key is too long to be notified"),
+    (ErrorReply::NotPersisted, "the change could not be persisted"),
 ];
 
-/// How the published page spells [`Refusal::FenceTooOld`] (protocol §0 row 6).
+/// How the published page spells [`ErrorReply::FenceTooOld`] (protocol §0 row 6).
 const FENCE_TOO_OLD_ON_THE_PAGE: &str =
     "the request fencing token is a lower version that the fencing token protecting the resource";
 
-impl Refusal {
-    /// Every refusal with a text of its own.
+impl ErrorReply {
+    /// Every error_reply with a text of its own.
     pub fn known() -> impl Iterator<Item = &'static Self> {
-        TEXTS.iter().map(|(refusal, _)| refusal)
+        TEXTS.iter().map(|(error_reply, _)| error_reply)
     }
 
-    /// The refusal that a text stands for.
+    /// The error_reply that a text stands for.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         if text == FENCE_TOO_OLD_ON_THE_PAGE {
             return Self::FenceTooOld;
         }
         let known = TEXTS.iter().find(|(_, known)| *known == text);
-        known.map_or_else(|| Self::Unknown(text.to_owned()), |(refusal, _)| refusal.clone())
+        known.map_or_else(|| Self::Unknown(text.to_owned()), |(error_reply, _)| error_reply.clone())
     }
 
-    /// The text that stands for the refusal, without `-ERR `.
+    /// The text that stands for the error_reply, without `-ERR `.
     #[must_use]
     pub fn text(&self) -> &str {
         match self {
             Self::Unknown(text) => text,
-            known => TEXTS.iter().find(|(refusal, _)| refusal == known).map_or("", |(_, text)| text),
+            known => TEXTS.iter().find(|(error_reply, _)| error_reply == known).map_or("", |(_, text)| text),
         }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ErrorReply {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.text())
     }
@@ -114,26 +114,30 @@ mod tests {
     fn run(case: &Case<'_>) -> String {
         let ["text"] = case.operation() else { case.unknown() };
         let [text] = case.operands();
-        let refusal = Refusal::parse(text);
-        if refusal.text() == text { format!("{refusal:?}") } else { format!("{refusal:?}\ntext {refusal}") }
+        let error_reply = ErrorReply::parse(text);
+        if error_reply.text() == text {
+            format!("{error_reply:?}")
+        } else {
+            format!("{error_reply:?}\ntext {error_reply}")
+        }
     }
 
     #[test]
     fn texts_are_as_in_the_vectors() {
-        check(include_str!("../../tests/vectors/refusal.txt"), run);
+        check(include_str!("../../tests/vectors/error_reply.txt"), run);
     }
 
     #[test]
     fn every_refusal_has_one_text_and_every_text_one_refusal() {
-        for (refusal, text) in &TEXTS {
+        for (error_reply, text) in &TEXTS {
             assert!(!text.is_empty());
-            assert_eq!(refusal.text(), *text);
-            assert_eq!(Refusal::parse(text), *refusal);
+            assert_eq!(error_reply.text(), *text);
+            assert_eq!(ErrorReply::parse(text), *error_reply);
         }
     }
 
     #[test]
     fn an_unknown_text_is_kept_as_it_is() {
-        assert_eq!(Refusal::parse("out of cheese").text(), "out of cheese");
+        assert_eq!(ErrorReply::parse("out of cheese").text(), "out of cheese");
     }
 }
