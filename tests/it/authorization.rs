@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 
 use super::common::pki::Ca;
 use super::common::wire::{self, Packet, Publish};
-use super::common::{Doors, Place, Raw, Running};
+use super::common::{LoggedServer, Place, RawClient, StreamedProcess};
 
 const TAIL: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
 const NOTIFY: &str = "clients/statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8";
@@ -41,28 +41,28 @@ fn place() -> Place {
     place
 }
 
-fn serve(place: &Place) -> Doors {
+fn serve(place: &Place) -> LoggedServer {
     let listen = ["--listen", "mqtt://127.0.0.1:0?anonymous=yes"];
-    Doors::open(place, &[&["--authz", "rules", "--users", "users"], &listen[..]].concat())
+    LoggedServer::start(place, &[&["--authz", "rules", "--users", "users"], &listen[..]].concat())
 }
 
-fn run(place: &Place, server: &Doors, line: &str) -> String {
+fn run(place: &Place, server: &LoggedServer, line: &str) -> String {
     let url = format!("mqtt://127.0.0.1:{}", server.port(0));
     let words: Vec<&str> = line.split(' ').chain(["-b", &url]).collect();
     place.run(&words).replace(&url["mqtt://".len()..], "BROKER")
 }
 
 /// A client on the wire that has been let in.
-fn raw(server: &Doors, client_id: &str) -> Raw {
-    let mut client = Raw::connect(server.port(0));
-    client.say(&wire::connect(client_id));
-    assert_eq!(client.hear().unwrap().body[1], 0, "{client_id} is let in");
+fn raw(server: &LoggedServer, client_id: &str) -> RawClient {
+    let mut client = RawClient::connect(server.port(0));
+    client.send(&wire::connect(client_id));
+    assert_eq!(client.receive().unwrap().body[1], 0, "{client_id} is let in");
     client
 }
 
-fn suback(client: &mut Raw, filter: &str) -> u8 {
-    client.say(&wire::subscribe(1, filter));
-    *client.hear().unwrap().body.last().unwrap()
+fn suback(client: &mut RawClient, filter: &str) -> u8 {
+    client.send(&wire::subscribe(1, filter));
+    *client.receive().unwrap().body.last().unwrap()
 }
 
 #[test]
@@ -91,11 +91,11 @@ fn keys_are_read_and_written_as_far_as_a_rule_allows() {
         ["press may not write", "press-2 may not write", "press-2 may not read", "press-2 may not read"]
     {
         let key = if told.starts_with("press ") { "shared" } else { "press/a" };
-        assert_eq!(server.told_of("may not"), format!("{told} the key {key}: no rule allows it"));
+        assert_eq!(server.log_line_with("may not"), format!("{told} the key {key}: no rule allows it"));
     }
     let url = format!("mqtt://127.0.0.1:{}", server.port(0));
     place.run(&["get", "--key-hex", "ff0a", "-i", "press", "-b", &url]);
-    let told = server.told_of("may not");
+    let told = server.log_line_with("may not");
     assert_eq!(told, "press may not read the key \u{FFFD}\\n: no rule allows it");
 }
 
@@ -120,7 +120,7 @@ rules:
     );
     let tls = ["--tls-cert", "server.pem", "--tls-key", "server.key", "--client-ca", "ca.pem"];
     let listen = ["--authz", "rules", "--listen", "mqtts://127.0.0.1:0"];
-    let server = Doors::open(&place, &[&tls[..], &listen].concat());
+    let server = LoggedServer::start(&place, &[&tls[..], &listen].concat());
     let url = format!("mqtts://127.0.0.1:{}", server.port(0));
     let set = |key: &str, name: &str| {
         let files = ["-T", "ca.pem", "-C", &format!("{name}.pem"), "-K", &format!("{name}.key")];
@@ -142,12 +142,12 @@ fn whoever_no_rule_lets_in_or_publish_is_told_so_and_the_operator_too() {
         said.contains("refused the connection: not authorized (0x87)") && said.ends_with("--- exit 77\n")
     );
     assert_eq!(
-        server.told_of("not let in"),
+        server.log_line_with("not let in"),
         "stranger from PORT is not let in: not authorized (0x87): no rule lets this client come in"
     );
     let said = run(&place, &server, "get k -i guest");
     assert!(said.contains("not authorized (0x87)") && said.ends_with("--- exit 77\n"), "{said}");
-    let told = server.told_of("may not");
+    let told = server.log_line_with("may not");
     assert!(told.starts_with("guest may not ") && told.ends_with(": no rule allows it"), "{told}");
 }
 
@@ -173,8 +173,8 @@ fn subscriptions_and_messages_need_a_rule_and_a_clients_own_notifications_none()
     }
     let mut say = |topic: &str| {
         let publish = Publish { topic: topic.to_owned(), packet_id: 7, ..Publish::default() };
-        press.say(&publish.encode());
-        let puback = press.hear().unwrap();
+        press.send(&publish.encode());
+        let puback = press.receive().unwrap();
         assert_eq!(puback.name(), "PUBACK");
         puback.body.get(2).copied().unwrap_or(0)
     };
@@ -182,8 +182,8 @@ fn subscriptions_and_messages_need_a_rule_and_a_clients_own_notifications_none()
     assert_eq!(say("talk/loud"), 0x87);
     // QoS 2: refused in the PUBREC, and the packet id is free again.
     for _ in 0..2 {
-        press.say(&wire::packet(0x34, [wire::text("talk/loud"), vec![0, 9, 0]].concat()));
-        let Packet { first, body } = press.hear().unwrap();
+        press.send(&wire::packet(0x34, [wire::text("talk/loud"), vec![0, 9, 0]].concat()));
+        let Packet { first, body } = press.receive().unwrap();
         assert_eq!((first, &body[..3]), (0x50, &[0, 9, 0x87][..]));
     }
 }
@@ -202,13 +202,13 @@ fn the_store_publishes_no_answer_where_the_client_itself_may_not() {
             payload: b"*2\r\n$3\r\nGET\r\n$6\r\nshared\r\n".to_vec(),
             ..Publish::default()
         };
-        press.say(&request.encode());
-        let puback = press.hear().unwrap();
+        press.send(&request.encode());
+        let puback = press.receive().unwrap();
         puback.body.get(2).copied().unwrap_or(0)
     };
     assert_eq!(ask("clients/guest/answers"), 0x87);
     assert_eq!(ask("clients/press/answers"), 0);
-    let told = server.told_of("may not");
+    let told = server.log_line_with("may not");
     assert_eq!(told, "press may not have its answer published to clients/guest/answers: no rule allows it");
 }
 
@@ -220,11 +220,11 @@ fn a_hangup_brings_other_rules_to_those_who_are_connected_and_a_mistake_changes_
     let chief = "-u chief --password-file password -q";
     let set = |value: &str| run(&place, &server, &format!("set press/a {value} {chief}"));
     assert_eq!(set("1"), "--- exit 0\n");
-    let watch = Running::start(&mut place.command(&["watch", "press/a", "-i", "press", "-b", &url]));
+    let watch = StreamedProcess::start(&mut place.command(&["watch", "press/a", "-i", "press", "-b", &url]));
     assert!(watch.line().ends_with("\tpress/a\t1"));
     place.write("rules", "rules:\n- principals: {}\n  brokerResource: []\n");
     server.signal(Signal::SIGHUP);
-    let told = server.told_of("rules");
+    let told = server.log_line_with("rules");
     assert_eq!(
         told,
         "rules:3: a rule has no brokerResource: there are principals, brokerResources, stateStoreResources; the \
@@ -234,7 +234,7 @@ fn a_hangup_brings_other_rules_to_those_who_are_connected_and_a_mistake_changes_
     assert!(watch.line().ends_with("\tpress/a\t2"));
     place.write("rules", RULES.replace("TAIL", TAIL).replace("{principal.clientId}/*", "own/*"));
     server.signal(Signal::SIGHUP);
-    assert_eq!(server.told_of("rules"), "the rules were read again: 3");
+    assert_eq!(server.log_line_with("rules"), "the rules were read again: 3");
     assert_eq!(set("3"), "--- exit 0\n");
     let said = run(&place, &server, "set press/a 4 -i press-2");
     assert!(said.ends_with("--- exit 77\n"), "{said}");

@@ -1,7 +1,7 @@
 //! Answers that make no sense, and answers to somebody else.
 
 use super::common::Place;
-use super::common::fake::{Fake, answer};
+use super::common::fake_broker::{FakeBroker, answer};
 
 const UNKNOWN: &str = "  the write may or may not have happened\n";
 const SYNCHRONISE: &str = "  try: synchronise this machine's clock and the broker's with NTP\n";
@@ -9,8 +9,8 @@ const SYNCHRONISE: &str = "  try: synchronise this machine's clock and the broke
 /// Runs a line against a store that answers so; `{now+N}` in a property stands for a version N milliseconds ahead of
 /// the request's.
 fn run(line: &str, payload: &'static str, properties: &'static [(&'static str, &'static str)]) -> String {
-    let fake = Fake::start(move |line| {
-        let request = line.serve();
+    let fake = FakeBroker::start(move |connection| {
+        let request = connection.serve();
         let sent: u64 = request.user_property("__ts").unwrap().split(':').next().unwrap().parse().unwrap();
         let ahead = |value: &str| match value.strip_prefix('+') {
             Some(ms) => format!("{}:0:StateStore", sent.saturating_add(ms.parse().unwrap())),
@@ -18,8 +18,8 @@ fn run(line: &str, payload: &'static str, properties: &'static [(&'static str, &
         };
         let properties: Vec<_> = properties.iter().map(|(name, value)| (*name, ahead(value))).collect();
         let properties: Vec<_> = properties.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        line.answer(&request, payload, &properties);
-        line.listen();
+        connection.answer(&request, payload, &properties);
+        connection.listen();
     });
     let words: Vec<&str> = line.split_whitespace().collect();
     let shown = Place::new().run_at(&fake.url(), &[&["--timeout", "1h"], &words[..]].concat());
@@ -122,18 +122,18 @@ fn a_refusal_is_repeated_in_the_stores_words() {
 
 #[test]
 fn an_answer_to_another_request_is_not_taken() {
-    let fake = Fake::start(|line| {
-        let request = line.serve();
+    let fake = FakeBroker::start(|connection| {
+        let request = connection.serve();
         for correlation in [&b""[..], b"x", &[0; 16], &[request.correlation.as_slice(), b"x"].concat()] {
             let mut other = request.clone();
             other.correlation = correlation.to_vec();
-            line.send(&answer(&other, "+OK\r\n", &[]).encode());
+            connection.send(&answer(&other, "+OK\r\n", &[]).encode());
         }
         // The right correlation data at another place.
         let mut other = answer(&request, "+OK\r\n", &[]);
         other.topic = "clients/somebody/else".to_owned();
-        line.send(&other.encode());
-        line.listen();
+        connection.send(&other.encode());
+        connection.listen();
     });
     let shown = Place::new().run_at(&fake.url(), &["set", "k", "v", "--timeout", "1s"]);
     fake.end();
@@ -143,10 +143,10 @@ fn an_answer_to_another_request_is_not_taken() {
 
 #[test]
 fn an_answer_before_the_acknowledgement_is_an_answer() {
-    let fake = Fake::start(|line| {
-        let request = line.serve();
-        line.send(&answer(&request, "+OK\r\n", &[]).encode());
-        line.listen()
+    let fake = FakeBroker::start(|connection| {
+        let request = connection.serve();
+        connection.send(&answer(&request, "+OK\r\n", &[]).encode());
+        connection.listen()
     });
     assert_eq!(Place::new().run_at(&fake.url(), &["set", "k", "v", "--timeout", "1h"]), "--- exit 0\n");
     assert_eq!(fake.end(), ["PUBACK", "DISCONNECT"]);
@@ -154,10 +154,10 @@ fn an_answer_before_the_acknowledgement_is_an_answer() {
 
 #[test]
 fn a_batch_of_deletes_says_which_keys_have_no_answer() {
-    let fake = Fake::start(|line| {
-        let first = line.serve();
-        line.answer(&first, ":1\r\n", &[]);
-        line.listen();
+    let fake = FakeBroker::start(|connection| {
+        let first = connection.serve();
+        connection.answer(&first, ":1\r\n", &[]);
+        connection.listen();
     });
     let shown = Place::new().run_at(&fake.url(), &["del", "a", "b", "c", "-o", "text", "--timeout", "1s"]);
     fake.end();

@@ -2,7 +2,7 @@
 //! that it need not wait for: those that must not are given an hour, and half a minute to end.
 
 use super::common::Place;
-use super::common::fake::{Fake, Line};
+use super::common::fake_broker::{Connection, FakeBroker};
 use super::common::wire;
 
 const AN_HOUR: &[&str] = &["--timeout", "1h", "--connect-timeout", "1h"];
@@ -11,10 +11,10 @@ const UNCHANGED: &str = "  nothing was changed\n";
 
 /// Runs a line against a broker that runs a script; the broker hears the client out.
 #[track_caller]
-fn run(line: &str, script: impl FnOnce(&mut Line) + Send + 'static) -> String {
-    let fake = Fake::start(move |line| {
-        script(line);
-        line.listen()
+fn run(line: &str, script: impl FnOnce(&mut Connection) + Send + 'static) -> String {
+    let fake = FakeBroker::start(move |connection| {
+        script(connection);
+        connection.listen()
     });
     let words: Vec<&str> = line.split_whitespace().collect();
     let patience = if line.contains("timeout") { &[][..] } else { AN_HOUR };
@@ -40,9 +40,9 @@ const RIGHT: &str = "ask for the right to use the broker's state store with this
 #[test]
 fn a_client_that_may_not_come_in_is_77_and_a_busy_broker_is_69() {
     let reject = |line: &str, reason| {
-        run(line, move |line| {
-            line.expect("CONNECT");
-            line.send(&wire::connack(reason, &[]));
+        run(line, move |connection| {
+            connection.expect("CONNECT");
+            connection.send(&wire::connack(reason, &[]));
         })
     };
     assert_eq!(
@@ -73,12 +73,12 @@ fn a_client_that_may_not_come_in_is_77_and_a_busy_broker_is_69() {
 
 #[test]
 fn the_brokers_own_words_are_passed_on_and_do_not_drive_the_terminal() {
-    let shown = run("get k", |line| {
-        line.expect("CONNECT");
+    let shown = run("get k", |connection| {
+        connection.expect("CONNECT");
         let words = b"come back\x1b[2J";
         let mut properties = vec![0x1F, 0, u8::try_from(words.len()).unwrap()];
         properties.extend_from_slice(words);
-        line.send(&wire::connack(0x89, &properties));
+        connection.send(&wire::connack(0x89, &properties));
     });
     let message = "BROKER refused the connection: server busy (0x89): come back\\u{1b}[2J";
     assert_eq!(shown, error(message, &hint("again later; --retries N does so by itself"), 69));
@@ -87,9 +87,9 @@ fn the_brokers_own_words_are_passed_on_and_do_not_drive_the_terminal() {
 #[test]
 fn whoever_speaks_no_mqtt_is_told_by_its_first_words() {
     let answered = |words: &'static [u8], line: &str| {
-        run(line, move |line| {
-            line.expect("CONNECT");
-            line.send(words);
+        run(line, move |connection| {
+            connection.expect("CONNECT");
+            connection.send(words);
         })
     };
     let port = hint("check the port: 1883 is the usual one for MQTT without TLS");
@@ -132,7 +132,7 @@ fn whoever_speaks_no_mqtt_is_told_by_its_first_words() {
 
 #[test]
 fn a_broker_that_hangs_up_before_its_connack_is_69() {
-    let fake = Fake::start(|line| drop(line.expect("CONNECT")));
+    let fake = FakeBroker::start(|connection| drop(connection.expect("CONNECT")));
     let shown = Place::new().run_at(&fake.url(), &[AN_HOUR, &["set", "k", "v"]].concat());
     assert!(shown.contains("the other side closed the connection"), "{shown}");
     assert!(shown.contains(UNCHANGED) && shown.ends_with("--- exit 69\n"), "{shown}");
@@ -140,11 +140,11 @@ fn a_broker_that_hangs_up_before_its_connack_is_69() {
 
 #[test]
 fn half_a_connack_is_none() {
-    let shown = run("get k --connect-timeout 500ms", |line| {
-        line.expect("CONNECT");
+    let shown = run("get k --connect-timeout 500ms", |connection| {
+        connection.expect("CONNECT");
         let connack = wire::connack(0, &[]);
         let (half, _) = connack.split_at(connack.len() / 2);
-        line.send(half);
+        connection.send(half);
     });
     assert!(shown.starts_with("--- stderr\nerror: BROKER accepted the connection but"), "{shown}");
     assert!(shown.ends_with("--- exit 124\n"), "{shown}");
@@ -152,15 +152,15 @@ fn half_a_connack_is_none() {
 
 #[test]
 fn a_huge_announced_length_is_neither_allocated_nor_waited_for() {
-    let shown = run("get k", |line| {
-        line.expect("CONNECT");
-        line.send(&[0x20, 0xFF, 0xFF, 0xFF, 0x7F]);
+    let shown = run("get k", |connection| {
+        connection.expect("CONNECT");
+        connection.send(&[0x20, 0xFF, 0xFF, 0xFF, 0x7F]);
     });
     assert!(shown.starts_with("--- stderr\nerror: BROKER does not speak MQTT 5: "), "{shown}");
     assert!(shown.ends_with("--- exit 76\n"), "{shown}");
-    let shown = run("set k v", |line| {
-        line.serve();
-        line.send(&[0x32, 0xFF, 0xFF, 0xFF, 0x7F, 0, 1]);
+    let shown = run("set k v", |connection| {
+        connection.serve();
+        connection.send(&[0x32, 0xFF, 0xFF, 0xFF, 0x7F, 0, 1]);
     });
     assert!(
         shown.starts_with("--- stderr\nerror: lost the connection to BROKER: malformed packet: "),
@@ -172,9 +172,9 @@ fn a_huge_announced_length_is_neither_allocated_nor_waited_for() {
 #[test]
 fn a_subscription_that_is_refused_is_77() {
     for (request, outcome) in [("get k", ""), ("set k v", UNCHANGED)] {
-        let shown = run(request, |line| {
-            line.accept();
-            line.subscribe(0x87);
+        let shown = run(request, |connection| {
+            connection.accept();
+            connection.subscribe(0x87);
         });
         assert!(
             shown.starts_with("--- stderr\nerror: the broker refused the subscription to clients/"),
@@ -188,9 +188,9 @@ fn a_subscription_that_is_refused_is_77() {
 #[test]
 fn a_request_that_the_broker_refuses_is_77_or_76() {
     let refuse = |request: &str, reason| {
-        run(request, move |line| {
-            let request = line.serve();
-            line.send(&wire::puback(request.packet_id, reason));
+        run(request, move |connection| {
+            let request = connection.serve();
+            connection.send(&wire::puback(request.packet_id, reason));
         })
     };
     let message = "the broker refused the request: not authorized (0x87)";
@@ -203,9 +203,9 @@ fn a_request_that_the_broker_refuses_is_77_or_76() {
 #[test]
 fn a_broker_without_a_store_says_so() {
     let alone = |request: &str| {
-        run(request, |line| {
-            let request = line.serve();
-            line.send(&wire::puback(request.packet_id, 0x10));
+        run(request, |connection| {
+            let request = connection.serve();
+            connection.send(&wire::puback(request.packet_id, 0x10));
         })
     };
     let message = "no state store at BROKER: nobody there takes its requests";
@@ -219,9 +219,9 @@ fn a_broker_without_a_store_says_so() {
 #[test]
 fn no_answer_is_124_and_a_write_without_one_is_unknown() {
     let silent = |request: &str| {
-        run(request, |line| {
-            let request = line.serve();
-            line.send(&wire::puback(request.packet_id, 0));
+        run(request, |connection| {
+            let request = connection.serve();
+            connection.send(&wire::puback(request.packet_id, 0));
         })
     };
     let message = "no answer from BROKER within 1s";
@@ -245,7 +245,7 @@ fn no_answer_is_124_and_a_write_without_one_is_unknown() {
 
 #[test]
 fn a_write_that_waits_for_its_subscription_was_not_sent() {
-    let shown = run("set k v --timeout 200ms", Line::accept);
+    let shown = run("set k v --timeout 200ms", Connection::accept);
     let message = "no answer from BROKER within 200ms";
     assert_eq!(shown, error(message, &format!("{UNCHANGED}{}", ANSWERS.map(hint).concat()), 124));
 }
@@ -253,9 +253,9 @@ fn a_write_that_waits_for_its_subscription_was_not_sent() {
 #[test]
 fn a_connection_that_ends_under_a_write_leaves_it_unknown() {
     let cut = |request: &str| {
-        run(request, |line| {
-            line.serve();
-            line.send(&wire::disconnect(0x8B));
+        run(request, |connection| {
+            connection.serve();
+            connection.send(&wire::disconnect(0x8B));
         })
     };
     let message =
@@ -264,7 +264,7 @@ fn a_connection_that_ends_under_a_write_leaves_it_unknown() {
     assert_eq!(cut("set k v"), error(message, UNKNOWN, 69));
     assert_eq!(cut("del k l"), error(message, &format!("  2 of 2 keys: k, l\n{UNKNOWN}"), 69));
     // Without a word of goodbye.
-    let fake = Fake::start(|line| drop(line.serve()));
+    let fake = FakeBroker::start(|connection| drop(connection.serve()));
     let shown = Place::new().run_at(&fake.url(), &[AN_HOUR, &["set", "k", "v", "-j"]].concat());
     assert!(shown.contains("\"kind\":\"unavailable\",\"code\":69,"), "{shown}");
     assert!(shown.contains("\"outcome\":\"unknown\",\"retryable\":true"), "{shown}");
@@ -273,10 +273,10 @@ fn a_connection_that_ends_under_a_write_leaves_it_unknown() {
 #[test]
 fn a_write_is_sent_once_and_a_read_is_asked_again() {
     let requests = |request: &'static str| {
-        let fake = Fake::start(|line| {
-            let request = line.serve();
-            line.send(&wire::puback(request.packet_id, 0));
-            line.listen().into_iter().filter(|name| *name == "PUBLISH").count() + 1
+        let fake = FakeBroker::start(|connection| {
+            let request = connection.serve();
+            connection.send(&wire::puback(request.packet_id, 0));
+            connection.listen().into_iter().filter(|name| *name == "PUBLISH").count() + 1
         });
         let words: Vec<&str> = request.split_whitespace().collect();
         let shown = Place::new().run_at(&fake.url(), &[&["--timeout", "2s"], &words[..]].concat());
@@ -292,9 +292,9 @@ const OTHER_ID: &str =
 
 #[test]
 fn a_session_taken_over_is_told() {
-    let shown = run("set k v", |line| {
-        line.serve();
-        line.send(&wire::disconnect(0x8E));
+    let shown = run("set k v", |connection| {
+        connection.serve();
+        connection.send(&wire::disconnect(0x8E));
     });
     let message = "lost the connection to BROKER: the broker ended the connection: session taken over (0x8E)";
     assert_eq!(shown, error(message, &format!("{UNKNOWN}{OTHER_ID}"), 69));
@@ -302,15 +302,15 @@ fn a_session_taken_over_is_told() {
 
 #[test]
 fn a_goodbye_and_a_refusal_may_leave_their_properties_out() {
-    let shown = run("set k v", |line| {
-        line.serve();
-        line.send(&[0xE0, 1, 0x8E]);
+    let shown = run("set k v", |connection| {
+        connection.serve();
+        connection.send(&[0xE0, 1, 0x8E]);
     });
     let message = "lost the connection to BROKER: the broker ended the connection: session taken over (0x8E)";
     assert_eq!(shown, error(message, &format!("{UNKNOWN}{OTHER_ID}"), 69));
-    let shown = run("set k v", |line| {
-        let [high, low] = line.serve().packet_id.to_be_bytes();
-        line.send(&[0x40, 3, high, low, 0x97]);
+    let shown = run("set k v", |connection| {
+        let [high, low] = connection.serve().packet_id.to_be_bytes();
+        connection.send(&[0x40, 3, high, low, 0x97]);
     });
     assert_eq!(shown, error("the broker refused the request: quota exceeded (0x97)", UNCHANGED, 76));
 }
@@ -318,9 +318,9 @@ fn a_goodbye_and_a_refusal_may_leave_their_properties_out() {
 #[test]
 fn a_packet_that_is_too_short_within_is_malformed_and_not_waited_for() {
     for packet in [&[0x32, 3, 0, 9, b'x'][..], &[0x40, 1, 0], &[0x90, 2, 0, 1]] {
-        let shown = run("set k v", move |line| {
-            line.serve();
-            line.send(packet);
+        let shown = run("set k v", move |connection| {
+            connection.serve();
+            connection.send(packet);
         });
         let message = "--- stderr\nerror: lost the connection to BROKER: malformed packet";
         assert!(shown.starts_with(message), "{packet:?}: {shown}");

@@ -4,14 +4,14 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use super::common::bounded::shown_bounded;
-use super::common::fake::Fake;
+use super::common::bounded::bounded_transcript;
+use super::common::fake_broker::FakeBroker;
 use super::common::{Place, Server, wire};
 
 /// Runs words of any bytes.
 fn run(place: &Place, words: &[&[u8]]) -> String {
     let words: Vec<&OsStr> = words.iter().map(|word| OsStr::from_bytes(word)).collect();
-    shown_bounded(&mut place.command_os(&words))
+    bounded_transcript(&mut place.command_os(&words))
 }
 
 #[test]
@@ -37,12 +37,12 @@ fn a_key_has_one_byte_to_the_limit() {
 
 #[test]
 fn a_value_over_the_brokers_packet_limit_is_65_and_not_sent() {
-    let fake = Fake::start(|line| {
-        line.expect("CONNECT");
+    let fake = FakeBroker::start(|connection| {
+        connection.expect("CONNECT");
         // Maximum packet size: 1,000 bytes.
-        line.send(&wire::connack(0, &[0x27, 0, 0, 0x03, 0xE8]));
-        line.subscribe(1);
-        line.listen()
+        connection.send(&wire::connack(0, &[0x27, 0, 0, 0x03, 0xE8]));
+        connection.subscribe(1);
+        connection.listen()
     });
     let place = Place::new();
     place.write("big", vec![0; 2000]);
@@ -71,7 +71,7 @@ fn a_value_over_the_limit_is_65_before_anything_is_sent() {
     let mut endless = place.command(&["set", "k", "-"]);
     endless.stdin(std::fs::File::open("/dev/zero").unwrap());
     assert_eq!(
-        shown_bounded(&mut endless),
+        bounded_transcript(&mut endless),
         "--- stderr\nerror: the value has more than 268173312 bytes, the limit\n--- exit 65\n"
     );
 }

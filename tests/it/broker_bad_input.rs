@@ -10,27 +10,27 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::common::pki::Ca;
 use super::common::wire::{self, Packet, Publish};
-use super::common::{Doors, Place, Raw, Server, until};
+use super::common::{LoggedServer, Place, RawClient, Server, wait_until};
 
 /// A client that is let in.
-fn connect(port: u16, client_id: &str) -> Raw {
-    let mut client = Raw::connect(port);
-    client.say(&wire::connect(client_id));
-    assert_eq!(client.hear().unwrap().name(), "CONNACK");
+fn connect(port: u16, client_id: &str) -> RawClient {
+    let mut client = RawClient::connect(port);
+    client.send(&wire::connect(client_id));
+    assert_eq!(client.receive().unwrap().name(), "CONNACK");
     client
 }
 
-fn is_served(client: &mut Raw) {
-    client.say(&wire::PINGREQ);
-    assert_eq!(client.hear().unwrap().name(), "PINGRESP");
+fn is_served(client: &mut RawClient) {
+    client.send(&wire::PINGREQ);
+    assert_eq!(client.receive().unwrap().name(), "PINGRESP");
 }
 
 /// A connection of a client with a session that lasts, and whether there was one.
-fn reconnect(port: u16, client_id: &str) -> (Raw, bool) {
-    let mut client = Raw::connect(port);
+fn reconnect(port: u16, client_id: &str) -> (RawClient, bool) {
+    let mut client = RawClient::connect(port);
     let head = b"\0\x04MQTT\x05\0\0\0\x05\x11\0\0\x0e\x10";
-    client.say(&wire::packet(0x10, [&head[..], &wire::text(client_id)].concat()));
-    let connack = client.hear().unwrap();
+    client.send(&wire::packet(0x10, [&head[..], &wire::text(client_id)].concat()));
+    let connack = client.receive().unwrap();
     assert_eq!((connack.name(), connack.body[1]), ("CONNACK", 0));
     (client, connack.body[0] == 1)
 }
@@ -38,11 +38,12 @@ fn reconnect(port: u16, client_id: &str) -> (Raw, bool) {
 /// Waits until the server counts so many of these.
 fn count(port: u16, what: &str, expected: u32) {
     let mut reader = connect(port, "reader");
-    reader.say(&wire::subscribe(1, &format!("$SYS/broker/{what}")));
+    reader.send(&wire::subscribe(1, &format!("$SYS/broker/{what}")));
     let expected = expected.to_string().into_bytes();
-    while !reader.hear().is_some_and(|packet| packet.name() == "PUBLISH" && packet.body.ends_with(&expected))
-    {
-    }
+    while !reader
+        .receive()
+        .is_some_and(|packet| packet.name() == "PUBLISH" && packet.body.ends_with(&expected))
+    {}
 }
 
 #[test]
@@ -52,19 +53,19 @@ fn two_hundred_quick_reconnects_with_one_client_id_all_succeed_and_leave_one_ses
     let port = server.port();
     let (mut last, is_present) = reconnect(port, "a");
     assert!(!is_present);
-    last.say(&wire::subscribe(1, "t"));
-    assert_eq!(last.hear().unwrap().name(), "SUBACK");
+    last.send(&wire::subscribe(1, "t"));
+    assert_eq!(last.receive().unwrap().name(), "SUBACK");
     for _ in 0..200 {
         let (next, is_present) = reconnect(port, "a");
         assert!(is_present);
-        let goodbye = last.hear().unwrap();
+        let goodbye = last.receive().unwrap();
         assert_eq!((goodbye.name(), goodbye.body[0]), ("DISCONNECT", 0x8E));
-        assert_eq!(last.hear(), None);
+        assert_eq!(last.receive(), None);
         last = next;
     }
     let mut other = connect(port, "b");
-    other.say(&Publish { topic: "t".to_owned(), packet_id: 1, ..Publish::default() }.encode());
-    assert_eq!(last.hear().unwrap().name(), "PUBLISH");
+    other.send(&Publish { topic: "t".to_owned(), packet_id: 1, ..Publish::default() }.encode());
+    assert_eq!(last.receive().unwrap().name(), "PUBLISH");
     is_served(&mut last);
     drop(other);
     // With that of who counts.
@@ -81,8 +82,8 @@ fn many_at_once_with_one_client_id_all_succeed_and_one_of_them_stays() {
     let all: Vec<_> = all.collect::<Vec<_>>().into_iter().flat_map(|thread| thread.join().unwrap()).collect();
     let mut served = 0;
     for mut client in all {
-        client.say(&wire::PINGREQ);
-        match client.hear().unwrap() {
+        client.send(&wire::PINGREQ);
+        match client.receive().unwrap() {
             packet if packet.name() == "PINGRESP" => served += 1,
             goodbye => assert_eq!((goodbye.name(), goodbye.body[0]), ("DISCONNECT", 0x8E)),
         }
@@ -108,7 +109,7 @@ fn a_thousand_connections_that_say_nothing_or_half_of_it_are_closed_and_nobody_e
     let doors =
         ["--listen", "mqtt://127.0.0.1:0", "--listen", "mqtts://127.0.0.1:0", "--listen", "ws://127.0.0.1:0"];
     let options = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
-    let server = Doors::open(&place, &[&doors[..], &options].concat());
+    let server = LoggedServer::start(&place, &[&doors[..], &options].concat());
     let port = server.port(0);
     let mut client = connect(port, "a");
     let hello = wire::connect("half");
@@ -132,7 +133,7 @@ fn a_thousand_connections_that_say_nothing_or_half_of_it_are_closed_and_nobody_e
     }
     is_served(&mut client);
     let open = || fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap().count();
-    until("nothing is left of them", || (open() < 100).then_some(()));
+    wait_until("nothing is left of them", || (open() < 100).then_some(()));
 }
 
 /// How much memory a process has had at most, in KB.
@@ -146,10 +147,10 @@ fn resident_kb(id: u32) -> u64 {
 fn a_reader_that_stalls_is_cut_off_and_costs_no_more_than_its_queue() {
     const MESSAGE_BYTES: usize = 1024 * 1024;
     let place = Place::new();
-    let server = Doors::open(&place, &["--listen", "127.0.0.1:0"]);
+    let server = LoggedServer::start(&place, &["--listen", "127.0.0.1:0"]);
     let mut stalled = connect(server.port(0), "stalled");
-    stalled.say(&wire::subscribe(1, "t"));
-    assert_eq!(stalled.hear().unwrap().name(), "SUBACK");
+    stalled.send(&wire::subscribe(1, "t"));
+    assert_eq!(stalled.receive().unwrap().name(), "SUBACK");
     let mut publisher = connect(server.port(0), "publisher");
     let message = |packet_id| Publish {
         topic: "t".to_owned(),
@@ -160,8 +161,8 @@ fn a_reader_that_stalls_is_cut_off_and_costs_no_more_than_its_queue() {
     // Twice what may wait for one client.
     let mut is_alone = 0;
     for packet_id in 1..=256 {
-        publisher.say(&message(packet_id).encode());
-        let puback = publisher.hear().unwrap();
+        publisher.send(&message(packet_id).encode());
+        let puback = publisher.receive().unwrap();
         assert_eq!(puback.packet_id(), packet_id);
         is_alone += u16::from(puback.body.get(2) == Some(&0x10));
     }
@@ -170,7 +171,7 @@ fn a_reader_that_stalls_is_cut_off_and_costs_no_more_than_its_queue() {
     let most = resident_kb(server.id());
     assert!(most < 320 * 1024, "{most} KB");
     is_served(&mut publisher);
-    let told = server.told_of("stalled is gone");
+    let told = server.log_line_with("stalled is gone");
     assert_eq!(told, "stalled is gone: quota exceeded (0x97): too many messages wait for this client");
     assert!(stalled.rest().len() < 128 * MESSAGE_BYTES, "what the socket held, and then the end");
 }
@@ -180,17 +181,17 @@ fn who_reads_and_never_acknowledges_hears_why_it_is_cut_off() {
     let place = Place::new();
     let server = Server::start(&place, &["-q", "--queue-bytes-max", "1M"]);
     let mut reader = connect(server.port(), "reader");
-    reader.say(&wire::subscribe(1, "t"));
-    assert_eq!(reader.hear().unwrap().name(), "SUBACK");
+    reader.send(&wire::subscribe(1, "t"));
+    assert_eq!(reader.receive().unwrap().name(), "SUBACK");
     let mut publisher = connect(server.port(), "publisher");
     let (payload, mut heard) = (vec![b'x'; 64 * 1024], 0);
     let goodbye = (1..).find_map(|packet_id| {
-        publisher.say(
+        publisher.send(
             &Publish { topic: "t".to_owned(), packet_id, payload: payload.clone(), ..Publish::default() }
                 .encode(),
         );
-        assert_eq!(publisher.hear().unwrap().name(), "PUBACK");
-        let packet = reader.hear().unwrap();
+        assert_eq!(publisher.receive().unwrap().name(), "PUBACK");
+        let packet = reader.receive().unwrap();
         heard += 1;
         (packet.name() != "PUBLISH").then_some(packet)
     });
@@ -199,7 +200,7 @@ fn who_reads_and_never_acknowledges_hears_why_it_is_cut_off() {
         Some(Packet { first: 0xE0, body: goodbye_of(0x97, "too many messages wait for this client") })
     );
     assert!((8..=16).contains(&heard), "{heard} messages of 64 KB");
-    assert_eq!(reader.hear(), None);
+    assert_eq!(reader.receive(), None);
     is_served(&mut publisher);
 }
 

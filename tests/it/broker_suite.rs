@@ -6,7 +6,7 @@ mod properties;
 use self::client::{
     CLEAN, Client, DUP, Heard, NO_LOCAL, RETAIN, RETAIN_AS_PUBLISHED, RETAINED_IF_NEW, RETAINED_NEVER, serve,
 };
-use super::common::Raw;
+use super::common::RawClient;
 use super::common::wire::{self, length, packet, text};
 
 #[test]
@@ -15,12 +15,12 @@ fn messages_of_each_qos_arrive() {
     let mut client = Client::connect(&server, "a");
     client.subscribe("t/#", 2);
     for qos in 0..3 {
-        client.say_publish(qos << 1, "t/a", b"", &[b'0' + qos]);
+        client.send_publish(qos << 1, "t/a", b"", &[b'0' + qos]);
         if qos > 0 {
-            let answer = client.hear();
+            let answer = client.receive();
             assert_eq!(answer.name(), if qos == 1 { "PUBACK" } else { "PUBREC" });
         }
-        let heard = client.hear_publish();
+        let heard = client.receive_publish();
         assert_eq!((heard.qos(), &heard.payload[..]), (qos, &[b'0' + qos][..]));
         client.acknowledge(&heard);
     }
@@ -35,7 +35,7 @@ fn retained_messages_wait_for_whoever_subscribes() {
         client.publish(RETAIN | qos << 1, &format!("t/{qos}"), &format!("qos {qos}"));
     }
     client.subscribe("t/+", 2);
-    let mut heard: Vec<_> = (0..3).map(|_| client.hear_publish()).collect();
+    let mut heard: Vec<_> = (0..3).map(|_| client.receive_publish()).collect();
     for message in &heard {
         client.acknowledge(message);
     }
@@ -47,19 +47,19 @@ fn retained_messages_wait_for_whoever_subscribes() {
         other.publish(RETAIN | qos << 1, &format!("t/{qos}"), "");
     }
     other.subscribe("t/+", 2);
-    other.hear_nothing();
+    other.expect_nothing();
 }
 
 #[test]
 fn another_connect_and_another_protocol_are_refused() {
     let (_place, server) = serve();
     let mut client = Client::connect(&server, "a");
-    client.raw.say(&wire::connect("a"));
+    client.raw.send(&wire::connect("a"));
     assert_eq!(client.disconnected(), 0x82);
-    let mut stranger = Raw::connect(server.port());
-    stranger.say(b"\x10\x0c\0\x02hj\x05\x02\0\0\0\0\x01a");
-    let connack = stranger.hear().unwrap();
-    assert_eq!((connack.name(), connack.body[1], stranger.hear()), ("CONNACK", 0x84, None));
+    let mut stranger = RawClient::connect(server.port());
+    stranger.send(b"\x10\x0c\0\x02hj\x05\x02\0\0\0\0\x01a");
+    let connack = stranger.receive().unwrap();
+    assert_eq!((connack.name(), connack.body[1], stranger.receive()), ("CONNACK", 0x84, None));
 }
 
 /// A will on `will` of QoS 1, with these properties: the flags of CONNECT and its fields.
@@ -76,12 +76,12 @@ fn a_will_is_heard_when_a_connection_breaks() {
     let (flags, fields) = will(b"\x26\0\x01a\0\x01b");
     Client::begin(&server, "a", flags, b"", &fields).0.leave(b"");
     drop(Client::begin(&server, "b", flags, b"", &fields));
-    let heard = watcher.hear_publish();
+    let heard = watcher.receive_publish();
     assert_eq!(
         (heard.qos(), &heard.payload[..], &heard.properties[..]),
         (1, &b"gone"[..], &b"\x26\0\x01a\0\x01b"[..])
     );
-    watcher.hear_nothing();
+    watcher.expect_nothing();
 }
 
 #[test]
@@ -92,14 +92,14 @@ fn a_will_waits_for_its_delay_or_the_sessions_end() {
     // A delay of an hour, and a session of a second: that ends first.
     let (flags, fields) = will(b"\x18\0\0\x0e\x10");
     drop(Client::begin(&server, "a", flags, b"\x11\0\0\0\x01", &fields));
-    watcher.hear_nothing();
-    assert_eq!(watcher.hear_payloads(1), ["gone"]);
+    watcher.expect_nothing();
+    assert_eq!(watcher.receive_payloads(1), ["gone"]);
     // Who comes back in time takes it with it.
     drop(Client::begin(&server, "a", flags & !CLEAN, b"\x11\0\0\x0e\x10", &fields));
     let (back, is_present) = Client::lasting(&server, "a", b"");
     assert!(is_present);
     back.leave(b"");
-    watcher.hear_nothing();
+    watcher.expect_nothing();
 }
 
 #[test]
@@ -110,8 +110,8 @@ fn a_will_comes_at_its_delay_and_at_once_where_no_session_is_left() {
     for (delay, expiry) in [(b"\x18\0\0\0\x01", &b"\x11\0\0\x0e\x10"[..]), (b"\x18\0\0\x0e\x10", b"")] {
         let (flags, fields) = will(delay);
         drop(Client::begin(&server, "a", flags, expiry, &fields));
-        assert_eq!(watcher.hear_payloads(1), ["gone"]);
-        watcher.hear_nothing();
+        assert_eq!(watcher.receive_payloads(1), ["gone"]);
+        watcher.expect_nothing();
     }
 }
 
@@ -121,14 +121,14 @@ fn who_falls_silent_is_cut_off_and_its_will_is_heard() {
     let mut watcher = Client::connect(&server, "watcher");
     watcher.subscribe("will", 2);
     let (flags, fields) = will(b"");
-    let mut silent = Raw::connect(server.port());
+    let mut silent = RawClient::connect(server.port());
     // With a keep-alive of a second.
     let head = [&text("MQTT")[..], &[5, flags, 0, 1, 0], &text("a"), &fields].concat();
-    silent.say(&packet(0x10, head));
-    assert_eq!(silent.hear().unwrap().name(), "CONNACK");
-    assert_eq!(watcher.hear_payloads(1), ["gone"]);
-    let goodbye = silent.hear().unwrap();
-    assert_eq!((goodbye.name(), goodbye.body[0], silent.hear()), ("DISCONNECT", 0x8D, None));
+    silent.send(&packet(0x10, head));
+    assert_eq!(silent.receive().unwrap().name(), "CONNACK");
+    assert_eq!(watcher.receive_payloads(1), ["gone"]);
+    let goodbye = silent.receive().unwrap();
+    assert_eq!((goodbye.name(), goodbye.body[0], silent.receive()), ("DISCONNECT", 0x8D, None));
 }
 
 #[test]
@@ -139,8 +139,8 @@ fn a_subscription_that_cannot_be_fails_alone() {
         assert_eq!(client.subscribe_with(filter, 2, 0), 0x8F, "{filter}");
     }
     client.subscribe("t", 2);
-    client.say_publish(0, "t", b"", b"x");
-    assert_eq!(client.hear_payloads(1), ["x"]);
+    client.send_publish(0, "t", b"", b"x");
+    assert_eq!(client.receive_payloads(1), ["x"]);
 }
 
 #[test]
@@ -172,8 +172,8 @@ fn messages_wait_for_a_session_that_is_away() {
     }
     let (mut client, is_present) = Client::lasting(&server, "a", b"");
     assert!(is_present);
-    assert_eq!(client.hear_payloads(2), ["qos 1", "qos 2"]);
-    client.hear_nothing();
+    assert_eq!(client.receive_payloads(2), ["qos 1", "qos 2"]);
+    client.expect_nothing();
 }
 
 #[test]
@@ -183,15 +183,15 @@ fn overlapping_subscriptions_bring_the_highest_qos_and_all_identifiers_once() {
     assert_eq!(client.subscribe_with("t/#", 2, 1), 2);
     assert_eq!(client.subscribe_with("t/+", 1, 2), 1);
     client.publish(RETAIN, "other", "x");
-    client.say_publish(4, "t/a", b"", b"x");
-    assert_eq!(client.hear().name(), "PUBREC");
-    let heard = client.hear_publish();
+    client.send_publish(4, "t/a", b"", b"x");
+    assert_eq!(client.receive().name(), "PUBREC");
+    let heard = client.receive_publish();
     assert_eq!(heard.qos(), 2);
     let mut identifiers: Vec<_> = heard.properties.chunks(2).map(<[u8]>::to_vec).collect();
     identifiers.sort();
     assert_eq!(identifiers, [[0x0B, 1], [0x0B, 2]]);
     client.acknowledge(&heard);
-    client.hear_nothing();
+    client.expect_nothing();
 }
 
 #[test]
@@ -203,23 +203,23 @@ fn what_was_not_acknowledged_is_sent_again_after_a_reconnect() {
     for payload in ["one", "two"] {
         other.publish(4, "t", payload);
     }
-    let sent = [client.hear_publish(), client.hear_publish()];
+    let sent = [client.receive_publish(), client.receive_publish()];
     drop(client);
     let (mut client, _) = Client::lasting(&server, "a", b"");
     for heard in sent {
-        let again = client.hear_publish();
+        let again = client.receive_publish();
         assert_eq!(again, Heard { flags: heard.flags | DUP, ..heard });
-        client.raw.say(&packet(0x50, again.id.to_be_bytes().to_vec()));
-        client.hear_pubrel(again.id);
+        client.raw.send(&packet(0x50, again.id.to_be_bytes().to_vec()));
+        client.receive_pubrel(again.id);
     }
     drop(client);
     let (mut client, _) = Client::lasting(&server, "a", b"");
     for _ in 0..2 {
-        let pubrel = client.hear();
+        let pubrel = client.receive();
         assert_eq!(pubrel.name(), "PUBREL");
-        client.raw.say(&packet(0x70, pubrel.body[..2].to_vec()));
+        client.raw.send(&packet(0x70, pubrel.body[..2].to_vec()));
     }
-    client.hear_nothing();
+    client.expect_nothing();
 }
 
 #[test]
@@ -230,9 +230,9 @@ fn topics_with_a_dollar_are_hidden_from_wildcards() {
     client.subscribe("+/x", 2);
     client.publish(0, "$x/x", "hidden");
     client.subscribe("$x/#", 2);
-    client.say_publish(0, "$x/x", b"", b"seen");
-    assert_eq!(client.hear_payloads(1), ["seen"]);
-    client.hear_nothing();
+    client.send_publish(0, "$x/x", b"", b"seen");
+    assert_eq!(client.receive_payloads(1), ["seen"]);
+    client.expect_nothing();
 }
 
 #[test]
@@ -243,8 +243,8 @@ fn a_subscription_ends_when_it_is_ended() {
     client.subscribe("t/#", 2);
     assert_eq!((client.unsubscribe("t/#"), client.unsubscribe("t/#")), (0, 0x11));
     client.publish(2, "t/b", "gone");
-    client.say_publish(0, "t/a", b"", b"still there");
-    assert_eq!(client.hear_payloads(1), ["still there"]);
+    client.send_publish(0, "t/a", b"", b"still there");
+    assert_eq!(client.receive_payloads(1), ["still there"]);
 }
 
 #[test]
@@ -281,10 +281,10 @@ fn a_share_gives_each_message_to_one() {
     let mut all = Vec::new();
     for mut client in members {
         // Its five, and once more what both have subscribed to.
-        let payloads = client.hear_payloads(6);
+        let payloads = client.receive_payloads(6);
         assert!(payloads.contains(&"0".to_owned()));
         all.extend(payloads);
-        client.hear_nothing();
+        client.expect_nothing();
     }
     all.sort();
     let expected: Vec<_> = [0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9].iter().map(u8::to_string).collect();
@@ -299,9 +299,9 @@ fn packets_keep_to_the_maximum_of_whoever_gets_them() {
     let mut other = Client::connect(&server, "b");
     other.publish(2, "t", &"x".repeat(100));
     other.publish(2, "t", "fits");
-    assert_eq!(small.hear_payloads(1), ["fits"]);
+    assert_eq!(small.receive_payloads(1), ["fits"]);
     // The limit of the broker is 64 MB: a header is enough to say more.
-    other.raw.say(b"\x30\xff\xff\xff\x7f");
+    other.raw.send(b"\x30\xff\xff\xff\x7f");
     assert_eq!(other.disconnected(), 0x95);
 }
 
@@ -314,18 +314,18 @@ fn nobody_gets_more_at_once_than_it_takes() {
     for number in 0..5 {
         other.publish(4, "t", &number.to_string());
     }
-    let first = [client.hear_publish(), client.hear_publish()];
-    client.hear_nothing();
+    let first = [client.receive_publish(), client.receive_publish()];
+    client.expect_nothing();
     for heard in &first {
         client.acknowledge(heard);
     }
-    assert_eq!(client.hear_payloads(3), ["2", "3", "4"]);
+    assert_eq!(client.receive_payloads(3), ["2", "3", "4"]);
     // The other way: the broker takes 1024 without their release.
     for _ in 0..1025 {
-        other.say_publish(4, "t", b"", b"");
+        other.send_publish(4, "t", b"", b"");
     }
     let last = loop {
-        let packet = other.hear();
+        let packet = other.receive();
         if packet.name() != "PUBREC" {
             break packet;
         }
@@ -342,18 +342,18 @@ fn the_options_of_a_subscription_count() {
     client.subscribe("plain", 2);
     client.subscribe("kept", 2 | RETAIN_AS_PUBLISHED);
     for topic in ["plain", "kept"] {
-        client.say_publish(RETAIN, topic, b"", b"x");
+        client.send_publish(RETAIN, topic, b"", b"x");
     }
-    assert_eq!([client.hear_publish().flags, client.hear_publish().flags], [0, RETAIN]);
+    assert_eq!([client.receive_publish().flags, client.receive_publish().flags], [0, RETAIN]);
     let mut late = Client::connect(&server, "b");
     late.subscribe("kept", 2 | RETAINED_NEVER);
-    late.hear_nothing();
+    late.expect_nothing();
     late.subscribe("kept", 2 | RETAINED_IF_NEW);
-    late.hear_nothing();
+    late.expect_nothing();
     late.subscribe("plain", 2 | RETAINED_IF_NEW);
-    assert_eq!(late.hear_publish().topic, "plain");
+    assert_eq!(late.receive_publish().topic, "plain");
     late.subscribe("kept", 2);
-    assert_eq!(late.hear_publish().topic, "kept");
+    assert_eq!(late.receive_publish().topic, "kept");
 }
 
 #[test]
@@ -364,31 +364,31 @@ fn a_message_that_expires_before_its_reader_comes_is_gone() {
     client.leave(b"");
     let mut other = Client::connect(&server, "b");
     for (expiry, payload) in [(0, "old"), (100, "new")] {
-        other.say_publish(2, "t", &[2, 0, 0, 0, expiry], payload.as_bytes());
-        assert_eq!(other.hear().name(), "PUBACK");
+        other.send_publish(2, "t", &[2, 0, 0, 0, expiry], payload.as_bytes());
+        assert_eq!(other.receive().name(), "PUBACK");
     }
     let (mut client, _) = Client::lasting(&server, "a", b"");
-    let heard = client.hear_publish();
+    let heard = client.receive_publish();
     assert_eq!((&heard.payload[..], &heard.properties[..4]), (&b"new"[..], &[2, 0, 0, 0][..]));
     assert!((1..=100).contains(&heard.properties[4]));
     client.acknowledge(&heard);
-    client.hear_nothing();
+    client.expect_nothing();
 }
 
 #[test]
 fn clients_of_mqtt_3_1_1_are_served_beside_the_others() {
     let (_place, server) = serve();
-    let mut old = Raw::connect(server.port());
-    old.say(b"\x10\x0f\0\x04MQTT\x04\x02\0\0\0\x03old");
-    assert_eq!(old.hear_bytes(4), b"\x20\x02\0\0");
-    old.say(b"\x82\x06\0\x01\0\x01t\x01");
-    assert_eq!(old.hear_bytes(5), b"\x90\x03\0\x01\x01");
+    let mut old = RawClient::connect(server.port());
+    old.send(b"\x10\x0f\0\x04MQTT\x04\x02\0\0\0\x03old");
+    assert_eq!(old.receive_bytes(4), b"\x20\x02\0\0");
+    old.send(b"\x82\x06\0\x01\0\x01t\x01");
+    assert_eq!(old.receive_bytes(5), b"\x90\x03\0\x01\x01");
     let mut new = Client::connect(&server, "new");
     new.subscribe("t", 0);
-    new.say_publish(2, "t", b"\x03\0\x04text", b"x");
-    assert_eq!(new.hear().name(), "PUBACK");
-    assert_eq!(new.hear_publish().properties, b"\x03\0\x04text");
-    assert_eq!(old.hear_bytes(8), b"\x32\x06\0\x01t\0\x01x");
-    old.say(b"\x30\x04\0\x01ty");
-    assert_eq!(new.hear_payloads(1), ["y"]);
+    new.send_publish(2, "t", b"\x03\0\x04text", b"x");
+    assert_eq!(new.receive().name(), "PUBACK");
+    assert_eq!(new.receive_publish().properties, b"\x03\0\x04text");
+    assert_eq!(old.receive_bytes(8), b"\x32\x06\0\x01t\0\x01x");
+    old.send(b"\x30\x04\0\x01ty");
+    assert_eq!(new.receive_payloads(1), ["y"]);
 }

@@ -9,8 +9,8 @@ use std::thread;
 
 use nix::sys::signal::Signal;
 
-use super::common::bounded::ended;
-use super::common::fake::Fake;
+use super::common::bounded::wait_for_exit;
+use super::common::fake_broker::FakeBroker;
 use super::common::wire::Publish;
 use super::common::{Place, Server};
 
@@ -87,17 +87,17 @@ fn the_first_trouble_ends_a_batch_and_says_what_was_sent() {
 
 #[test]
 fn what_was_sent_behind_the_first_trouble_is_waited_for_and_told() {
-    let fake = Fake::start(|line| {
-        let mut requests = vec![line.serve()];
+    let fake = FakeBroker::start(|connection| {
+        let mut requests = vec![connection.serve()];
         while requests.len() < 4 {
-            requests.push(line.request());
+            requests.push(connection.request());
         }
         for (request, answer) in
             requests.iter().zip(["-ERR syntax error\r\n", "+OK\r\n", "$1\r\n1\r\n", "$-1\r\n"])
         {
-            line.answer(request, answer, &[]);
+            connection.answer(request, answer, &[]);
         }
-        line.listen();
+        connection.listen();
     });
     assert_eq!(
         Place::new().run_at_with_input(
@@ -230,7 +230,7 @@ fn a_store_that_does_not_answer_holds_the_input_up_and_nothing_grows() {
     thread::sleep(std::time::Duration::from_secs(3));
     let resident = resident_bytes(&child);
     child.kill().unwrap();
-    ended(&mut child);
+    wait_for_exit(&mut child);
     let poured = poured.join().unwrap();
     server.signal(Signal::SIGCONT);
     assert!(resident < 100 * 1024 * 1024, "{resident} bytes in memory after {poured} bytes of input");
@@ -268,10 +268,10 @@ fn keys_are_listed_and_an_empty_list_is_an_answer() {
 #[test]
 fn a_broker_without_scan_is_told_of() {
     for words in [&["keys"][..], &["export"]] {
-        let fake = Fake::start(|line| {
-            let request = line.serve();
-            line.answer(&request, "-ERR unknown command\r\n", &[]);
-            line.listen();
+        let fake = FakeBroker::start(|connection| {
+            let request = connection.serve();
+            connection.answer(&request, "-ERR unknown command\r\n", &[]);
+            connection.listen();
         });
         assert_eq!(
             Place::new().run_at(&fake.url(), words),
@@ -284,12 +284,12 @@ fn a_broker_without_scan_is_told_of() {
 
 #[test]
 fn a_key_that_is_deleted_on_the_way_is_left_out_of_an_export() {
-    let fake = Fake::start(|line| {
-        let scan = line.serve();
-        line.answer(&scan, "*1\r\n*1\r\n$1\r\na\r\n", &[]);
-        while let Some(packet) = line.next() {
+    let fake = FakeBroker::start(|connection| {
+        let scan = connection.serve();
+        connection.answer(&scan, "*1\r\n*1\r\n$1\r\na\r\n", &[]);
+        while let Some(packet) = connection.next() {
             if packet.name() == "PUBLISH" {
-                line.answer(&Publish::decode(&packet), "$-1\r\n", &[]);
+                connection.answer(&Publish::decode(&packet), "$-1\r\n", &[]);
             }
         }
     });

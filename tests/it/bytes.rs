@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use super::common::bounded::shown_bounded;
+use super::common::bounded::bounded_transcript;
 use super::common::{Place, Server};
 
 #[test]
@@ -33,7 +33,7 @@ fn a_key_of_any_bytes_is_a_key() {
     let longest = vec![b'k'; 65_535];
     for key in [&all[..], b"\xff", b"\n", b" ", b"+/#/$", "Schlüssel".as_bytes(), &longest] {
         let key = OsStr::from_bytes(key);
-        let run = |words: &[&OsStr]| shown_bounded(place.command_os(words).args(["-b", &url]));
+        let run = |words: &[&OsStr]| bounded_transcript(place.command_os(words).args(["-b", &url]));
         let verb = |name: &'static str| OsStr::new(name);
         assert_eq!(run(&[verb("set"), verb("-k"), key, verb("--value"), key]), "--- exit 0\n", "{key:?}");
         let output = place.command_os(&[verb("get"), verb("-k"), key]).args(["-b", &url]).output().unwrap();

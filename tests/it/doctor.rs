@@ -6,10 +6,10 @@ use std::thread::spawn;
 
 use serde_json::Value;
 
-use super::common::fake::{Fake, Line};
+use super::common::fake_broker::{Connection, FakeBroker};
+use super::common::fake_store::{self, Faults, NO_FAULTS};
 use super::common::pki::Ca;
-use super::common::store::{self, Oddity, SOUND};
-use super::common::{Doors, Place, Server, Terminal, stranger, tls12, wire};
+use super::common::{LoggedServer, Place, Server, Terminal, non_mqtt_server, tls12, wire};
 
 /// One check, as in the JSON array.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Check {
 fn examined(place: &Place, line: &str) -> (Vec<Check>, i32) {
     let words: Vec<&str> = line.split_whitespace().collect();
     let mut child = place.command(&[&["doctor", "-j"], &words[..]].concat()).spawn().unwrap();
-    super::common::bounded::ended(&mut child);
+    super::common::bounded::wait_for_exit(&mut child);
     let output = child.wait_with_output().unwrap();
     let array: Value = serde_json::from_slice(&output.stdout).unwrap();
     let checks = array.as_array().unwrap().iter().cloned().map(Check).collect();
@@ -79,11 +79,11 @@ fn failed(check: &str, message: &str, hint: &str, code: i32) -> (String, String,
 #[track_caller]
 fn failure_at(
     options: &str,
-    script: impl FnOnce(&mut Line) + Send + 'static,
+    script: impl FnOnce(&mut Connection) + Send + 'static,
 ) -> (String, String, String, i32) {
-    let fake = Fake::start(move |line| {
-        script(line);
-        line.listen()
+    let fake = FakeBroker::start(move |connection| {
+        script(connection);
+        connection.listen()
     });
     let found = failure(&Place::new(), &format!("-b {} {options}", fake.url()));
     fake.end();
@@ -92,8 +92,8 @@ fn failure_at(
 
 /// What the doctor finds at an odd store, its exit code, and what it asked.
 #[track_caller]
-fn at_store(options: &str, oddity: Oddity) -> (Vec<Check>, i32, Vec<String>) {
-    let fake = Fake::start(move |line| store::serve(line, &oddity));
+fn at_store(options: &str, faults: Faults) -> (Vec<Check>, i32, Vec<String>) {
+    let fake = FakeBroker::start(move |connection| fake_store::serve(connection, &faults));
     let (checks, code) = examined(&Place::new(), &format!("-b {} {options}", fake.url()));
     (checks, code, fake.end())
 }
@@ -250,7 +250,7 @@ fn tls_1_2_is_told_as_such() {
     let place = Place::new();
     Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
     let server = Server::start(&place, &["-q"]);
-    let port = tls12::door(&place.path("server.pem"), &place.path("server.key"), server.port());
+    let port = tls12::proxy(&place.path("server.pem"), &place.path("server.key"), server.port());
     let (checks, code) = examined(&place, &format!("-b mqtts://localhost:{port} -T ca.pem"));
     assert_eq!((find(&checks, "tls").detail("version"), code), (&"1.2".into(), 0));
 }
@@ -380,12 +380,15 @@ fn a_handshake_that_is_cut_refused_strange_or_silent_is_told_by_name() {
     };
     let at = |port: u16| patience(port, "1h");
     let message = "BROKER does not speak TLS";
-    assert_eq!(at(stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n")), failed("tls", message, PORT_HINT, 69));
+    assert_eq!(
+        at(non_mqtt_server(b"HTTP/1.1 400 Bad Request\r\n\r\n")),
+        failed("tls", message, PORT_HINT, 69)
+    );
     let message = "BROKER did not finish the TLS handshake: the other side closed the connection";
-    assert_eq!(at(stranger(b"\x16\x03\x03\0\x7a\x02")), failed("tls", message, PORT_HINT, 69));
+    assert_eq!(at(non_mqtt_server(b"\x16\x03\x03\0\x7a\x02")), failed("tls", message, PORT_HINT, 69));
     let message = "BROKER refused the TLS handshake: handshake failure";
     let hint = "-C and -K, if the broker wants a client certificate";
-    assert_eq!(at(stranger(b"\x15\x03\x03\0\x02\x02\x28")), failed("tls", message, hint, 69));
+    assert_eq!(at(non_mqtt_server(b"\x15\x03\x03\0\x02\x02\x28")), failed("tls", message, hint, 69));
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let message = "BROKER accepted the connection but said nothing of TLS within 200ms";
     let port = silent.local_addr().unwrap().port();
@@ -395,9 +398,9 @@ fn a_handshake_that_is_cut_refused_strange_or_silent_is_told_by_name() {
 #[test]
 fn a_broker_that_does_not_let_the_client_in_is_connack() {
     let reject = |reason| {
-        failure_at("", move |line| {
-            line.expect("CONNECT");
-            line.send(&wire::connack(reason, &[]));
+        failure_at("", move |connection| {
+            connection.expect("CONNECT");
+            connection.send(&wire::connack(reason, &[]));
         })
     };
     let message = "BROKER refused the connection: bad user name or password (0x86)";
@@ -406,14 +409,14 @@ fn a_broker_that_does_not_let_the_client_in_is_connack() {
     let message = "BROKER refused the connection: server busy (0x89)";
     let hint = "again later; --retries N does so by itself";
     assert_eq!(reject(0x89), failed("connack", message, hint, 69));
-    let found = failure_at("", |line| {
-        line.expect("CONNECT");
-        line.send(b"SSH-2.0-OpenSSH\r\n");
+    let found = failure_at("", |connection| {
+        connection.expect("CONNECT");
+        connection.send(b"SSH-2.0-OpenSSH\r\n");
     });
     let hint = "check the port: 1883 is the usual one for MQTT without TLS";
     let message = "BROKER does not speak MQTT 5: it says SSH-2.0-OpenSSH\\r\\n";
     assert_eq!(found, failed("connack", message, hint, 76));
-    let found = failure_at("--connect-timeout 200ms", |line| drop(line.expect("CONNECT")));
+    let found = failure_at("--connect-timeout 200ms", |connection| drop(connection.expect("CONNECT")));
     let message = "BROKER accepted the connection but said nothing within 200ms";
     let hint = "a port that speaks TLS says nothing to plain MQTT: check the port";
     assert_eq!(found, failed("connack", message, hint, 124));
@@ -424,7 +427,7 @@ fn what_a_broker_grants_is_told() {
     // QoS 0, no retained messages, 10 unacknowledged, packets of 1000 bytes, an hour, a client id, 5 s of keep-alive.
     let connack =
         b"\x24\0\x25\0\x21\0\x0a\x27\0\0\x03\xe8\x11\0\0\x0e\x10\x12\0\x02ab\x13\0\x05\x22\0\x07\x28\0\x29\0\x2a\0";
-    let (checks, code, _) = at_store("", Oddity { connack: connack.to_vec(), ..SOUND });
+    let (checks, code, _) = at_store("", Faults { connack: connack.to_vec(), ..NO_FAULTS });
     let connack = find(&checks, "connack");
     assert_eq!((connack.text("status"), code), ("warn", 0));
     assert_eq!(connack.text("message"), "the broker takes QoS 0 only, and requests to the store are QoS 1");
@@ -438,17 +441,17 @@ fn what_a_broker_grants_is_told() {
 
 #[test]
 fn a_subscription_that_is_refused_or_granted_less_is_told() {
-    let found = failure_at("-i me", |line| {
-        line.accept();
-        line.subscribe(0x87);
+    let found = failure_at("-i me", |connection| {
+        connection.accept();
+        connection.subscribe(0x87);
     });
     let message = "the broker refused the subscription to clients/me/services/statestore/v1/\
                    FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke/response: not authorized (0x87)";
     assert_eq!(found, failed("subscribe", message, RIGHT, 77));
-    let found = failure_at("--timeout 200ms", Line::accept);
+    let found = failure_at("--timeout 200ms", Connection::accept);
     let message = "no answer from BROKER within 200ms";
     assert_eq!(found, failed("subscribe", message, "a longer --timeout", 124));
-    let (checks, code, _) = at_store("", Oddity { suback: 0, ..SOUND });
+    let (checks, code, _) = at_store("", Faults { suback: 0, ..NO_FAULTS });
     let subscribe = find(&checks, "subscribe");
     assert_eq!((subscribe.text("status"), code), ("warn", 0));
     assert_eq!(subscribe.text("message"), "the broker grants QoS 0: answers may be lost");
@@ -457,11 +460,11 @@ fn a_subscription_that_is_refused_or_granted_less_is_told() {
 #[test]
 fn a_broker_without_a_store_is_told_from_a_silent_and_from_a_closed_one() {
     let request = |options: &str, reason: Option<u8>| {
-        failure_at(options, move |line| {
-            let request = line.serve();
+        failure_at(options, move |connection| {
+            let request = connection.serve();
             match reason {
-                Some(reason) => line.send(&wire::puback(request.packet_id, reason)),
-                None => line.send(&wire::disconnect(0x8B)),
+                Some(reason) => connection.send(&wire::puback(request.packet_id, reason)),
+                None => connection.send(&wire::disconnect(0x8B)),
             }
         })
     };
@@ -480,7 +483,7 @@ fn a_broker_without_a_store_is_told_from_a_silent_and_from_a_closed_one() {
 
 #[test]
 fn a_store_that_refuses_is_told_with_the_check_and_what_mends_it() {
-    let says = |verb, text| at_store("", Oddity { says: Some((verb, text)), ..SOUND });
+    let says = |verb, text| at_store("", Faults { reply_instead: Some((verb, text)), ..NO_FAULTS });
     let (checks, code, asked) = says("SET", "-ERR the quota has been exceeded\r\n");
     assert_eq!(
         outline(&checks),
@@ -507,16 +510,16 @@ fn a_store_that_refuses_is_told_with_the_check_and_what_mends_it() {
 
 #[test]
 fn an_answer_that_makes_no_sense_or_lacks_something_is_told() {
-    let (checks, code, _) = at_store("", Oddity { says: Some(("GET", "+OK\r\n")), ..SOUND });
+    let (checks, code, _) = at_store("", Faults { reply_instead: Some(("GET", "+OK\r\n")), ..NO_FAULTS });
     let request = find(&checks, "request");
     let message = "the store's reply makes no sense: +OK is no answer to GET";
     assert_eq!((request.text("message"), code), (message, 76));
     assert_eq!(find(&checks, "clock").text("status"), "skipped");
-    let (checks, code, _) = at_store("", Oddity { lacks: "__stat", ..SOUND });
+    let (checks, code, _) = at_store("", Faults { missing_property: "__stat", ..NO_FAULTS });
     let request = find(&checks, "request");
     assert_eq!((request.text("status"), code), ("warn", 0));
     assert_eq!(request.text("message"), "the answer has no __stat: Microsoft's clients do not take it");
-    let (checks, code, _) = at_store("", Oddity { lacks: "__ts", ..SOUND });
+    let (checks, code, _) = at_store("", Faults { missing_property: "__ts", ..NO_FAULTS });
     let message = "the store's reply makes no sense: +OK to SET has no version (__ts)";
     assert_eq!((find(&checks, "clock").text("message"), code), (message, 76));
 }
@@ -531,7 +534,7 @@ fn the_clocks_are_compared_also_where_nothing_else_works_between_them() {
         (90_000, "fail", " s ahead of", 76),
         (-90_000, "fail", " s behind", 76),
     ] {
-        let (checks, exit, asked) = at_store("", Oddity { ahead_ms, ..SOUND });
+        let (checks, exit, asked) = at_store("", Faults { clock_ahead_ms: ahead_ms, ..NO_FAULTS });
         let clock = find(&checks, "clock");
         assert_eq!((clock.text("status"), exit), (status, code), "{ahead_ms}: {clock:?}");
         let measured = clock.detail("ahead_ms").as_i64().unwrap();
@@ -552,10 +555,10 @@ fn the_clocks_are_compared_also_where_nothing_else_works_between_them() {
 
 #[test]
 fn a_watcher_that_is_not_told_is_124_and_its_key_is_taken_away() {
-    for (keeps_quiet_of, code) in [("SET", 124), ("DEL", 124)] {
-        let (checks, exit, asked) = at_store("--timeout 2s", Oddity { keeps_quiet_of, ..SOUND });
+    for (unnotified_verb, code) in [("SET", 124), ("DEL", 124)] {
+        let (checks, exit, asked) = at_store("--timeout 2s", Faults { unnotified_verb, ..NO_FAULTS });
         let notified = find(&checks, "notifications");
-        let message = format!("the store has not told of the {keeps_quiet_of} of a watched key within 2s");
+        let message = format!("the store has not told of the {unnotified_verb} of a watched key within 2s");
         assert_eq!((notified.text("message"), exit), (message.as_str(), code));
         assert!(notified.text("hint").contains("`mqkv monitor`"), "{notified:?}");
         assert!(asked.iter().rev().any(|asked| asked.starts_with("DEL mqkv-doctor/")), "{asked:?}");
@@ -564,7 +567,7 @@ fn a_watcher_that_is_not_told_is_124_and_its_key_is_taken_away() {
 
 #[test]
 fn a_store_that_is_only_looked_at_is_not_written_to() {
-    let (checks, code, asked) = at_store("--read-only", SOUND);
+    let (checks, code, asked) = at_store("--read-only", NO_FAULTS);
     let expected =
         SOUND_OUTLINE.replace("clock ok, notifications ok", "clock skipped, notifications skipped");
     assert_eq!((outline(&checks), code), (expected, 0));
@@ -575,7 +578,7 @@ fn a_store_that_is_only_looked_at_is_not_written_to() {
 #[test]
 fn in_a_read_only_context_nothing_is_written_unless_forced() {
     let fake = |options: &'static str| {
-        let fake = Fake::start(|line| store::serve(line, &SOUND));
+        let fake = FakeBroker::start(|connection| fake_store::serve(connection, &NO_FAULTS));
         let place = Place::new();
         place
             .write("config.toml", format!("[context.prod]\nbroker = \"{}\"\nread_only = true\n", fake.url()));
@@ -623,7 +626,7 @@ fn a_web_socket_is_a_step_of_its_own() {
     ca.issue(&place, "server", &["127.0.0.1"]);
     let files = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
     let listen = ["--listen", "ws://127.0.0.1:0/mqtt", "--listen", "wss://127.0.0.1:0"];
-    let server = Doors::open(&place, &[&listen[..], &files].concat());
+    let server = LoggedServer::start(&place, &[&listen[..], &files].concat());
     let url = format!("ws://127.0.0.1:{}", server.port(0));
     let with_web_socket = SOUND_OUTLINE.replace("connack ok", "ws ok, connack ok");
     let (checks, code) = examined(&place, &format!("-b {url}"));

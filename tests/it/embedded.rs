@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use super::common::bounded::until;
+use super::common::wait_until;
 use super::common::{Place, Server};
 
 const KEPT: &str = "--embedded=kept";
@@ -44,7 +44,8 @@ fn in_a_folder_time_goes_on_between_runs() {
     let place = Place::new();
     assert_eq!(run(&place, &format!("{KEPT} set short v --ttl 500ms")), "--- exit 0\n");
     assert_eq!(run(&place, &format!("{KEPT} set long v --ttl 1h")), "--- exit 0\n");
-    until("the key expires", || run(&place, &format!("{KEPT} get short")) == "--- exit 1\n");
+    let is_expired = || run(&place, &format!("{KEPT} get short")) == "--- exit 1\n";
+    wait_until("the key expires", || is_expired().then_some(()));
     assert_eq!(run(&place, &format!("{KEPT} get long")), "--- stdout\nv(no line feed)\n--- exit 0\n");
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 
-use super::common::fake::Line;
+use super::common::fake_broker::Connection;
 use super::common::wire::{self, Publish};
 use super::common::{Place, Server};
 
@@ -80,11 +80,11 @@ fn a_client_whose_clock_is_ahead_by_more_than_a_minute_is_refused() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let address = server.url();
-    let mut line = Line::new(TcpStream::connect(address.trim_start_matches("mqtt://")).unwrap());
-    line.send(&wire::connect("ahead"));
-    line.expect("CONNACK");
-    line.send(&wire::subscribe(1, "answers"));
-    line.expect("SUBACK");
+    let mut connection = Connection::new(TcpStream::connect(address.trim_start_matches("mqtt://")).unwrap());
+    connection.send(&wire::connect("ahead"));
+    connection.expect("CONNACK");
+    connection.send(&wire::subscribe(1, "answers"));
+    connection.expect("SUBACK");
     let ahead = |ms: u64| format!("{}:0:ahead", mqkv::clock::wall_ms() + ms);
     let mut ask = |timestamp: String| {
         let request = Publish {
@@ -95,8 +95,8 @@ fn a_client_whose_clock_is_ahead_by_more_than_a_minute_is_refused() {
             user_properties: vec![("__ts".to_owned(), timestamp)],
             payload: b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n".to_vec(),
         };
-        line.send(&request.encode());
-        let packets = [line.next().unwrap(), line.next().unwrap()];
+        connection.send(&request.encode());
+        let packets = [connection.next().unwrap(), connection.next().unwrap()];
         let answer = packets.iter().find(|packet| packet.name() == "PUBLISH").unwrap();
         String::from_utf8(Publish::decode(answer).payload).unwrap()
     };

@@ -8,30 +8,31 @@ use std::sync::mpsc::{Receiver, channel};
 
 use nix::sys::signal::Signal;
 
-use super::common::fake::{Fake, Line};
+use super::common::fake_broker::{Connection, FakeBroker};
 use super::common::wire::Publish;
-use super::common::{CTRL_C, Left, Place, Process, Server, Terminal, bounded, until};
+use super::common::{CTRL_C, Exit, Place, Process, Server, Terminal, bounded, wait_until};
 
 /// A broker that answers so many requests, and says when so many more have come, which it does not answer.
-fn silent_after(answered: usize, unanswered: usize) -> (Fake<()>, Receiver<()>) {
+fn silent_after(answered: usize, unanswered: usize) -> (FakeBroker<()>, Receiver<()>) {
     let (told, silent) = channel();
-    let broker = Fake::start(move |line: &mut Line| {
-        line.accept();
-        line.subscribe(1);
+    let broker = FakeBroker::start(move |connection: &mut Connection| {
+        connection.accept();
+        connection.subscribe(1);
         for number in 0..answered + unanswered {
-            let request = iter::from_fn(|| line.next()).find(|packet| packet.name() == "PUBLISH").unwrap();
+            let request =
+                iter::from_fn(|| connection.next()).find(|packet| packet.name() == "PUBLISH").unwrap();
             if number < answered {
-                line.answer(&Publish::decode(&request), "+OK\r\n", &[]);
+                connection.answer(&Publish::decode(&request), "+OK\r\n", &[]);
             }
         }
         told.send(()).unwrap();
-        line.listen();
+        connection.listen();
     });
     (broker, silent)
 }
 
 /// Runs a verb until so many requests were answered and so many were not, and sends it a signal then.
-fn end_with(signal: Signal, (answered, unanswered): (usize, usize), words: &[&str], place: &Place) -> Left {
+fn end_with(signal: Signal, (answered, unanswered): (usize, usize), words: &[&str], place: &Place) -> Exit {
     let (broker, silent) = silent_after(answered, unanswered);
     let mut run = Process::start(place.command(&[&["-b", &broker.url()], words].concat()));
     silent.recv().unwrap();
@@ -70,13 +71,13 @@ fn at_the_prompt_a_write_that_ctrl_c_ends_is_told_the_same_way() {
     let terminal = Terminal::start(place.command(&["shell", "-b", &broker.url()]));
     let prompt = format!("{}>", broker.url().trim_start_matches("mqtt://"));
     terminal.ends_with(&prompt);
-    terminal.begin("del k -j");
+    terminal.start_command("del k -j");
     silent.recv().unwrap();
     terminal.keys(CTRL_C);
     terminal.shows("{\"v\":1,\"error\":{\"kind\":\"interrupted\",\"code\":130,");
     terminal.shows("\"outcome\":\"unknown\"");
     terminal.ends_with(&prompt);
-    terminal.leave();
+    terminal.press_ctrl_d();
     broker.end();
 }
 
@@ -100,10 +101,10 @@ fn of_several_keys_those_are_named_that_had_no_answer() {
 fn a_write_that_was_not_sent_has_changed_nothing() {
     let place = Place::new();
     let (told, connected) = channel();
-    let broker = Fake::start(move |line: &mut Line| {
-        line.expect("CONNECT");
+    let broker = FakeBroker::start(move |connection: &mut Connection| {
+        connection.expect("CONNECT");
         told.send(()).unwrap();
-        line.listen();
+        connection.listen();
     });
     let mut run = Process::start(place.command(&["set", "k", "v", "-b", &broker.url()]));
     connected.recv().unwrap();
@@ -146,7 +147,7 @@ fn lines_that_were_all_answered_are_no_doubt_when_a_signal_ends_the_wait_for_mor
     output.read_line(&mut answer).unwrap();
     assert_eq!(answer, "v\n");
     bounded::signal(&child, "INT");
-    until("the batch ends", || child.try_wait().unwrap());
+    wait_until("the batch ends", || child.try_wait().unwrap());
     let left = child.wait_with_output().unwrap();
     assert_eq!(
         String::from_utf8_lossy(&left.stderr),
@@ -170,13 +171,15 @@ fn a_reader_that_does_not_read_keeps_no_signal_from_a_write() {
     let mut children =
         [begin(&["batch", "lines"]), begin(&["set", "set", "yes"]), begin(&["raw", "SET", "raw", "yes"])];
     for key in ["batch", "set", "raw"] {
-        until("it is done", || place.run(&["get", key, "-b", &server.url()]).contains("yes").then_some(()));
+        wait_until("it is done", || {
+            place.run(&["get", key, "-b", &server.url()]).contains("yes").then_some(())
+        });
     }
     for child in &children {
         bounded::signal(child, "TERM");
     }
     for child in &mut children {
-        let status = until("it ends", || child.try_wait().unwrap());
+        let status = wait_until("it ends", || child.try_wait().unwrap());
         assert_eq!(status.signal(), Some(15));
     }
 }

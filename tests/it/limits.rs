@@ -2,8 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use super::common::bounded::shown_bounded;
-use super::common::{Doors, Place, Running, Server, Terminal, until};
+use super::common::bounded::bounded_transcript;
+use super::common::{LoggedServer, Place, Server, StreamedProcess, Terminal, wait_until};
 
 const REFUSED: &str = "--- stderr\nerror: the store refused: the quota has been exceeded\n  nothing was changed\n  \
                        try: delete keys that are not needed, or let them expire (--ttl)\n--- exit 76\n";
@@ -13,7 +13,7 @@ fn what_is_in_force_is_told_at_the_start_to_who_asks_for_more() {
     let place = Place::new();
     let told = |options: &[&str]| {
         let words = [&["serve", "-v", "--listen", "127.0.0.1:0"], options].concat();
-        Running::start(&mut place.command(&words)).words()
+        StreamedProcess::start(&mut place.command(&words)).error_line()
     };
     assert_eq!(
         told(&[]),
@@ -40,7 +40,7 @@ fn a_key_too_many_is_refused_until_one_is_deleted_or_expires() {
     assert_eq!(at(&["set", "a", "another"]), "--- exit 0\n", "it is there already");
     assert_eq!(at(&["del", "b"]), "--- exit 0\n");
     assert_eq!(at(&["set", "c", "v", "--ttl", "100ms"]), "--- exit 0\n");
-    until("c expires", || (at(&["set", "d", "v"]) == "--- exit 0\n").then_some(()));
+    wait_until("c expires", || (at(&["set", "d", "v"]) == "--- exit 0\n").then_some(()));
     assert_eq!(at(&["keys"]), "--- stdout\na\nd\n--- exit 0\n");
 }
 
@@ -71,21 +71,21 @@ fn memory_a_value_and_a_packet_are_bounded() {
 fn connections_and_the_keys_that_a_client_watches_are_bounded() {
     let place = Place::new();
     let options = ["--listen", "127.0.0.1:0", "--watches-max", "1", "--connections-max", "1"];
-    let server = Doors::open(&place, &options);
+    let server = LoggedServer::start(&place, &options);
     let url = format!("mqtt://127.0.0.1:{}", server.port(0));
     let shown = place.run_at(&url, &["watch", "a", "b", "-c", "1"]);
     let refused = "--- stderr\nerror: the store refused: the quota has been exceeded\n  \
                    try: fewer keys at once; `mqkv serve --watches-max N` lets a client watch more\n--- exit 76\n";
     assert_eq!(shown, refused);
-    server.told_of("is gone");
+    server.log_line_with("is gone");
     let mut watch = place.command(&["-b", &url, "watch", "a"]);
-    let watch = Running::start(watch.stdin(Stdio::null()));
-    server.told_of("connected from");
+    let watch = StreamedProcess::start(watch.stdin(Stdio::null()));
+    server.log_line_with("connected from");
     let shown = place.run_at(&url, &["get", "a"]);
     assert!(shown.ends_with("--- exit 69\n"), "{shown}");
-    server.told_of(" refused: too many connections");
+    server.log_line_with(" refused: too many connections");
     drop(watch);
-    server.told_of("is gone");
+    server.log_line_with("is gone");
     assert_eq!(place.run_at(&url, &["get", "a"]), "--- exit 1\n");
 }
 
@@ -119,7 +119,7 @@ fn a_system_that_gives_fewer_files_than_there_may_be_connections_is_told_of() {
             .arg(options)
             .current_dir(place.folder());
         shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Running::start(&mut shell).words()
+        StreamedProcess::start(&mut shell).error_line()
     };
     let wanted = 10_000 + own;
     let room = "warning: the system lets this process have about 100 connections";
@@ -136,7 +136,7 @@ fn a_system_without_descriptors_to_give_is_an_error_that_says_which_limit_it_is(
         let script = format!("ulimit -n {limit}; exec \"$0\" {words}");
         shell.args(["-c", &script]).arg(place.command(&[]).get_program()).current_dir(place.folder());
         shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        shown_bounded(&mut shell)
+        bounded_transcript(&mut shell)
     };
     let hint = "  try: more open files: `ulimit -n`, or LimitNOFILE of its service\n";
     // Too few for a runtime; for what is kept; for the threads.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use super::common::{Left, Place, Process, Server, Tap, is_running, line_in, until};
+use super::common::{Exit, Place, Process, RequestRecorder, Server, is_running, line_in, wait_until};
 
 /// A store and a place to use it from.
 pub struct Bench {
@@ -33,7 +33,7 @@ impl Bench {
         Process::start(self.place.command(&[&["-b", &self.server.url()], words].concat()))
     }
 
-    pub fn start_over(&self, wire: &Tap, words: &[&str]) -> Process {
+    pub fn start_over(&self, wire: &RequestRecorder, words: &[&str]) -> Process {
         Process::start(self.place.command(&[&["-b", &wire.url()], words].concat()))
     }
 
@@ -60,14 +60,14 @@ const FREE: &str = "--- stderr\ndeploy is free\n--- exit 1\n";
 fn twenty_processes_increment_a_file_and_nothing_is_lost() {
     const PROCESSES: usize = 20;
     let bench = Bench::new();
-    let wire = Tap::to(bench.server.port());
+    let wire = RequestRecorder::start(bench.server.port());
     bench.place.write("count", "0\n");
     let holder = bench.hold(&["--holder", "first"]);
     let increment = "n=$(cat count); sleep 0.01; echo $((n + 1)) > count";
     let waiters: Vec<_> = (0..PROCESSES)
         .map(|_| bench.start_over(&wire, &["lock", "deploy", "--", "sh", "-c", increment]))
         .collect();
-    until("all wait", || (wire.count("GET deploy") == PROCESSES).then_some(()));
+    wait_until("all wait", || (wire.count("GET deploy") == PROCESSES).then_some(()));
     let before = wire.requests().len();
     assert_eq!(before, 3 * PROCESSES, "SET, KEYNOTIFY and GET of each: {:?}", wire.requests());
     // Only time can show that nothing happens in it.
@@ -85,7 +85,7 @@ fn twenty_processes_increment_a_file_and_nothing_is_lost() {
 }
 
 /// Runs `lock deploy` with a script to its end.
-fn lock(bench: &Bench, options: &[&str], script: &str) -> Left {
+fn lock(bench: &Bench, options: &[&str], script: &str) -> Exit {
     bench.start(&[&["lock", "deploy"], options, &["--", "sh", "-c", script]].concat()).end()
 }
 
@@ -182,7 +182,7 @@ fn a_command_that_a_signal_ends_is_128_and_its_number() {
 #[test]
 fn a_signal_while_waiting_ends_the_wait_and_leaves_no_watch_and_no_lease() {
     let bench = Bench::new();
-    let wire = Tap::to(bench.server.port());
+    let wire = RequestRecorder::start(bench.server.port());
     let holder = bench.hold(&["--holder", "first"]);
     let mut waiter = bench.start_over(&wire, &["lock", "deploy", "-v", "--", "touch", "ran"]);
     assert_eq!(waiter.error_line(), "waiting for deploy, held by first");
@@ -208,7 +208,7 @@ fn a_lock_without_a_command_is_held_until_the_end_of_input() {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut process = command.spawn().unwrap();
     let held = || (bench.run(&["holder", "deploy"]) == "--- stdout\nme\n--- exit 0\n").then_some(());
-    until("it is held", held);
+    wait_until("it is held", held);
     drop(process.stdin.take());
     let output = process.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));

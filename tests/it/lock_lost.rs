@@ -7,7 +7,7 @@ use std::time::Duration;
 use mqkv::protocol::Timestamp;
 use nix::sys::signal::Signal;
 
-use super::common::{is_running, until};
+use super::common::{is_running, wait_until};
 use super::lock::Bench;
 
 /// The token in a file that is written in one piece.
@@ -25,7 +25,7 @@ fn a_renewal_brings_a_newer_token_and_replaces_the_file_whole() {
     let holder = bench.hold(&options);
     let mut tokens = BTreeSet::new();
     let mut last = None;
-    until("renewals", || {
+    wait_until("renewals", || {
         let token = token_in(&bench, "token").unwrap();
         assert!(last.as_ref() <= Some(&token), "{last:?} {token:?}");
         tokens.insert(token.to_string());
@@ -62,10 +62,10 @@ fn the_lock_of_a_killed_holder_is_free_when_its_lease_ends_and_not_later() {
     assert!(next.error_line().starts_with("waiting for deploy"));
     // Right after a renewal none is under way that would not be in the file.
     let first = token_in(&bench, "token");
-    until("a renewal", || (token_in(&bench, "token") != first).then_some(()));
+    wait_until("a renewal", || (token_in(&bench, "token") != first).then_some(()));
     holder.signal(Signal::SIGKILL);
     let last = token_in(&bench, "token").unwrap();
-    until("the command dies with its keeper", || (!is_running(&child)).then_some(()));
+    wait_until("the command dies with its keeper", || (!is_running(&child)).then_some(()));
     let left = next.end();
     assert_eq!(left.code, Some(0), "{left:?}");
     // A token is the store's time at which it was given out, and a lease begins at that time.
@@ -103,7 +103,7 @@ fn a_command_is_gone_before_the_lease_ends_when_the_store_is_stopped() {
     bench.server.signal(Signal::SIGSTOP);
     // The last renewal may still lie on the way; the file goes with its keeper.
     let mut last = token_in(&bench, "token").unwrap();
-    until("the keeper ends", || {
+    wait_until("the keeper ends", || {
         last = token_in(&bench, "token").unwrap_or(last.clone());
         (!holder.runs()).then_some(())
     });

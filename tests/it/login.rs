@@ -2,18 +2,18 @@
 
 use std::process::Command;
 
-use super::common::bounded::shown_bounded;
-use super::common::fake::{Fake, Fakes};
+use super::common::bounded::bounded_transcript;
+use super::common::fake_broker::{FakeBroker, FakeBrokers};
 use super::common::{Place, Relay, Server, Terminal, wire};
 
 pub const SECRET: &str = "hunter2-and-more";
 
 /// A broker that refuses everybody for this reason, and how often it was asked.
-pub fn refusing(reason: u8) -> Fakes {
-    Fakes::start(move |_, line| {
-        line.expect("CONNECT");
-        line.send(&wire::connack(reason, &[]));
-        line.listen();
+pub fn refusing(reason: u8) -> FakeBrokers {
+    FakeBrokers::start(move |_, connection| {
+        connection.expect("CONNECT");
+        connection.send(&wire::connack(reason, &[]));
+        connection.listen();
     })
 }
 
@@ -98,13 +98,13 @@ fn our_own_server_lets_in_whom_it_knows_and_refuses_the_others_once() {
 }
 
 /// A broker that hears who comes, and has no key.
-pub fn hearing() -> Fake<wire::Connect> {
-    Fake::start(|line| {
-        let connect = line.accept_and_hear();
-        line.subscribe(1);
-        let request = line.request();
-        line.answer(&request, "$-1\r\n", &[]);
-        line.listen();
+pub fn hearing() -> FakeBroker<wire::Connect> {
+    FakeBroker::start(|connection| {
+        let connect = connection.accept_connect();
+        connection.subscribe(1);
+        let request = connection.request();
+        connection.answer(&request, "$-1\r\n", &[]);
+        connection.listen();
         connect
     })
 }
@@ -157,7 +157,7 @@ fn standard_input_is_not_both_the_password_and_the_value() {
         let (held, end) = std::io::pipe().unwrap();
         command.stdin(held);
         assert_eq!(
-            shown_bounded(&mut command),
+            bounded_transcript(&mut command),
             format!(
                 "--- stderr\nerror: standard input cannot be read from here\n  try: {instead}\n--- exit 2\n"
             ),
@@ -226,12 +226,12 @@ fn no_secret_is_ever_said() {
         for reason in [0x00, 0x86, 0x8C] {
             for trace in ["--trace", "--trace=trace"] {
                 for format in ["-v", "-j"] {
-                    let broker = Fakes::start(move |_, line| {
-                        line.expect("CONNECT");
-                        line.send(&wire::connack(reason, &[]));
+                    let broker = FakeBrokers::start(move |_, connection| {
+                        connection.expect("CONNECT");
+                        connection.send(&wire::connack(reason, &[]));
                         // A broker that gives away what it has heard.
-                        line.send(&wire::auth(0x18, Some("K8S-SAT"), Some(SECRET.as_bytes())));
-                        line.listen();
+                        connection.send(&wire::auth(0x18, Some("K8S-SAT"), Some(SECRET.as_bytes())));
+                        connection.listen();
                     });
                     let words = [&["get", "k", trace, format], option].concat();
                     let shown = place.run_at(&broker.url(), &words);
@@ -259,7 +259,7 @@ fn a_prompt_says_nothing_of_the_password_that_it_was_given() {
     }
     let screen = terminal.shows("trace is off");
     assert!(screen.contains("session of") && !screen.contains("hunter2"), "{screen}");
-    terminal.leave();
+    terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));
     let trace = std::fs::read_to_string(place.path("trace")).unwrap();
     assert_eq!(trace.matches("password=<redacted>").count(), 2, "{trace}");

@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
 
-use super::common::bounded::shown_bounded;
-use super::common::fake::Fake;
-use super::common::{CTRL_C, CTRL_D, Place, Server, Terminal, until};
+use super::common::bounded::bounded_transcript;
+use super::common::fake_broker::FakeBroker;
+use super::common::{CTRL_C, CTRL_D, Place, Server, Terminal, wait_until};
 use super::login::{SECRET, hearing, password, refusing};
 
 /// A terminal in which somebody is asked for a password.
@@ -20,7 +20,7 @@ fn asked(place: &Place, url: &str, words: &[&str]) -> Terminal {
 }
 
 fn wait_until_dark(terminal: &Terminal) {
-    until("the terminal is dark", || (!terminal.is_bright()).then_some(()));
+    wait_until("the terminal is dark", || (!terminal.is_cooked()).then_some(()));
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_password_is_asked_for_where_nobody_sees_it() {
     assert_eq!((connect.username, connect.password), password("ann", SECRET.as_bytes()));
     let screen = terminal.shows("no such key: k");
     assert!(!screen.contains(SECRET), "{screen}");
-    assert!(terminal.is_bright());
+    assert!(terminal.is_cooked());
 }
 
 #[test]
@@ -46,12 +46,12 @@ fn a_signal_in_the_middle_of_the_question_leaves_the_terminal_as_it_was() {
         terminal.keys("half");
         terminal.keys(CTRL_C);
         assert_eq!(terminal.end(), Some(130), "{verb:?}");
-        assert!(terminal.is_bright(), "{verb:?}");
+        assert!(terminal.is_cooked(), "{verb:?}");
         let mut terminal = asked(&place, &broker.url(), verb);
         terminal.keys("half");
         terminal.signal(Signal::SIGTERM);
         assert_eq!(terminal.end(), Some(143), "{verb:?}");
-        assert!(terminal.is_bright(), "{verb:?}");
+        assert!(terminal.is_cooked(), "{verb:?}");
     }
     assert_eq!(broker.count(), 0);
 }
@@ -74,7 +74,7 @@ fn a_signal_in_the_middle_of_a_new_password_leaves_the_terminal_as_it_was() {
             terminal.signal(Signal::SIGTERM)
         }
         assert_eq!(terminal.end(), Some(code));
-        assert!(terminal.is_bright() && !place.path("users").exists());
+        assert!(terminal.is_cooked() && !place.path("users").exists());
     }
 }
 
@@ -86,16 +86,16 @@ fn a_question_that_is_left_without_an_answer_is_a_usage_error() {
         terminal.keys(keys);
         assert_eq!(terminal.end(), Some(2));
         terminal.shows(said);
-        assert!(terminal.is_bright());
+        assert!(terminal.is_cooked());
     }
 }
 
 #[test]
 fn whoever_hangs_after_the_question_can_still_be_stopped() {
     let place = Place::new();
-    let broker = Fake::start(|line| {
-        line.expect("CONNECT");
-        line.listen();
+    let broker = FakeBroker::start(|connection| {
+        connection.expect("CONNECT");
+        connection.listen();
     });
     let mut terminal = asked(&place, &broker.url(), &["get", "k", "--connect-timeout", "1h", "--trace"]);
     terminal.line(SECRET);
@@ -113,7 +113,7 @@ fn without_a_terminal_nobody_can_be_asked() {
     command.arg("--wait").arg(plain.get_program()).args(plain.get_args()).current_dir(place.folder());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     assert_eq!(
-        shown_bounded(&mut command),
+        bounded_transcript(&mut command),
         "--- stderr\nerror: there is no terminal to ask for the password on\n  \
          try: --password-file FILE, or - for standard input\n--- exit 2\n"
     );
@@ -125,7 +125,7 @@ fn whoever_hangs_up_during_the_question_of_a_write_leaves_the_terminal_as_it_was
     let mut terminal = asked(&place, "mqtt://127.0.0.1:1", &["set", "k", "v"]);
     terminal.hang_up();
     assert_eq!(terminal.end(), Some(129));
-    assert!(terminal.is_bright());
+    assert!(terminal.is_cooked());
 }
 
 /// A store that lets in who knows the password.
@@ -142,10 +142,10 @@ fn signals_after_the_question_are_the_command_s_under_a_lock() {
     let script = "trap 'echo >> told' TERM; echo > held; until [ -e go ]; do sleep 0.01; done; exit 7";
     let mut terminal = asked(&place, &server.url(), &["lock", "deploy", "--", "sh", "-c", script]);
     terminal.line(SECRET);
-    until("the command runs", || place.path("held").exists().then_some(()));
+    wait_until("the command runs", || place.path("held").exists().then_some(()));
     for count in 1..=2 {
         terminal.signal(Signal::SIGTERM);
-        until("the command is told", || {
+        wait_until("the command is told", || {
             fs::read(place.path("told")).is_ok_and(|told| told.len() == count).then_some(())
         });
     }
@@ -165,8 +165,8 @@ fn ctrl_c_after_the_question_ends_what_runs_at_the_prompt_and_not_the_prompt() {
     let prompt = format!("127.0.0.1:{}>", server.port());
     terminal.ends_with(&prompt);
     for count in 1..=2 {
-        terminal.begin(&format!("\\! echo {count} > ready; exec sleep 1000"));
-        until("it runs", || {
+        terminal.start_command(&format!("\\! echo {count} > ready; exec sleep 1000"));
+        wait_until("it runs", || {
             fs::read_to_string(place.path("ready"))
                 .is_ok_and(|ready| ready == format!("{count}\n"))
                 .then_some(())
@@ -176,6 +176,6 @@ fn ctrl_c_after_the_question_ends_what_runs_at_the_prompt_and_not_the_prompt() {
     }
     terminal.line("get k");
     terminal.shows("no such key: k");
-    terminal.leave();
+    terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));
 }

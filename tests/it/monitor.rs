@@ -11,8 +11,10 @@ use mqkv::protocol::{Key, Value};
 
 use nix::sys::signal::Signal;
 
-use super::common::bounded::ended;
-use super::common::{Place, Running, Server, Visit, gatekeeper, publish};
+use super::common::bounded::wait_for_exit;
+use super::common::{
+    ConnectionScript, Place, Server, StreamedProcess, subscription_broker, wire::publish_qos_0,
+};
 
 const REQUEST: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
 
@@ -21,9 +23,9 @@ fn monitor(place: &Place, url: &str, words: &[&str]) -> Command {
 }
 
 /// A monitor whose subscriptions are in force.
-fn listening(place: &Place, url: &str, words: &[&str]) -> Running {
-    let follow = Running::start(&mut monitor(place, url, words));
-    let said = follow.words();
+fn listening(place: &Place, url: &str, words: &[&str]) -> StreamedProcess {
+    let follow = StreamedProcess::start(&mut monitor(place, url, words));
+    let said = follow.error_line();
     assert!(said.starts_with("listening at 127.0.0.1:"), "{said}");
     follow
 }
@@ -101,7 +103,7 @@ fn a_watcher_s_notifications_are_seen_and_those_of_other_keys_can_be_left_out() 
     let url = server.url();
     let follow = listening(&place, &url, &["--key", "line1/*"]);
     let mut watch = place.command(&["watch", "line1/temp", "other", "-b", &url, "-i", "w"]);
-    let watch = Running::start(&mut watch);
+    let watch = StreamedProcess::start(&mut watch);
     for _ in 0..2 {
         watch.line();
     }
@@ -127,7 +129,7 @@ fn many_requests_are_json_lines_in_order_each_with_its_reply() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let url = server.url();
-    let follow = Running::start(&mut monitor(&place, &url, &["-j", "-c", &(2 * COUNT).to_string()]));
+    let follow = StreamedProcess::start(&mut monitor(&place, &url, &["-j", "-c", &(2 * COUNT).to_string()]));
     assert!(follow.line().contains("\"event\":\"listening\""));
     let (runtime, writer) = client(&url, "w");
     runtime.handle().block_on(async {
@@ -183,18 +185,18 @@ fn grant(_: &str) -> u8 {
     1
 }
 
-fn visit(judge: fn(&str) -> u8, subscriptions: usize) -> Visit {
-    Visit { judge, subscriptions, publishes: Vec::new(), stays: true }
+fn script(suback_reason: fn(&str) -> u8, subscriptions: usize) -> ConnectionScript {
+    ConnectionScript { suback_reason, subscriptions, publishes: Vec::new(), stays_connected: true }
 }
 
 #[test]
 fn a_broker_that_forbids_it_is_77_and_names_the_topic() {
     let place = Place::new();
-    for (judge, count, filter) in [
+    for (suback_reason, count, filter) in [
         (refuse_all as fn(&str) -> u8, 2, REQUEST),
         (refuse_wide_and_any, 8, "clients/+/services/statestore/_any_/command/invoke/response"),
     ] {
-        let url = gatekeeper(vec![visit(judge, count)]);
+        let url = subscription_broker(vec![script(suback_reason, count)]);
         assert_eq!(
             place.run(&["monitor", "-b", &url]),
             format!(
@@ -210,15 +212,15 @@ fn a_broker_that_forbids_it_is_77_and_names_the_topic() {
 fn where_only_all_of_clients_is_forbidden_the_sdks_topics_are_seen() {
     let place = Place::new();
     let response = "clients/c/services/statestore/_any_/command/invoke/response";
-    let publishes = publish(response, "-ERR syntax error\r\n");
-    let url = gatekeeper(vec![Visit { publishes, ..visit(refuse_clients, 8) }]);
-    let follow = Running::start(&mut monitor(&place, &url, &["-c", "1"]));
+    let publishes = publish_qos_0(response, b"-ERR syntax error\r\n");
+    let url = subscription_broker(vec![ConnectionScript { publishes, ..script(refuse_clients, 8) }]);
+    let follow = StreamedProcess::start(&mut monitor(&place, &url, &["-c", "1"]));
     assert_eq!(
-        follow.words(),
+        follow.error_line(),
         "the broker refused the subscription to clients/#: not authorized (0x87); \
          replies on other topics than the SDKs' are not seen"
     );
-    assert!(follow.words().ends_with(&format!("/command/invoke/response, clients/+/{REQUEST}")));
+    assert!(follow.error_line().ends_with(&format!("/command/invoke/response, clients/+/{REQUEST}")));
     let (lines, _, code) = follow.end();
     assert_eq!(masked(&lines[0]), "REPLY|c|||refused: syntax error, request not seen|||||");
     assert_eq!(code, Some(0));
@@ -227,11 +229,11 @@ fn where_only_all_of_clients_is_forbidden_the_sdks_topics_are_seen() {
 #[test]
 fn a_lost_connection_is_told_at_once_and_its_gap_when_it_is_back() {
     let place = Place::new();
-    let publishes = publish("clients/c/statestore/_any_/command/invoke", "+OK\r\n");
-    let lost = Visit { stays: false, ..visit(grant, 2) };
-    let url = gatekeeper(vec![lost, Visit { publishes, ..visit(grant, 2) }]);
+    let publishes = publish_qos_0("clients/c/statestore/_any_/command/invoke", b"+OK\r\n");
+    let lost = ConnectionScript { stays_connected: false, ..script(grant, 2) };
+    let url = subscription_broker(vec![lost, ConnectionScript { publishes, ..script(grant, 2) }]);
     let follow = listening(&place, &url, &["-c", "1"]);
-    assert!(follow.words().starts_with("lost the connection: "));
+    assert!(follow.error_line().starts_with("lost the connection: "));
     let gap = follow.line();
     assert!(gap.contains("\tGAP\t"), "{gap}");
     assert_eq!(masked(&follow.line()), "REPLY|c|||OK, request not seen|||||");
@@ -246,7 +248,7 @@ fn a_reader_that_leaves_ends_it_quietly_even_when_nothing_happens() {
     let mut words = BufReader::new(child.stderr.take().unwrap());
     words.read_line(&mut String::new()).unwrap();
     drop(child.stdout.take());
-    assert_eq!(ended(&mut child).code(), Some(0));
+    assert_eq!(wait_for_exit(&mut child).code(), Some(0));
     let mut rest = String::new();
     words.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "");

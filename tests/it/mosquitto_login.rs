@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::thread::spawn;
 
-use super::common::fake::{Line, answer};
+use super::common::fake_broker::{Connection, answer};
 use super::common::pki::Ca;
 use super::common::wire::{self, Publish};
 use super::common::{Place, Relay};
@@ -28,7 +28,7 @@ impl Guarded {
                  listener {door_port} 127.0.0.1\n{door}"
             )
         });
-        let mut store = Line::new(TcpStream::connect(("127.0.0.1", inside)).unwrap());
+        let mut store = Connection::new(TcpStream::connect(("127.0.0.1", inside)).unwrap());
         store.send(&wire::connect("store"));
         store.expect("CONNACK");
         store.send(&wire::subscribe(1, REQUESTS));
@@ -43,7 +43,7 @@ impl Guarded {
 }
 
 /// Answers GET and SET from a map, until the broker ends.
-fn respond(store: &mut Line) {
+fn respond(store: &mut Connection) {
     let mut values = HashMap::new();
     while let Some(packet) = store.next() {
         if packet.name() != "PUBLISH" {
@@ -192,12 +192,12 @@ fn a_watch_whose_password_is_no_longer_right_ends_with_77() {
     let relay = Relay::start(broker.port);
     let words =
         ["monitor", "-b", &relay.url(), "-u", "ann", "--password-file", "right", "-j", "--keep-alive", "1s"];
-    let monitor = super::common::Running::start(&mut place.command(&words));
+    let monitor = super::common::StreamedProcess::start(&mut place.command(&words));
     assert!(monitor.line().contains("\"event\":\"listening\""));
     place.write("right", "changed\n");
     relay.cut();
-    assert!(monitor.words().contains("\"event\":\"lost\""));
-    relay.heal();
+    assert!(monitor.error_line().contains("\"event\":\"lost\""));
+    relay.restore();
     let (_, words, code) = monitor.end();
     assert_eq!(code, Some(77), "{words:?}");
     assert!(words.last().unwrap().contains("refused the connection: not authorized (0x87)"), "{words:?}");

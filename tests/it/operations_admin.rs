@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::process::Stdio;
 
-use super::common::{Place, Running, http};
+use super::common::{Place, StreamedProcess, http};
 
 /// A server with a page: the process, the URL of its broker, the port of its page.
-pub fn serve(place: &Place, options: &[&str]) -> (Running, String, u16) {
+pub fn serve(place: &Place, options: &[&str]) -> (StreamedProcess, String, u16) {
     let words = [&["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"], options].concat();
-    let server = Running::start(place.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()));
-    let ready = server.words();
+    let server = StreamedProcess::start(place.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let ready = server.error_line();
     let port = |before: &str| -> u16 {
         let rest = ready.split(before).nth(1).unwrap();
         rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
@@ -39,7 +39,7 @@ fn the_page_shows_keys_and_clients_and_lets_nothing_of_them_act() {
     assert_eq!(place.run_at(&url, &["set", "long", &"v".repeat(5_000)]), "--- exit 0\n");
     let client_id = "<b>client</b>";
     let watch = ["watch", "long", "-b", &url, "-i", client_id];
-    let watch = Running::start(place.command(&watch).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let watch = StreamedProcess::start(place.command(&watch).stdout(Stdio::piped()).stderr(Stdio::piped()));
     assert!(watch.line().contains("CURRENT"));
     let (head, body) = http::get(port, "/");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
@@ -121,8 +121,8 @@ fn an_address_that_is_taken_is_told_and_what_helps() {
 fn an_address_for_others_is_warned_of_and_a_name_that_was_not_given_is_not_answered() {
     let place = Place::new();
     let words = ["serve", "--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0"];
-    let server = Running::start(place.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()));
-    let warning = server.words();
+    let server = StreamedProcess::start(place.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let warning = server.error_line();
     assert!(
         warning.starts_with("warning: whoever reaches 0.0.0.0:0 can read keys and values there"),
         "{warning}"

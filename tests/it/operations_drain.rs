@@ -8,7 +8,7 @@ use mqkv::protocol::{Key, Request, Timestamp, topic};
 use nix::sys::signal::Signal;
 
 use super::common::wire::{self, Packet, Publish};
-use super::common::{Place, Raw, Running, Server, http, until};
+use super::common::{Place, RawClient, Server, StreamedProcess, http, wait_until};
 
 /// What one client of a loaded server has seen.
 #[derive(Debug, Default)]
@@ -22,10 +22,10 @@ struct Seen {
 /// Sets keys, so many at a time, until the server says goodbye.
 fn load(port: u16, name: &str) -> Seen {
     const AT_A_TIME: usize = 20;
-    let mut raw = Raw::connect(port);
+    let mut raw = RawClient::connect(port);
     let response_topic = format!("answers/{name}");
-    raw.say(&wire::connect(name));
-    raw.say(&wire::subscribe(1, &response_topic));
+    raw.send(&wire::connect(name));
+    raw.send(&wire::subscribe(1, &response_topic));
     let mut seen = Seen::default();
     let mut keys = Vec::new();
     loop {
@@ -50,9 +50,9 @@ fn load(port: u16, name: &str) -> Seen {
                 payload: request.encode().to_vec(),
             };
             keys.push(key);
-            raw.say(&publish.encode());
+            raw.send(&publish.encode());
         }
-        let Some(packet) = raw.hear() else { break };
+        let Some(packet) = raw.receive() else { break };
         match packet.name() {
             "PUBACK" => {
                 let number = usize::from(packet.packet_id()) - 1;
@@ -62,7 +62,7 @@ fn load(port: u16, name: &str) -> Seen {
                 let publish = Publish::decode(&packet);
                 assert_eq!(publish.payload, b"+OK\r\n");
                 seen.answered.insert(String::from_utf8(publish.correlation).unwrap());
-                raw.say(&wire::puback(publish.packet_id, 0));
+                raw.send(&wire::puback(publish.packet_id, 0));
             }
             "DISCONNECT" => seen.farewell = packet.body.first().copied(),
             _ => {}
@@ -79,7 +79,9 @@ fn under_load_every_acknowledged_request_is_answered_and_kept() {
         let mut server = Server::start(&place, options);
         let port = server.port();
         let clients: Vec<_> = (0..4).map(|number| spawn(move || load(port, &format!("c{number}")))).collect();
-        until("there are keys", || (place.bytes_at(&server.url(), &["keys"]).len() > 2_000).then_some(()));
+        wait_until("there are keys", || {
+            (place.bytes_at(&server.url(), &["keys"]).len() > 2_000).then_some(())
+        });
         server.signal(Signal::SIGTERM);
         assert_eq!(server.end(), Some(0));
         let seen: Vec<Seen> = clients.into_iter().map(|client| client.join().unwrap()).collect();
@@ -101,19 +103,19 @@ fn under_load_every_acknowledged_request_is_answered_and_kept() {
 }
 
 /// A client that takes one message at a time and acknowledges none, with two of them waiting for it.
-fn stuck(port: u16) -> Raw {
-    let mut raw = Raw::connect(port);
+fn stuck(port: u16) -> RawClient {
+    let mut raw = RawClient::connect(port);
     // Clean start, Receive Maximum 1.
     let body = [&b"\0\x04MQTT\x05\x02\0\0\x03\x21\0\x01"[..], b"\0\x05stuck"].concat();
-    raw.say(&Packet { first: 0x10, body }.encode());
-    raw.say(&wire::subscribe(1, "t"));
+    raw.send(&Packet { first: 0x10, body }.encode());
+    raw.send(&wire::subscribe(1, "t"));
     for packet_id in [1, 2] {
-        raw.say(&Publish { topic: "t".to_owned(), packet_id, ..Publish::default() }.encode());
+        raw.send(&Publish { topic: "t".to_owned(), packet_id, ..Publish::default() }.encode());
     }
     let mut publishes = 0;
     let mut acknowledgements = 0;
     while publishes < 1 || acknowledgements < 2 {
-        match raw.hear().unwrap().name() {
+        match raw.receive().unwrap().name() {
             "PUBLISH" => publishes += 1,
             "PUBACK" => acknowledgements += 1,
             _ => {}
@@ -123,21 +125,21 @@ fn stuck(port: u16) -> Raw {
 }
 
 /// A server with a client that takes nothing, in the middle of its draining; the port of its page.
-fn draining(place: &Place, drain: &str) -> (Running, Raw, u16) {
+fn draining(place: &Place, drain: &str) -> (StreamedProcess, RawClient, u16) {
     let words = ["serve", "--listen", "127.0.0.1:0", "--admin", "0", "--log", "text", "--drain", drain];
     let mut command = place.command(&words);
-    let server = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
-    let ready = server.words();
+    let server = StreamedProcess::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let ready = server.error_line();
     let port = |before: &str| -> u16 {
         let rest = ready.split(before).nth(1).unwrap();
         rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
     };
     let (broker, admin) = (port("listening on 127.0.0.1:"), port("http://127.0.0.1:"));
     let client = stuck(broker);
-    assert!(server.words().contains("stuck connected"));
+    assert!(server.error_line().contains("stuck connected"));
     assert!(http::get(admin, "/healthz").0.starts_with("HTTP/1.1 200 "));
     server.signal(Signal::SIGTERM);
-    assert_eq!(server.words(), "answering what has come in, then stopping");
+    assert_eq!(server.error_line(), "answering what has come in, then stopping");
     (server, client, admin)
 }
 
@@ -156,7 +158,7 @@ fn whoever_is_served_elsewhere_is_told_while_a_server_drains_and_a_second_signal
 fn a_client_that_takes_nothing_is_not_waited_for_longer_than_was_said() {
     let place = Place::new();
     let (server, mut client, _) = draining(&place, "50ms");
-    let farewell = client.hear().unwrap();
+    let farewell = client.receive().unwrap();
     assert_eq!((farewell.name(), farewell.body[0]), ("DISCONNECT", 0x8B));
     let (_, words, code) = server.end();
     assert!(words.iter().any(|line| line.contains("could be answered within 50ms")), "{words:?}");
@@ -167,9 +169,9 @@ fn a_client_that_takes_nothing_is_not_waited_for_longer_than_was_said() {
 fn a_client_that_acknowledges_late_gets_all_that_waits_for_it() {
     let place = Place::new();
     let (server, mut client, _) = draining(&place, "10m");
-    client.say(&wire::puback(1, 0));
-    let second = client.hear().unwrap();
+    client.send(&wire::puback(1, 0));
+    let second = client.receive().unwrap();
     assert_eq!(second.name(), "PUBLISH");
-    assert_eq!(client.hear().unwrap().name(), "DISCONNECT");
+    assert_eq!(client.receive().unwrap().name(), "DISCONNECT");
     assert_eq!(server.end().2, Some(0));
 }

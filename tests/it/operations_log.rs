@@ -10,12 +10,12 @@ use nix::sys::signal::Signal;
 use nix::time::{ClockId, clock_gettime};
 
 use super::common::pki::Ca;
-use super::common::{Place, Raw, Running, wire};
+use super::common::{Place, RawClient, StreamedProcess, wire};
 
-fn serve(place: &Place, options: &[&str]) -> (Running, u16) {
+fn serve(place: &Place, options: &[&str]) -> (StreamedProcess, u16) {
     let words = [&["serve", "--listen", "127.0.0.1:0"], options].concat();
-    let server = Running::start(place.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()));
-    let ready = server.words();
+    let server = StreamedProcess::start(place.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let ready = server.error_line();
     let rest = ready.split("127.0.0.1:").nth(1).unwrap();
     (server, rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap())
 }
@@ -34,26 +34,26 @@ fn value<'a>(line: &'a str, name: &str) -> Option<&'a str> {
 fn each_event_of_a_connection_is_an_object_on_a_line() {
     let place = Place::new();
     let (server, port) = serve(&place, &["--log", "json"]);
-    let mut client = Raw::connect(port);
-    client.say(&wire::connect("a\"b\u{9b}31m"));
-    assert_eq!(client.hear().unwrap().name(), "CONNACK");
-    let line = server.words();
+    let mut client = RawClient::connect(port);
+    client.send(&wire::connect("a\"b\u{9b}31m"));
+    assert_eq!(client.receive().unwrap().name(), "CONNACK");
+    let line = server.error_line();
     assert!(line.starts_with(r#"{"v":1,"event":"connected","time":"20"#) && line.ends_with('}'), "{line}");
     assert_eq!(value(&line, "client_id"), Some(r#""a\"b\u009b31m""#), "{line}");
     assert!(value(&line, "remote").unwrap().starts_with("\"127.0.0.1:"), "{line}");
     assert_eq!(value(&line, "session"), Some("\"new\""));
-    client.say(&wire::disconnect(0));
-    let line = server.words();
+    client.send(&wire::disconnect(0));
+    let line = server.error_line();
     assert_eq!(
         (value(&line, "event"), value(&line, "reason")),
         (Some("\"disconnected\""), Some("\"it disconnected\""))
     );
-    let mut stranger = Raw::connect(port);
-    stranger.say(b"GET / HTTP/1.1\r\n\r\n");
-    let line = server.words();
+    let mut stranger = RawClient::connect(port);
+    stranger.send(b"GET / HTTP/1.1\r\n\r\n");
+    let line = server.error_line();
     assert_eq!(value(&line, "event"), Some("\"refused\""), "{line}");
     server.signal(Signal::SIGTERM);
-    assert_eq!(value(&server.words(), "event"), Some("\"stopping\""));
+    assert_eq!(value(&server.error_line(), "event"), Some("\"stopping\""));
     assert_eq!(server.end().2, Some(0));
 }
 
@@ -61,9 +61,9 @@ fn each_event_of_a_connection_is_an_object_on_a_line() {
 fn quiet_is_quiet_and_text_tells_of_connections_when_asked() {
     let place = Place::new();
     let (server, port) = serve(&place, &["--log", "text"]);
-    let mut client = Raw::connect(port);
-    client.say(&wire::connect("me"));
-    let line = server.words();
+    let mut client = RawClient::connect(port);
+    client.send(&wire::connect("me"));
+    let line = server.error_line();
     assert!(line.starts_with("me connected from 127.0.0.1:"), "{line}");
     let words = ["serve", "-q", "--log", "json", "--listen", "127.0.0.1:0", "--exec", "--", "/bin/true"];
     assert_eq!(place.run_bounded(&words), "--- exit 0\n");
@@ -77,13 +77,13 @@ fn one_client_does_not_fill_the_log() {
     ] {
         let place = Place::new();
         let (server, port) = serve(&place, &["--log", format]);
-        let mut client = Raw::connect(port);
-        client.say(&wire::connect("flood"));
-        assert_eq!(client.hear().unwrap().name(), "CONNACK");
+        let mut client = RawClient::connect(port);
+        client.send(&wire::connect("flood"));
+        assert_eq!(client.receive().unwrap().name(), "CONNACK");
         let topic = mqkv::protocol::topic::REQUEST;
         // Each of them cannot be answered, which is told.
-        client.say(&wire::publish_qos_0(topic, b"junk").repeat(499));
-        client.say(&wire::disconnect(0));
+        client.send(&wire::publish_qos_0(topic, b"junk").repeat(499));
+        client.send(&wire::disconnect(0));
         assert_eq!(client.rest(), b"");
         server.signal(Signal::SIGTERM);
         let (_, words, code) = server.end();
@@ -130,7 +130,7 @@ fn the_service_manager_hears_of_a_reload_until_all_has_been_read_and_be_it_refus
     let options =
         ["--authz", "rules", "--tls-cert", "server.pem", "--tls-key", "server.key", "--log", "text"];
     let (server, _) = serve(&place, &options);
-    let told_of = |what: &str| while !server.words().contains(what) {};
+    let log_line_with = |what: &str| while !server.error_line().contains(what) {};
     assert!(told(&socket).starts_with("READY=1\n"));
     let time = || {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap();
@@ -144,14 +144,14 @@ fn the_service_manager_hears_of_a_reload_until_all_has_been_read_and_be_it_refus
         assert!((before..=time()).contains(&at.parse().unwrap()), "{told}");
     };
     reload();
-    told_of("the rules were read again: 0");
+    log_line_with("the rules were read again: 0");
     assert_eq!(told(&socket), "READY=1");
     fs::remove_file(place.path("server.key")).unwrap();
     assert!(Command::new("mkfifo").arg(place.path("server.key")).status().unwrap().success());
     // The rules alone do not make it ready, be they read twice.
     for _ in 0..2 {
         reload();
-        told_of("the rules were read again: 0");
+        log_line_with("the rules were read again: 0");
     }
     // Whoever opens the other end waits until it is being read.
     let pipe = OpenOptions::new().write(true).open(place.path("server.key")).unwrap();
@@ -162,7 +162,7 @@ fn the_service_manager_hears_of_a_reload_until_all_has_been_read_and_be_it_refus
     place.write("empty", "");
     fs::rename(place.path("empty"), place.path("server.key")).unwrap();
     drop(pipe);
-    told_of("server.key is empty; the certificates before stay in force");
+    log_line_with("server.key is empty; the certificates before stay in force");
     assert_eq!(told(&socket), "READY=1");
     place.write("rules", "junk");
     reload();
@@ -180,10 +180,10 @@ fn a_reload_under_exec_is_nothing_that_the_service_manager_hears_of() {
     let script = "echo ready; until [ -e go ]; do sleep 0.02; done; exit 3";
     let exec = ["--authz", "rules", "--exec", "--", "/bin/sh", "-c", script];
     let words = [&["serve", "--log", "text"], &exec[..]].concat();
-    let server = Running::start(&mut place.command(&words));
+    let server = StreamedProcess::start(&mut place.command(&words));
     assert_eq!(server.line(), "ready");
     server.signal(Signal::SIGHUP);
-    while !server.words().contains("the rules were read again: 0") {}
+    while !server.error_line().contains("the rules were read again: 0") {}
     place.write("go", "");
     assert_eq!(server.end().2, Some(3));
     assert!(told(&socket).starts_with("STOPPING=1\n"), "and of nothing before that");

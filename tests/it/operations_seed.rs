@@ -5,7 +5,7 @@ use std::process::Command;
 use nix::sys::signal::Signal;
 
 use super::common::pki::Ca;
-use super::common::{Place, Running, Server};
+use super::common::{Place, Server, StreamedProcess};
 
 const SEED: &str = concat!(
     r#"{"v":1,"key":"a","value":"1","encoding":"utf-8"}"#,
@@ -25,7 +25,7 @@ fn exec(place: &Place, options: &[&str], script: &str) -> Command {
 }
 
 fn shown(command: &mut Command) -> String {
-    super::common::bounded::shown_bounded(command)
+    super::common::bounded::bounded_transcript(command)
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn a_signal_is_the_commands_and_the_store_is_there_until_that_has_ended() {
     // The signal is for the whole group; what sleeps is born deaf to it, or the shell would have its say.
     let script = "trap '' TERM; sleep 60 & \
                   trap '$mqkv set k v && $mqkv get k; kill -KILL $!; exit 9' TERM; echo ready; wait";
-    let running = Running::start(&mut exec(&place, &[], script));
+    let running = StreamedProcess::start(&mut exec(&place, &[], script));
     assert_eq!(running.line(), "ready");
     running.signal(Signal::SIGTERM);
     let (output, words, code) = running.end();

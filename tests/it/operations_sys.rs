@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::common::wire::{self, Publish};
-use super::common::{Place, Raw, Server};
+use super::common::{Place, RawClient, Server};
 
 /// Those topics, once each of these numbers is at least so great, and the others have come too.
 fn topics(port: u16, numbers: &[(&str, f64)], others: &[&str]) -> BTreeMap<String, String> {
-    let mut raw = Raw::connect(port);
-    raw.say(&wire::connect("reader"));
-    raw.say(&wire::subscribe(1, "$SYS/#"));
+    let mut raw = RawClient::connect(port);
+    raw.send(&wire::connect("reader"));
+    raw.send(&wire::subscribe(1, "$SYS/#"));
     let mut topics = BTreeMap::<String, String>::new();
     let has_come = |topics: &BTreeMap<String, String>| {
         let number = |name: &str| topics.get(&format!("$SYS/broker/{name}"))?.parse::<f64>().ok();
@@ -17,7 +17,7 @@ fn topics(port: u16, numbers: &[(&str, f64)], others: &[&str]) -> BTreeMap<Strin
             && others.iter().all(|name| topics.contains_key(&format!("$SYS/broker/{name}")))
     };
     while !has_come(&topics) {
-        let packet = raw.hear().unwrap();
+        let packet = raw.receive().unwrap();
         if packet.name() == "PUBLISH" {
             // QoS 0: topic, no properties, payload.
             let len = usize::from(u16::from_be_bytes([packet.body[0], packet.body[1]]));
@@ -73,12 +73,12 @@ fn counters_are_published_by_the_names_that_tools_know() {
 fn nothing_is_published_there_when_not_wanted() {
     let place = Place::new();
     let server = Server::start(&place, &["--sys-interval", "0"]);
-    let mut raw = Raw::connect(server.port());
-    raw.say(&wire::connect("reader"));
-    raw.say(&wire::subscribe(1, "$SYS/#"));
-    raw.say(&wire::subscribe(2, "end"));
-    raw.say(&Publish { topic: "end".to_owned(), packet_id: 3, ..Publish::default() }.encode());
-    let names: Vec<_> = (0..5).map(|_| raw.hear().unwrap().name()).collect();
+    let mut raw = RawClient::connect(server.port());
+    raw.send(&wire::connect("reader"));
+    raw.send(&wire::subscribe(1, "$SYS/#"));
+    raw.send(&wire::subscribe(2, "end"));
+    raw.send(&Publish { topic: "end".to_owned(), packet_id: 3, ..Publish::default() }.encode());
+    let names: Vec<_> = (0..5).map(|_| raw.receive().unwrap().name()).collect();
     assert_eq!(names.iter().filter(|name| **name == "PUBLISH").count(), 1, "{names:?}");
 }
 
@@ -86,17 +86,17 @@ fn nothing_is_published_there_when_not_wanted() {
 fn no_client_may_publish_there_nor_leave_a_will() {
     let place = Place::new();
     let server = Server::start(&place, &["--sys-interval", "0", "-q"]);
-    let mut raw = Raw::connect(server.port());
-    raw.say(&wire::connect("forger"));
-    raw.say(&wire::subscribe(1, "$SYS/#"));
-    raw.say(
+    let mut raw = RawClient::connect(server.port());
+    raw.send(&wire::connect("forger"));
+    raw.send(&wire::subscribe(1, "$SYS/#"));
+    raw.send(
         &Publish { topic: "$SYS/broker/version".to_owned(), packet_id: 3, ..Publish::default() }.encode(),
     );
-    let answers: Vec<_> = (0..3).map(|_| raw.hear().unwrap()).collect();
+    let answers: Vec<_> = (0..3).map(|_| raw.receive().unwrap()).collect();
     assert_eq!((answers[2].name(), answers[2].body[2]), ("PUBACK", 0x87), "not authorized");
     let will = b"\0\x04MQTT\x05\x06\0\0\0\0\x01w\0\0\x0b$SYS/broker\0\x01x";
-    let mut raw = Raw::connect(server.port());
-    raw.say(&wire::Packet { first: 0x10, body: will.to_vec() }.encode());
-    let connack = raw.hear().unwrap();
+    let mut raw = RawClient::connect(server.port());
+    raw.send(&wire::Packet { first: 0x10, body: will.to_vec() }.encode());
+    let connack = raw.receive().unwrap();
     assert_eq!((connack.name(), connack.body[1]), ("CONNACK", 0x90), "topic name invalid");
 }

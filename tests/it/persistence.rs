@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use redb::TableDefinition;
 use serde_json::Value;
 
-use super::common::{Place, Running, Server, line_in, until};
+use super::common::{Place, Server, StreamedProcess, line_in, wait_until};
 
 const FILE: &str = "kept/store.redb";
 
@@ -408,8 +408,8 @@ fn a_full_disk_refuses_what_must_be_kept_and_nothing_else_until_there_is_room() 
     command = shell;
     let child = command.spawn().unwrap();
     let id = child.id().to_string();
-    let server = Running::read(child);
-    let words = server.words();
+    let server = StreamedProcess::read(child);
+    let words = server.error_line();
     assert!(words.starts_with("listening on"), "{words}");
     let port = line_in(&place.path("port"));
     let url = format!("mqtt://127.0.0.1:{port}");
@@ -421,12 +421,12 @@ fn a_full_disk_refuses_what_must_be_kept_and_nothing_else_until_there_is_room() 
         shown.contains("the change could not be persisted") && shown.ends_with("--- exit 76\n"),
         "{shown}"
     );
-    let told = server.words();
+    let told = server.error_line();
     assert!(told.starts_with("what must be kept is refused until the disk works again: "), "{told}");
     assert_eq!(place.bytes_at(&url, &["get", "k"]), b"v");
     assert_eq!(at(&["set", "passing", "-f", "large"]), "--- exit 0\n");
     // There was room for something smaller all the time.
-    assert_eq!(server.words(), "the disk works again: what must be kept is taken again");
+    assert_eq!(server.error_line(), "the disk works again: what must be kept is taken again");
     assert_eq!(at(&["set", "k", "w", "--persist"]), "--- exit 0\n");
     let raised = Command::new("prlimit").args(["--pid", &id, "--fsize=unlimited"]).status();
     if !raised.is_ok_and(|status| status.success()) {
@@ -482,7 +482,7 @@ fn on_a_disk_without_room_a_large_value_does_not_keep_small_ones_out() {
         "{shown}"
     );
     // What the large one has taken is given back.
-    until("small values are taken", || (at(&["set", "small", "v"]) == "--- exit 0\n").then_some(()));
+    wait_until("small values are taken", || (at(&["set", "small", "v"]) == "--- exit 0\n").then_some(()));
     fs::remove_file(place.path("small/full")).unwrap();
     assert_eq!(at(&["get", "k"]), "--- stdout\nv(no line feed)\n--- exit 0\n");
     drop(server);

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::Stdio;
 use std::thread;
 
-use super::common::{Place, Running, Server};
+use super::common::{Place, Server, StreamedProcess};
 
 const LINES: usize = 2_000;
 const KEYS: usize = 300;
@@ -27,7 +27,7 @@ fn kill(rounds: usize) {
                 }
             }
         });
-        let batch = Running::read(child);
+        let batch = StreamedProcess::read(child);
         // Each round is cut somewhere else: before the first answer, and behind hundreds.
         let mut answers: Vec<_> = (0..round * 37 % 400).map(|_| batch.line()).collect();
         server.kill();

@@ -1,7 +1,7 @@
 //! How often a first connection is tried for, and that later ones are another matter.
 
-use super::common::fake::Fakes;
-use super::common::{Place, Running, Server, wire};
+use super::common::fake_broker::FakeBrokers;
+use super::common::{Place, Server, StreamedProcess, wire};
 
 #[test]
 fn a_broker_that_comes_up_late_is_waited_for() {
@@ -11,9 +11,9 @@ fn a_broker_that_comes_up_late_is_waited_for() {
     assert_eq!(place.run_at(&url, &["set", "k", "v"]), "--- exit 0\n");
     server.kill();
     let words = ["set", "k", "late", "-b", &url, "--retries", "1000000", "--trace", "-j"];
-    let late = Running::start(&mut place.command(&words));
+    let late = StreamedProcess::start(&mut place.command(&words));
     // It has tried, and will again.
-    while !late.words().contains("\"again_ms\":") {}
+    while !late.error_line().contains("\"again_ms\":") {}
     server.start_again(&place, &["-q"]);
     assert!(late.line().contains("\"applied\":true"));
     assert_eq!(late.end().2, Some(0));
@@ -39,10 +39,10 @@ fn a_broker_that_does_not_come_is_given_up_after_so_many_tries() {
 fn only_a_refusal_that_may_pass_is_asked_for_again() {
     let place = Place::new();
     for (reason, tries) in [(0x88, 4), (0x89, 4), (0x9F, 4), (0x80, 1), (0x85, 1), (0x97, 1), (0x87, 1)] {
-        let broker = Fakes::start(move |_, line| {
-            line.expect("CONNECT");
-            line.send(&wire::connack(reason, &[]));
-            line.listen();
+        let broker = FakeBrokers::start(move |_, connection| {
+            connection.expect("CONNECT");
+            connection.send(&wire::connack(reason, &[]));
+            connection.listen();
         });
         let shown = place.run_at(&broker.url(), &["get", "k", "--retries", "3"]);
         assert!(shown.contains("BROKER refused the connection"), "{shown}");
@@ -53,15 +53,15 @@ fn only_a_refusal_that_may_pass_is_asked_for_again() {
 #[test]
 fn a_busy_broker_that_thinks_better_of_it_is_good() {
     let place = Place::new();
-    let broker = Fakes::start(|number, line| {
+    let broker = FakeBrokers::start(|number, connection| {
         if number < 3 {
-            line.expect("CONNECT");
-            line.send(&wire::connack(0x89, &[]));
+            connection.expect("CONNECT");
+            connection.send(&wire::connack(0x89, &[]));
         } else {
-            let request = line.serve();
-            line.answer(&request, "$1\r\nv\r\n", &[]);
+            let request = connection.serve();
+            connection.answer(&request, "$1\r\nv\r\n", &[]);
         }
-        line.listen();
+        connection.listen();
     });
     let shown = place.run_at(&broker.url(), &["get", "k", "--retries", "2"]);
     assert_eq!(shown, "--- stdout\nv(no line feed)\n--- exit 0\n");
@@ -73,11 +73,11 @@ fn a_watch_that_is_lost_later_comes_back_without_retries_being_counted() {
     let place = Place::new();
     let mut server = Server::start(&place, &["-q"]);
     let words = ["watch", "k", "-j", "-b", &server.url(), "--retries", "0", "--trace"];
-    let watch = Running::start(&mut place.command(&words));
+    let watch = StreamedProcess::start(&mut place.command(&words));
     assert!(watch.line().contains("\"event\":\"current\""));
     server.kill();
     for _ in 0..3 {
-        while !watch.words().contains("\"again_ms\":") {}
+        while !watch.error_line().contains("\"again_ms\":") {}
     }
     server.start_again(&place, &["-q"]);
     assert!(watch.line().contains("\"event\":\"gap\""));
@@ -86,11 +86,11 @@ fn a_watch_that_is_lost_later_comes_back_without_retries_being_counted() {
 #[test]
 fn a_connection_that_is_cut_before_the_broker_has_spoken_may_be_better_next_time() {
     let place = Place::new();
-    let broker = Fakes::start(|number, line| {
-        line.expect("CONNECT");
+    let broker = FakeBrokers::start(|number, connection| {
+        connection.expect("CONNECT");
         if number == 3 {
             // Half a CONNACK.
-            line.send(&wire::connack(0, &[])[..2]);
+            connection.send(&wire::connack(0, &[])[..2]);
         }
     });
     let shown = place.run_at(&broker.url(), &["set", "k", "v", "--retries", "3"]);

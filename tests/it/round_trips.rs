@@ -1,7 +1,7 @@
 //! What a request costs on the way, and what it leaves behind.
 
-use super::common::fake::Fake;
-use super::common::proxy::{Flight, From, Proxy};
+use super::common::fake_broker::FakeBroker;
+use super::common::proxy::{Flight, Proxy, Sender};
 use super::common::{Place, Server};
 
 /// The flights of a line, each with the names of its packets.
@@ -13,7 +13,7 @@ fn flights(line: &str) -> Vec<String> {
     let shown = place.run_at(&proxy.url(), &words);
     assert!(!shown.contains("stderr"), "{shown}");
     let named = |Flight { from, packets }: Flight| {
-        let mark = if from == From::Client { ">" } else { "<" };
+        let mark = if from == Sender::Client { ">" } else { "<" };
         format!("{mark} {}", packets.join(" "))
     };
     proxy.end().into_iter().map(named).collect()
@@ -82,14 +82,14 @@ fn every_further_ping_is_one_round_trip() {
 fn nothing_is_left_behind_on_the_broker() {
     const CLEAN_START: u8 = 0x02;
     const SESSION_EXPIRY_0: &[u8] = &[0x11, 0, 0, 0, 0];
-    let fake = Fake::start(|line| {
-        let connect = line.expect("CONNECT");
-        line.send(&super::common::wire::connack(0, &[]));
-        line.subscribe(1);
-        let request = line.request();
-        line.answer(&request, "+OK\r\n", &[]);
-        let goodbye = [line.next(), line.next()].map(Option::unwrap);
-        (connect, goodbye, line.next())
+    let fake = FakeBroker::start(|connection| {
+        let connect = connection.expect("CONNECT");
+        connection.send(&super::common::wire::connack(0, &[]));
+        connection.subscribe(1);
+        let request = connection.request();
+        connection.answer(&request, "+OK\r\n", &[]);
+        let goodbye = [connection.next(), connection.next()].map(Option::unwrap);
+        (connect, goodbye, connection.next())
     });
     assert_eq!(Place::new().run_at(&fake.url(), &["set", "k", "v"]), "--- exit 0\n");
     let (connect, [acknowledgement, disconnect], end) = fake.end();
@@ -104,10 +104,10 @@ fn nothing_is_left_behind_on_the_broker() {
 #[test]
 fn every_run_has_a_client_id_of_its_own() {
     let id = || {
-        let fake = Fake::start(|line| {
-            let request = line.serve();
-            line.answer(&request, "$-1\r\n", &[]);
-            line.listen();
+        let fake = FakeBroker::start(|connection| {
+            let request = connection.serve();
+            connection.answer(&request, "$-1\r\n", &[]);
+            connection.listen();
             request.user_property("__srcId").unwrap().to_owned()
         });
         assert_eq!(Place::new().run_at(&fake.url(), &["get", "k"]), "--- exit 1\n");
@@ -120,10 +120,10 @@ fn every_run_has_a_client_id_of_its_own() {
 
 #[test]
 fn a_request_carries_what_the_protocol_asks_for() {
-    let fake = Fake::start(|line| {
-        let request = line.serve();
-        line.answer(&request, "+OK\r\n", &[]);
-        line.listen();
+    let fake = FakeBroker::start(|connection| {
+        let request = connection.serve();
+        connection.answer(&request, "+OK\r\n", &[]);
+        connection.listen();
         request
     });
     let words = ["set", "k", "v", "--ttl", "5s", "--nex", "--fence", "1:2:n", "--persist", "-i", "me"];

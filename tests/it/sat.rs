@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use nix::sys::signal::Signal;
 
-use super::common::fake::{Fakes, Line};
+use super::common::fake_broker::{Connection, FakeBrokers};
 use super::common::wire::{self, Packet, Publish};
-use super::common::{ENTER, Place, Running, Server, Terminal};
+use super::common::{ENTER, Place, Server, StreamedProcess, Terminal};
 
 const METHOD: &str = "K8S-SAT";
 
@@ -22,7 +22,7 @@ fn swap(place: &Place, name: &str, token: &str) {
 /// A broker that lets everybody in, has the value `v` for every key, and hands over the other packets that come; what it
 /// does with an AUTH is told.
 struct Kubernetes {
-    broker: Fakes,
+    broker: FakeBrokers,
     heard: Receiver<Heard>,
 }
 
@@ -37,20 +37,20 @@ enum Heard {
 impl Kubernetes {
     fn start(
         admit: impl Fn(usize) -> u8 + Send + Sync + 'static,
-        on_auth: impl Fn(usize, &mut Line) + Send + Sync + 'static,
+        on_auth: impl Fn(usize, &mut Connection) + Send + Sync + 'static,
     ) -> Self {
         let (tell, heard) = channel();
         let tell = Arc::new(Mutex::new(tell));
-        let broker = Fakes::start(move |number, line| {
+        let broker = FakeBrokers::start(move |number, connection| {
             // Who does not listen any more has seen enough.
             let tell = |heard| drop(tell.lock().unwrap().send(heard));
-            let connect = wire::Connect::decode(&line.expect("CONNECT"));
+            let connect = wire::Connect::decode(&connection.expect("CONNECT"));
             assert_eq!((connect.method.as_deref(), connect.username), (Some(METHOD), None));
             tell(Heard::Token(connect.data.unwrap()));
-            line.send(&wire::connack(admit(number), &[]));
-            while let Some(packet) = line.next() {
+            connection.send(&wire::connack(admit(number), &[]));
+            while let Some(packet) = connection.next() {
                 match packet.name() {
-                    "SUBSCRIBE" => line.send(&wire::suback(packet.packet_id(), 1)),
+                    "SUBSCRIBE" => connection.send(&wire::suback(packet.packet_id(), 1)),
                     "PUBLISH" => {
                         let request = Publish::decode(&packet);
                         let words = String::from_utf8_lossy(&request.payload).into_owned();
@@ -61,15 +61,15 @@ impl Kubernetes {
                             _ => "+OK\r\n",
                         };
                         let now = format!("{:015}:00000:StateStore", mqkv::clock::wall_ms());
-                        line.answer(&request, payload, &[("__ts", &now)]);
+                        connection.answer(&request, payload, &[("__ts", &now)]);
                         tell(Heard::Request(verb));
                     }
                     "AUTH" => {
                         tell(Heard::Auth(packet.encode()));
-                        on_auth(number, line);
+                        on_auth(number, connection);
                     }
                     "PINGREQ" => {
-                        line.send(&[0xD0, 0]);
+                        connection.send(&[0xD0, 0]);
                         tell(Heard::Request("PINGREQ".to_owned()));
                     }
                     _ => {}
@@ -112,17 +112,18 @@ fn auth(bytes: &str) -> Heard {
 /// AUTH that says success: in full, and in as few bytes as MQTT allows.
 const TAKEN: [&[u8]; 2] = [&[0xF0, 0x02, 0x00, 0x00], &[0xF0, 0x00]];
 
-fn watch(place: &Place, broker: &Kubernetes, options: &[&str]) -> Running {
+fn watch(place: &Place, broker: &Kubernetes, options: &[&str]) -> StreamedProcess {
     let words = ["watch", "k", "-j", "--sat-file", "token", "--trace"];
-    let watch =
-        Running::start(&mut place.command(&[&words[..], &["-b", &broker.broker.url()], options].concat()));
+    let watch = StreamedProcess::start(
+        &mut place.command(&[&words[..], &["-b", &broker.broker.url()], options].concat()),
+    );
     assert!(watch.line().contains("\"event\":\"current\""));
     watch
 }
 
 /// Waits for a line of the trace.
-fn traced(watch: &Running, what: &str) {
-    while !watch.words().contains(what) {}
+fn traced(watch: &StreamedProcess, what: &str) {
+    while !watch.error_line().contains(what) {}
 }
 
 #[test]
@@ -130,7 +131,7 @@ fn a_token_that_changes_is_shown_again_byte_by_byte_and_the_session_goes_on() {
     for taken in TAKEN {
         let place = Place::new();
         place.write("token", " first\n");
-        let broker = Kubernetes::start(|_| 0, move |_, line| line.send(taken));
+        let broker = Kubernetes::start(|_| 0, move |_, connection| connection.send(taken));
         let watch = watch(&place, &broker, &[]);
         assert_eq!(broker.next(), token(" first\n"));
         for bytes in [" second \r\n\0", "third"] {
@@ -150,7 +151,7 @@ fn a_token_that_changes_is_shown_again_byte_by_byte_and_the_session_goes_on() {
 fn a_file_that_is_away_empty_or_no_file_for_a_moment_is_waited_for() {
     let place = Place::new();
     place.write("token", "first");
-    let broker = Kubernetes::start(|_| 0, |_, line| line.send(TAKEN[0]));
+    let broker = Kubernetes::start(|_| 0, |_, connection| connection.send(TAKEN[0]));
     let _watch = watch(&place, &broker, &["--keep-alive", "1s"]);
     assert_eq!(broker.next(), token("first"));
     let path = place.path("token");
@@ -190,7 +191,7 @@ fn a_file_that_is_away_empty_or_no_file_for_a_moment_is_waited_for() {
 fn a_token_that_is_refused_is_a_loss_and_the_next_connection_shows_the_newest() {
     let place = Place::new();
     place.write("token", "first");
-    let broker = Kubernetes::start(|_| 0, |_, line| line.send(&wire::disconnect(0x87)));
+    let broker = Kubernetes::start(|_| 0, |_, connection| connection.send(&wire::disconnect(0x87)));
     let watch = watch(&place, &broker, &[]);
     assert_eq!(broker.next(), token("first"));
     swap(&place, "token", "second");
@@ -205,7 +206,7 @@ fn a_token_that_is_refused_for_good_ends_the_session_with_77() {
     let place = Place::new();
     place.write("token", "first");
     let admit = |number| if number == 1 { 0 } else { 0x87 };
-    let broker = Kubernetes::start(admit, |_, line| line.send(&wire::disconnect(0x8C)));
+    let broker = Kubernetes::start(admit, |_, connection| connection.send(&wire::disconnect(0x8C)));
     let watch = watch(&place, &broker, &[]);
     swap(&place, "token", "second");
     let (_, words, code) = watch.end();
@@ -220,8 +221,10 @@ fn a_token_that_is_refused_for_good_ends_the_session_with_77() {
 fn a_broker_that_wants_more_than_a_token_is_left() {
     let place = Place::new();
     place.write("token", "first");
-    let broker =
-        Kubernetes::start(|_| 0, |_, line| line.send(&wire::auth(0x18, Some(METHOD), Some(b"more"))));
+    let broker = Kubernetes::start(
+        |_| 0,
+        |_, connection| connection.send(&wire::auth(0x18, Some(METHOD), Some(b"more"))),
+    );
     let watch = watch(&place, &broker, &[]);
     assert_eq!(broker.next(), token("first"));
     swap(&place, "token", "second");
@@ -253,9 +256,9 @@ fn a_reconnect_that_finds_no_token_tries_again_until_there_is_one() {
     // The file is away before the broker ends the connection.
     let broker = Kubernetes::start(
         |_| 0,
-        move |_, line| {
+        move |_, connection| {
             fs::remove_file(&gone).unwrap();
-            line.send(&wire::disconnect(0x98));
+            connection.send(&wire::disconnect(0x98));
         },
     );
     let watch = watch(&place, &broker, &[]);
@@ -274,9 +277,9 @@ fn a_reconnect_that_finds_no_token_tries_again_until_there_is_one() {
 fn a_lock_that_is_held_shows_its_token_again() {
     let place = Place::new();
     place.write("token", "first");
-    let broker = Kubernetes::start(|_| 0, |_, line| line.send(TAKEN[0]));
+    let broker = Kubernetes::start(|_| 0, |_, connection| connection.send(TAKEN[0]));
     let url = broker.broker.url();
-    let lock = Running::start(
+    let lock = StreamedProcess::start(
         place
             .command(&["lock", "k", "--ttl", "1h", "--sat-file", "token", "-b", &url])
             .stdin(std::process::Stdio::piped()),
@@ -294,7 +297,7 @@ fn a_lock_that_is_held_shows_its_token_again() {
 fn a_prompt_shows_its_token_again() {
     let place = Place::new();
     place.write("token", "first");
-    let broker = Kubernetes::start(|_| 0, |_, line| line.send(TAKEN[0]));
+    let broker = Kubernetes::start(|_| 0, |_, connection| connection.send(TAKEN[0]));
     let words = ["shell", "--sat-file", "token", "-b", &broker.broker.url()];
     let terminal = Terminal::start(place.command(&words));
     terminal.shows("connected to");
@@ -325,7 +328,7 @@ fn our_own_server_takes_a_new_token_within_the_session_and_refuses_a_forged_one(
     let server = Server::start(&place, &["-q", "--sat-tokens", "tokens"]);
     let url = server.url();
     let words = ["watch", "k", "-j", "--sat-file", "token", "--trace", "-b", &url];
-    let watch = Running::start(&mut place.command(&words));
+    let watch = StreamedProcess::start(&mut place.command(&words));
     assert!(watch.line().contains("\"event\":\"current\""));
     swap(&place, "token", "second");
     traced(&watch, "\"packet\":\"AUTH\",\"reason\":\"success\"");

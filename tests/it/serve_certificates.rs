@@ -7,7 +7,7 @@ use std::process::Command;
 use nix::sys::signal::Signal;
 
 use super::common::pki::Ca;
-use super::common::{Doors, Place, Running};
+use super::common::{LoggedServer, Place, StreamedProcess};
 
 const TLS: [&str; 4] = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
 const RULES: &str = "rules:\n- principals: {clientIds: [c]}\n  brokerResources: [{method: Connect}]\n";
@@ -21,11 +21,11 @@ fn place() -> (Place, Ca) {
     (place, ca)
 }
 
-fn serve(place: &Place, options: &[&str]) -> Doors {
-    Doors::open(place, &[&TLS[..], options].concat())
+fn serve(place: &Place, options: &[&str]) -> LoggedServer {
+    LoggedServer::start(place, &[&TLS[..], options].concat())
 }
 
-fn url(server: &Doors, scheme: &str, number: usize) -> String {
+fn url(server: &LoggedServer, scheme: &str, number: usize) -> String {
     format!("{scheme}://127.0.0.1:{}", server.port(number))
 }
 
@@ -45,7 +45,7 @@ fn a_hangup_shows_a_new_certificate_at_all_doors_to_whoever_comes_and_leaves_the
     let server = serve(&place, &["--listen", "mqtts://127.0.0.1:0", "--listen", "wss://127.0.0.1:0"]);
     let urls = [url(&server, "mqtts", 0), url(&server, "wss", 1)];
     let watches = urls.each_ref().map(|url| {
-        let watch = Running::start(&mut place.command(&["watch", "k", "-b", url, "-T", "ca.pem"]));
+        let watch = StreamedProcess::start(&mut place.command(&["watch", "k", "-b", url, "-T", "ca.pem"]));
         assert!(watch.line().contains("\tk"), "the key is told to be missing");
         watch
     });
@@ -55,7 +55,7 @@ fn a_hangup_shows_a_new_certificate_at_all_doors_to_whoever_comes_and_leaves_the
         assert_eq!(get(&place, url, "-T ca.pem"), "--- exit 1\n", "nothing is read before it is said");
     }
     server.signal(Signal::SIGHUP);
-    assert_eq!(server.told_of("certificates"), AGAIN);
+    assert_eq!(server.log_line_with("certificates"), AGAIN);
     for url in &urls {
         assert_eq!(get(&place, url, "-T new.pem"), "--- exit 1\n");
         let said = get(&place, url, "-T ca.pem");
@@ -101,14 +101,17 @@ fn one_mistake_leaves_all_doors_as_they_were_and_is_told_as_at_the_start() {
             None => fs::remove_file(place.path(file)).unwrap(),
         }
         server.signal(Signal::SIGHUP);
-        assert_eq!(server.told_of("in force"), format!("{message}; the certificates before stay in force"));
+        assert_eq!(
+            server.log_line_with("in force"),
+            format!("{message}; the certificates before stay in force")
+        );
         for door in 0..2 {
             assert_eq!(get(&place, &url(&server, "mqtts", door), "-T ca.pem"), "--- exit 1\n", "{message}");
         }
     }
     place.write("clients.pem", clients);
     server.signal(Signal::SIGHUP);
-    assert_eq!(server.told_of("again"), AGAIN);
+    assert_eq!(server.log_line_with("again"), AGAIN);
     for door in 0..2 {
         assert_eq!(get(&place, &url(&server, "mqtts", door), "-T new.pem"), "--- exit 1\n");
     }
@@ -124,14 +127,16 @@ fn other_cas_for_clients_judge_whoever_comes_and_nobody_who_is_there() {
     let (me, it) = ("-T ca.pem -C me.pem -K me.key", "-T ca.pem -C it.pem -K it.key");
     ca.issue(&place, "it", &["it"]);
     let watch: Vec<_> = ["watch", "k", "-b", &url].into_iter().chain(me.split(' ')).collect();
-    let watch = Running::start(&mut place.command(&watch));
+    let watch = StreamedProcess::start(&mut place.command(&watch));
     assert!(watch.line().contains("\tk"), "the key is told to be missing");
     assert_eq!(get(&place, &url, me), "--- exit 1\n");
     assert!(get(&place, &url, it).contains("refused this client's certificate: unknown CA"));
     place.write("clients.pem", fs::read(place.path("ca.pem")).unwrap());
     server.signal(Signal::SIGHUP);
     assert!(
-        server.told_of("again").starts_with("the certificates were read again: the server's expires in ")
+        server
+            .log_line_with("again")
+            .starts_with("the certificates were read again: the server's expires in ")
     );
     assert!(get(&place, &url, me).contains("refused this client's certificate: unknown CA"));
     assert_eq!(get(&place, &url, it), "--- exit 1\n");
@@ -146,7 +151,7 @@ fn rules_and_certificates_count_each_by_themselves() {
     place.write("rules", RULES);
     let server = serve(&place, &["--authz", "rules", "--listen", "mqtts://127.0.0.1:0"]);
     let told = || {
-        let mut told = [server.told_of(" "), server.told_of(" ")];
+        let mut told = [server.log_line_with(" "), server.log_line_with(" ")];
         told.sort();
         told
     };
@@ -169,14 +174,14 @@ fn a_file_that_hangs_holds_up_neither_clients_nor_rules_nor_the_end() {
     let (place, _) = place();
     place.write("rules", RULES);
     let words = ["serve", "-v", "--authz", "rules", "--listen", "127.0.0.1:0", "--port-file", "port"];
-    let server = Running::start(&mut place.command(&[&words[..], &TLS].concat()));
-    let told_of = |what: &str| while !server.words().contains(what) {};
-    told_of("listening on ");
+    let server = StreamedProcess::start(&mut place.command(&[&words[..], &TLS].concat()));
+    let log_line_with = |what: &str| while !server.error_line().contains(what) {};
+    log_line_with("listening on ");
     fs::remove_file(place.path("server.key")).unwrap();
     mkfifo(&place, "server.key");
     for _ in 0..2 {
         server.signal(Signal::SIGHUP);
-        told_of("the rules were read again: 1");
+        log_line_with("the rules were read again: 1");
     }
     // Whoever opens the other end waits until it is being read.
     let pipe = OpenOptions::new().write(true).open(place.path("server.key")).unwrap();
@@ -193,9 +198,9 @@ fn a_certificate_out_of_its_time_is_taken_and_warned_of_at_the_start_and_when_it
     let (place, ca) = place();
     ca.issue_between(&place, "server", &["127.0.0.1"], [2020, 2021]);
     let words = [&["serve", "--log", "json", "--listen", "127.0.0.1:0"][..], &TLS].concat();
-    let server = Running::start(&mut place.command(&words));
+    let server = StreamedProcess::start(&mut place.command(&words));
     let told = |name: &str| {
-        let line = server.words();
+        let line = server.error_line();
         assert!(line.starts_with(&format!("{{\"v\":1,\"event\":\"{name}\",")), "{line}");
         line.split_once("Z\",").unwrap().1.to_owned()
     };
@@ -224,21 +229,21 @@ fn a_hangup_during_the_start_is_not_the_end_and_is_not_lost() {
     let (place, ca) = place();
     mkfifo(&place, "seed");
     let options = ["serve", "-v", "--listen", "127.0.0.1:0", "--seed", "seed"];
-    let server = Running::start(&mut place.command(&[&options[..], &TLS].concat()));
+    let server = StreamedProcess::start(&mut place.command(&[&options[..], &TLS].concat()));
     // Whoever opens the other end waits until it is being read.
     let pipe = OpenOptions::new().write(true).open(place.path("seed")).unwrap();
     server.signal(Signal::SIGHUP);
     ca.issue_for_days(&place, "server", &["127.0.0.1"], 89);
     drop(pipe);
-    while !server.words().starts_with("listening on ") {}
-    assert_eq!(server.words(), AGAIN);
+    while !server.error_line().starts_with("listening on ") {}
+    assert_eq!(server.error_line(), AGAIN);
 }
 
 #[test]
 fn a_hangup_ends_a_server_that_has_nothing_to_read_again_in_order() {
     let place = Place::new();
-    let server = Running::start(&mut place.command(&["serve", "-v", "--listen", "127.0.0.1:0"]));
-    while !server.words().starts_with("listening on ") {}
+    let server = StreamedProcess::start(&mut place.command(&["serve", "-v", "--listen", "127.0.0.1:0"]));
+    while !server.error_line().starts_with("listening on ") {}
     server.signal(Signal::SIGHUP);
     let (_, words, code) = server.end();
     let stopping = "answering what has come in, then stopping".to_owned();
@@ -252,7 +257,7 @@ fn a_hangup_is_for_the_command_of_exec_though_there_are_certificates() {
     let script = "trap 'exit 9' HUP; echo ready; while :; do sleep 0.02; done";
     let exec = ["--exec", "--", "/bin/sh", "-c", script];
     let words = [&["serve"], &TLS[..], &exec].concat();
-    let server = Running::start(&mut place.command(&words));
+    let server = StreamedProcess::start(&mut place.command(&words));
     assert_eq!(server.line(), "ready");
     server.signal(Signal::SIGHUP);
     assert_eq!(server.end().2, Some(9));

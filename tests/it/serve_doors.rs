@@ -3,13 +3,13 @@
 use std::fs;
 
 use super::common::pki::Ca;
-use super::common::{Doors, Place};
+use super::common::{LoggedServer, Place};
 
 #[test]
 fn several_doors_lead_to_one_store() {
     let place = Place::new();
     Ca::new(&place, "ca.pem").issue(&place, "server", &["127.0.0.1"]);
-    let server = Doors::open(
+    let server = LoggedServer::start(
         &place,
         &[
             "--listen",
@@ -46,7 +46,7 @@ fn several_doors_lead_to_one_store() {
 #[test]
 fn doors_of_one_kind_are_told_as_addresses() {
     let place = Place::new();
-    let server = Doors::open(&place, &["--listen", "127.0.0.1:0", "--listen", "mqtt://127.0.0.1:0"]);
+    let server = LoggedServer::start(&place, &["--listen", "127.0.0.1:0", "--listen", "mqtt://127.0.0.1:0"]);
     assert_eq!(server.ready(), "listening on 127.0.0.1:PORT and 127.0.0.1:PORT, in memory");
 }
 

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::thread::spawn;
 
 use super::common::pki::Ca;
-use super::common::wire::{self, Hello, PINGREQ, Packet};
-use super::common::{Doors, Place, Raw, Terminal};
+use super::common::wire::{self, ConnectOptions, PINGREQ, Packet};
+use super::common::{LoggedServer, Place, RawClient, Terminal};
 
 /// The subject of every certificate of the tests.
 const ME: &str = "CN=rcgen self signed cert";
@@ -74,7 +74,7 @@ fn every_door_lets_in_whom_it_should_and_nobody_else() {
         ("wss://127.0.0.1:0?client-cert=none&anonymous=yes", unseen("")),
     ];
     let listen: Vec<&str> = doors.iter().flat_map(|(url, _)| ["--listen", url]).collect();
-    let server = Doors::open(&place, &[&LISTS[..], &TLS, &listen].concat());
+    let server = LoggedServer::start(&place, &[&LISTS[..], &TLS, &listen].concat());
     for (number, (door, expected)) in doors.iter().enumerate() {
         let scheme = door.split_once("://").unwrap().0;
         let url = format!("{scheme}://127.0.0.1:{}", server.port(number));
@@ -85,7 +85,7 @@ fn every_door_lets_in_whom_it_should_and_nobody_else() {
                 words.extend(["-T", "ca.pem"]);
             }
             let shown = place.run(&words);
-            let told = server.told();
+            let told = server.log_line();
             if *expected == no_certificate {
                 assert!(shown.ends_with("--- exit 69\n"), "{door} {way}: {shown}");
                 assert!(shown.contains("wants a client certificate"), "{door} {way}: {shown}");
@@ -97,7 +97,7 @@ fn every_door_lets_in_whom_it_should_and_nobody_else() {
                 assert_eq!(shown, "--- exit 1\n", "{door} {way}");
                 let who = if expected.is_empty() { String::new() } else { format!(" as {expected}") };
                 assert_eq!(told, format!("c connected from PORT{who}, new session"), "{door} {way}");
-                assert_eq!(server.told(), "c is gone: it disconnected");
+                assert_eq!(server.log_line(), "c is gone: it disconnected");
             }
         }
     }
@@ -105,15 +105,15 @@ fn every_door_lets_in_whom_it_should_and_nobody_else() {
 
 /// The reason code of the CONNACK, after which a refused client is left alone. One that is let in has gone again, and
 /// the server knows: while it is there, nobody else may have its client id.
-fn answer(port: u16, hello: Hello<'_>) -> u8 {
-    let mut client = Raw::connect(port);
-    client.say(&hello.encode());
-    let connack = client.hear().unwrap();
+fn answer(port: u16, hello: ConnectOptions<'_>) -> u8 {
+    let mut client = RawClient::connect(port);
+    client.send(&hello.encode());
+    let connack = client.receive().unwrap();
     assert_eq!(connack.name(), "CONNACK");
     if connack.body[1] == 0 {
-        client.say(&wire::disconnect(0));
+        client.send(&wire::disconnect(0));
     }
-    assert_eq!(client.hear(), None);
+    assert_eq!(client.receive(), None);
     connack.body[1]
 }
 
@@ -121,28 +121,28 @@ fn answer(port: u16, hello: Hello<'_>) -> u8 {
 fn each_refusal_has_its_reason_code() {
     let place = place();
     let listen = ["--listen", "mqtt://127.0.0.1:0", "--listen", "mqtt://127.0.0.1:0?anonymous=yes"];
-    let server = Doors::open(&place, &[&LISTS[..], &listen].concat());
-    let hello = Hello { client_id: "c", ..Hello::default() };
+    let server = LoggedServer::start(&place, &[&LISTS[..], &listen].concat());
+    let hello = ConnectOptions { client_id: "c", ..ConnectOptions::default() };
     let (ann, sat) = (Some("ann"), Some("K8S-SAT"));
     let (right, wrong): (Option<&[u8]>, Option<&[u8]>) = (Some(b"p 1"), Some(b"p 2"));
     let token: Option<&[u8]> = Some(b"tok.en");
     for (code, open_code, hello) in [
         (0x87, 0x00, hello),
-        (0x86, 0x86, Hello { user: ann, ..hello }),
-        (0x86, 0x86, Hello { user: ann, password: wrong, ..hello }),
-        (0x86, 0x86, Hello { user: Some("bob"), password: right, ..hello }),
-        (0x86, 0x86, Hello { user: Some(""), password: Some(b""), ..hello }),
-        (0x00, 0x00, Hello { user: ann, password: right, ..hello }),
+        (0x86, 0x86, ConnectOptions { user: ann, ..hello }),
+        (0x86, 0x86, ConnectOptions { user: ann, password: wrong, ..hello }),
+        (0x86, 0x86, ConnectOptions { user: Some("bob"), password: right, ..hello }),
+        (0x86, 0x86, ConnectOptions { user: Some(""), password: Some(b""), ..hello }),
+        (0x00, 0x00, ConnectOptions { user: ann, password: right, ..hello }),
         // A password alone says nothing (MQTT 5, 3.1.2.9).
-        (0x87, 0x00, Hello { password: right, ..hello }),
-        (0x00, 0x00, Hello { method: sat, data: token, ..hello }),
-        (0x87, 0x87, Hello { method: sat, data: Some(b"tok.eN"), ..hello }),
-        (0x87, 0x87, Hello { method: sat, data: Some(b""), ..hello }),
-        (0x87, 0x87, Hello { method: sat, ..hello }),
-        (0x86, 0x86, Hello { method: sat, data: token, user: ann, password: right, ..hello }),
-        (0x8C, 0x8C, Hello { method: Some("k8s-sat"), data: token, ..hello }),
-        (0x8C, 0x8C, Hello { method: Some("SCRAM-SHA-1"), ..hello }),
-        (0x82, 0x82, Hello { data: token, ..hello }),
+        (0x87, 0x00, ConnectOptions { password: right, ..hello }),
+        (0x00, 0x00, ConnectOptions { method: sat, data: token, ..hello }),
+        (0x87, 0x87, ConnectOptions { method: sat, data: Some(b"tok.eN"), ..hello }),
+        (0x87, 0x87, ConnectOptions { method: sat, data: Some(b""), ..hello }),
+        (0x87, 0x87, ConnectOptions { method: sat, ..hello }),
+        (0x86, 0x86, ConnectOptions { method: sat, data: token, user: ann, password: right, ..hello }),
+        (0x8C, 0x8C, ConnectOptions { method: Some("k8s-sat"), data: token, ..hello }),
+        (0x8C, 0x8C, ConnectOptions { method: Some("SCRAM-SHA-1"), ..hello }),
+        (0x82, 0x82, ConnectOptions { data: token, ..hello }),
     ] {
         assert_eq!(answer(server.port(0), hello), code, "{hello:?}");
         assert_eq!(answer(server.port(1), hello), open_code, "{hello:?}");
@@ -152,30 +152,46 @@ fn each_refusal_has_its_reason_code() {
 #[test]
 fn where_nobody_is_known_names_and_passwords_say_nothing() {
     let place = Place::new();
-    let server = Doors::open(&place, &["--listen", "127.0.0.1:0"]);
-    let hello = Hello { client_id: "c", ..Hello::default() };
-    assert_eq!(answer(server.port(0), Hello { user: Some("ann"), password: Some(b"x"), ..hello }), 0x00);
-    assert_eq!(server.told(), "c connected from PORT, new session");
-    assert_eq!(answer(server.port(0), Hello { method: Some("K8S-SAT"), data: Some(b"x"), ..hello }), 0x8C);
+    let server = LoggedServer::start(&place, &["--listen", "127.0.0.1:0"]);
+    let hello = ConnectOptions { client_id: "c", ..ConnectOptions::default() };
+    assert_eq!(
+        answer(server.port(0), ConnectOptions { user: Some("ann"), password: Some(b"x"), ..hello }),
+        0x00
+    );
+    assert_eq!(server.log_line(), "c connected from PORT, new session");
+    assert_eq!(
+        answer(server.port(0), ConnectOptions { method: Some("K8S-SAT"), data: Some(b"x"), ..hello }),
+        0x8C
+    );
 }
 
 #[test]
 fn what_a_client_says_cannot_drive_the_operators_terminal() {
     let place = place();
-    let server = Doors::open(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
-    let hello = Hello { client_id: "a\x1b[2J", user: Some("b\nc"), password: Some(b"d"), ..Hello::default() };
+    let server = LoggedServer::start(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
+    let hello = ConnectOptions {
+        client_id: "a\x1b[2J",
+        user: Some("b\nc"),
+        password: Some(b"d"),
+        ..ConnectOptions::default()
+    };
     assert_eq!(answer(server.port(0), hello), 0x86);
     let told =
         "a\\u{1b}[2J from PORT is not let in: bad user name or password (0x86): there is no user b\\nc";
-    assert_eq!(server.told(), told);
+    assert_eq!(server.log_line(), told);
 }
 
 /// A client that came in with a token.
-fn with_token(port: u16, token: &[u8]) -> Raw {
-    let mut client = Raw::connect(port);
-    let hello = Hello { client_id: "c", method: Some("K8S-SAT"), data: Some(token), ..Hello::default() };
-    client.say(&hello.encode());
-    let connack = client.hear().unwrap();
+fn with_token(port: u16, token: &[u8]) -> RawClient {
+    let mut client = RawClient::connect(port);
+    let hello = ConnectOptions {
+        client_id: "c",
+        method: Some("K8S-SAT"),
+        data: Some(token),
+        ..ConnectOptions::default()
+    };
+    client.send(&hello.encode());
+    let connack = client.receive().unwrap();
     assert_eq!((connack.name(), connack.body[1]), ("CONNACK", 0));
     let method = b"\x15\0\x07K8S-SAT";
     assert!(connack.body.windows(method.len()).any(|window| window == method), "{connack:?}");
@@ -183,38 +199,43 @@ fn with_token(port: u16, token: &[u8]) -> Raw {
 }
 
 /// The reason of the DISCONNECT, after which the server closes.
-fn disconnected(client: &mut Raw) -> u8 {
-    let packet = client.hear().unwrap();
+fn disconnected(client: &mut RawClient) -> u8 {
+    let packet = client.receive().unwrap();
     assert_eq!(packet.name(), "DISCONNECT");
-    assert_eq!(client.hear(), None);
+    assert_eq!(client.receive(), None);
     packet.body[0]
 }
 
 #[test]
 fn a_token_that_is_renewed_under_a_session_is_shown_again() {
     let place = place();
-    let server = Doors::open(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
+    let server = LoggedServer::start(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
     let mut client = with_token(server.port(0), b"tok.en\n");
-    assert_eq!(server.told(), "c connected from PORT as sat, new session");
+    assert_eq!(server.log_line(), "c connected from PORT as sat, new session");
     place.write("tokens", "sat tok.new\nother tok.er\n");
-    client.say(&[wire::auth(0x19, Some("K8S-SAT"), Some(b"tok.new")), PINGREQ.to_vec()].concat());
-    let mut heard = [client.hear().unwrap(), client.hear().unwrap()];
+    client.send(&[wire::auth(0x19, Some("K8S-SAT"), Some(b"tok.new")), PINGREQ.to_vec()].concat());
+    let mut heard = [client.receive().unwrap(), client.receive().unwrap()];
     // What is sent meanwhile does not wait for the token.
     heard.sort_by_key(|packet| packet.first);
     let [pong, auth] = heard;
     assert_eq!(pong.name(), "PINGRESP");
     assert_eq!(auth, Packet { first: 0xF0, body: b"\0\x0A\x15\0\x07K8S-SAT".to_vec() });
-    assert_eq!(server.told(), "c has shown a new token");
-    client.say(&PINGREQ);
-    assert_eq!(client.hear().unwrap().name(), "PINGRESP");
-    client.say(&wire::auth(0x19, Some("K8S-SAT"), Some(b"tok.en")));
+    assert_eq!(server.log_line(), "c has shown a new token");
+    client.send(&PINGREQ);
+    assert_eq!(client.receive().unwrap().name(), "PINGRESP");
+    client.send(&wire::auth(0x19, Some("K8S-SAT"), Some(b"tok.en")));
     assert_eq!(disconnected(&mut client), 0x87);
-    assert_eq!(server.told(), "c from PORT is not let in: not authorized (0x87): its token is not known");
-    assert_eq!(server.told(), "c is gone: not authorized (0x87): this token is not known here");
+    assert_eq!(server.log_line(), "c from PORT is not let in: not authorized (0x87): its token is not known");
+    assert_eq!(server.log_line(), "c is gone: not authorized (0x87): this token is not known here");
     assert_eq!(
         answer(
             server.port(0),
-            Hello { client_id: "d", method: Some("K8S-SAT"), data: Some(b"tok.en"), ..Hello::default() }
+            ConnectOptions {
+                client_id: "d",
+                method: Some("K8S-SAT"),
+                data: Some(b"tok.en"),
+                ..ConnectOptions::default()
+            }
         ),
         0x87
     );
@@ -223,7 +244,7 @@ fn a_token_that_is_renewed_under_a_session_is_shown_again() {
 #[test]
 fn an_auth_that_must_not_come_ends_the_session() {
     let place = place();
-    let server = Doors::open(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
+    let server = LoggedServer::start(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
     let good: Option<&[u8]> = Some(b"tok.en");
     let sat = Some("K8S-SAT");
     for (code, auth) in [
@@ -239,22 +260,28 @@ fn an_auth_that_must_not_come_ends_the_session() {
         (0x87, wire::auth(0x19, sat, Some(b"tok.er"))),
     ] {
         let mut client = with_token(server.port(0), b"tok.en");
-        client.say(&auth);
+        client.send(&auth);
         assert_eq!(disconnected(&mut client), code, "{auth:02X?}");
     }
-    let mut client = Raw::connect(server.port(0));
-    client.say(
-        &Hello { client_id: "c", user: Some("ann"), password: Some(b"p 1"), ..Hello::default() }.encode(),
+    let mut client = RawClient::connect(server.port(0));
+    client.send(
+        &ConnectOptions {
+            client_id: "c",
+            user: Some("ann"),
+            password: Some(b"p 1"),
+            ..ConnectOptions::default()
+        }
+        .encode(),
     );
-    assert_eq!(client.hear().unwrap().body[1], 0);
-    client.say(&wire::auth(0x19, sat, good));
+    assert_eq!(client.receive().unwrap().body[1], 0);
+    client.send(&wire::auth(0x19, sat, good));
     assert_eq!(disconnected(&mut client), 0x82);
 }
 
 #[test]
 fn twenty_users_at_once_are_all_let_in_and_nobody_waits_for_them() {
     let place = place();
-    let server = Doors::open(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
+    let server = LoggedServer::start(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
     let mut bystander = with_token(server.port(0), b"tok.en");
     let port = server.port(0);
     let crowd: Vec<_> = (0..20)
@@ -262,12 +289,15 @@ fn twenty_users_at_once_are_all_let_in_and_nobody_waits_for_them() {
             spawn(move || {
                 let client_id = format!("c{number}");
                 let (user, password) = (Some("ann"), Some(&b"p 1"[..]));
-                answer(port, Hello { client_id: &client_id, user, password, ..Hello::default() })
+                answer(
+                    port,
+                    ConnectOptions { client_id: &client_id, user, password, ..ConnectOptions::default() },
+                )
             })
         })
         .collect();
-    bystander.say(&PINGREQ);
-    assert_eq!(bystander.hear().unwrap().name(), "PINGRESP");
+    bystander.send(&PINGREQ);
+    assert_eq!(bystander.receive().unwrap().name(), "PINGRESP");
     for client in crowd {
         assert_eq!(client.join().unwrap(), 0);
     }
@@ -276,7 +306,7 @@ fn twenty_users_at_once_are_all_let_in_and_nobody_waits_for_them() {
 #[test]
 fn a_user_is_added_and_removed_while_the_server_runs() {
     let place = place();
-    let server = Doors::open(&place, &["--users", "users", "--listen", "127.0.0.1:0"]);
+    let server = LoggedServer::start(&place, &["--users", "users", "--listen", "127.0.0.1:0"]);
     let url = format!("mqtt://bob@127.0.0.1:{}", server.port(0));
     let get = || place.run(&["get", "k", "-b", &url, "--password-file", "right"]);
     assert!(get().ends_with("--- exit 77\n"));
@@ -365,12 +395,12 @@ fn a_file_that_others_may_read_is_warned_of() {
         fs::set_permissions(place.path(file), fs::Permissions::from_mode(0o644)).unwrap();
     }
     let options = [&["serve", "--listen", "127.0.0.1:0"], &LISTS[..], &TLS[..]].concat();
-    let server = super::common::Running::start(&mut place.command(&options));
+    let server = super::common::StreamedProcess::start(&mut place.command(&options));
     for file in secrets {
         let words = "holds a secret, and others than you may use it (mode 0644)";
-        assert_eq!(server.words(), format!("warning: {file} {words}: chmod 600 {file}"));
+        assert_eq!(server.error_line(), format!("warning: {file} {words}: chmod 600 {file}"));
     }
-    assert!(server.words().starts_with("listening on "));
+    assert!(server.error_line().starts_with("listening on "));
 }
 
 #[test]
@@ -388,12 +418,12 @@ fn a_password_that_others_may_read_is_warned_of_where_somebody_reads_words() {
 #[test]
 fn a_file_that_breaks_while_the_server_runs_is_told_once_and_changes_nothing() {
     let place = place();
-    let server = Doors::open(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
+    let server = LoggedServer::start(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
     place.write("tokens", "nonsense\n");
     drop(with_token(server.port(0), b"tok.en"));
-    assert_eq!(server.told(), "line 1 of tokens is not NAME TOKEN; what it said before still counts");
-    assert_eq!(server.told(), "c connected from PORT as sat, new session");
-    assert!(server.told().starts_with("c is gone: "));
+    assert_eq!(server.log_line(), "line 1 of tokens is not NAME TOKEN; what it said before still counts");
+    assert_eq!(server.log_line(), "c connected from PORT as sat, new session");
+    assert!(server.log_line().starts_with("c is gone: "));
     drop(with_token(server.port(0), b"tok.en"));
-    assert_eq!(server.told(), "c connected from PORT as sat, new session");
+    assert_eq!(server.log_line(), "c connected from PORT as sat, new session");
 }

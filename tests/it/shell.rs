@@ -39,7 +39,7 @@ fn the_first_screen_says_where_we_are_how_to_get_help_and_how_to_leave() {
     assert!(lines[1].contains("\\? lists what there is"), "{screen}");
     assert!(lines[2].contains("Ctrl-D or \\q leaves"), "{screen}");
     assert_eq!(lines.len(), 4, "{screen}");
-    terminal.leave();
+    terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));
 }
 
@@ -88,7 +88,7 @@ fn history_lasts_across_runs_without_values_and_for_this_user_alone() {
     terminal.keys(&format!("{UP}{UP}"));
     terminal.ends_with("embedded> set k secret --ttl 5m");
     terminal.clear("embedded>");
-    terminal.leave();
+    terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));
     assert_eq!(history(&place), "set k --ttl 5m\nget k\n");
     let file = fs::metadata(place.path(".local/state/mqkv/history")).unwrap();
@@ -302,7 +302,7 @@ fn forty_columns_are_enough() {
     terminal.keys("mperature\r");
     terminal.shows(&format!("\n{}\n", "7".repeat(60)));
     terminal.ends_with(&format!("127.0.0.1:{} 1w>", server.port()));
-    terminal.leave();
+    terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));
 }
 
@@ -314,11 +314,11 @@ fn ctrl_c_stops_a_slow_request_and_never_leaves() {
     terminal.line("set k v");
     terminal.shows("stored k");
     server.freeze();
-    terminal.begin("get k");
+    terminal.start_command("get k");
     terminal.keys(CTRL_C);
     terminal.shows("\nstopped");
     terminal.ends_with(&prompt(&server));
-    terminal.begin("set k w");
+    terminal.start_command("set k w");
     terminal.keys(CTRL_C);
     terminal.wait_for("the write to be stopped", |screen| screen.matches("\nstopped").count() == 2);
     terminal.ends_with(&prompt(&server));

@@ -53,7 +53,7 @@ fn the_prompt_shows_the_context_and_changes_with_it() {
     terminal.line("\\c prdo");
     terminal.shows("there is no context prdo");
     terminal.shows("try: prod");
-    terminal.leave();
+    terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 
-use super::common::{CTRL_C, CTRL_D, Place, Server, Terminal, until};
+use super::common::{CTRL_C, CTRL_D, Place, Server, Terminal, wait_until};
 
 fn at(place: &Place, server: &Server) -> Terminal {
     let terminal = Terminal::start(place.command(&["-b", &server.url()]));
@@ -76,7 +76,7 @@ fn a_prompt_that_begins_offline_has_room_for_all_it_says() {
     terminal.shows("lost the connection");
     terminal.keys(CTRL_C);
     terminal.shows(&format!("127.0.0.1:{} (offline ", server.port()));
-    terminal.leave();
+    terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));
 }
 
@@ -101,7 +101,7 @@ fn a_lock_is_held_in_the_background_and_released_on_leaving() {
     terminal.line("unlock second");
     terminal.shows("released second");
     assert!(holder(&place, &server, "second").contains("second is free"));
-    terminal.leave();
+    terminal.press_ctrl_d();
     terminal.shows("released deploy");
     assert_eq!(terminal.end(), Some(0));
     assert!(holder(&place, &server, "deploy").contains("deploy is free"));
@@ -130,7 +130,7 @@ fn waiting_for_a_lock_can_be_stopped() {
     let server = Server::start(&place, &[]);
     let terminal = at(&place, &server);
     place.run(&["set", "deploy", "somebody", "-b", &server.url()]);
-    terminal.begin("lock deploy");
+    terminal.start_command("lock deploy");
     terminal.shows("waiting for deploy, held by somebody");
     terminal.keys(CTRL_C);
     terminal.shows("stopped waiting for the lock");
@@ -144,7 +144,7 @@ fn a_command_runs_under_a_lock_with_the_terminal_as_its_own() {
     let place = Place::new();
     let terminal = Terminal::start(place.command(&["--embedded"]));
     terminal.ends_with("embedded>");
-    terminal.begin("lock k -- sh -c 'read word; echo \"read $word\"'");
+    terminal.start_command("lock k -- sh -c 'read word; echo \"read $word\"'");
     terminal.line("this");
     terminal.shows("read this");
     terminal.line("lock k -- sh -c 'trap \"echo caught; exit\" INT; echo ready; read word'");
@@ -242,7 +242,7 @@ fn a_terminal_in_which_no_line_can_be_edited_is_not_steered() {
     terminal.shows("connected again after");
     terminal.keys(CTRL_D);
     assert_eq!(terminal.end(), Some(0));
-    assert!(!terminal.has_come(b'\x1b'), "{}", terminal.screen());
+    assert!(!terminal.has_received(b'\x1b'), "{}", terminal.screen());
 }
 
 #[test]
@@ -253,7 +253,9 @@ fn a_terminal_that_goes_away_takes_the_prompt_and_its_locks_along() {
     terminal.line("lock deploy");
     terminal.shows("[1 lock]>");
     terminal.hang_up();
-    until("the lock is free", || holder(&place, &server, "deploy").contains("deploy is free").then_some(()));
+    wait_until("the lock is free", || {
+        holder(&place, &server, "deploy").contains("deploy is free").then_some(())
+    });
 }
 
 #[test]
@@ -261,7 +263,7 @@ fn a_foreground_watch_ends_with_ctrl_c() {
     let place = Place::new();
     let terminal = Terminal::start(place.command(&["--embedded"]));
     terminal.ends_with("embedded>");
-    terminal.begin("watch k | cat");
+    terminal.start_command("watch k | cat");
     terminal.shows("CURRENT");
     terminal.keys(CTRL_C);
     terminal.ends_with("embedded>");
@@ -270,5 +272,5 @@ fn a_foreground_watch_ends_with_ctrl_c() {
     terminal.line("watch k --until set --exec-on initial -- sh -c 'cat > out'");
     terminal.line("get k");
     terminal.shows("get k\nv\n");
-    until("the command has run", || fs::read(place.path("out")).ok().filter(|out| out == b"v"));
+    wait_until("the command has run", || fs::read(place.path("out")).ok().filter(|out| out == b"v"));
 }

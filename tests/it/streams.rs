@@ -6,9 +6,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
-use super::common::bounded::{ended, shown_bounded, signal};
-use super::common::fake::Fake;
-use super::common::{Place, Server, wire};
+use super::common::bounded::{bounded_transcript, signal, wait_for_exit};
+use super::common::fake_broker::FakeBroker;
+use super::common::{Place, Server, wait_until, wire};
 
 /// More than any pipe holds.
 const BIG: usize = 4 * 1024 * 1024;
@@ -25,7 +25,7 @@ fn a_reader_that_has_had_enough_is_no_failure() {
         let mut stdout = child.stdout.take().unwrap();
         stdout.read_exact(&mut [0]).unwrap();
         drop(stdout);
-        assert_eq!(ended(&mut child).code(), Some(0), "{format}");
+        assert_eq!(wait_for_exit(&mut child).code(), Some(0), "{format}");
         let mut words = String::new();
         child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
         assert_eq!(words, "", "{format}");
@@ -42,12 +42,12 @@ fn a_full_device_is_74() {
                  --- exit 74\n";
     for words in [&["get", "k"][..], &["get", "k", "-o", "text"], &["ping"], &["raw", "GET", "k"]] {
         let mut command = place.command(&[words, &["-b", &server.url()]].concat());
-        assert_eq!(shown_bounded(command.stdout(full())), error, "{words:?}");
+        assert_eq!(bounded_transcript(command.stdout(full())), error, "{words:?}");
     }
-    assert_eq!(shown_bounded(place.command(&["help"]).stdout(full())), error);
+    assert_eq!(bounded_transcript(place.command(&["help"]).stdout(full())), error);
     let mut command = place.command(&["get", "k", "-f", "/dev/full", "-b", &server.url()]);
     assert_eq!(
-        shown_bounded(&mut command),
+        bounded_transcript(&mut command),
         "--- stderr\nerror: cannot write /dev/full: No space left on device (os error 28)\n--- exit 74\n"
     );
 }
@@ -58,7 +58,7 @@ fn a_write_that_cannot_be_told_is_74_and_has_happened() {
     let server = Server::start(&place, &["-q"]);
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = place.command(&["set", "k", "v", "-j", "-b", &server.url()]);
-    let shown = shown_bounded(command.stdout(full));
+    let shown = bounded_transcript(command.stdout(full));
     assert_eq!(
         shown,
         "--- stderr\n{\"v\":1,\"error\":{\"kind\":\"file\",\"code\":74,\"message\":\"cannot write to standard \
@@ -78,7 +78,7 @@ fn streams_that_are_closed_from_the_start_are_no_panic() {
         let line = format!("exec {} -b {url} {words}", env!("CARGO_BIN_EXE_mqkv"));
         let mut command = Command::new("sh");
         command.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        shown_bounded(command.current_dir(place.folder()))
+        bounded_transcript(command.current_dir(place.folder()))
     };
     // A closed standard input is an empty one.
     assert_eq!(closed("set empty - <&-"), "--- exit 0\n");
@@ -95,7 +95,7 @@ fn standard_input_that_is_a_folder_is_74() {
     let place = Place::new();
     let mut command = place.command(&["set", "k", "-"]);
     assert_eq!(
-        shown_bounded(command.stdin(File::open(place.folder()).unwrap())),
+        bounded_transcript(command.stdin(File::open(place.folder()).unwrap())),
         "--- stderr\nerror: cannot read standard input: Is a directory (os error 21)\n--- exit 74\n"
     );
 }
@@ -104,18 +104,18 @@ fn standard_input_that_is_a_folder_is_74() {
 fn a_signal_ends_a_request_that_hangs() {
     for (name, number) in [("INT", 2), ("TERM", 15)] {
         let (hanging, hangs) = mpsc::channel();
-        let fake = Fake::start(move |line| {
-            let request = line.serve();
-            line.send(&wire::puback(request.packet_id, 0));
+        let fake = FakeBroker::start(move |connection| {
+            let request = connection.serve();
+            connection.send(&wire::puback(request.packet_id, 0));
             hanging.send(()).unwrap();
-            line.listen()
+            connection.listen()
         });
         let place = Place::new();
         let mut child = place.command(&["set", "k", "v", "-t", "1h", "-b", &fake.url()]).spawn().unwrap();
         hangs.recv().unwrap();
         signal(&child, name);
         // A shell calls this 128 and the number.
-        assert_eq!(ended(&mut child).signal(), Some(number));
+        assert_eq!(wait_for_exit(&mut child).signal(), Some(number));
         fake.end();
     }
 }
@@ -123,17 +123,17 @@ fn a_signal_ends_a_request_that_hangs() {
 #[test]
 fn a_signal_ends_a_connection_that_hangs() {
     let (hanging, hangs) = mpsc::channel();
-    let fake = Fake::start(move |line| {
-        line.expect("CONNECT");
+    let fake = FakeBroker::start(move |connection| {
+        connection.expect("CONNECT");
         hanging.send(()).unwrap();
-        line.listen()
+        connection.listen()
     });
     let place = Place::new();
     let url = fake.url();
     let mut child = place.command(&["get", "k", "--connect-timeout", "1h", "-b", &url]).spawn().unwrap();
     hangs.recv().unwrap();
     signal(&child, "INT");
-    assert_eq!(ended(&mut child).signal(), Some(2));
+    assert_eq!(wait_for_exit(&mut child).signal(), Some(2));
     fake.end();
 }
 
@@ -143,12 +143,12 @@ fn a_signal_ends_a_server_well() {
         let place = Place::new();
         let words = ["serve", "--listen", "127.0.0.1:0", "--port-file", "port", "--data", "kept"];
         let mut child = place.command(&words).spawn().unwrap();
-        super::common::bounded::until("it listens", || place.path("port").is_file());
+        wait_until("it listens", || place.path("port").is_file().then_some(()));
         let port = std::fs::read_to_string(place.path("port")).unwrap();
         let url = format!("mqtt://127.0.0.1:{}", port.trim());
         assert_eq!(place.run_at(&url, &["set", "k", "v"]), "--- exit 0\n");
         signal(&child, name);
-        assert_eq!(ended(&mut child).code(), Some(0), "{name}");
+        assert_eq!(wait_for_exit(&mut child).code(), Some(0), "{name}");
         assert_eq!(
             place.run_bounded(&["--embedded=kept", "get", "k"]),
             "--- stdout\nv(no line feed)\n--- exit 0\n"

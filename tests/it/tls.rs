@@ -3,9 +3,9 @@
 use std::net::{TcpListener, TcpStream};
 
 use super::common::pki::Ca;
-use super::common::proxy::{From, Proxy};
+use super::common::proxy::{Proxy, Sender};
 use super::common::tls12;
-use super::common::{Place, Running, Server, stranger};
+use super::common::{Place, Server, StreamedProcess, non_mqtt_server};
 
 /// A CA in `ca.pem`, and a server of this machine with a certificate from it.
 fn served(options: &[&str]) -> (Place, Ca, Server) {
@@ -60,7 +60,7 @@ fn tls_1_2_is_good_enough() {
     let place = Place::new();
     Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
     let server = Server::start(&place, &["-q"]);
-    let port = tls12::door(&place.path("server.pem"), &place.path("server.key"), server.port());
+    let port = tls12::proxy(&place.path("server.pem"), &place.path("server.key"), server.port());
     assert_eq!(said(&place, port, "set k v -n localhost -p PORT -T ca.pem"), "--- exit 0\n");
     let ping = said(&place, port, "ping -n localhost -p PORT -T ca.pem");
     assert!(ping.contains(" ms (TLS 1.2)  round trip "), "{ping}");
@@ -85,9 +85,9 @@ fn a_read_over_tls_is_four_round_trips_with_tcps() {
     let proxy = Proxy::start(&server.url());
     let port: u16 = proxy.url().rsplit(':').next().unwrap().parse().unwrap();
     assert_eq!(said(&place, port, GET), "--- exit 1\n");
-    let flights: Vec<From> = proxy.end().into_iter().map(|flight| flight.from).collect();
+    let flights: Vec<Sender> = proxy.end().into_iter().map(|flight| flight.from).collect();
     // TLS, CONNECT, the request; then the goodbye, whose answer nobody waits for.
-    let (client, broker) = (From::Client, From::Broker);
+    let (client, broker) = (Sender::Client, Sender::Broker);
     let [round_trips @ .., goodbye] = flights.as_slice() else { panic!("nobody spoke") };
     let round_trips = if *goodbye == broker { &round_trips[..round_trips.len() - 1] } else { round_trips };
     assert_eq!(round_trips, [client, broker, client, broker, client, broker]);
@@ -230,13 +230,13 @@ fn tls_at_a_port_without_is_told() {
 fn whoever_speaks_no_tls_or_ends_in_the_middle_of_it_is_told() {
     let place = Place::new();
     Ca::new(&place, "ca.pem");
-    let shown = said(&place, stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n"), GET);
+    let shown = said(&place, non_mqtt_server(b"HTTP/1.1 400 Bad Request\r\n\r\n"), GET);
     assert_eq!(shown, error("localhost:PORT does not speak TLS", PORT_HINT));
     let cut = "localhost:PORT did not finish the TLS handshake: the other side closed the connection";
-    assert_eq!(said(&place, stranger(b"\x16\x03\x03\0\x7a\x02"), GET), error(cut, PORT_HINT));
+    assert_eq!(said(&place, non_mqtt_server(b"\x16\x03\x03\0\x7a\x02"), GET), error(cut, PORT_HINT));
     let alert = "localhost:PORT refused the TLS handshake: handshake failure";
     let hint = "-C and -K, if the broker wants a client certificate";
-    assert_eq!(said(&place, stranger(b"\x15\x03\x03\0\x02\x02\x28"), GET), error(alert, hint));
+    assert_eq!(said(&place, non_mqtt_server(b"\x15\x03\x03\0\x02\x02\x28"), GET), error(alert, hint));
 }
 
 #[test]
@@ -258,8 +258,9 @@ fn the_operator_hears_of_every_handshake_that_failed() {
     ca.issue(&place, "server", &["localhost"]);
     Ca::new(&place, "other.pem").issue(&place, "stranger", &["me"]);
     let words = ["serve", "--listen", "127.0.0.1:0", "--tls-cert", "server.pem", "--tls-key", "server.key"];
-    let server = Running::start(&mut place.command(&[&words[..], &["--client-ca", "ca.pem"]].concat()));
-    let ready = server.words();
+    let server =
+        StreamedProcess::start(&mut place.command(&[&words[..], &["--client-ca", "ca.pem"]].concat()));
+    let ready = server.error_line();
     let port = ready.split([':', ' ']).nth(3).unwrap().parse().unwrap();
     assert_eq!(ready, format!("listening on 127.0.0.1:{port} with TLS and client certificates, in memory"));
     for (line, reason) in [
@@ -272,12 +273,12 @@ fn the_operator_hears_of_every_handshake_that_failed() {
         ("get k -b mqtt://127.0.0.1:PORT", "it does not speak TLS"),
     ] {
         assert!(said(&place, port, line).ends_with("--- exit 69\n"));
-        let event = server.words();
+        let event = server.error_line();
         assert!(event.starts_with("connection from 127.0.0.1:"), "{event}");
         assert!(event.ends_with(&format!(" refused: {reason}")), "{event}");
     }
     drop(TcpStream::connect(("127.0.0.1", port)).unwrap());
-    let event = server.words();
+    let event = server.error_line();
     assert!(event.ends_with(" refused: it closed during the TLS handshake"), "{event}");
 }
 
@@ -288,7 +289,7 @@ fn a_watch_comes_back_over_tls_until_its_certificate_is_refused() {
     Ca::new(&place, "other.pem");
     let port = server.port().to_string();
     let identity = ["-n", "localhost", "-p", &port, "-T", "ca.pem", "-C", "me.pem", "-K", "me.key"];
-    let watch = Running::start(&mut place.command(&[&["watch", "k", "-j"], &identity[..]].concat()));
+    let watch = StreamedProcess::start(&mut place.command(&[&["watch", "k", "-j"], &identity[..]].concat()));
     assert!(watch.line().contains("\"event\":\"current\""));
     let again = |server: &mut Server, client_ca: &str| {
         server.kill();

@@ -6,7 +6,7 @@ use std::process::Command;
 use nix::sys::signal::Signal;
 
 use super::common::pki::Ca;
-use super::common::{Place, Running, Server};
+use super::common::{Place, Server, StreamedProcess};
 
 const PASSWORD: &str = "not-a-secret";
 
@@ -161,7 +161,7 @@ fn a_pipe_that_never_delivers_can_be_stopped_and_holds_up_no_longer_than_a_conne
         "watch k -n h -T fifo --connect-timeout 1h",
     ] {
         let mut command = place.command(&line.split(' ').collect::<Vec<_>>());
-        let server = Running::start(&mut command);
+        let server = StreamedProcess::start(&mut command);
         // Whoever opens the other end waits until it is being read.
         let pipe = OpenOptions::new().write(true).open(place.path("fifo")).unwrap();
         server.signal(Signal::SIGTERM);

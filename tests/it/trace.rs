@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use super::common::bounded::shown_bounded;
-use super::common::fake::Fake;
+use super::common::bounded::bounded_transcript;
+use super::common::fake_broker::FakeBroker;
 use super::common::pki::Ca;
-use super::common::{Place, Running, Server, Terminal, wire};
+use super::common::{Place, Server, StreamedProcess, Terminal, wire};
 
 /// Lines without what differs from run to run: time, correlation, versions, and the bytes of ports.
 fn beginnings(trace: &str, words: usize) -> Vec<String> {
@@ -64,7 +64,7 @@ fn notifications_are_shown_with_their_key() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let words = ["watch", "a b", "-c", "1", "-i", "me", "--trace=trace", "-b", &server.url()];
-    let watch = Running::start(&mut place.command(&words));
+    let watch = StreamedProcess::start(&mut place.command(&words));
     assert!(watch.line().contains("CURRENT"));
     assert_eq!(place.run_at(&server.url(), &["set", "a b", "v"]), "--- exit 0\n");
     assert_eq!(watch.end().2, Some(0));
@@ -94,10 +94,10 @@ fn a_trace_is_json_where_json_is_asked_for_and_its_file_is_appended_to_for_its_o
 #[test]
 fn a_trace_stands_on_standard_error_before_the_error() {
     let place = Place::new();
-    let broker = Fake::start(|line| {
-        line.expect("CONNECT");
-        line.send(&wire::connack(0x87, &[0x1F, 0, 2, b'n', b'o']));
-        line.listen();
+    let broker = FakeBroker::start(|connection| {
+        connection.expect("CONNECT");
+        connection.send(&wire::connack(0x87, &[0x1F, 0, 2, b'n', b'o']));
+        connection.listen();
     });
     let shown = place.run_at(&broker.url(), &["get", "k", "-i", "me", "--trace"]);
     let words = shown.strip_prefix("--- stderr\n").unwrap();
@@ -149,7 +149,7 @@ fn a_trace_that_cannot_be_begun_is_told_and_one_that_cannot_go_on_ends_nothing()
         place.write("batch", batch);
         let mut command = place.command(&["--embedded", "batch", "batch", "-q", "--trace"]);
         command.stderr(end).stdout(Stdio::null());
-        assert_eq!(shown_bounded(&mut command), "--- exit 0\n");
+        assert_eq!(bounded_transcript(&mut command), "--- exit 0\n");
         drop(kept);
     }
 }
@@ -186,7 +186,7 @@ fn at_the_prompt_a_trace_is_turned_on_and_off_and_goes_above_the_line() {
     terminal.line("get k --trace");
     terminal.shows("--trace belongs to the command line of mqkv");
     terminal.shows("try: \\trace on");
-    terminal.leave();
+    terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));
 }
 

@@ -1,6 +1,6 @@
 //! `serve` in one terminal, the verbs in another: what each of them says when all goes well.
 
-use super::common::bounded::until;
+use super::common::wait_until;
 use super::common::{Place, Server};
 
 /// A store, and a place to ask it from.
@@ -115,7 +115,7 @@ fn a_key_with_a_time_to_live_goes_away() {
     let (place, server) = pair();
     let run = |line: &str| run(&place, &server, line);
     assert_eq!(run("set k v --ttl 300ms"), "--- exit 0\n");
-    until("the key expires", || run("get k") == "--- exit 1\n");
+    wait_until("the key expires", || (run("get k") == "--- exit 1\n").then_some(()));
     assert_eq!(run("set k w --nx --ttl 1h"), "--- exit 0\n");
     // A value that is set without a time to live stays.
     assert_eq!(run("set k x --ttl 1ms"), "--- exit 0\n");

@@ -5,14 +5,14 @@ use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::common::{Place, until, wire};
+use super::common::{Place, wait_until, wire};
 
 #[test]
 fn an_operator_who_does_not_read_holds_nobody_up() {
     let place = Place::new();
     let words = ["serve", "--listen", "127.0.0.1:0", "--port-file", "port", "-v"];
     let mut server = place.command(&words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let port = until("the port", || std::fs::read_to_string(place.path("port")).ok());
+    let port = wait_until("the port", || std::fs::read_to_string(place.path("port")).ok());
     let port = port.trim();
     // Far more lines than a pipe takes, each client causing as many as are told of one: each of these requests cannot
     // be answered, which is told.

@@ -7,11 +7,11 @@ use mqkv::client::{Client, SetOptions, Settings, Target};
 use mqkv::protocol::Key;
 use nix::sys::signal::Signal;
 
-use super::common::{Place, Relay, Running, Server, wait_until};
+use super::common::{Place, Relay, Server, StreamedProcess, wait_until};
 
 /// Starts a watch; `words` are what follows the verb.
-pub fn watch(place: &Place, url: &str, words: &[&str]) -> Running {
-    Running::start(&mut place.command(&[&["watch", "-b", url], words].concat()))
+pub fn watch(place: &Place, url: &str, words: &[&str]) -> StreamedProcess {
+    StreamedProcess::start(&mut place.command(&[&["watch", "-b", url], words].concat()))
 }
 
 /// Runs a verb that must succeed.
@@ -31,7 +31,7 @@ pub fn without_time(line: &str) -> &str {
 
 /// All that is left of a watch, in a pipe, without times; and its exit code.
 #[track_caller]
-pub fn rest(running: Running) -> (Vec<String>, Option<i32>) {
+pub fn rest(running: StreamedProcess) -> (Vec<String>, Option<i32>) {
     let (lines, words, code) = running.end();
     assert_eq!(words, [""; 0]);
     (lines.iter().map(|line| without_time(line).to_owned()).collect(), code)

@@ -16,7 +16,7 @@ fn show_and_wait_for(file: &str) -> String {
 }
 
 /// Waits until the watch of `k` is in force: the command says so for the initial value.
-fn watch_k(place: &Place, url: &str, words: &[&str], script: &str) -> super::common::Running {
+fn watch_k(place: &Place, url: &str, words: &[&str], script: &str) -> super::common::StreamedProcess {
     let options = ["k", "--exec-on", "initial,set,del"];
     let running = watch(place, url, &[&options[..], words, &["--", "sh", "-c", script]].concat());
     assert_eq!(running.line(), "initial k false 1 []");
@@ -80,7 +80,7 @@ fn a_command_that_fails_is_told_and_the_watch_goes_on() {
     let server = Server::start(&place, &["-q"]);
     let url = server.url();
     let running = watch_k(&place, &url, &["-c", "2"], &format!("{SHOW}; exit 3"));
-    assert_eq!(running.words(), "the command for k ended with exit code 3");
+    assert_eq!(running.error_line(), "the command for k ended with exit code 3");
     ok(&place, &url, &["set", "k", "1"]);
     ok(&place, &url, &["set", "k", "2"]);
     let (_, words, code) = running.end();
@@ -172,9 +172,9 @@ fn a_gap_is_told_in_words_and_what_was_missed_runs_the_command() {
     let running = watch(&place, &server.url(), &words);
     assert_eq!(running.line(), "initial k true 1 [1]");
     server.kill();
-    assert!(running.words().starts_with("lost the connection: "));
+    assert!(running.error_line().starts_with("lost the connection: "));
     server.start_again(&place, &["-q"]);
-    assert!(running.words().contains("  GAP      "));
+    assert!(running.error_line().contains("  GAP      "));
     let (lines, words, code) = running.end();
     assert_eq!((lines, words, code), (vec!["resync k false 2 []".to_owned()], vec![], Some(0)));
 }

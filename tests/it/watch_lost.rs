@@ -4,7 +4,7 @@ use std::io::Read;
 
 use nix::sys::signal::Signal;
 
-use super::common::{Place, Relay, Running, Server};
+use super::common::{Place, Relay, Server, StreamedProcess};
 use super::watch::{ok, set_numbers, watch, without_time};
 
 /// Options with which a loss is noticed, and the way back is tried, soon.
@@ -23,7 +23,7 @@ fn a_broker_that_is_killed_and_restarted_makes_one_gap_and_the_right_value() {
         assert_eq!(without_time(&running.line()), format!("SET\tk\t{number}"));
     }
     server.kill();
-    let lost = running.words();
+    let lost = running.error_line();
     assert!(lost.starts_with("lost the connection: ") && lost.ends_with("; trying again"), "{lost}");
     server.start_again(&place, &["-q"]);
     set_numbers(server.port(), "k", COUNT / 2..COUNT);
@@ -69,7 +69,7 @@ fn a_restart_that_changed_nothing_makes_a_gap_and_no_more() {
     let running = watch(&place, &server.url(), &["k", "-c", "1", "-j"]);
     assert!(running.line().contains("\"current\""));
     server.kill();
-    let lost = running.words();
+    let lost = running.error_line();
     assert!(lost.starts_with("{\"v\":1,\"event\":\"lost\",\"since\":\"20"), "{lost}");
     server.start_again(&place, &data);
     let gap = running.line();
@@ -92,9 +92,9 @@ fn a_line_cut_without_a_word_is_noticed_and_told() {
     assert_eq!(without_time(&running.line()), "CURRENT\tk\t1");
     relay.cut();
     // By the keep-alive: a request that has timed out is told in other words.
-    assert_eq!(running.words(), "lost the connection: the broker has been silent for 1 s; trying again");
+    assert_eq!(running.error_line(), "lost the connection: the broker has been silent for 1 s; trying again");
     ok(&place, &server.url(), &["set", "k", "2"]);
-    relay.heal();
+    relay.restore();
     let gap = running.line();
     assert!(without_time(&gap).starts_with("GAP\t\t"), "{gap}");
     let (lines, words, code) = running.end();
@@ -126,7 +126,7 @@ fn a_reader_that_stalls_does_not_cost_the_connection() {
     ok(&place, &server.url(), &["set", "k", "end"]);
     // The broker would give up a client that had been silent for one and a half keep-alives.
     relay.wait_for_pings(3);
-    let (lines, words, code) = Running::read(child).end();
+    let (lines, words, code) = StreamedProcess::read(child).end();
     assert_eq!((lines.len(), words, code), (CHANGES + 1, vec![], Some(0)));
 }
 
@@ -149,7 +149,7 @@ fn a_signal_ends_a_watch_that_has_no_connection() {
     let running = watch(&place, &server.url(), &["k"]);
     assert_eq!(without_time(&running.line()), "CURRENT\tk");
     server.kill();
-    running.words();
+    running.error_line();
     running.signal(Signal::SIGTERM);
     let (lines, words, code) = running.end();
     assert_eq!((lines, words, code), (vec![], vec![], Some(143)));

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::common::pki::Ca;
 use super::common::wire::{self, PINGREQ};
-use super::common::{Doors, Place, Raw, Running, Server, stranger};
+use super::common::{LoggedServer, Place, RawClient, Server, StreamedProcess, non_mqtt_server};
 
-fn served() -> (Place, Doors, String) {
+fn served() -> (Place, LoggedServer, String) {
     let place = Place::new();
-    let server = Doors::open(&place, &["--listen", "ws://127.0.0.1:0/mqtt"]);
+    let server = LoggedServer::start(&place, &["--listen", "ws://127.0.0.1:0/mqtt"]);
     let url = format!("ws://127.0.0.1:{}", server.port(0));
     (place, server, url)
 }
@@ -30,35 +30,35 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A client that has shaken hands and come in.
-fn inside(server: &Doors, client_id: &str) -> Raw {
-    let mut client = Raw::connect(server.port(0));
-    client.say(SHAKE.as_bytes());
-    let answer = String::from_utf8(client.hear_until(END)).unwrap().to_lowercase();
+fn inside(server: &LoggedServer, client_id: &str) -> RawClient {
+    let mut client = RawClient::connect(server.port(0));
+    client.send(SHAKE.as_bytes());
+    let answer = String::from_utf8(client.receive_until(END)).unwrap().to_lowercase();
     assert!(
         answer.starts_with("http/1.1 101 ") && answer.contains("sec-websocket-protocol: mqtt\r\n"),
         "{answer}"
     );
-    client.say(&frame(0x82, &wire::connect(client_id)));
+    client.send(&frame(0x82, &wire::connect(client_id)));
     let connack = payload(&mut client, 4);
     assert_eq!((connack[0], connack[3]), (0x20, 0));
-    assert_eq!(server.told(), format!("{client_id} connected from PORT, new session"));
+    assert_eq!(server.log_line(), format!("{client_id} connected from PORT, new session"));
     client
 }
 
 /// So many bytes, in however many messages.
-fn payload(client: &mut Raw, len: usize) -> Vec<u8> {
+fn payload(client: &mut RawClient, len: usize) -> Vec<u8> {
     let mut payload = Vec::new();
     while payload.len() < len {
-        let [first, len] = client.hear_bytes(2)[..] else { panic!("no frame") };
+        let [first, len] = client.receive_bytes(2)[..] else { panic!("no frame") };
         assert_eq!(first, 0x82);
-        payload.extend(client.hear_bytes(len.into()));
+        payload.extend(client.receive_bytes(len.into()));
     }
     payload
 }
 
-fn is_served(client: &mut Raw) {
-    client.say(&frame(0x82, &PINGREQ));
-    assert_eq!(client.hear_bytes(4), [0x82, 2, 0xD0, 0]);
+fn is_served(client: &mut RawClient) {
+    client.send(&frame(0x82, &PINGREQ));
+    assert_eq!(client.receive_bytes(4), [0x82, 2, 0xD0, 0]);
 }
 
 #[test]
@@ -85,13 +85,14 @@ fn many_lines_go_over_one_web_socket() {
 #[test]
 fn a_watch_hears_of_changes_and_goodbyes_are_clean() {
     let (place, server, url) = served();
-    let watch = Running::start(&mut place.command(&["watch", "k", "-j", "-c", "1", "-b", &url, "-i", "w"]));
-    assert_eq!(server.told(), "w connected from PORT, new session");
+    let watch =
+        StreamedProcess::start(&mut place.command(&["watch", "k", "-j", "-c", "1", "-b", &url, "-i", "w"]));
+    assert_eq!(server.log_line(), "w connected from PORT, new session");
     assert!(watch.line().contains("\"event\":\"current\""));
     assert_eq!(place.run_at(&url, &["set", "k", "v", "-i", "s"]), "--- exit 0\n");
     assert!(watch.line().contains("\"value\":\"v\""));
     assert_eq!(watch.end().2, Some(0));
-    let mut told: Vec<String> = (0..3).map(|_| server.told()).collect();
+    let mut told: Vec<String> = (0..3).map(|_| server.log_line()).collect();
     told.sort();
     let gone = |id: &str| format!("{id} is gone: it disconnected");
     assert_eq!(told, ["s connected from PORT, new session".to_owned(), gone("s"), gone("w")]);
@@ -105,7 +106,7 @@ fn tls_goes_below_and_is_checked() {
     ca.issue(&place, "me", &["me"]);
     Ca::new(&place, "other.pem");
     let files = ["--tls-cert", "server.pem", "--tls-key", "server.key", "--client-ca", "ca.pem"];
-    let server = Doors::open(&place, &[&files[..], &["--listen", "wss://127.0.0.1:0"]].concat());
+    let server = LoggedServer::start(&place, &[&files[..], &["--listen", "wss://127.0.0.1:0"]].concat());
     let url = format!("wss://localhost:{}", server.port(0));
     let said = |options: &str| {
         let words: Vec<&str> = options.split_whitespace().collect();
@@ -135,8 +136,8 @@ fn tls_goes_below_and_is_checked() {
 }
 
 /// The URL at which somebody says something else.
-fn stranger_at(words: &'static [u8]) -> String {
-    format!("ws://127.0.0.1:{}", stranger(words))
+fn non_mqtt_server_at(words: &'static [u8]) -> String {
+    format!("ws://127.0.0.1:{}", non_mqtt_server(words))
 }
 
 #[test]
@@ -149,19 +150,24 @@ fn a_client_says_what_it_has_found_instead() {
     for (url, message, hint, code) in [
         (format!("{url}/other"), "BROKER has no WebSocket there: it answered HTTP 404", path_hint, 69),
         (
-            stranger_at(b"HTTP/1.1 401 No\r\n\r\n"),
+            non_mqtt_server_at(b"HTTP/1.1 401 No\r\n\r\n"),
             "BROKER has no WebSocket there: it answered HTTP 401",
             path_hint,
             77,
         ),
         (
-            stranger_at(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+            non_mqtt_server_at(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
             "BROKER has no WebSocket there: it answered HTTP 200",
             path_hint,
             69,
         ),
-        (stranger_at(b"\x20\x03\0\x84\0"), "BROKER has no WebSockets: it does not speak HTTP", port_hint, 69),
-        (stranger_at(b""), cut, port_hint, 69),
+        (
+            non_mqtt_server_at(b"\x20\x03\0\x84\0"),
+            "BROKER has no WebSockets: it does not speak HTTP",
+            port_hint,
+            69,
+        ),
+        (non_mqtt_server_at(b""), cut, port_hint, 69),
         (mqtt.url().replace("mqtt:", "ws:"), cut, port_hint, 69),
     ] {
         let shown = place.run_at(&url, &["get", "k"]);
@@ -173,7 +179,7 @@ fn a_client_says_what_it_has_found_instead() {
     let hint = "check the port; for one without TLS, -b ws://HOST:PORT";
     assert_eq!(shown, format!("--- stderr\nerror: {cut}\n  try: {hint}\n--- exit 69\n"));
     assert_eq!(
-        server.told(),
+        server.log_line(),
         "connection from PORT refused: it asked for a WebSocket at /other, where none is"
     );
 }
@@ -194,12 +200,12 @@ fn a_page_from_elsewhere_is_not_let_in_unless_it_is_allowed() {
     let place = Place::new();
     let allowed = ["--ws-origin", "https://dash.example"];
     let listen = ["--listen", "ws://127.0.0.1:0", "--listen", "ws://localhost:0"];
-    let server = Doors::open(&place, &[&listen[..], &allowed].concat());
+    let server = LoggedServer::start(&place, &[&listen[..], &allowed].concat());
     let status = |origin: &str, host: &str| {
-        let mut client = Raw::connect(server.port(0));
+        let mut client = RawClient::connect(server.port(0));
         let origin = format!("Host: {host}\r\nOrigin: {origin}\r\n");
-        client.say(SHAKE.replace("Host: h\r\n", &origin).as_bytes());
-        let head = String::from_utf8(client.hear_until(END)).unwrap();
+        client.send(SHAKE.replace("Host: h\r\n", &origin).as_bytes());
+        let head = String::from_utf8(client.receive_until(END)).unwrap();
         head.split(' ').nth(1).unwrap().to_owned()
     };
     assert_eq!(status("http://localhost:3000", "127.0.0.1:8080"), "101");
@@ -211,7 +217,7 @@ fn a_page_from_elsewhere_is_not_let_in_unless_it_is_allowed() {
     ] {
         assert_eq!(status(origin, host), "403");
         assert_eq!(
-            server.told_of("a page"),
+            server.log_line_with("a page"),
             format!(
                 "connection from PORT refused: it is a page of {origin}, and not let in: --ws-origin would do so"
             )
@@ -225,10 +231,10 @@ fn packets_may_span_and_share_messages() {
     let mut client = inside(&server, "c");
     let packets = [wire::subscribe(1, "a"), PINGREQ.to_vec()].concat();
     for byte in &packets {
-        client.say(&frame(0x82, &[*byte]));
+        client.send(&frame(0x82, &[*byte]));
     }
     assert_eq!(payload(&mut client, 8), [0x90, 4, 0, 1, 0, 1, 0xD0, 0]);
-    client.say(&frame(0x82, &[PINGREQ, PINGREQ].concat()));
+    client.send(&frame(0x82, &[PINGREQ, PINGREQ].concat()));
     assert_eq!(payload(&mut client, 4), [0xD0, 0, 0xD0, 0]);
 }
 
@@ -247,19 +253,19 @@ fn bad_frames_end_their_connection_and_nobody_elses() {
         ),
     ] {
         let mut client = inside(&server, "c");
-        client.say(&bytes);
+        client.send(&bytes);
         let heard = client.rest();
         // The goodbye of MQTT, then that of the WebSocket.
         assert_eq!((heard[0], heard[2], heard[4]), (0x82, 0xE0, 0x81), "{words}");
         let [high, low] = code.to_be_bytes();
         assert!(heard.ends_with(&[0x88, 2, high, low]), "{words}: {heard:02X?}");
-        assert_eq!(server.told(), format!("c is gone: malformed packet (0x81): {words}"));
+        assert_eq!(server.log_line(), format!("c is gone: malformed packet (0x81): {words}"));
     }
     // Nonsense within good frames is MQTT's affair.
     let mut client = inside(&server, "c");
-    client.say(&frame(0x82, b"\xFF\xFF\xFF\xFF\xFF"));
+    client.send(&frame(0x82, b"\xFF\xFF\xFF\xFF\xFF"));
     assert!(client.rest().ends_with(&[0x88, 2, 0x03, 0xE8]));
-    assert!(server.told().starts_with("c is gone: malformed packet (0x81)"));
+    assert!(server.log_line().starts_with("c is gone: malformed packet (0x81)"));
     is_served(&mut bystander);
 }
 
@@ -268,25 +274,25 @@ fn what_a_stranger_announces_is_bounded_and_who_has_come_in_may_send_more() {
     const LEN: u32 = 3 * 1024 * 1024;
     let (_place, server, _) = served();
     let head = [&[0x82, 0xFF, 0, 0, 0, 0][..], &LEN.to_be_bytes(), &[0; 4]].concat();
-    let mut stranger = Raw::connect(server.port(0));
-    stranger.say(SHAKE.as_bytes());
-    stranger.hear_until(END);
-    stranger.say(&head);
+    let mut stranger = RawClient::connect(server.port(0));
+    stranger.send(SHAKE.as_bytes());
+    stranger.receive_until(END);
+    stranger.send(&head);
     assert_eq!(stranger.rest(), b"\x88\x02\x03\xF1");
-    let told = server.told();
+    let told = server.log_line();
     assert!(
         told.ends_with(" refused: WebSocket: Message too long for a CONNECT: 3145728 > 2097152"),
         "{told}"
     );
     // A client need not wait for its CONNACK.
-    let mut client = Raw::connect(server.port(0));
-    client.say(SHAKE.as_bytes());
-    client.hear_until(END);
+    let mut client = RawClient::connect(server.port(0));
+    client.send(SHAKE.as_bytes());
+    client.receive_until(END);
     let publish = wire::publish_qos_0("t", &vec![b'x'; 3 * 1024 * 1024 - 9]);
     assert_eq!(u32::try_from(publish.len()), Ok(LEN));
-    client.say(&[&frame(0x82, &wire::connect("c"))[..], &head, &publish, &frame(0x82, &PINGREQ)].concat());
-    assert_eq!(client.hear_bytes(3)[2], 0x20);
-    client.hear_until(&[0x82, 2, 0xD0, 0]);
+    client.send(&[&frame(0x82, &wire::connect("c"))[..], &head, &publish, &frame(0x82, &PINGREQ)].concat());
+    assert_eq!(client.receive_bytes(3)[2], 0x20);
+    client.receive_until(&[0x82, 2, 0xD0, 0]);
 }
 
 #[test]
@@ -294,8 +300,8 @@ fn bad_handshakes_are_answered_and_nobody_else_notices() {
     let (_place, server, _) = served();
     let mut bystander = inside(&server, "bystander");
     // It never goes on.
-    let mut slow = Raw::connect(server.port(0));
-    slow.say(b"GET /mqtt HTTP/1.1\r\nHost: ");
+    let mut slow = RawClient::connect(server.port(0));
+    slow.send(b"GET /mqtt HTTP/1.1\r\nHost: ");
     let long = format!("GET /mqtt HTTP/1.1\r\nX: {}", "x".repeat(100_000));
     for (bytes, answer, reason) in [
         (long.as_bytes(), "HTTP/1.1 431 ", "its HTTP request is too long"),
@@ -312,17 +318,17 @@ fn bad_handshakes_are_answered_and_nobody_else_notices() {
         (&wire::connect("c"), "", "it speaks MQTT without a WebSocket"),
         (b"\x16\x03\x01\0\xA5", "", "it speaks TLS, and is not spoken to in it"),
     ] {
-        let mut client = Raw::connect(server.port(0));
-        client.say(bytes);
+        let mut client = RawClient::connect(server.port(0));
+        client.send(bytes);
         let heard = String::from_utf8(client.rest()).unwrap();
         assert!(heard.starts_with(answer) && heard.is_empty() == answer.is_empty(), "{heard}");
-        assert_eq!(server.told(), format!("connection from PORT refused: {reason}"));
+        assert_eq!(server.log_line(), format!("connection from PORT refused: {reason}"));
     }
-    drop(Raw::connect(server.port(0)));
+    drop(RawClient::connect(server.port(0)));
     let closed = "connection from PORT refused: it closed before it had asked for a WebSocket";
-    assert_eq!(server.told(), closed);
+    assert_eq!(server.log_line(), closed);
     drop(slow);
-    assert_eq!(server.told(), closed);
+    assert_eq!(server.log_line(), closed);
     is_served(&mut bystander);
 }
 

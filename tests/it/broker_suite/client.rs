@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::common::wire::{Packet, length, packet, text};
-use crate::common::{Place, Raw, Server};
+use crate::common::{Place, RawClient, Server};
 
 pub const CLEAN: u8 = 0x02;
 pub const RETAIN: u8 = 0x01;
@@ -22,7 +22,7 @@ pub fn serve() -> (Place, Server) {
 
 /// A client that says and hears one packet after the other.
 pub struct Client {
-    pub raw: Raw,
+    pub raw: RawClient,
     next_id: u16,
     /// What came before what was waited for.
     heard: VecDeque<Packet>,
@@ -47,10 +47,10 @@ impl Heard {
 impl Client {
     /// A client with these properties of its CONNECT, and a will's fields behind the client id; and its CONNACK's body.
     pub fn begin(server: &Server, id: &str, flags: u8, properties: &[u8], will: &[u8]) -> (Self, Vec<u8>) {
-        let mut raw = Raw::connect(server.port());
+        let mut raw = RawClient::connect(server.port());
         let head = [&text("MQTT")[..], &[5, flags, 0, 0], &length(properties.len()), properties].concat();
-        raw.say(&packet(0x10, [&head[..], &text(id), will].concat()));
-        let connack = raw.hear().unwrap();
+        raw.send(&packet(0x10, [&head[..], &text(id), will].concat()));
+        let connack = raw.receive().unwrap();
         assert_eq!((connack.name(), connack.body[1]), ("CONNACK", 0));
         (Self { raw, next_id: 1, heard: VecDeque::new() }, connack.body)
     }
@@ -66,14 +66,14 @@ impl Client {
         (client, connack[0] == 1)
     }
 
-    pub fn hear(&mut self) -> Packet {
-        self.heard.pop_front().unwrap_or_else(|| self.raw.hear().unwrap())
+    pub fn receive(&mut self) -> Packet {
+        self.heard.pop_front().unwrap_or_else(|| self.raw.receive().unwrap())
     }
 
     /// The PUBREL of a message, whatever comes before it.
-    pub fn hear_pubrel(&mut self, id: u16) {
+    pub fn receive_pubrel(&mut self, id: u16) {
         loop {
-            let packet = self.raw.hear().unwrap();
+            let packet = self.raw.receive().unwrap();
             if packet.name() == "PUBREL" {
                 return assert_eq!(packet.packet_id(), id);
             }
@@ -81,8 +81,8 @@ impl Client {
         }
     }
 
-    pub fn hear_publish(&mut self) -> Heard {
-        let packet = self.hear();
+    pub fn receive_publish(&mut self) -> Heard {
+        let packet = self.receive();
         assert_eq!(packet.name(), "PUBLISH", "{packet:?}");
         let (flags, body) = (packet.first & 0x0F, &packet.body[..]);
         let field = usize::from(u16::from_be_bytes([body[0], body[1]]));
@@ -97,10 +97,10 @@ impl Client {
     }
 
     /// The payloads of the next messages, each acknowledged.
-    pub fn hear_payloads(&mut self, count: usize) -> Vec<String> {
+    pub fn receive_payloads(&mut self, count: usize) -> Vec<String> {
         let mut payloads = Vec::new();
         for _ in 0..count {
-            let heard = self.hear_publish();
+            let heard = self.receive_publish();
             self.acknowledge(&heard);
             payloads.push(String::from_utf8(heard.payload).unwrap());
         }
@@ -111,19 +111,19 @@ impl Client {
         let id = heard.id.to_be_bytes();
         match heard.qos() {
             0 => {}
-            1 => self.raw.say(&packet(0x40, id.to_vec())),
+            1 => self.raw.send(&packet(0x40, id.to_vec())),
             _ => {
-                self.raw.say(&packet(0x50, id.to_vec()));
-                self.hear_pubrel(heard.id);
-                self.raw.say(&packet(0x70, id.to_vec()));
+                self.raw.send(&packet(0x50, id.to_vec()));
+                self.receive_pubrel(heard.id);
+                self.raw.send(&packet(0x70, id.to_vec()));
             }
         }
     }
 
     /// Nothing is on its way: the answer to a ping is the next packet.
-    pub fn hear_nothing(&mut self) {
-        self.raw.say(&[0xC0, 0]);
-        assert_eq!(self.hear().name(), "PINGRESP");
+    pub fn expect_nothing(&mut self) {
+        self.raw.send(&[0xC0, 0]);
+        assert_eq!(self.receive().name(), "PINGRESP");
     }
 
     pub fn id(&mut self) -> [u8; 2] {
@@ -131,27 +131,27 @@ impl Client {
         self.next_id.to_be_bytes()
     }
 
-    pub fn say_publish(&mut self, flags: u8, topic: &str, properties: &[u8], payload: &[u8]) {
+    pub fn send_publish(&mut self, flags: u8, topic: &str, properties: &[u8], payload: &[u8]) {
         let mut body = text(topic);
         if flags & 6 != 0 {
             body.extend(self.id());
         }
         body.extend(length(properties.len()));
         body.extend([properties, payload].concat());
-        self.raw.say(&packet(0x30 | flags, body));
+        self.raw.send(&packet(0x30 | flags, body));
     }
 
     /// Publishes and waits until it is done.
     pub fn publish(&mut self, flags: u8, topic: &str, payload: &str) {
-        self.say_publish(flags, topic, b"", payload.as_bytes());
+        self.send_publish(flags, topic, b"", payload.as_bytes());
         match flags >> 1 & 3 {
-            0 => self.hear_nothing(),
-            1 => assert_eq!(self.hear().name(), "PUBACK"),
+            0 => self.expect_nothing(),
+            1 => assert_eq!(self.receive().name(), "PUBACK"),
             _ => {
-                let pubrec = self.hear();
+                let pubrec = self.receive();
                 assert_eq!(pubrec.name(), "PUBREC");
-                self.raw.say(&packet(0x62, pubrec.body[..2].to_vec()));
-                assert_eq!(self.hear().name(), "PUBCOMP");
+                self.raw.send(&packet(0x62, pubrec.body[..2].to_vec()));
+                assert_eq!(self.receive().name(), "PUBCOMP");
             }
         }
     }
@@ -161,8 +161,8 @@ impl Client {
         let id = self.id();
         let properties: &[u8] = if identifier == 0 { b"" } else { &[0x0B, identifier] };
         let body = [&id[..], &length(properties.len()), properties, &text(filter), &[options]].concat();
-        self.raw.say(&packet(0x82, body));
-        let suback = self.hear();
+        self.raw.send(&packet(0x82, body));
+        let suback = self.receive();
         assert_eq!((suback.name(), &suback.body[..3]), ("SUBACK", &[id[0], id[1], 0][..]));
         suback.body[3]
     }
@@ -173,22 +173,22 @@ impl Client {
 
     pub fn unsubscribe(&mut self, filter: &str) -> u8 {
         let id = self.id();
-        self.raw.say(&packet(0xA2, [&id[..], &[0], &text(filter)].concat()));
-        let unsuback = self.hear();
+        self.raw.send(&packet(0xA2, [&id[..], &[0], &text(filter)].concat()));
+        let unsuback = self.receive();
         assert_eq!((unsuback.name(), &unsuback.body[..3]), ("UNSUBACK", &[id[0], id[1], 0][..]));
         unsuback.body[3]
     }
 
     /// Says goodbye with these properties, and waits until the broker has closed.
     pub fn leave(mut self, properties: &[u8]) {
-        self.raw.say(&packet(0xE0, [&[0][..], &length(properties.len()), properties].concat()));
-        assert_eq!(self.raw.hear(), None);
+        self.raw.send(&packet(0xE0, [&[0][..], &length(properties.len()), properties].concat()));
+        assert_eq!(self.raw.receive(), None);
     }
 
     /// The reason why the broker disconnects.
     pub fn disconnected(mut self) -> u8 {
-        let packet = self.hear();
-        assert_eq!((packet.name(), self.raw.hear()), ("DISCONNECT", None));
+        let packet = self.receive();
+        assert_eq!((packet.name(), self.raw.receive()), ("DISCONNECT", None));
         packet.body[0]
     }
 }

@@ -10,12 +10,12 @@ fn aliases_are_taken_from_clients_and_given_to_them() {
     assert!(connack.windows(3).any(|window| window == b"\x22\0\x10"), "{connack:?}");
     client.subscribe("long/#", 0);
     for (topic, alias) in [("long/topic", 2), ("", 2), ("", 2)] {
-        client.say_publish(0, topic, &[0x23, 0, alias], b"x");
+        client.send_publish(0, topic, &[0x23, 0, alias], b"x");
     }
-    let heard = [client.hear_publish(), client.hear_publish(), client.hear_publish()];
+    let heard = [client.receive_publish(), client.receive_publish(), client.receive_publish()];
     assert_eq!(heard.each_ref().map(|heard| heard.topic.as_str()), ["long/topic", "", ""]);
     assert!(heard.iter().all(|heard| heard.properties == b"\x23\0\x01"), "{heard:?}");
-    client.say_publish(0, "", b"\x23\0\x05", b"x");
+    client.send_publish(0, "", b"\x23\0\x05", b"x");
     assert_eq!(client.disconnected(), 0x82);
 }
 
@@ -24,17 +24,17 @@ fn aliases_end_with_their_connection_and_none_is_0_or_beyond_what_is_taken() {
     let (_place, server) = serve();
     let (mut client, _) = Client::lasting(&server, "a", b"");
     client.subscribe("long/topic", 0);
-    client.say_publish(0, "long/topic", b"\x23\0\x01", b"one");
-    client.say_publish(0, "", b"\x23\0\x01", b"two");
-    assert_eq!(client.hear_payloads(2), ["one", "two"]);
+    client.send_publish(0, "long/topic", b"\x23\0\x01", b"one");
+    client.send_publish(0, "", b"\x23\0\x01", b"two");
+    assert_eq!(client.receive_payloads(2), ["one", "two"]);
     client.leave(b"");
     let (mut client, is_present) = Client::lasting(&server, "a", b"");
     assert!(is_present);
-    client.say_publish(0, "", b"\x23\0\x01", b"three");
+    client.send_publish(0, "", b"\x23\0\x01", b"three");
     assert_eq!(client.disconnected(), 0x82, "it stands for nothing");
     for alias in [0, 17] {
         let mut client = Client::connect(&server, "b");
-        client.say_publish(0, "long/topic", &[0x23, 0, alias], b"x");
+        client.send_publish(0, "long/topic", &[0x23, 0, alias], b"x");
         assert_eq!(client.disconnected(), 0x94, "{alias}");
     }
 }
@@ -48,7 +48,7 @@ fn a_client_gets_an_alias_at_each_qos_if_it_takes_any() {
         let mut publisher = Client::connect(&server, "publisher");
         for qos in 0..3 {
             publisher.publish(qos << 1, "long/topic", "x");
-            let heard = client.hear_publish();
+            let heard = client.receive_publish();
             client.acknowledge(&heard);
             let topic = if qos > 0 && !alias.is_empty() { "" } else { "long/topic" };
             assert_eq!((heard.qos(), heard.topic.as_str(), &heard.properties[..]), (qos, topic, alias));
@@ -62,14 +62,14 @@ fn each_client_gets_the_identifiers_of_its_own_subscriptions() {
     let mut one = Client::connect(&server, "a");
     // 456789, which takes three bytes.
     let subscribe = [&[0, 9, 4, 0x0B, 0xD5, 0xF0, 0x1B][..], &text("t"), &[2]].concat();
-    one.raw.say(&packet(0x82, subscribe));
-    assert_eq!(one.hear().body, [0, 9, 0, 2]);
+    one.raw.send(&packet(0x82, subscribe));
+    assert_eq!(one.receive().body, [0, 9, 0, 2]);
     let mut other = Client::connect(&server, "b");
     assert_eq!(other.subscribe_with("t", 2, 2), 2);
     assert_eq!(other.subscribe_with("t/#", 2, 3), 2);
     Client::connect(&server, "publisher").publish(2, "t", "x");
-    assert_eq!(one.hear_publish().properties, b"\x0B\xD5\xF0\x1B");
-    let mut identifiers = other.hear_publish().properties;
+    assert_eq!(one.receive_publish().properties, b"\x0B\xD5\xF0\x1B");
+    let mut identifiers = other.receive_publish().properties;
     identifiers.retain(|byte| *byte != 0x0B);
     identifiers.sort_unstable();
     assert_eq!(identifiers, [2, 3]);
@@ -84,8 +84,8 @@ fn user_properties_and_the_payloads_format_come_at_each_qos() {
     for qos in 0..3 {
         let user = b"\x26\0\x01a\0\x012\x26\0\x01c\0\x013";
         let format = b"\x01\x01\x03\0\x07My name";
-        other.say_publish(qos << 1, "t", &[&format[..], user].concat(), b"");
-        let heard = client.hear_publish();
+        other.send_publish(qos << 1, "t", &[&format[..], user].concat(), b"");
+        let heard = client.receive_publish();
         assert_eq!(heard.qos(), qos);
         for property in [&b"\x01\x01"[..], b"\x03\0\x07My name", user] {
             assert!(heard.properties.windows(property.len()).any(|window| window == property), "{heard:?}");
@@ -105,8 +105,8 @@ fn requests_and_answers_keep_all_that_they_say() {
     // Payload format, expiry, content type, response topic, correlation, user properties twice and in their order.
     let properties =
         b"\x01\x01\x02\0\0\x0e\x10\x08\0\x06answer\x09\0\x02\0\xff\x26\0\x01b\0\x011\x26\0\x01b\0\x010\x03\0\x04text";
-    asker.say_publish(0, "request", properties, b"?");
-    let heard = responder.hear_publish();
+    asker.send_publish(0, "request", properties, b"?");
+    let heard = responder.receive_publish();
     let sorted = |bytes: &[u8]| {
         let mut bytes = bytes.to_vec();
         bytes.sort_unstable();
@@ -115,8 +115,8 @@ fn requests_and_answers_keep_all_that_they_say() {
     assert_eq!(sorted(&heard.properties), sorted(properties));
     assert!(heard.properties.windows(14).any(|window| window == b"\x26\0\x01b\0\x011\x26\0\x01b\0\x010"));
     assert!(heard.properties.windows(5).any(|window| window == b"\x09\0\x02\0\xff"));
-    responder.say_publish(0, "answer", b"\x09\0\x02\0\xff", b"!");
-    let answer = asker.hear_publish();
+    responder.send_publish(0, "answer", b"\x09\0\x02\0\xff", b"!");
+    let answer = asker.receive_publish();
     assert_eq!((&answer.properties[..], &answer.payload[..]), (&b"\x09\0\x02\0\xff"[..], &b"!"[..]));
 }
 
@@ -128,11 +128,11 @@ fn who_asks_and_who_answers_on_one_topic_hear_only_each_other() {
     let mut responder = Client::connect(&server, "responder");
     responder.subscribe("t", 2 | NO_LOCAL);
     let properties = b"\x08\0\x01t\x09\0\x03334";
-    asker.say_publish(0, "t", properties, b"request");
-    let request = responder.hear_publish();
+    asker.send_publish(0, "t", properties, b"request");
+    let request = responder.receive_publish();
     assert_eq!((&request.payload[..], request.properties.len()), (&b"request"[..], properties.len()));
-    responder.say_publish(0, "t", b"\x09\0\x03334", b"response");
-    assert_eq!(asker.hear_payloads(1), ["response"]);
-    asker.hear_nothing();
-    responder.hear_nothing();
+    responder.send_publish(0, "t", b"\x09\0\x03334", b"response");
+    assert_eq!(asker.receive_payloads(1), ["response"]);
+    asker.expect_nothing();
+    responder.expect_nothing();
 }

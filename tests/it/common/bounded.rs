@@ -1,65 +1,64 @@
-//! Runs that must come to an end by themselves, and what is the same in each of them.
+//! Commands that must exit by themselves, and transcripts without what differs from run to run.
 
 use std::ffi::OsStr;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::{Place, shown};
+use super::{Place, transcript};
 
-/// Longer than any run takes on a slow machine, and far shorter than the timeouts that a test gives to one that must
-/// not wait for them.
+/// Half a minute: longer than any command takes on a slow machine, and far shorter than the timeouts that tests set to
+/// show that a command does not wait for them.
 const TRIES_MAX: u32 = 3000;
 const TRY_EVERY: Duration = Duration::from_millis(10);
 
 impl Place {
-    /// Runs it and returns everything that it did, without what differs from run to run. Whoever does not come to an
-    /// end within half a minute has failed.
+    /// Runs the command and returns its normalized transcript. Panics if it does not exit within half a minute.
     #[track_caller]
     pub fn run_bounded(&self, words: &[&str]) -> String {
-        shown_bounded(&mut self.command(words))
+        bounded_transcript(&mut self.command(words))
     }
 
-    /// Alike, against a broker.
+    /// As [`Self::run_bounded`], with a broker.
     #[track_caller]
     pub fn run_at(&self, url: &str, words: &[&str]) -> String {
         self.run_bounded(&[&["-b", url], words].concat())
     }
 
-    /// Alike, with bytes on standard input.
+    /// As [`Self::run_at`], with bytes on standard input.
     #[track_caller]
     pub fn run_at_with_input(&self, url: &str, words: &[&str], input: &[u8]) -> String {
-        stable(&self.run_with_input(&[&["-b", url], words].concat(), input))
+        normalized(&self.run_with_input(&[&["-b", url], words].concat(), input))
     }
 
-    /// A command with words of any bytes.
+    /// Returns the command with arguments that need not be UTF-8.
     pub fn command_os(&self, words: &[&OsStr]) -> Command {
         let mut command = self.command(&[]);
         command.args(words);
         command
     }
 
-    /// Standard output as it is, of a run that must have gone well.
+    /// Runs a command that must succeed and returns its standard output.
     #[track_caller]
     pub fn bytes_at(&self, url: &str, words: &[&str]) -> Vec<u8> {
         let output = self.command(&[&["-b", url], words].concat()).output().unwrap();
-        assert!(output.status.success(), "{words:?}: {}", shown(&output));
+        assert!(output.status.success(), "{words:?}: {}", transcript(&output));
         output.stdout
     }
 }
 
-/// Runs a command, bounded, and returns what is the same in each run.
+/// Runs a command and returns its normalized transcript. Panics if it does not exit within half a minute.
 #[track_caller]
-pub fn shown_bounded(command: &mut Command) -> String {
+pub fn bounded_transcript(command: &mut Command) -> String {
     let mut child = command.spawn().unwrap();
-    // Nobody here says more than fits into a pipe before it ends.
-    ended(&mut child);
-    stable(&shown(&child.wait_with_output().unwrap()))
+    // The output is read only after the exit: it must fit into the buffer of a pipe.
+    wait_for_exit(&mut child);
+    normalized(&transcript(&child.wait_with_output().unwrap()))
 }
 
-/// Waits for a process's end.
+/// Waits for a process to exit. Panics after half a minute.
 #[track_caller]
-pub fn ended(child: &mut Child) -> ExitStatus {
+pub fn wait_for_exit(child: &mut Child) -> ExitStatus {
     for _ in 0..TRIES_MAX {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
@@ -68,10 +67,9 @@ pub fn ended(child: &mut Child) -> ExitStatus {
     }
     let _ = child.kill();
     let _ = child.wait();
-    panic!("it does not come to an end");
+    panic!("it does not exit");
 }
 
-/// Sends a signal.
 pub fn signal(child: &Child, name: &str) {
     let status = Command::new("sh")
         .args(["-c", &format!("kill -{name} {}", child.id())])
@@ -81,20 +79,8 @@ pub fn signal(child: &Child, name: &str) {
     assert!(status.success(), "cannot send {name}");
 }
 
-/// Waits until something holds.
-#[track_caller]
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..TRIES_MAX {
-        if holds() {
-            return;
-        }
-        sleep(TRY_EVERY);
-    }
-    panic!("{what}: waited in vain");
-}
-
-/// Versions and ports differ from run to run: `VERSION` and `BROKER` stand for them.
-pub fn stable(text: &str) -> String {
+/// Replaces what differs from run to run: versions by `VERSION`, addresses by `BROKER`.
+pub fn normalized(text: &str) -> String {
     const NODE: &str = ":StateStore";
     const ADDRESS: &str = "127.0.0.1:";
     let mut out = String::new();

@@ -1,20 +1,20 @@
-//! A hermetic environment for the real binary: no variables, a home and a folder of its own.
+//! A hermetic environment for the binary, and the brokers, proxies and clients that the tests use.
 
 pub mod bounded;
-mod doors;
-pub mod fake;
-mod gatekeeper;
+pub mod fake_broker;
+pub mod fake_store;
 pub mod http;
+mod logged_server;
+mod non_mqtt_server;
 pub mod pki;
 mod process;
 pub mod proxy;
-mod raw;
+mod raw_client;
 mod relay;
-mod running;
+mod request_recorder;
 mod server;
-pub mod store;
-mod stranger;
-mod tap;
+mod streamed_process;
+mod subscription_broker;
 mod terminal;
 pub mod tls12;
 pub mod wire;
@@ -29,63 +29,61 @@ use std::process::{Child, Command, Output, Stdio};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use tempfile::TempDir;
 
-pub use doors::Doors;
-pub use gatekeeper::{Visit, gatekeeper, publish};
-pub use process::{Left, Process, is_running, line_in, until};
-pub use raw::Raw;
+pub use logged_server::LoggedServer;
+pub use non_mqtt_server::non_mqtt_server;
+pub use process::{Exit, Process, is_running, line_in, wait_until};
+pub use raw_client::RawClient;
 pub use relay::Relay;
-pub use running::{Running, wait_until};
+pub use request_recorder::RequestRecorder;
 pub use server::Server;
-pub use stranger::stranger;
-pub use tap::Tap;
+pub use streamed_process::StreamedProcess;
+pub use subscription_broker::{ConnectionScript, subscription_broker};
 pub use terminal::{CTRL_C, CTRL_D, ENTER, HOME, RIGHT, TAB, Terminal, UP};
 
-/// Has signals mean to a command what they mean at a prompt. Whoever starts the tests with `nohup`, or in the background
-/// of a script, has SIGHUP or SIGINT ignored, and all that they start would inherit it.
-#[expect(unsafe_code, reason = "what a child does between fork and exec cannot be said otherwise")]
-fn hear_signals(command: &mut Command) {
-    let default = || {
-        for heard in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM] {
-            // SAFETY: no handler is installed, one is taken away.
-            unsafe { signal(heard, SigHandler::SigDfl) }?;
+/// Gives the command the default signal handlers of an interactive shell. If the tests run under `nohup` or in the
+/// background of a script, SIGHUP or SIGINT is ignored, and every child process would inherit that.
+#[expect(unsafe_code, reason = "only `pre_exec` runs code between fork and exec")]
+fn reset_signals(command: &mut Command) {
+    let reset = || {
+        for number in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM] {
+            // SAFETY: no handler is installed; the default one is restored.
+            unsafe { signal(number, SigHandler::SigDfl) }?;
         }
         Ok(())
     };
     // SAFETY: only system calls that are safe after a fork; nothing is allocated, no lock is taken.
-    unsafe { command.pre_exec(default) };
+    unsafe { command.pre_exec(reset) };
 }
 
-/// A place to run the binary in; removed at the end.
+/// A temporary working directory and environment for the binary; removed when dropped.
 pub struct Place {
     folder: TempDir,
     variables: Vec<(String, String)>,
 }
 
 impl Place {
-    /// An empty place.
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self { folder, variables: Vec::new() }
     }
 
-    /// Sets an environment variable for all that runs here.
+    /// Sets an environment variable for every command.
     pub fn with_variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// The path of a file here.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Writes a file, for nobody else to read: it may be one with a secret.
+    /// Writes a file that only its owner can read: secrets in other files are refused.
     pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
         fs::write(self.path(name), bytes).unwrap();
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o600)).unwrap();
     }
 
-    /// The command, ready to be run here with an empty standard input.
+    /// Returns the command, with an empty standard input.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mqkv"));
         command
@@ -98,23 +96,22 @@ impl Place {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        hear_signals(&mut command);
+        reset_signals(&mut command);
         command
     }
 
-    /// Runs it and returns everything that it did.
+    /// Runs the command and returns its transcript.
     pub fn run(&self, words: &[&str]) -> String {
-        shown(&self.command(words).output().unwrap())
+        transcript(&self.command(words).output().unwrap())
     }
 
-    /// Runs it with bytes on standard input.
+    /// As [`Self::run`], with bytes on standard input.
     pub fn run_with_input(&self, words: &[&str], input: &[u8]) -> String {
         let mut child = self.command(words).stdin(Stdio::piped()).spawn().unwrap();
         feed(&mut child, input);
-        shown(&child.wait_with_output().unwrap())
+        transcript(&child.wait_with_output().unwrap())
     }
 
-    /// Where it all happens.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -122,12 +119,12 @@ impl Place {
 
 fn feed(child: &mut Child, input: &[u8]) {
     let mut stdin = child.stdin.take().unwrap();
-    // A process that does not read its input is no failure of the test.
+    // A command may exit before it has read its input.
     let _ = stdin.write_all(input);
 }
 
-/// Standard output, standard error and the exit status as one text.
-fn shown(output: &Output) -> String {
+/// Returns the transcript of a run: standard output, standard error and the exit status as one text.
+fn transcript(output: &Output) -> String {
     let mut text = String::new();
     for (name, bytes) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
         if !bytes.is_empty() {
@@ -144,7 +141,7 @@ fn shown(output: &Output) -> String {
     text
 }
 
-/// Text stays as it is; what is no text can be compared, too.
+/// Escapes control characters of text, and every byte of output that is not UTF-8.
 fn printable(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.replace('\x1b', "\\x1b").replace('\r', "\\r"),

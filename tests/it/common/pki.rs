@@ -1,4 +1,4 @@
-//! A CA of the tests, and the certificates that it gives out, as files.
+//! A certificate authority for tests; its certificates are files.
 
 use std::time::Duration;
 
@@ -9,11 +9,10 @@ use rcgen::{
 
 use super::Place;
 
-/// A CA.
 pub struct Ca(CertifiedIssuer<'static, KeyPair>);
 
 impl Ca {
-    /// A CA whose certificate is in this file.
+    /// Creates a CA and writes its certificate to this file.
     pub fn new(place: &Place, file: &str) -> Self {
         let mut params = CertificateParams::new([]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -24,19 +23,19 @@ impl Ca {
         ca
     }
 
-    /// Writes NAME.pem and NAME.key: a certificate for these names, and its key.
+    /// Writes NAME.pem and NAME.key: a certificate for these host names, and its key.
     pub fn issue(&self, place: &Place, name: &str, names: &[&str]) {
         self.issue_between(place, name, names, [1975, 4096]);
     }
 
-    /// The same, from the first day of one year until that of another.
+    /// As [`Self::issue`], valid from the first day of one year to the first day of another.
     pub fn issue_between(&self, place: &Place, name: &str, names: &[&str], years: [i32; 2]) {
         let key = KeyPair::generate().unwrap();
         place.write(&format!("{name}.key"), key.serialize_pem());
         place.write(&format!("{name}.pem"), self.sign(names, years, &key));
     }
 
-    /// The same, until so many days and an hour from now.
+    /// As [`Self::issue`], valid for `days` and an hour from now.
     pub fn issue_for_days(&self, place: &Place, name: &str, names: &[&str], days: u64) {
         let key = KeyPair::generate().unwrap();
         place.write(&format!("{name}.key"), key.serialize_pem());
@@ -48,7 +47,7 @@ impl Ca {
         place.write(&format!("{name}.pem"), params.signed_by(&key, &self.0).unwrap().pem());
     }
 
-    /// Writes NAME.pem alone: a certificate for a key that is there already.
+    /// Writes NAME.pem only: a certificate for an existing key.
     pub fn issue_for(&self, place: &Place, name: &str, key_pem: &str) {
         let certificate = self.sign(&[name], [1975, 4096], &KeyPair::from_pem(key_pem).unwrap());
         place.write(&format!("{name}.pem"), certificate);

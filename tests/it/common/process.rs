@@ -1,4 +1,4 @@
-//! Running processes: waited for by what they do, told signals, killed when dropped.
+//! A process whose output is read at its end, and functions that wait for what processes do.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -11,26 +11,25 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A process that a test has started.
+/// A running process; killed when dropped.
 pub struct Process {
     child: Child,
     output: Option<JoinHandle<String>>,
     errors: BufReader<std::process::ChildStderr>,
 }
 
-/// What a process has left.
+/// How a process ended, and its output.
 #[derive(Debug)]
-pub struct Left {
+pub struct Exit {
     pub code: Option<i32>,
-    /// What has ended it, if it was a signal.
+    /// The signal that ended it.
     pub signal: Option<i32>,
     pub output: String,
-    /// What was not read by [`Process::error_line`] before.
+    /// Standard error without the lines that [`Process::error_line`] has returned.
     pub errors: String,
 }
 
 impl Process {
-    /// Starts a command.
     pub fn start(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdout = child.stdout.take().unwrap();
@@ -43,33 +42,32 @@ impl Process {
         Self { child, output: Some(output), errors }
     }
 
-    /// The next line on standard error, without its end.
+    /// Waits for the next line of standard error and returns it without its line feed.
     pub fn error_line(&mut self) -> String {
         let mut line = String::new();
         self.errors.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    /// Sends a signal to the process, and to no other.
+    /// Sends a signal to the process only, not to its group.
     pub fn signal(&mut self, signal: Signal) {
-        // One that has been waited for may be somebody else by now.
+        // After a wait the process id may belong to another process.
         assert!(self.child.try_wait().unwrap().is_none(), "it has ended");
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
-    /// Whether it still runs.
     pub fn runs(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Waits for its end.
-    pub fn end(mut self) -> Left {
-        until("it ends", || self.child.try_wait().unwrap());
+    /// Waits for the process to exit.
+    pub fn end(mut self) -> Exit {
+        wait_until("it ends", || self.child.try_wait().unwrap());
         let mut errors = String::new();
         self.errors.read_to_string(&mut errors).unwrap();
         let output = self.output.take().unwrap().join().unwrap();
         let status = self.child.wait().unwrap();
-        Left { code: status.code(), signal: status.signal(), output, errors }
+        Exit { code: status.code(), signal: status.signal(), output, errors }
     }
 }
 
@@ -80,30 +78,30 @@ impl Drop for Process {
     }
 }
 
-/// Waits until something is there.
+/// Waits until `condition` returns a value. Panics after a minute.
 #[track_caller]
-pub fn until<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
-    const PATIENCE: Duration = Duration::from_secs(60);
+pub fn wait_until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    const TIMEOUT: Duration = Duration::from_secs(60);
     let begun = mqkv::clock::monotonic();
     loop {
-        if let Some(found) = there() {
+        if let Some(found) = condition() {
             return found;
         }
-        assert!(mqkv::clock::monotonic() - begun < PATIENCE, "waited in vain: {what}");
-        sleep(Duration::from_millis(5));
+        assert!(mqkv::clock::monotonic() - begun < TIMEOUT, "timed out: {what}");
+        sleep(Duration::from_millis(2));
     }
 }
 
-/// Waits until a file has a whole line, and returns it.
+/// Waits until a file has a complete line, and returns the line.
 #[track_caller]
 pub fn line_in(path: &Path) -> String {
-    until(&path.display().to_string(), || {
+    wait_until(&path.display().to_string(), || {
         let text = fs::read_to_string(path).ok()?;
         text.split_once('\n').map(|(line, _)| line.to_owned())
     })
 }
 
-/// Whether a process runs; one that has ended and is not yet waited for does not.
+/// Returns whether a process runs; a zombie does not.
 pub fn is_running(id: &str) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{id}/stat")) else { return false };
     let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());

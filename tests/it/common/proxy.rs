@@ -1,4 +1,4 @@
-//! A proxy in front of a broker that writes down who spoke in what order.
+//! A proxy in front of a broker that records the order of the packets of both sides.
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)] // a panic here is a failed test
 
 use std::io::{ErrorKind, Read, Write};
@@ -8,87 +8,86 @@ use std::time::Duration;
 
 use super::wire::Packet;
 
-/// How long a side must be quiet before what it said is passed on: what was sent without waiting for the other side
-/// travels together.
+/// How long a side must be quiet before its bytes are forwarded. Packets that were sent without waiting for the other
+/// side so become one flight.
 const QUIET: Duration = Duration::from_millis(40);
 /// Longer than any test takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum From {
+pub enum Sender {
     Client,
     Broker,
 }
 
-/// All that one side said before the other side said anything.
+/// The packets that one side sent before the other side sent any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flight {
-    pub from: From,
+    pub from: Sender,
     pub packets: Vec<&'static str>,
 }
 
 /// A proxy for one connection.
 pub struct Proxy {
     address: SocketAddr,
-    carrying: JoinHandle<Vec<Flight>>,
+    forwarding: JoinHandle<Vec<Flight>>,
 }
 
 impl Proxy {
-    /// A proxy in front of a broker of this machine.
+    /// Starts a proxy to a broker on this machine, given by its URL.
     pub fn start(broker: &str) -> Self {
         let broker = broker.rsplit('/').next().unwrap().to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let carrying = thread::spawn(move || {
+        let forwarding = thread::spawn(move || {
             let (client, _) = listener.accept().unwrap();
-            carry(Side::new(client), Side::new(TcpStream::connect(broker).unwrap()))
+            forward_all(Side::new(client), Side::new(TcpStream::connect(broker).unwrap()))
         });
-        Self { address, carrying }
+        Self { address, forwarding }
     }
 
-    /// The URL to connect to.
     pub fn url(&self) -> String {
         format!("mqtt://{}", self.address)
     }
 
-    /// Waits until the client has left. A flight out and the flight back are a round trip.
+    /// Waits until the client has disconnected. A flight of the client and the flight of the broker after it are a round
+    /// trip.
     pub fn end(self) -> Vec<Flight> {
-        self.carrying.join().unwrap()
+        self.forwarding.join().unwrap()
     }
 }
 
 struct Side {
     stream: TcpStream,
     unread: Vec<u8>,
-    left: bool,
+    is_closed: bool,
 }
 
 impl Side {
     fn new(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(QUIET)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Self { stream, unread: Vec::new(), left: false }
+        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
+        Self { stream, unread: Vec::new(), is_closed: false }
     }
 
-    /// Whatever is said until there is quiet.
-    fn hear(&mut self) -> Vec<u8> {
-        let mut heard = Vec::new();
+    /// Reads until the side is quiet.
+    fn receive(&mut self) -> Vec<u8> {
+        let mut bytes_read = Vec::new();
         let mut bytes = [0; 65_536];
-        while !self.left {
+        while !self.is_closed {
             match self.stream.read(&mut bytes) {
-                Ok(0) => self.left = true,
-                Ok(len) => heard.extend_from_slice(&bytes[..len]),
+                Ok(0) => self.is_closed = true,
+                Ok(len) => bytes_read.extend_from_slice(&bytes[..len]),
                 Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => break,
-                Err(_) => self.left = true,
+                Err(_) => self.is_closed = true,
             }
         }
-        heard
+        bytes_read
     }
 
-    fn packets(&mut self, heard: &[u8]) -> Vec<&'static str> {
-        self.unread.extend_from_slice(heard);
+    fn packets(&mut self, bytes: &[u8]) -> Vec<&'static str> {
+        self.unread.extend_from_slice(bytes);
         let mut names = Vec::new();
         while let Some((packet, len)) = Packet::split(&self.unread) {
             self.unread.drain(..len);
@@ -98,23 +97,23 @@ impl Side {
     }
 }
 
-fn carry(mut client: Side, mut broker: Side) -> Vec<Flight> {
+fn forward_all(mut client: Side, mut broker: Side) -> Vec<Flight> {
     let mut flights: Vec<Flight> = Vec::new();
-    while !client.left {
-        pass(From::Client, &mut client, &mut broker, &mut flights);
-        pass(From::Broker, &mut broker, &mut client, &mut flights);
+    while !client.is_closed {
+        forward(Sender::Client, &mut client, &mut broker, &mut flights);
+        forward(Sender::Broker, &mut broker, &mut client, &mut flights);
     }
     flights
 }
 
-fn pass(from: From, side: &mut Side, other: &mut Side, flights: &mut Vec<Flight>) {
-    let heard = side.hear();
-    if heard.is_empty() {
+fn forward(from: Sender, side: &mut Side, other: &mut Side, flights: &mut Vec<Flight>) {
+    let bytes = side.receive();
+    if bytes.is_empty() {
         return;
     }
-    let packets = side.packets(&heard);
-    // Who has left does not hear it.
-    let _ = other.stream.write_all(&heard);
+    let packets = side.packets(&bytes);
+    // The other side may have closed its connection.
+    let _ = other.stream.write_all(&bytes);
     match flights.last_mut() {
         Some(flight) if flight.from == from => flight.packets.extend(packets),
         _ => flights.push(Flight { from, packets }),

@@ -1,22 +1,22 @@
-//! A line to a broker that can be cut without a word, and that sees what is sent.
+//! A TCP relay in front of a broker that can drop a connection without FIN or RST, and hold responses back.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::spawn;
 
-use super::running::wait_until;
+use super::wait_until;
 
 /// The high half of the first byte of a PUBLISH packet.
 const PUBLISH: u8 = 3;
 
-/// A TCP relay in front of a broker.
+/// A running relay; its connections are closed when it is dropped.
 pub struct Relay {
     port: u16,
-    line: Arc<Line>,
+    shared: Arc<Shared>,
 }
 
-struct Line {
+struct Shared {
     broker_port: u16,
     state: Mutex<State>,
     changed: Condvar,
@@ -24,95 +24,96 @@ struct Line {
 
 #[derive(Default)]
 struct State {
-    /// Connections before this one have been cut: nothing passes on them any more.
+    /// Connections with lower numbers have been cut: nothing is forwarded on them any more.
     cut_before: usize,
-    /// Nothing passes on new connections either.
+    /// Nothing is forwarded on new connections either.
     is_down: bool,
-    /// Hold answers back from the first request on.
+    /// Responses are to be held back from the first request on.
     will_hold: bool,
     is_holding: bool,
-    /// What each connection's client has sent.
+    /// The bytes that the client of each connection has sent.
     sent: Vec<Vec<u8>>,
-    /// How many clients have closed their connection.
+    /// The number of connections that the client has closed.
     closed: usize,
     sockets: Vec<TcpStream>,
 }
 
 impl Relay {
-    /// Listens on a free port for connections to the broker.
+    /// Starts a relay on a free port.
     pub fn start(broker_port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let line = Arc::new(Line { broker_port, state: Mutex::default(), changed: Condvar::new() });
-        let accepting = Arc::clone(&line);
+        let shared = Arc::new(Shared { broker_port, state: Mutex::default(), changed: Condvar::new() });
+        let accepting = Arc::clone(&shared);
         // It ends with the test's process.
         spawn(move || listener.incoming().flatten().for_each(|client| accepting.connect(client)));
-        Self { port, line }
+        Self { port, shared }
     }
 
-    /// The URL to connect to.
     pub fn url(&self) -> String {
         format!("mqtt://127.0.0.1:{}", self.port)
     }
 
-    /// From now on nothing passes, and nobody is told: no FIN, no RST.
+    /// Forwards nothing from now on; neither side receives a FIN or RST.
     pub fn cut(&self) {
-        let mut state = self.line.state();
+        let mut state = self.shared.state();
         state.cut_before = state.sent.len();
         state.is_down = true;
     }
 
-    /// From now on new connections pass; those that were cut stay so.
-    pub fn heal(&self) {
-        let mut state = self.line.state();
+    /// Forwards new connections from now on; those that were cut stay cut.
+    pub fn restore(&self) {
+        let mut state = self.shared.state();
         state.cut_before = state.sent.len();
         state.is_down = false;
     }
 
-    /// Holds back what the broker says from the first request on, until [`Relay::release`].
+    /// Holds back everything from the broker, from the first request until [`Relay::release`].
     pub fn hold(&self) {
-        self.line.state().will_hold = true;
+        self.shared.state().will_hold = true;
     }
 
-    /// Lets pass what was held back.
+    /// Forwards what was held back.
     pub fn release(&self) {
-        let mut state = self.line.state();
+        let mut state = self.shared.state();
         (state.will_hold, state.is_holding) = (false, false);
-        self.line.changed.notify_all();
+        self.shared.changed.notify_all();
     }
 
-    /// How many connections there have been.
+    /// Returns the number of connections so far, closed ones included.
     pub fn connections(&self) -> usize {
-        self.line.state().sent.len()
+        self.shared.state().sent.len()
     }
 
-    /// How many requests have been sent on the first connection.
+    /// Returns the number of requests on the first connection.
     pub fn requests(&self) -> usize {
-        let state = self.line.state();
+        let state = self.shared.state();
         state.sent.first().map_or(0, |sent| packets(sent).filter(|packet| packet[0] >> 4 == PUBLISH).count())
     }
 
-    /// Waits until so many PINGREQ packets have been sent on the first connection.
+    /// Waits for `count` PINGREQ packets on the first connection.
     pub fn wait_for_pings(&self, count: usize) {
-        wait_until("the client has asked whether the broker is there", || {
-            let state = self.line.state();
+        wait_until("PINGREQ", || {
+            let state = self.shared.state();
             let is_ping = |packet: &&[u8]| packet[0] == 0xC0;
             (packets(state.sent.first()?).filter(is_ping).count() >= count).then_some(())
         });
     }
 
-    /// Waits until a client has sent this.
+    /// Waits until a client has sent these bytes.
     pub fn wait_for(&self, bytes: &[u8]) {
-        wait_until("a client has sent it", || {
+        wait_until("the bytes are sent", || {
             let found = |sent: &Vec<u8>| sent.windows(bytes.len()).any(|window| window == bytes);
-            self.line.state().sent.iter().any(found).then_some(())
+            self.shared.state().sent.iter().any(found).then_some(())
         });
     }
 
-    /// Waits until so many clients have closed their connection; the packets of the last one.
+    /// Waits until clients have closed `count` connections. Returns the packets of the last connection.
     pub fn wait_closed(&self, count: usize) -> Vec<Vec<u8>> {
-        wait_until("the client has closed", || (self.line.state().closed >= count).then_some(()));
-        let state = self.line.state();
+        wait_until("the client closes the connection", || {
+            (self.shared.state().closed >= count).then_some(())
+        });
+        let state = self.shared.state();
         packets(state.sent.last().unwrap()).map(<[u8]>::to_vec).collect()
     }
 }
@@ -120,13 +121,13 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.release();
-        for socket in self.line.state().sockets.drain(..) {
+        for socket in self.shared.state().sockets.drain(..) {
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 }
 
-impl Line {
+impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
@@ -150,11 +151,11 @@ impl Line {
         let (from_client, to_client) = (client.try_clone().unwrap(), client);
         let (from_broker, to_broker) = (broker.try_clone().unwrap(), broker);
         let (up, down) = (Arc::clone(self), Arc::clone(self));
-        spawn(move || up.carry_requests(number, from_client, to_broker));
-        spawn(move || down.carry_answers(number, from_broker, to_client));
+        spawn(move || up.forward_requests(number, from_client, to_broker));
+        spawn(move || down.forward_responses(number, from_broker, to_client));
     }
 
-    fn carry_requests(&self, number: usize, mut from: TcpStream, mut to: TcpStream) {
+    fn forward_requests(&self, number: usize, mut from: TcpStream, mut to: TcpStream) {
         let mut bytes = [0; 65_536];
         while let Ok(len @ 1..) = from.read(&mut bytes) {
             {
@@ -178,7 +179,7 @@ impl Line {
         }
     }
 
-    fn carry_answers(&self, number: usize, mut from: TcpStream, mut to: TcpStream) {
+    fn forward_responses(&self, number: usize, mut from: TcpStream, mut to: TcpStream) {
         let mut bytes = [0; 65_536];
         loop {
             let len = from.read(&mut bytes).unwrap_or(0);
@@ -198,7 +199,7 @@ impl Line {
     }
 }
 
-/// The MQTT packets in a stream, as far as they have come whole.
+/// Returns the complete MQTT packets of a stream.
 fn packets(mut stream: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let mut len = 0;

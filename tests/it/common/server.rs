@@ -1,4 +1,4 @@
-//! A running `mqkv serve`, stopped when dropped.
+//! A running `mqkv serve` with one listener.
 
 use std::fs;
 use std::process::{Child, Stdio};
@@ -8,9 +8,9 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{Place, until};
+use super::{Place, wait_until};
 
-/// A server on a free port of this machine.
+/// A running server; killed when dropped.
 pub struct Server {
     child: Child,
     port: u16,
@@ -22,18 +22,18 @@ impl Server {
         Self::start_at(place, 0, options)
     }
 
-    /// Kills the server, as a crash would.
+    /// Kills the server with SIGKILL, as a crash would.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Waits for its end, which something else has brought about: its exit code.
+    /// Waits for the server to exit and returns its exit code.
     pub fn end(&mut self) -> Option<i32> {
-        until("the server ends", || self.child.try_wait().unwrap()).code()
+        wait_until("the server exits", || self.child.try_wait().unwrap()).code()
     }
 
-    /// Starts a server where the killed one was.
+    /// Starts a server on the port of the killed one.
     pub fn start_again(&mut self, place: &Place, options: &[&str]) {
         *self = Self::start_at(place, self.port, options);
     }
@@ -60,30 +60,27 @@ impl Server {
             sleep(Duration::from_millis(10));
         }
         let _ = child.kill();
-        panic!("the server does not say where it listens");
+        panic!("the server writes no port file");
     }
 
-    /// The port at which it listens.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Stops it in the middle of whatever it does; SIGCONT lets it go on.
+    /// Stops the process with SIGSTOP and waits until it has stopped; SIGCONT resumes it.
     pub fn freeze(&self) {
         self.signal(Signal::SIGSTOP);
         let stat = format!("/proc/{}/stat", self.child.id());
-        until("the server stands still", || {
+        wait_until("the server is stopped", || {
             let stat = fs::read_to_string(&stat).ok()?;
             stat.rsplit(')').next()?.trim_start().starts_with('T').then_some(())
         });
     }
 
-    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
-    /// The URL to connect to.
     pub fn url(&self) -> String {
         format!("mqtt://127.0.0.1:{}", self.port)
     }

@@ -1,4 +1,4 @@
-//! A terminal with a program in it: keys are typed, the screen is read.
+//! A pseudo-terminal with a program in it: the test types keys and reads the screen.
 
 use std::io::{Read, Write};
 use std::num::NonZero;
@@ -12,9 +12,8 @@ use nix::unistd::Pid;
 use pty_process::Size;
 use pty_process::blocking::{Command as InTerminal, Pty, open};
 
-use super::until;
+use super::wait_until;
 
-/// Ctrl and a letter.
 pub const CTRL_C: &str = "\x03";
 pub const CTRL_D: &str = "\x04";
 pub const TAB: &str = "\t";
@@ -23,12 +22,12 @@ pub const UP: &str = "\x1b[A";
 pub const RIGHT: &str = "\x1b[C";
 pub const HOME: &str = "\x1b[H";
 
-/// A terminal; what runs in it is killed when this is dropped.
+/// A terminal; its program is killed when this is dropped.
 pub struct Terminal {
     pty: Arc<Pty>,
     child: Child,
     screen: Arc<Mutex<vt100::Parser>>,
-    /// All that has come, with what steers the terminal.
+    /// All output, control sequences included.
     bytes: Arc<Mutex<Vec<u8>>>,
     columns: u16,
 }
@@ -55,7 +54,7 @@ impl Terminal {
         let kept = Arc::clone(&bytes);
         thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // Reading fails when nobody has the other end any more.
+            // Reading fails once no process has the terminal open.
             while let Ok(count @ 1..) = (&*source).read(&mut bytes) {
                 kept.lock().unwrap().extend_from_slice(&bytes[..count]);
                 sink.lock().unwrap().process(&bytes[..count]);
@@ -64,43 +63,41 @@ impl Terminal {
         Self { pty, child, screen, bytes, columns }
     }
 
-    /// Types keys.
     pub fn keys(&self, keys: &str) {
         self.bytes(keys.as_bytes());
     }
 
-    /// Sends what a keyboard sends, even if it is no text.
+    /// Sends bytes as a keyboard would, UTF-8 or not.
     pub fn bytes(&self, bytes: &[u8]) {
         (&*self.pty).write_all(bytes).unwrap();
     }
 
-    /// Types a line, and Enter.
+    /// Types a line and Enter.
     pub fn line(&self, line: &str) {
         self.keys(&format!("{line}{ENTER}"));
     }
 
-    /// Types a secret, once the program has turned off what shows it, and Enter.
+    /// Types a secret and Enter, once the program has turned off echo.
     pub fn secret(&self, secret: &str) {
-        until("what is typed is not shown", || {
+        wait_until("echo is off", || {
             let modes = tcgetattr(&self.pty).unwrap().local_flags;
             (!modes.contains(LocalFlags::ECHO)).then_some(())
         });
         self.line(secret);
     }
 
-    /// Pastes a text as a terminal does that brackets it.
+    /// Pastes a text, as a terminal with bracketed paste does.
     pub fn paste(&self, text: &str) {
         self.keys(&format!("\x1b[200~{text}\x1b[201~"));
     }
 
-    /// Changes the size.
     pub fn resize(&mut self, rows: u16, columns: u16) {
         self.screen.lock().unwrap().screen_mut().set_size(some(rows), some(columns));
         self.columns = columns;
         self.pty.resize(Size::new(rows, columns)).unwrap();
     }
 
-    /// What is on the screen: a line for each row, without blanks at its end.
+    /// Returns the rows of the screen, without trailing spaces.
     pub fn screen(&self) -> String {
         let screen = self.screen.lock().unwrap();
         let rows: Vec<_> =
@@ -108,43 +105,43 @@ impl Terminal {
         rows.join("\n").trim_end().to_owned()
     }
 
-    /// The colour of the last row's first character.
+    /// Returns the colour of the first character in the row of the cursor.
     pub fn color_of_last_row(&self) -> vt100::Color {
         let screen = self.screen.lock().unwrap();
         let (row, _) = screen.screen().cursor_position();
         screen.screen().cell(row, 0).unwrap().fgcolor()
     }
 
-    /// The column of the cursor.
+    /// Returns the column of the cursor.
     pub fn cursor(&self) -> u16 {
         self.screen.lock().unwrap().screen().cursor_position().1
     }
 
-    /// Enters a line that takes its time, and waits until the editor has given the terminal back, so that Ctrl-C is a
-    /// signal. The screen does not tell: the cursor stands in the first column whenever the prompt is painted anew.
+    /// Enters a line that runs for long, and waits until the editor has left raw mode, so that Ctrl-C is a signal. The
+    /// screen cannot show that: the cursor is in the first column at each repaint of the prompt, too.
     #[track_caller]
-    pub fn begin(&self, line: &str) {
-        // While the line before it ends, keys are echoed as well.
-        self.wait_for("the editor to have the terminal", |_| !self.is_bright());
+    pub fn start_command(&self, line: &str) {
+        // Until the previous line has ended, the terminal is in cooked mode too.
+        self.wait_for("raw mode", |_| !self.is_cooked());
         self.keys(line);
         self.wait_for(line, |screen| screen.ends_with(line));
         self.keys(ENTER);
-        self.wait_for("the line to run", |_| self.is_bright());
+        self.wait_for("cooked mode", |_| self.is_cooked());
     }
 
-    /// Types Ctrl-D, once the editor has the terminal: until then it would be the end of what nobody reads.
+    /// Types Ctrl-D once the editor has set raw mode: in cooked mode it would be the end of input that no program reads.
     #[track_caller]
-    pub fn leave(&self) {
-        self.wait_for("the editor to have the terminal", |_| !self.is_bright());
+    pub fn press_ctrl_d(&self) {
+        self.wait_for("raw mode", |_| !self.is_cooked());
         self.keys(CTRL_D);
     }
 
-    /// Waits until the screen is as it should be, and returns it.
+    /// Waits until the screen is as expected and returns it.
     #[track_caller]
     pub fn wait_for(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         let shown = std::cell::RefCell::new(String::new());
         let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            until(what, || {
+            wait_until(what, || {
                 shown.replace(self.screen());
                 is_so(&shown.borrow()).then(|| shown.borrow().clone())
             })
@@ -165,53 +162,52 @@ impl Terminal {
         self.wait_for(text, |_| is_there(&self.bytes.lock().unwrap()));
     }
 
-    /// Waits until the last row is this, hints included.
+    /// Waits until this is the last row, hints included.
     #[track_caller]
     pub fn ends_with(&self, row: &str) -> String {
         self.wait_for(&format!("last row: {row}"), |screen| screen.lines().last() == Some(row))
     }
 
-    /// Clears the line, and waits for an empty prompt: keys that come together with Ctrl-C are lost with the line.
+    /// Clears the line and waits for an empty prompt: keys typed together with Ctrl-C are lost with the line.
     #[track_caller]
     pub fn clear(&self, prompt: &str) {
-        // Nothing but what follows on this key can look like an empty prompt.
+        // An empty prompt that follows this key is the one after Ctrl-C.
         self.keys("~");
         self.wait_for("the last key", |screen| screen.lines().last().is_some_and(|row| row.contains('~')));
         self.keys(CTRL_C);
         self.ends_with(prompt);
     }
 
-    /// Whether what is typed is shown, a line at a time, and Ctrl-C is a signal: as a terminal should be left.
-    pub fn is_bright(&self) -> bool {
+    /// Returns whether the terminal is in cooked mode: echo, line input, and Ctrl-C as a signal.
+    pub fn is_cooked(&self) -> bool {
         let modes = tcgetattr(&*self.pty).unwrap().local_flags;
         modes.contains(LocalFlags::ECHO | LocalFlags::ICANON | LocalFlags::ISIG)
     }
 
-    /// Sends the program a signal.
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
-    /// Whether a byte has come, be it one that steers the terminal.
-    pub fn has_come(&self, byte: u8) -> bool {
+    /// Returns whether the program has written this byte, in a control sequence or not.
+    pub fn has_received(&self, byte: u8) -> bool {
         self.bytes.lock().unwrap().contains(&byte)
     }
 
-    /// Closes the terminal as if its window were closed: the program gets SIGHUP.
+    /// Sends the program SIGHUP, as a terminal does when its window is closed.
     pub fn hang_up(&self) {
         self.signal(Signal::SIGHUP);
     }
 
-    /// Waits for the program's end. Returns its exit code.
+    /// Waits for the program to exit and returns its exit code.
     #[track_caller]
     pub fn end(&mut self) -> Option<i32> {
         let shown = self.screen();
-        until(&format!("the end of the program; screen was\n{shown}"), || self.child.try_wait().unwrap())
+        wait_until(&format!("the end of the program; screen was\n{shown}"), || self.child.try_wait().unwrap())
             .code()
     }
 }
 
-/// With Ctrl-C a terminal throws away what is on its way to the screen; here it may be what is waited for.
+/// Keeps pending output at Ctrl-C, which a terminal discards by default: the test may wait for it.
 fn keep_output(pty: &Pty) {
     let mut modes = tcgetattr(pty).unwrap();
     modes.local_flags |= LocalFlags::NOFLSH;

@@ -1,4 +1,4 @@
-//! A door with TLS 1.2, and no newer one, in front of a plain broker.
+//! A proxy that accepts TLS 1.2 only, in front of a broker without TLS.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -13,8 +13,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, version};
 
-/// Opens a door to a broker of this machine, one connection after the other, and returns its port.
-pub fn door(certificate: &Path, key: &Path, broker_port: u16) -> u16 {
+/// Starts a proxy to a broker on this machine, for one connection after the other, and returns its port.
+pub fn proxy(certificate: &Path, key: &Path, broker_port: u16) -> u16 {
     let chain = CertificateDer::pem_file_iter(certificate).unwrap().map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_file(key).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -36,7 +36,7 @@ pub fn door(certificate: &Path, key: &Path, broker_port: u16) -> u16 {
                 let mut client = acceptor.accept(stream).await.unwrap();
                 let broker = SocketAddr::from(([127, 0, 0, 1], broker_port));
                 let mut broker = TcpStream::connect(broker).await.unwrap();
-                // Either side may leave as it likes.
+                // Either side may close the connection at any time.
                 let _ = copy_bidirectional(&mut client, &mut broker).await;
             });
         }

@@ -1,14 +1,14 @@
-//! MQTT 5 packets as bytes, by hand: what a broker of the tests says, and what it hears.
+//! MQTT 5 packets, encoded and decoded independently of the product.
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)] // a panic here is a failed test
 
-/// A whole packet: its first byte, and what follows the remaining length.
+/// A packet: its first byte, and the bytes after the Remaining Length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
     pub first: u8,
     pub body: Vec<u8>,
 }
 
-/// What a PUBLISH says, as far as the tests care.
+/// The fields of a PUBLISH that tests use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Publish {
     pub topic: String,
@@ -19,7 +19,7 @@ pub struct Publish {
     pub payload: Vec<u8>,
 }
 
-/// What a CONNECT says of the client.
+/// The fields of a received CONNECT that identify the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connect {
     pub client_id: String,
@@ -30,7 +30,7 @@ pub struct Connect {
 }
 
 impl Packet {
-    /// Its name in the standard.
+    /// Returns the name of the packet type.
     pub fn name(&self) -> &'static str {
         const NAMES: [&str; 16] = [
             "RESERVED",
@@ -53,7 +53,7 @@ impl Packet {
         NAMES[usize::from(self.first >> 4)]
     }
 
-    /// The first packet in these bytes and how many they are; none if it has not come whole.
+    /// Returns the first packet of these bytes and its length; `None` if it is incomplete.
     pub fn split(bytes: &[u8]) -> Option<(Self, usize)> {
         let (mut len, mut at) = (0usize, 1);
         loop {
@@ -68,7 +68,6 @@ impl Packet {
         Some((Self { first: bytes[0], body }, at + len))
     }
 
-    /// The bytes of it.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![self.first];
         let mut len = self.body.len();
@@ -84,18 +83,17 @@ impl Packet {
         bytes
     }
 
-    /// The identifier at the beginning of a SUBSCRIBE's, SUBACK's or PUBACK's body.
+    /// Returns the packet identifier at the beginning of the body, as of SUBSCRIBE, SUBACK and PUBACK.
     pub fn packet_id(&self) -> u16 {
         u16::from_be_bytes([self.body[0], self.body[1]])
     }
 }
 
-/// A whole packet.
 pub fn packet(first: u8, body: Vec<u8>) -> Vec<u8> {
     Packet { first, body }.encode()
 }
 
-/// CONNECT of a client with these properties: clean start, no keep-alive.
+/// Encodes CONNECT with Clean Start and no Keep Alive.
 pub fn connect(client_id: &str) -> Vec<u8> {
     let mut body = text("MQTT");
     body.extend([5, 0x02, 0, 0, 0]);
@@ -104,12 +102,12 @@ pub fn connect(client_id: &str) -> Vec<u8> {
 }
 
 impl Connect {
-    /// Reads a CONNECT without a will.
+    /// Decodes a CONNECT without a Will Message.
     pub fn decode(packet: &Packet) -> Self {
         assert_eq!(packet.name(), "CONNECT");
         let mut rest = packet.body.as_slice();
         assert_eq!(take_text(&mut rest), "MQTT");
-        let [_, flags, _, _] = *take(&mut rest, 4) else { panic!("a short CONNECT") };
+        let [_, flags, _, _] = *take(&mut rest, 4) else { panic!("CONNECT is too short") };
         let len = take_length(&mut rest);
         let mut properties = take(&mut rest, len);
         let mut connect = Self { client_id: take_text(&mut rest), ..Self::default() };
@@ -128,22 +126,22 @@ impl Connect {
     }
 }
 
-/// CONNECT with what says who the client is.
+/// The fields of a CONNECT with credentials.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Hello<'a> {
+pub struct ConnectOptions<'a> {
     pub client_id: &'a str,
     pub user: Option<&'a str>,
     pub password: Option<&'a [u8]>,
     pub method: Option<&'a str>,
     pub data: Option<&'a [u8]>,
-    /// Goes on with the session that there is, which is to live for an hour.
-    pub is_lasting: bool,
+    /// Resumes the session, with a Session Expiry Interval of an hour.
+    pub keeps_session: bool,
 }
 
-impl Hello<'_> {
-    /// The bytes of it: clean start if it is not lasting, no keep-alive.
+impl ConnectOptions<'_> {
+    /// Encodes CONNECT without Keep Alive, and with Clean Start unless it resumes the session.
     pub fn encode(&self) -> Vec<u8> {
-        let mut flags = if self.is_lasting { 0 } else { 0x02 };
+        let mut flags = if self.keeps_session { 0 } else { 0x02 };
         let mut rest = text(self.client_id);
         if let Some(user) = self.user {
             flags |= 0x80;
@@ -154,7 +152,7 @@ impl Hello<'_> {
             rest.extend(binary(password));
         }
         let mut properties = authentication(self.method, self.data);
-        if self.is_lasting {
+        if self.keeps_session {
             properties.extend([0x11, 0, 0, 0x0E, 0x10]);
         }
         let mut body = text("MQTT");
@@ -166,7 +164,6 @@ impl Hello<'_> {
     }
 }
 
-/// AUTH.
 pub fn auth(reason: u8, method: Option<&str>, data: Option<&[u8]>) -> Vec<u8> {
     let properties = authentication(method, data);
     let mut body = vec![reason];
@@ -175,7 +172,6 @@ pub fn auth(reason: u8, method: Option<&str>, data: Option<&[u8]>) -> Vec<u8> {
     packet(0xF0, body)
 }
 
-/// PINGREQ.
 pub const PINGREQ: [u8; 2] = [0xC0, 0];
 
 fn authentication(method: Option<&str>, data: Option<&[u8]>) -> Vec<u8> {
@@ -191,14 +187,14 @@ fn authentication(method: Option<&str>, data: Option<&[u8]>) -> Vec<u8> {
     properties
 }
 
-/// CONNACK with a reason and properties as bytes.
+/// Encodes CONNACK with encoded properties.
 pub fn connack(reason: u8, properties: &[u8]) -> Vec<u8> {
     let mut body = vec![0, reason, u8::try_from(properties.len()).unwrap()];
     body.extend_from_slice(properties);
     packet(0x20, body)
 }
 
-/// SUBSCRIBE to one filter, QoS 1.
+/// Encodes SUBSCRIBE to one filter with QoS 1.
 pub fn subscribe(packet_id: u16, filter: &str) -> Vec<u8> {
     let mut body = packet_id.to_be_bytes().to_vec();
     body.push(0);
@@ -207,19 +203,18 @@ pub fn subscribe(packet_id: u16, filter: &str) -> Vec<u8> {
     packet(0x82, body)
 }
 
-/// SUBACK for one filter.
+/// Encodes SUBACK for one filter.
 pub fn suback(packet_id: u16, reason: u8) -> Vec<u8> {
     let [high, low] = packet_id.to_be_bytes();
     packet(0x90, vec![high, low, 0, reason])
 }
 
-/// PUBACK.
 pub fn puback(packet_id: u16, reason: u8) -> Vec<u8> {
     let [high, low] = packet_id.to_be_bytes();
     packet(0x40, vec![high, low, reason, 0])
 }
 
-/// PUBLISH of QoS 0 without properties.
+/// Encodes PUBLISH with QoS 0 and no properties.
 pub fn publish_qos_0(topic: &str, payload: &[u8]) -> Vec<u8> {
     let mut body = text(topic);
     body.push(0);
@@ -227,18 +222,16 @@ pub fn publish_qos_0(topic: &str, payload: &[u8]) -> Vec<u8> {
     packet(0x30, body)
 }
 
-/// DISCONNECT.
 pub fn disconnect(reason: u8) -> Vec<u8> {
     packet(0xE0, vec![reason, 0])
 }
 
 impl Publish {
-    /// A user property's value.
     pub fn user_property(&self, name: &str) -> Option<&str> {
         self.user_properties.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// The bytes of it, QoS 1.
+    /// Encodes PUBLISH with QoS 1.
     pub fn encode(&self) -> Vec<u8> {
         let mut properties = Vec::new();
         if !self.response_topic.is_empty() {
@@ -260,7 +253,7 @@ impl Publish {
         packet(0x32, body)
     }
 
-    /// Reads a PUBLISH of QoS 1.
+    /// Decodes a PUBLISH with QoS 1.
     pub fn decode(packet: &Packet) -> Self {
         assert_eq!((packet.name(), packet.first & 0x06), ("PUBLISH", 0x02), "{packet:?}");
         let mut rest = packet.body.as_slice();
@@ -287,7 +280,7 @@ impl Publish {
     }
 }
 
-/// A string with its length before it.
+/// Encodes a UTF-8 string with its length.
 pub fn text(text: &str) -> Vec<u8> {
     binary(text.as_bytes())
 }
@@ -298,9 +291,9 @@ fn binary(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A length, of properties or of a packet.
+/// Encodes a Variable Byte Integer.
 pub fn length(len: usize) -> Vec<u8> {
-    // The same code as a packet's remaining length: whatever precedes its body but the first byte.
+    // The Remaining Length of a packet: all between its first byte and its body.
     let whole = packet(0, vec![0; len]);
     whole[1..whole.len() - len].to_vec()
 }

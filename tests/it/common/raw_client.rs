@@ -1,4 +1,4 @@
-//! A client that says and hears bytes and packets one by one.
+//! A client that sends and receives single packets and bytes, without a session.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,51 +6,51 @@ use std::time::Duration;
 
 use super::wire::Packet;
 
-/// Far more than anything takes: whoever waits longer waits in vain.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Far longer than any step of a test takes.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A connection to a port of this machine.
-pub struct Raw {
+pub struct RawClient {
     stream: TcpStream,
     input: Vec<u8>,
 }
 
-impl Raw {
-    /// Connects, and says nothing.
+impl RawClient {
+    /// Opens a network connection and sends nothing.
     pub fn connect(port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, input: Vec::new() }
     }
 
-    /// Says some bytes. That nobody takes them shows when something is to be heard.
-    pub fn say(&mut self, bytes: &[u8]) {
+    /// Sends bytes. An error is ignored: it shows when the test receives something.
+    pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
 
-    /// The next packet; none when the other side has closed.
-    pub fn hear(&mut self) -> Option<Packet> {
+    /// Waits for the next packet; `None` once the server has closed the connection.
+    pub fn receive(&mut self) -> Option<Packet> {
         loop {
             if let Some((packet, len)) = Packet::split(&self.input) {
                 self.input.drain(..len);
                 return Some(packet);
             }
             if !self.read() {
-                assert_eq!(self.input, b"", "half a packet at the end");
+                assert_eq!(self.input, b"", "an incomplete packet at the end");
                 return None;
             }
         }
     }
 
-    /// Everything until the other side closes.
+    /// Returns everything until the server closes the connection.
     pub fn rest(mut self) -> Vec<u8> {
         while self.read() {}
         self.input
     }
 
-    /// Everything until these bytes, and them.
-    pub fn hear_until(&mut self, end: &[u8]) -> Vec<u8> {
+    /// Returns everything up to these bytes, which are included.
+    pub fn receive_until(&mut self, end: &[u8]) -> Vec<u8> {
         loop {
             if let Some(at) = self.input.windows(end.len()).position(|window| window == end) {
                 return self.input.drain(..at + end.len()).collect();
@@ -59,8 +59,8 @@ impl Raw {
         }
     }
 
-    /// So many bytes.
-    pub fn hear_bytes(&mut self, len: usize) -> Vec<u8> {
+    /// Waits for `len` bytes.
+    pub fn receive_bytes(&mut self, len: usize) -> Vec<u8> {
         while self.input.len() < len {
             assert!(self.read(), "{}", self.input.escape_ascii());
         }
@@ -72,7 +72,7 @@ impl Raw {
         let len = match self.stream.read(&mut bytes) {
             Ok(len) => len,
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => 0,
-            Err(error) => panic!("nothing is heard: {error}"),
+            Err(error) => panic!("nothing was received: {error}"),
         };
         self.input.extend_from_slice(&bytes[..len]);
         len > 0

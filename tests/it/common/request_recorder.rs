@@ -1,23 +1,23 @@
-//! A tap on the wire between clients and a server that tells which requests have gone over it.
+//! A proxy in front of a server that records the requests that clients send.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// A listening wire; it lives as long as the test's process.
-pub struct Tap {
+/// A running proxy; it lives as long as the test's process.
+pub struct RequestRecorder {
     port: u16,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
-impl Tap {
-    /// A wire to a server on this machine.
-    pub fn to(server_port: u16) -> Self {
+impl RequestRecorder {
+    /// Starts a proxy to a server on this machine.
+    pub fn start(server_port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let wire = Self { port, requests: Arc::clone(&requests) };
+        let recorder = Self { port, requests: Arc::clone(&requests) };
         thread::spawn(move || {
             for client in listener.incoming() {
                 let (client, requests) = (client.unwrap(), Arc::clone(&requests));
@@ -37,20 +37,19 @@ impl Tap {
                 });
             }
         });
-        wire
+        recorder
     }
 
-    /// The URL of its near end.
     pub fn url(&self) -> String {
         format!("mqtt://127.0.0.1:{}", self.port)
     }
 
-    /// The requests so far, as words with blanks between them.
+    /// Returns the requests so far, as words separated by spaces.
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
     }
 
-    /// How many requests so far begin like this.
+    /// Returns the number of requests so far that begin with this text.
     pub fn count(&self, beginning: &str) -> usize {
         self.requests().iter().filter(|request| request.starts_with(beginning)).count()
     }
@@ -67,7 +66,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut(&[u8])) {
     let _ = to.shutdown(Shutdown::Write);
 }
 
-/// Takes whole packets off the front, and returns the requests among them.
+/// Removes complete packets from the front and returns the requests among them.
 fn requests_in(unread: &mut Vec<u8>) -> Vec<String> {
     let mut requests = Vec::new();
     while let Some((head, len)) = variable(unread.get(1..).unwrap_or(&[])) {
@@ -95,7 +94,7 @@ fn request_of(first: u8, body: &[u8]) -> String {
     words.join(" ")
 }
 
-/// A number of MQTT's variable length: how many bytes it takes, and what it is.
+/// Decodes a Variable Byte Integer: how many bytes it takes, and its value.
 fn variable(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut number = 0;
     for (place, byte) in bytes.iter().take(4).enumerate() {

@@ -1,22 +1,22 @@
-//! A `mqkv serve` with several doors, and what it tells its operator.
+//! A `mqkv serve` with several listeners, whose log the test reads.
 
 use nix::sys::signal::Signal;
 
-use super::{Place, Running};
+use super::{Place, StreamedProcess};
 
 /// A running server; killed when dropped.
-pub struct Doors {
-    server: Running,
+pub struct LoggedServer {
+    server: StreamedProcess,
     ready: String,
     ports: Vec<u16>,
 }
 
-impl Doors {
-    /// Starts a server that tells everything, and waits until it listens. Its doors are on 127.0.0.1.
-    pub fn open(place: &Place, options: &[&str]) -> Self {
-        let server = Running::start(&mut place.command(&[&["serve", "-v"], options].concat()));
+impl LoggedServer {
+    /// Starts a server with a verbose log and waits until it listens. Its listeners are on 127.0.0.1.
+    pub fn start(place: &Place, options: &[&str]) -> Self {
+        let server = StreamedProcess::start(&mut place.command(&[&["serve", "-v"], options].concat()));
         let ready = loop {
-            let line = server.words();
+            let line = server.error_line();
             if line.starts_with("listening on ") {
                 break line;
             }
@@ -28,39 +28,37 @@ impl Doors {
         Self { ports: ports.collect(), ready, server }
     }
 
-    /// The port of a door, in the order of the options.
+    /// Returns the port of a listener, in the order of the options.
     pub fn port(&self, number: usize) -> u16 {
         self.ports[number]
     }
 
-    /// What was said of where it listens, the ports taken out.
+    /// Returns the log line that names the listeners, with `PORT` for each port.
     pub fn ready(&self) -> String {
         self.ports.iter().fold(self.ready.clone(), |text, port| text.replace(&format!(":{port}"), ":PORT"))
     }
 
-    /// The server's process id.
     pub fn id(&self) -> u32 {
         self.server.id()
     }
 
-    /// Sends the server a signal.
     pub fn signal(&self, signal: Signal) {
         self.server.signal(signal);
     }
 
-    /// The next line for the operator that has this in it.
-    pub fn told_of(&self, what: &str) -> String {
+    /// Waits for the next log line that contains this text.
+    pub fn log_line_with(&self, text: &str) -> String {
         loop {
-            let line = self.told();
-            if line.contains(what) {
+            let line = self.log_line();
+            if line.contains(text) {
                 return line;
             }
         }
     }
 
-    /// The next line for the operator, without the port that it is from.
-    pub fn told(&self) -> String {
-        let line = self.server.words();
+    /// Waits for the next log line; `PORT` stands for the client's address.
+    pub fn log_line(&self) -> String {
+        let line = self.server.error_line();
         let Some((before, after)) = line.split_once("from 127.0.0.1:") else { return line };
         format!("{before}from PORT{}", after.trim_start_matches(|c: char| c.is_ascii_digit()))
     }

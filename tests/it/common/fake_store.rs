@@ -1,67 +1,72 @@
-//! A store of the tests, for one connection: it does what a store does, except where it is told otherwise.
+//! A fake state store for one connection, with faults to choose.
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)] // a panic here is a failed test
 
 use mqkv::protocol::request::CommandCase;
 use mqkv::protocol::{Key, Reply, Request, Timestamp, topic};
 
-use super::fake::{Line, answer};
+use super::fake_broker::{Connection, answer};
 use super::wire::{self, Publish};
 
-/// What is odd about it.
+/// How the store differs from a correct one.
 #[derive(Clone)]
-pub struct Oddity {
-    /// The properties of its CONNACK.
+pub struct Faults {
+    /// The encoded properties of its CONNACK.
     pub connack: Vec<u8>,
-    /// The reason of its SUBACKs.
+    /// The reason code of its SUBACKs.
     pub suback: u8,
     /// How far its clock is ahead, in milliseconds.
-    pub ahead_ms: i64,
-    /// What it says to a verb instead of the answer.
-    pub says: Option<(&'static str, &'static str)>,
-    /// The user property that its answers lack.
-    pub lacks: &'static str,
-    /// The change that no watcher is told of.
-    pub keeps_quiet_of: &'static str,
+    pub clock_ahead_ms: i64,
+    /// A verb and the payload of the reply to it; `silence` for none.
+    pub reply_instead: Option<(&'static str, &'static str)>,
+    /// The user property that its responses lack.
+    pub missing_property: &'static str,
+    /// The verb after which it sends no notification.
+    pub unnotified_verb: &'static str,
 }
 
-/// Nothing is odd.
-pub const SOUND: Oddity =
-    Oddity { connack: Vec::new(), suback: 1, ahead_ms: 0, says: None, lacks: "", keeps_quiet_of: "" };
+pub const NO_FAULTS: Faults = Faults {
+    connack: Vec::new(),
+    suback: 1,
+    clock_ahead_ms: 0,
+    reply_instead: None,
+    missing_property: "",
+    unnotified_verb: "",
+};
 
-/// Serves until the client leaves; the verbs that it was asked, with their keys.
-pub fn serve(line: &mut Line, oddity: &Oddity) -> Vec<String> {
-    let client_id = connect(line, &oddity.connack);
-    let mut asked = Vec::new();
-    while let Some(packet) = line.next() {
+/// Serves until the client closes the connection. Returns the verbs of the requests, with their keys.
+pub fn serve(connection: &mut Connection, faults: &Faults) -> Vec<String> {
+    let client_id = connect(connection, &faults.connack);
+    let mut requests = Vec::new();
+    while let Some(packet) = connection.next() {
         match packet.name() {
-            "SUBSCRIBE" => line.send(&wire::suback(packet.packet_id(), oddity.suback)),
+            "SUBSCRIBE" => connection.send(&wire::suback(packet.packet_id(), faults.suback)),
             "PUBLISH" => {
                 let publish = Publish::decode(&packet);
                 let request = Request::decode(&publish.payload.clone().into(), CommandCase::Strict).unwrap();
                 let key = request.key().unwrap().clone();
-                asked.push(format!("{} {}", request.verb(), String::from_utf8_lossy(key.as_bytes())));
-                reply(line, &publish, &request, oddity);
-                tell(line, &client_id, &key, &request, oddity);
+                requests.push(format!("{} {}", request.verb(), String::from_utf8_lossy(key.as_bytes())));
+                reply(connection, &publish, &request, faults);
+                notify(connection, &client_id, &key, &request, faults);
             }
             _ => {}
         }
     }
-    asked
+    requests
 }
 
-fn connect(line: &mut Line, properties: &[u8]) -> String {
-    let connect = line.expect("CONNECT");
-    line.send(&wire::connack(0, properties));
-    // Protocol name, version, flags and keep-alive; then the properties, whose length fits into one byte.
+fn connect(connection: &mut Connection, properties: &[u8]) -> String {
+    let connect = connection.expect("CONNECT");
+    connection.send(&wire::connack(0, properties));
+    // After protocol name, version, flags and keep-alive: the properties, whose length fits into one byte.
     let body = &connect.body[10..];
     let id = &body[1 + usize::from(body[0])..];
     let len = usize::from(u16::from_be_bytes([id[0], id[1]]));
     String::from_utf8(id[2..2 + len].to_vec()).unwrap()
 }
 
-fn reply(line: &mut Line, publish: &Publish, request: &Request, oddity: &Oddity) {
+fn reply(connection: &mut Connection, publish: &Publish, request: &Request, faults: &Faults) {
     let now_ms = i64::try_from(mqkv::clock::wall_ms()).unwrap();
-    let clock = Timestamp::of_store(u64::try_from(now_ms + oddity.ahead_ms).unwrap(), 0);
+    let clock = Timestamp::of_store(u64::try_from(now_ms + faults.clock_ahead_ms).unwrap(), 0);
     let sent: Timestamp = publish.user_property("__ts").unwrap().parse().unwrap();
     let is_refused = sent.is_too_far_ahead(clock.ms);
     let (payload, has_version) = match request {
@@ -75,7 +80,7 @@ fn reply(line: &mut Line, publish: &Publish, request: &Request, oddity: &Oddity)
         Request::KeyNotify { .. } => (text(&Reply::Done), false),
         _ => (text(&Reply::Absent), false),
     };
-    let payload = match oddity.says {
+    let payload = match faults.reply_instead {
         Some((verb, _)) if verb != request.verb() => payload,
         Some((_, instead)) => instead.to_owned(),
         None => payload,
@@ -85,23 +90,23 @@ fn reply(line: &mut Line, publish: &Publish, request: &Request, oddity: &Oddity)
     if has_version {
         properties.push(("__ts", &version));
     }
-    properties.retain(|(name, _)| *name != oddity.lacks);
-    line.send(&wire::puback(publish.packet_id, 0));
+    properties.retain(|(name, _)| *name != faults.missing_property);
+    connection.send(&wire::puback(publish.packet_id, 0));
     if payload == "silence" {
         return;
     }
     let mut answer = answer(publish, &payload, &properties);
-    answer.user_properties.retain(|(name, _)| name != oddity.lacks);
-    line.send(&answer.encode());
+    answer.user_properties.retain(|(name, _)| name != faults.missing_property);
+    connection.send(&answer.encode());
 }
 
-fn tell(line: &mut Line, client_id: &str, key: &Key, request: &Request, oddity: &Oddity) {
+fn notify(connection: &mut Connection, client_id: &str, key: &Key, request: &Request, faults: &Faults) {
     let payload = match request {
         Request::Set { .. } => "*4\r\n$6\r\nNOTIFY\r\n$3\r\nSET\r\n$5\r\nVALUE\r\n$1\r\nv\r\n",
         Request::Del { .. } => "*2\r\n$6\r\nNOTIFY\r\n$6\r\nDELETE\r\n",
         _ => return,
     };
-    if request.verb() == oddity.keeps_quiet_of {
+    if request.verb() == faults.unnotified_verb {
         return;
     }
     let version = Timestamp::of_store(mqkv::clock::wall_ms(), 0).to_string();
@@ -112,7 +117,7 @@ fn tell(line: &mut Line, client_id: &str, key: &Key, request: &Request, oddity: 
         payload: payload.as_bytes().to_vec(),
         ..Publish::default()
     };
-    line.send(&notification.encode());
+    connection.send(&notification.encode());
 }
 
 fn text(reply: &Reply) -> String {
