@@ -97,7 +97,7 @@ const SUITE: &[&str] = &[
 ];
 
 /// Where the files of the tests are, as the page names them.
-const PLACES: &[&str] = &["src/server/broker/wire_tests/", "src/server/broker/", "tests/it/", ""];
+const PLACES: &[&str] = &["src/broker/wire_tests/", "src/broker/", "tests/it/", ""];
 
 /// The page says so, and then why, where a statement needs no test.
 const REASONS: &[&str] =
