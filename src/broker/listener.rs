@@ -85,13 +85,14 @@ impl Door {
         else {
             return;
         };
-        match tls::certificate(&stream) {
+        match tls::client_certificate(&stream) {
             Ok(certificate) => {
-                let certificate = certificate.map(|Certificate { subject, alternatives, .. }| Principal {
-                    user: None,
-                    attributes: subject.into(),
-                    alternatives: alternatives.into(),
-                });
+                let certificate =
+                    certificate.map(|Certificate { subject, subject_alt_names, .. }| Principal {
+                        user: None,
+                        attributes: subject.into(),
+                        alternatives: subject_alt_names.into(),
+                    });
                 let entrance = Entrance { certificate, holds_back: true, ..entrance };
                 self.upgrade(stream, entrance, listener).await;
             }
@@ -111,7 +112,8 @@ impl Door {
         let Some(WebSocketSettings { path, names, origins }) = &listener.web_socket else {
             return connection::serve(self.broker.clone(), stream, entrance, closing).await;
         };
-        let may_come = |origin: &str, host: Option<&str>| origin::may_come_from(origin, host, names, origins);
+        let may_come =
+            |origin: &str, host: Option<&str>| origin::is_allowed_origin(origin, host, names, origins);
         let bytes_max = self.broker.settings().packet_bytes_max;
         let accepting = websocket::accept(stream, path.as_deref(), may_come, bytes_max);
         let accepted = self.in_time(entrance, "no WebSocket handshake in time", accepting).await;

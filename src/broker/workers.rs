@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
-use crate::net::runtime_thread::Driven;
+use crate::net::runtime_thread::RuntimeThread;
 
 /// Some threads, or the runtime of whoever began; clones are the same ones. They end with the last of them.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Workers {
 
 #[derive(Debug)]
 struct Worker {
-    runtime: Driven,
+    runtime: RuntimeThread,
     /// As many besides this one as it has connections.
     connections: Arc<()>,
 }
@@ -61,7 +61,7 @@ impl Workers {
 
 impl Worker {
     fn start() -> io::Result<Self> {
-        Ok(Self { runtime: Driven::start("connections")?, connections: Arc::default() })
+        Ok(Self { runtime: RuntimeThread::start("connections")?, connections: Arc::default() })
     }
 }
 

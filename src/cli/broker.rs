@@ -66,7 +66,7 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
     let (place, web_socket) = match scheme {
         "ws" | "wss" => {
             let (place, path) = place.split_at(place.find('/').unwrap_or(place.len()));
-            let path = if matches!(path, "" | "/") { websocket::PATH } else { path };
+            let path = if matches!(path, "" | "/") { websocket::DEFAULT_PATH } else { path };
             if path.contains(|c: char| !c.is_ascii_graphic() || "#\"<>\\^`{|}".contains(c)) {
                 return Err(CommandError::usage(format!("no path of a URL in {url}"))
                     .hint(format!("-b {scheme}://HOST[:PORT]/PATH")));

@@ -9,7 +9,7 @@ use super::config::origin::Origin;
 use super::config::setting::{Embedding, Setting, Url, Value};
 use crate::client::{Authentication, PasswordSource, Settings, Target};
 use crate::commands::CommandError;
-use crate::net::{IdentityFiles, Tls, TlsOptions};
+use crate::net::{ClientTls, IdentityFiles, TlsOptions};
 
 /// Where to connect to, and how.
 #[derive(Clone, Debug)]
@@ -102,7 +102,12 @@ impl Connection {
 
     /// What the client is told, once it is known where the broker is.
     #[must_use]
-    pub fn settings(&self, target: Target, tls: Option<Tls>, authentication: Authentication) -> Settings {
+    pub fn settings(
+        &self,
+        target: Target,
+        tls: Option<ClientTls>,
+        authentication: Authentication,
+    ) -> Settings {
         Settings {
             tls,
             authentication,

@@ -1,7 +1,7 @@
 //! Work that may hang, kept away from the signals and from the end of the process.
 
 use crate::commands::CommandError;
-use crate::net::detached::do_aside;
+use crate::net::detached::run_detached;
 
 /// Does what waits for people, pipes or disks, in a thread of its own: signals are heard meanwhile, and nobody waits for it
 /// when it is not wanted any more.
@@ -9,5 +9,5 @@ use crate::net::detached::do_aside;
 /// # Errors
 /// The system starts no other thread.
 pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, CommandError> {
-    do_aside(work).await.map_err(|error| CommandError::system("start a thread", &error))
+    run_detached(work).await.map_err(|error| CommandError::system("start a thread", &error))
 }

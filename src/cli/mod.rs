@@ -60,7 +60,7 @@ use crate::client::{Access, Authentication, PasswordSource, Settings, Target, Tr
 use crate::commands::output::Outcome;
 use crate::commands::process::signal::Signal;
 use crate::commands::{Command, CommandError, Connecting, Kind, Output, Session, Verdict};
-use crate::net::{Tls, TlsOptions};
+use crate::net::{ClientTls, TlsOptions};
 use crate::render::escape::escape;
 use crate::render::{Format, Style};
 
@@ -378,7 +378,7 @@ async fn look_at_files(
     connection: &Connection,
     options: Option<TlsOptions>,
     style: Style,
-) -> Result<Option<Tls>, CommandError> {
+) -> Result<Option<ClientTls>, CommandError> {
     let secrets: Vec<PathBuf> = match report::takes_warnings(&style) {
         true => connection.secret_files().cloned().collect(),
         false => Vec::new(),
@@ -388,7 +388,7 @@ async fn look_at_files(
     }
     let look = aside(move || {
         secrets.iter().filter_map(|file| permissions::warning(file)).for_each(|line| report::log(&line));
-        options.as_ref().map(Tls::load).transpose()
+        options.as_ref().map(ClientTls::load).transpose()
     });
     let within = connection.connect_timeout;
     let late = |_| {

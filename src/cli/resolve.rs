@@ -16,7 +16,6 @@ use super::config::variables::Variables;
 use super::connection::Process;
 use super::{report, terminal};
 use crate::cli::detached::aside;
-use crate::client::authentication::first_line;
 use crate::clock;
 use crate::commands::session::Ending;
 use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, Kind, LOCK_HOLDER, Surroundings};
@@ -202,7 +201,7 @@ fn password_in(input: Secret, name: &str, within: &str) -> Result<Secret, Comman
         let message = format!("{name} has more than {PASSWORD_BYTES_MAX} bytes, too long for a password");
         return Err(CommandError::usage(message));
     }
-    let password = first_line(input);
+    let password = input.first_line();
     match password.bytes() {
         [] => Err(CommandError::usage(format!("there is no password {within} {name}"))),
         _ => Ok(password),

@@ -4,7 +4,7 @@ use tokio::runtime::Runtime;
 
 use crate::commands::CommandError;
 use crate::net::runtime_thread;
-use crate::net::runtime_thread::Driven;
+use crate::net::runtime_thread::RuntimeThread;
 
 /// Does all the work here, and if `has_driver`, what is spawned in a thread of its own. Tasks that are left are dropped.
 ///
@@ -32,6 +32,6 @@ pub fn here() -> Result<Runtime, CommandError> {
 ///
 /// # Errors
 /// As above.
-pub fn start() -> Result<Driven, CommandError> {
-    Driven::start("session").map_err(|error| CommandError::system("start", &error))
+pub fn start() -> Result<RuntimeThread, CommandError> {
+    RuntimeThread::start("session").map_err(|error| CommandError::system("start", &error))
 }

@@ -41,8 +41,8 @@ use crate::commands::process::signal::Signals;
 use crate::commands::{CommandError, Kind, Verdict, duration, more_of};
 use crate::render::log::Field;
 use crate::server::{
-    self, AdminSettings, Identities, IdentityFiles, ListenerSettings, Settings, StoreServer, StoreSettings,
-    Tls, TlsFiles, WebSocketSettings,
+    self, AdminSettings, Identities, IdentityFiles, ListenerSettings, ServerTls, ServerTlsFiles, Settings,
+    StoreServer, StoreSettings, WebSocketSettings,
 };
 
 const EXAMPLES: &str = "\
@@ -320,7 +320,7 @@ async fn listeners(
     Ok((listeners, of))
 }
 
-async fn tls(args: &ServeArgs, door: &Settled) -> Result<Option<Tls>, CommandError> {
+async fn tls(args: &ServeArgs, door: &Settled) -> Result<Option<ServerTls>, CommandError> {
     let (true, Some(certfile), Some(keyfile)) = (door.has_tls, &args.tls_cert, &args.tls_key) else {
         return Ok(None);
     };
@@ -330,8 +330,8 @@ async fn tls(args: &ServeArgs, door: &Settled) -> Result<Option<Tls>, CommandErr
         ClientCertificate::None => None,
     };
     let client_ca = args.client_ca.clone().zip(wanted);
-    let files = TlsFiles { certfile: certfile.clone(), keyfile: keyfile.clone(), client_ca };
-    Ok(Some(aside(move || Tls::load(files)).await??))
+    let files = ServerTlsFiles { certfile: certfile.clone(), keyfile: keyfile.clone(), client_ca };
+    Ok(Some(aside(move || ServerTls::load(files)).await??))
 }
 
 /// Why a server did not start, for the user.

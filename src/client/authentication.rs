@@ -66,7 +66,7 @@ impl Authentication {
                     None => None,
                     Some(PasswordSource::Given(password)) => Some(password.clone()),
                     Some(PasswordSource::File(path)) => {
-                        Some(read(path, files, within, first_line).await?.secret)
+                        Some(read(path, files, within, |bytes| bytes.first_line()).await?.secret)
                     }
                 };
                 Credentials::Password { username: username.clone(), password }
@@ -78,13 +78,6 @@ impl Authentication {
     }
 }
 
-/// A password as it was typed or written: the end of the line is not part of it.
-#[must_use]
-pub fn first_line(bytes: Secret) -> Secret {
-    let line = bytes.bytes().split(|byte| *byte == b'\n').next().unwrap_or_default();
-    Secret::new(line.strip_suffix(b"\r").unwrap_or(line).to_vec())
-}
-
 async fn read(
     path: &Path,
     files: &SecretFiles,
@@ -94,14 +87,14 @@ async fn read(
     let failed = |cause| Error::Credentials { path: path.to_owned(), cause };
     let unreadable = |error: io::Error| failed(CredentialError::Unreadable(super::dial::explain(&error)));
     let opened = path.to_owned();
-    let FileRead { secret, stamp } = match timeout(within, files.do_aside(move || files::read(&opened))).await
-    {
-        Ok(Some(read)) => read.map_err(unreadable)?,
-        Ok(None) | Err(_) => {
-            let cause = format!("it could not be read within {within:?}");
-            return Err(failed(CredentialError::Unreadable(cause)));
-        }
-    };
+    let FileRead { secret, stamp } =
+        match timeout(within, files.run_detached(move || files::read(&opened))).await {
+            Ok(Some(read)) => read.map_err(unreadable)?,
+            Ok(None) | Err(_) => {
+                let cause = format!("it could not be read within {within:?}");
+                return Err(failed(CredentialError::Unreadable(cause)));
+            }
+        };
     if secret.bytes().len() > SECRET_BYTES_MAX {
         return Err(failed(CredentialError::TooLong(SECRET_BYTES_MAX)));
     }
@@ -116,14 +109,6 @@ async fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_password_ends_with_its_line() {
-        for (file, password) in [("p", "p"), ("p\n", "p"), (" p \r\n", " p "), ("p\nq\n", "p"), ("", "")] {
-            let line = first_line(Secret::new(file.into()));
-            assert_eq!(line.bytes(), password.as_bytes(), "{file:?}");
-        }
-    }
 
     #[tokio::test]
     async fn a_token_is_the_files_bytes_as_they_are() {

@@ -8,13 +8,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{timeout, timeout_at};
 
-use super::error::{Error, TlsError, WebSocketError};
+use super::error::Error;
 use super::settings::{Settings, Target};
-use crate::client::probe::{AddressSource, ConnectionProbe, Finding};
+use crate::client::probe::{AddressSource, ConnectionProbe, ConnectionStep};
 use crate::clock;
 use crate::net::tls;
-use crate::net::tls::{Failure, Tls};
+use crate::net::tls::ClientTls;
+use crate::net::tls::TlsError;
+use crate::net::tls::client::HandshakeError;
 use crate::net::websocket;
+use crate::net::websocket::WebSocketError;
 
 /// A stream to a broker on which nothing has been said of MQTT.
 pub(super) struct Line {
@@ -58,7 +61,7 @@ pub(super) async fn dial(settings: &Settings, deadline: Instant) -> Result<Line,
         }
         Some(tls) => {
             let stream = shake_hands(tls, host, stream, settings, deadline).await?;
-            let version = Some(tls::version(&stream));
+            let version = Some(tls::client::version(&stream));
             upgrade(stream, version, settings, deadline, host, port).await
         }
     };
@@ -77,50 +80,50 @@ async fn upgrade<S>(
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let Settings { target, tls, connect_timeout: after, packet_bytes_max, examiner, .. } = settings;
+    let Settings { target, tls, connect_timeout: after, packet_bytes_max, probe, .. } = settings;
     let Some(path) = &settings.web_socket else { return Ok(Line::new(stream, version, version.is_some())) };
     let asking = websocket::connect(stream, host, port, path, *packet_bytes_max);
-    let trouble = match timeout_at(deadline.into(), asking).await {
+    let cause = match timeout_at(deadline.into(), asking).await {
         Ok(Ok(stream)) => {
-            examiner.tell(|| Finding::Upgraded { path: path.clone() });
+            probe.observe(|| ConnectionStep::WebSocketOpened { path: path.clone() });
             return Ok(Line::new(stream, version, true));
         }
-        Ok(Err(websocket::Failure::Trouble(trouble))) => trouble,
-        Ok(Err(websocket::Failure::Io(error))) => {
+        Ok(Err(websocket::HandshakeError::WebSocket(cause))) => cause,
+        Ok(Err(websocket::HandshakeError::Io(error))) => {
             // In TLS 1.3 a broker sees the client's certificate when the client is done with the handshake.
-            if let Some(trouble) = tls.as_ref().and_then(|tls| tls.trouble(&error)) {
-                return Err(of_tls(settings, trouble));
+            if let Some(cause) = tls.as_ref().and_then(|tls| tls.tls_error(&error)) {
+                return Err(of_tls(settings, cause));
             }
-            WebSocketError::Cut(explain(&error))
+            WebSocketError::Interrupted(explain(&error))
         }
-        Err(_) => WebSocketError::Silent(*after),
+        Err(_) => WebSocketError::TimedOut(*after),
     };
-    Err(Error::WebSocket { target: target.to_string(), trouble })
+    Err(Error::WebSocket { target: target.to_string(), cause })
 }
 
 async fn shake_hands(
-    tls: &Tls,
+    tls: &ClientTls,
     host: &str,
     stream: TcpStream,
     settings: &Settings,
     deadline: Instant,
-) -> Result<tls::Stream, Error> {
-    let Settings { connect_timeout: after, examiner, .. } = settings;
+) -> Result<tls::client::Stream, Error> {
+    let Settings { connect_timeout: after, probe, .. } = settings;
     let handshake = async {
-        if !examiner.looks_on() {
+        if !probe.is_active() {
             return tls.connect(host, stream).await;
         }
-        let (result, sight) = tls.connect_examined(host, stream).await;
-        examiner.tell(|| Finding::Secured(Box::new(sight)));
+        let (result, sight) = tls.connect_observed(host, stream).await;
+        probe.observe(|| ConnectionStep::TlsHandshake(Box::new(sight)));
         result
     };
-    let trouble = match timeout_at(deadline.into(), handshake).await {
+    let cause = match timeout_at(deadline.into(), handshake).await {
         Ok(Ok(stream)) => return Ok(stream),
-        Ok(Err(Failure::Tls(trouble))) => trouble,
-        Ok(Err(Failure::Io(error))) => TlsError::Cut(explain(&error)),
-        Err(_) => TlsError::Silent(*after),
+        Ok(Err(HandshakeError::Tls(cause))) => cause,
+        Ok(Err(HandshakeError::Io(error))) => TlsError::Interrupted(explain(&error)),
+        Err(_) => TlsError::TimedOut(*after),
     };
-    Err(of_tls(settings, trouble))
+    Err(of_tls(settings, cause))
 }
 
 /// A connection to the first address that takes one.
@@ -130,16 +133,16 @@ pub(super) async fn dial_tcp(
     settings: &Settings,
     deadline: Instant,
 ) -> Result<TcpStream, Error> {
-    let Settings { target, connect_timeout: after, examiner, .. } = settings;
+    let Settings { target, connect_timeout: after, probe, .. } = settings;
     let (addresses, source) = resolve(host, port)
         .await
         .map_err(|error| Error::Resolve { target: target.to_string(), cause: explain(&error) })?;
     if !addresses.is_empty() {
         let addresses = || addresses.iter().map(SocketAddr::ip).collect();
-        examiner.tell(|| Finding::Resolved { addresses: addresses(), source });
+        probe.observe(|| ConnectionStep::Resolved { addresses: addresses(), source });
     }
     let left = deadline.saturating_duration_since(clock::monotonic());
-    let connected = connect_first(&addresses, left, *after, examiner).await;
+    let connected = connect_first(&addresses, left, *after, probe).await;
     connected.map_err(|cause| Error::Connect { target: target.to_string(), cause })
 }
 
@@ -149,7 +152,7 @@ async fn connect_first(
     addresses: &[SocketAddr],
     left: Duration,
     after: Duration,
-    examiner: &ConnectionProbe,
+    probe: &ConnectionProbe,
 ) -> Result<TcpStream, String> {
     let begun = clock::monotonic();
     let mut cause = "the name has no address".to_owned();
@@ -164,11 +167,11 @@ async fn connect_first(
             Ok(stream) => {
                 // Without it each request costs some 40 ms more (protocol §8); a socket that refuses still works.
                 let _ = stream.set_nodelay(true);
-                examiner.tell(|| Finding::Reached { address });
+                probe.observe(|| ConnectionStep::Connected { address });
                 return Ok(stream);
             }
             Err(missed) => {
-                examiner.tell(|| Finding::Missed { address, cause: missed.clone() });
+                probe.observe(|| ConnectionStep::ConnectFailed { address, cause: missed.clone() });
                 cause = missed;
             }
         }
@@ -177,9 +180,9 @@ async fn connect_first(
 }
 
 /// What came between in TLS, on the way to where the settings lead.
-pub(super) fn of_tls(settings: &Settings, trouble: TlsError) -> Error {
+pub(super) fn of_tls(settings: &Settings, cause: TlsError) -> Error {
     let Settings { target, web_socket, .. } = settings;
-    Error::Tls { target: target.to_string(), trouble, in_web_socket: web_socket.is_some() }
+    Error::Tls { target: target.to_string(), cause, in_web_socket: web_socket.is_some() }
 }
 
 /// When a connection that is begun now must have been made.
@@ -241,10 +244,10 @@ mod tests {
         let open = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addresses = [silent.1, open.local_addr().unwrap()];
         let within = SHORT.saturating_mul(20);
-        let examiner = ConnectionProbe::default();
-        let reached = timeout(within, connect_first(&addresses, within, within, &examiner)).await.unwrap();
+        let probe = ConnectionProbe::default();
+        let reached = timeout(within, connect_first(&addresses, within, within, &probe)).await.unwrap();
         assert_eq!(reached.unwrap().peer_addr().unwrap(), addresses[1]);
-        let missed = connect_first(&addresses[..1], SHORT, SHORT, &examiner).await;
+        let missed = connect_first(&addresses[..1], SHORT, SHORT, &probe).await;
         assert_eq!(missed.unwrap_err(), "no connection within 100ms");
     }
 }

@@ -11,7 +11,7 @@ use super::ask::{Ask, Response, Stamps};
 use super::authentication::{SecretFiles, TokenWatch};
 use super::backoff::{self, Backoff};
 use super::dial::explain;
-use super::error::{Error, LossCause, Outcome, TlsError, WebSocketError};
+use super::error::{Error, LossCause, Outcome};
 use super::packet::Granted;
 use super::session::{Config, Event, Session};
 use super::settings::{Reconnect, Settings};
@@ -22,7 +22,9 @@ use super::watchers::{Events, StepTicket, WatchId, Watchers, Work};
 use crate::client::connection_status::LinkState;
 use crate::client::subscribers::{Begun, ListenTicket, Listener, Subscribers};
 use crate::clock::{self, Reading};
+use crate::net::TlsError;
 use crate::net::secret::Secret;
+use crate::net::websocket::WebSocketError;
 use crate::protocol::{Key, Request, Timestamp, topic};
 use crate::random;
 
@@ -527,9 +529,9 @@ async fn room_in(congested: Option<&Congested>) {
 fn is_fatal(error: &Error) -> bool {
     match error {
         Error::Rejected { reason, .. } => reason.is_authorization(),
-        Error::WebSocket { trouble, .. } => matches!(trouble, WebSocketError::Status(401 | 403)),
-        Error::Tls { trouble, .. } => {
-            matches!(trouble, TlsError::ClientCertificateRequired | TlsError::ClientCertificateRefused(_))
+        Error::WebSocket { cause, .. } => matches!(cause, WebSocketError::Status(401 | 403)),
+        Error::Tls { cause, .. } => {
+            matches!(cause, TlsError::ClientCertificateRequired | TlsError::ClientCertificateRejected(_))
         }
         _ => false,
     }
@@ -539,11 +541,11 @@ fn is_fatal(error: &Error) -> bool {
 fn may_pass(error: &Error) -> bool {
     match error {
         Error::Resolve { .. } | Error::Connect { .. } | Error::NoConnack { .. } => true,
-        Error::Tls { trouble, .. } => matches!(trouble, TlsError::Cut(_) | TlsError::Silent(_)),
-        Error::WebSocket { trouble, .. } => {
+        Error::Tls { cause, .. } => matches!(cause, TlsError::Interrupted(_) | TlsError::TimedOut(_)),
+        Error::WebSocket { cause, .. } => {
             matches!(
-                trouble,
-                WebSocketError::Cut(_) | WebSocketError::Silent(_) | WebSocketError::Status(500..)
+                cause,
+                WebSocketError::Interrupted(_) | WebSocketError::TimedOut(_) | WebSocketError::Status(500..)
             )
         }
         Error::Rejected { reason, .. } => reason.is_passing(),

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::net::tls::TlsError;
+use crate::net::websocket::WebSocketError;
 use crate::protocol::error_reply::ErrorReply;
 
 /// Why there is no answer, or none that can be used.
@@ -21,7 +23,7 @@ pub enum Error {
         /// `host:port` as asked for.
         target: String,
         /// What is wrong.
-        trouble: WebSocketError,
+        cause: WebSocketError,
     },
     /// The host name has no address.
     Resolve {
@@ -42,7 +44,7 @@ pub enum Error {
         /// `host:port` as asked for.
         target: String,
         /// What came between.
-        trouble: TlsError,
+        cause: TlsError,
         /// Whether a WebSocket was wanted on it.
         in_web_socket: bool,
     },
@@ -142,92 +144,6 @@ pub enum CredentialError {
     Empty,
     /// It has more bytes than MQTT can carry, which are so many.
     TooLong(usize),
-}
-
-/// Why there is no TLS with a broker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TlsError {
-    /// Its certificate is no longer valid.
-    Expired {
-        /// For how many whole days, where known.
-        days: Option<u64>,
-    },
-    /// Its certificate is not valid yet.
-    NotValidYet {
-        /// For how many whole days still, where known.
-        days: Option<u64>,
-    },
-    /// Its certificate was signed by nobody who is trusted.
-    UnknownCa,
-    /// Its certificate is somebody else's.
-    WrongName {
-        /// The name that was looked for, where known.
-        wanted: Option<String>,
-        /// The names that it has, where known; escaped.
-        names: Vec<String>,
-    },
-    /// Something else is wrong with its certificate.
-    Certificate(String),
-    /// It wants a client certificate, and there is none.
-    ClientCertificateRequired,
-    /// It does not take the client's certificate, with its alert.
-    ClientCertificateRefused(String),
-    /// It does not go on with the handshake, with its alert.
-    HandshakeRefused(String),
-    /// Plain MQTT was spoken to it, and it wants TLS.
-    Wanted,
-    /// It speaks something else.
-    NotTls,
-    /// The connection ended in the middle of the handshake.
-    Cut(String),
-    /// It says nothing.
-    Silent(Duration),
-    /// Anything else.
-    Other(String),
-}
-
-/// Why there is no WebSocket with a broker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WebSocketError {
-    /// It answered with this HTTP status instead.
-    Status(u16),
-    /// It does not speak MQTT in its WebSockets.
-    NoSubprotocol,
-    /// What it answered is not HTTP.
-    NotHttp,
-    /// The connection ended in the middle of the handshake.
-    Cut(String),
-    /// It says nothing.
-    Silent(Duration),
-    /// Anything else.
-    Other(String),
-}
-
-/// Why TLS cannot be spoken at all.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TlsSetupError {
-    /// A file cannot be read.
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        cause: String,
-    },
-    /// A file does not hold what it should.
-    Nonsense {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it, behind its name.
-        what: &'static str,
-        /// What to try next.
-        hint: Option<String>,
-    },
-    /// The platform trusts nobody.
-    NoRoots,
-    /// No certificate can have this name.
-    Name(String),
-    /// Anything else.
-    Other(String),
 }
 
 /// Why a connection was lost.
@@ -379,8 +295,8 @@ impl fmt::Display for Error {
             },
             Self::Resolve { target, cause } => write!(out, "cannot find {target}: {cause}"),
             Self::Connect { target, cause } => write!(out, "cannot connect to {target}: {cause}"),
-            Self::Tls { target, trouble, .. } => trouble.write(out, target),
-            Self::WebSocket { target, trouble } => trouble.write(out, target),
+            Self::Tls { target, cause, .. } => cause.write(out, target),
+            Self::WebSocket { target, cause } => cause.write(out, target),
             Self::Rejected { target, reason } => write!(out, "{target} refused the connection: {reason}"),
             Self::NoConnack { target, after } => {
                 write!(out, "{target} accepted the connection but said nothing within {after:?}")
@@ -413,92 +329,3 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
-
-impl TlsError {
-    fn write(&self, out: &mut fmt::Formatter<'_>, target: &str) -> fmt::Result {
-        match self {
-            Self::Expired { days: None } => write!(out, "the certificate of {target} has expired"),
-            Self::Expired { days: Some(days) } => {
-                write!(out, "the certificate of {target} has expired {} ago", days_text(*days))
-            }
-            Self::NotValidYet { days: None } => write!(out, "the certificate of {target} is not valid yet"),
-            Self::NotValidYet { days: Some(days) } => {
-                write!(out, "the certificate of {target} is not valid yet, for another {}", days_text(*days))
-            }
-            Self::UnknownCa => write!(out, "the certificate of {target} is from an unknown CA"),
-            Self::WrongName { wanted, names } => {
-                write!(out, "the certificate of {target} is ")?;
-                match (names.as_slice(), wanted) {
-                    ([], Some(_)) => out.write_str("for no host (it has no subjectAltName), ")?,
-                    ([], None) => {}
-                    _ => write!(out, "for {}, ", names.join(" and "))?,
-                }
-                write!(out, "not for {}", wanted.as_deref().unwrap_or("this host"))
-            }
-            Self::Certificate(cause) => write!(out, "the certificate of {target} cannot be used: {cause}"),
-            Self::ClientCertificateRequired => write!(out, "{target} wants a client certificate"),
-            Self::ClientCertificateRefused(alert) => {
-                write!(out, "{target} refused this client's certificate: {alert}")
-            }
-            Self::HandshakeRefused(alert) => write!(out, "{target} refused the TLS handshake: {alert}"),
-            Self::Wanted => write!(out, "{target} wants TLS, and was spoken to without"),
-            Self::NotTls => write!(out, "{target} does not speak TLS"),
-            Self::Cut(cause) => write!(out, "{target} did not finish the TLS handshake: {cause}"),
-            Self::Silent(after) => {
-                write!(out, "{target} accepted the connection but said nothing of TLS within {after:?}")
-            }
-            Self::Other(cause) => write!(out, "no TLS with {target}: {cause}"),
-        }
-    }
-}
-
-impl WebSocketError {
-    fn write(&self, out: &mut fmt::Formatter<'_>, target: &str) -> fmt::Result {
-        match self {
-            Self::Status(status) => write!(out, "{target} has no WebSocket there: it answered HTTP {status}"),
-            Self::NoSubprotocol => write!(out, "{target} does not speak MQTT in its WebSockets"),
-            Self::NotHttp => write!(out, "{target} has no WebSockets: it does not speak HTTP"),
-            Self::Cut(cause) => write!(out, "{target} did not finish the WebSocket handshake: {cause}"),
-            Self::Silent(after) => {
-                write!(
-                    out,
-                    "{target} accepted the connection but said nothing of WebSockets within {after:?}"
-                )
-            }
-            Self::Other(cause) => write!(out, "no WebSocket with {target}: {}", cause.escape_debug()),
-        }
-    }
-}
-
-fn days_text(days: u64) -> String {
-    match days {
-        0 => "less than a day".to_owned(),
-        1 => "1 day".to_owned(),
-        days => format!("{days} days"),
-    }
-}
-
-impl fmt::Display for TlsSetupError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { path, cause } => write!(out, "cannot read {}: {cause}", path.display()),
-            Self::Nonsense { path, what, .. } => write!(out, "{} {what}", path.display()),
-            Self::NoRoots => out.write_str("this machine has no certificates of CAs to trust"),
-            Self::Name(name) => write!(out, "no certificate can be for {}", name.escape_debug()),
-            Self::Other(cause) => out.write_str(cause),
-        }
-    }
-}
-
-impl std::error::Error for TlsSetupError {}
-
-impl TlsSetupError {
-    /// The text with what to try next, where there is one line for both.
-    #[must_use]
-    pub fn with_hint(&self) -> String {
-        match self {
-            Self::Nonsense { hint: Some(hint), .. } => format!("{self} (try: {hint})"),
-            _ => self.to_string(),
-        }
-    }
-}

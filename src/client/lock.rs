@@ -14,7 +14,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// How a lock is to be held.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
+pub struct LeaseOptions {
     /// How long the lease lasts from the last renewal on.
     pub ttl: Duration,
     /// How long after a renewal the next one is sent. Shorter than `ttl`.
@@ -95,7 +95,7 @@ pub enum Loss {
 /// reckoned, so that it ends here no later than in the store, whatever the network does.
 #[derive(Debug)]
 pub struct Lock {
-    terms: Terms,
+    terms: LeaseOptions,
     /// When waiting ends.
     give_up: Option<Instant>,
     state: State,
@@ -127,7 +127,7 @@ enum State {
 impl Lock {
     /// A lock that is wanted from now on: the first step is a try.
     #[must_use]
-    pub fn new(terms: Terms, now: Instant) -> Self {
+    pub fn new(terms: LeaseOptions, now: Instant) -> Self {
         Self {
             give_up: terms.wait.map(|wait| after(now, wait)),
             state: State::Trying,

@@ -30,12 +30,10 @@ use tokio::sync::{mpsc, oneshot, watch as observe};
 pub use ask::{Access, Ask, Response, Stamps};
 pub use authentication::{Authentication, PasswordSource};
 pub use connection_status::LinkState;
-pub use error::{
-    CredentialError, Error, LossCause, Outcome, ReasonCode, TlsError, TlsSetupError, WebSocketError,
-};
-pub use probe::{ConnectionProbe, Finding};
+pub use error::{CredentialError, Error, LossCause, Outcome, ReasonCode};
+pub use probe::{ConnectionProbe, ConnectionStep};
 
-pub use protocol_detection::second_look;
+pub use protocol_detection::detect_protocol;
 pub use settings::{Reconnect, Settings, Target};
 pub use subscription::{Heard, Subscription};
 pub use trace::Tracer;

@@ -7,10 +7,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::dial::{deadline, dial_tcp};
-use super::error::{Error, TlsError};
+use super::error::Error;
 use super::settings::{Settings, Target};
 use crate::client::probe::ConnectionProbe;
-use crate::net::tls::{Failure, Tls, TlsOptions};
+use crate::net::tls::client::HandshakeError;
+use crate::net::tls::{ClientTls, TlsError, TlsOptions};
 
 /// How long it may take, at most: what was found first is worth telling without it.
 const WITHIN: Duration = Duration::from_secs(3);
@@ -22,12 +23,12 @@ const DISCONNECT: &[u8] = b"\xE0\0";
 
 /// The error of a connection that was made and cut off, or what is wrong with it in truth: plain MQTT where TLS is
 /// spoken, or the other way round. Brokers say nothing of it, most of them.
-pub async fn second_look(settings: &Settings, error: Error) -> Error {
+pub async fn detect_protocol(settings: &Settings, error: Error) -> Error {
     let Target::Tcp { host, port } = &settings.target else { return error };
     if settings.web_socket.is_some() {
         return error;
     }
-    let settings = Settings { examiner: ConnectionProbe::default(), ..settings.clone() };
+    let settings = Settings { probe: ConnectionProbe::default(), ..settings.clone() };
     let within = WITHIN.min(settings.connect_timeout);
     let is_true = |is_so: Result<Option<()>, _>| matches!(is_so, Ok(Some(())));
     match error {
@@ -35,12 +36,12 @@ pub async fn second_look(settings: &Settings, error: Error) -> Error {
             if settings.tls.is_none()
                 && is_true(timeout(within, speaks_tls(host, *port, &settings)).await) =>
         {
-            Error::Tls { target, trouble: TlsError::Wanted, in_web_socket: false }
+            Error::Tls { target, cause: TlsError::Required, in_web_socket: false }
         }
-        Error::Tls { target, trouble: TlsError::Cut(_), .. }
+        Error::Tls { target, cause: TlsError::Interrupted(_), .. }
             if is_true(timeout(within, speaks_mqtt(host, *port, &settings)).await) =>
         {
-            Error::Tls { target, trouble: TlsError::NotTls, in_web_socket: false }
+            Error::Tls { target, cause: TlsError::NotTls, in_web_socket: false }
         }
         error => error,
     }
@@ -48,13 +49,13 @@ pub async fn second_look(settings: &Settings, error: Error) -> Error {
 
 async fn speaks_tls(host: &str, port: u16, settings: &Settings) -> Option<()> {
     // Nothing is said in it: anybody will do.
-    let tls = Tls::load(&TlsOptions { insecure: true, ..TlsOptions::default() }).ok()?;
+    let tls = ClientTls::load(&TlsOptions { insecure: true, ..TlsOptions::default() }).ok()?;
     let stream = dial_tcp(host, port, settings, deadline(WITHIN)).await.ok()?;
     match tls.connect(host, stream).await {
         Ok(_) => Some(()),
-        Err(Failure::Tls(TlsError::NotTls | TlsError::Other(_)) | Failure::Io(_)) => None,
+        Err(HandshakeError::Tls(TlsError::NotTls | TlsError::Other(_)) | HandshakeError::Io(_)) => None,
         // It has an opinion on certificates.
-        Err(Failure::Tls(_)) => Some(()),
+        Err(HandshakeError::Tls(_)) => Some(()),
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::io::DuplexStream;
 use super::authentication::Authentication;
 use super::trace::Tracer;
 use crate::client::probe::ConnectionProbe;
-use crate::net::tls::Tls;
+use crate::net::tls::ClientTls;
 
 /// Where the broker is and how to talk to it.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct Settings {
     /// Where the broker is.
     pub target: Target,
     /// TLS, for a target on the network; none: plain.
-    pub tls: Option<Tls>,
+    pub tls: Option<ClientTls>,
     /// The path of the WebSocket in which MQTT is spoken, for a target on the network; none: without one.
     pub web_socket: Option<String>,
     /// Who the client says it is, beside its certificate.
@@ -39,7 +39,7 @@ pub struct Settings {
     /// What to do when an established connection is lost.
     pub reconnect: Reconnect,
     /// Who looks on while connecting.
-    pub examiner: ConnectionProbe,
+    pub probe: ConnectionProbe,
     /// How often a session that reconnects looks whether its token has changed.
     pub token_look_every: Duration,
     /// Who is told of every packet, if anybody.
@@ -93,7 +93,7 @@ impl Settings {
             inflight_max: 64,
             packet_bytes_max: 256 * 1024 * 1024,
             reconnect: Reconnect::Never,
-            examiner: ConnectionProbe::default(),
+            probe: ConnectionProbe::default(),
             token_look_every: Duration::from_secs(1),
             tracer: None,
         }

@@ -13,11 +13,12 @@ use tokio::time::timeout_at;
 
 use super::authentication::{self, Credentials, FileRead, SecretFiles};
 use super::dial::{self, explain};
-use super::error::{Error, LossCause, ReasonCode, TlsError};
+use super::error::{Error, LossCause, ReasonCode};
 use super::packet::{Granted, Incoming, Outgoing};
 use super::settings::Settings;
 use super::trace::{self, Packet, Traced, Tracer};
-use crate::client::probe::{Finding, Terms};
+use crate::client::probe::{ConnackProperties, ConnectionStep};
+use crate::net::TlsError;
 use crate::protocol::message::{Message, PropertyText, Qos};
 use traced::{auth_seen, connack_code, connack_seen, connect_seen, suback_code};
 
@@ -136,7 +137,7 @@ impl Connection {
             match stranger(&self.input) {
                 None => {}
                 Some(Stranger::Tls) => {
-                    return Err(dial::of_tls(settings, TlsError::Wanted));
+                    return Err(dial::of_tls(settings, TlsError::Required));
                 }
                 Some(Stranger::Other(cause)) => return Err(not_mqtt(cause)),
             }
@@ -158,20 +159,20 @@ impl Connection {
         if let Some(tls) = &settings.tls
             && self.tls.is_some()
         {
-            let mut trouble = tls.trouble(&error);
-            while trouble.is_none() {
+            let mut cause = tls.tls_error(&error);
+            while cause.is_none() {
                 self.input.clear();
                 match self.reader.read_buf(&mut self.input).await {
                     Ok(0) => break,
                     Ok(_) => {}
                     Err(error) => {
-                        trouble = tls.trouble(&error);
+                        cause = tls.tls_error(&error);
                         break;
                     }
                 }
             }
-            if let Some(trouble) = trouble {
-                return dial::of_tls(settings, trouble);
+            if let Some(cause) = cause {
+                return dial::of_tls(settings, cause);
             }
         }
         Error::Connect { target: settings.target.to_string(), cause: explain(&error) }
@@ -194,7 +195,7 @@ impl Connection {
         let keep_alive = properties.and_then(|properties| properties.server_keep_alive).unwrap_or(keep_alive);
         let receive_max = properties.and_then(|properties| properties.receive_max).unwrap_or(u16::MAX);
         let granted = Granted { receive_max, keep_alive: Duration::from_secs(keep_alive.into()) };
-        settings.examiner.tell(|| Finding::Accepted(Box::new(terms(properties, granted))));
+        settings.probe.observe(|| ConnectionStep::Accepted(Box::new(terms(properties, granted))));
         Ok(granted)
     }
 
@@ -477,8 +478,8 @@ fn incoming_publish(publish: v5::Publish) -> Result<Incoming, String> {
 }
 
 /// What a CONNACK grants.
-fn terms(properties: Option<&v5::ConnAckProperties>, granted: Granted) -> Terms {
-    let unsaid = Terms {
+fn terms(properties: Option<&v5::ConnAckProperties>, granted: Granted) -> ConnackProperties {
+    let unsaid = ConnackProperties {
         qos_max: 2,
         retain: true,
         packet_bytes_max: None,
@@ -493,7 +494,7 @@ fn terms(properties: Option<&v5::ConnAckProperties>, granted: Granted) -> Terms 
     };
     let Some(properties) = properties else { return unsaid };
     let is_available = |property: Option<u8>| property != Some(0);
-    Terms {
+    ConnackProperties {
         qos_max: properties.max_qos.unwrap_or(unsaid.qos_max),
         retain: is_available(properties.retain_available),
         packet_bytes_max: properties.max_packet_size,

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use crate::client::{CredentialError, Error, Outcome, ReasonCode, WebSocketError};
+use crate::client::{CredentialError, Error, Outcome, ReasonCode};
+use crate::net::websocket::WebSocketError;
 use crate::net::{TlsError, TlsSetupError};
 use crate::protocol::ErrorReply;
 
@@ -181,13 +182,13 @@ impl From<TlsSetupError> for CommandError {
     fn from(error: TlsSetupError) -> Self {
         let kind = match &error {
             TlsSetupError::Unreadable { .. } => Kind::File,
-            TlsSetupError::Nonsense { .. } | TlsSetupError::NoRoots => Kind::Configuration,
+            TlsSetupError::Invalid { .. } | TlsSetupError::NoRoots => Kind::Configuration,
             TlsSetupError::Name(_) => Kind::Usage,
             TlsSetupError::Other(_) => Kind::Bug,
         };
         let message = error.to_string();
         let hint = match error {
-            TlsSetupError::Nonsense { hint, .. } => hint,
+            TlsSetupError::Invalid { hint, .. } => hint,
             TlsSetupError::NoRoots => Some("-T FILE with the certificate of the broker's CA".to_owned()),
             _ => None,
         };
@@ -199,9 +200,9 @@ fn kind(error: &Error) -> Kind {
     match error {
         Error::Credentials { cause: CredentialError::Unreadable(_), .. } => Kind::File,
         Error::Credentials { .. } => Kind::Configuration,
-        Error::Tls { trouble: TlsError::Silent(_), .. } => Kind::Timeout,
-        Error::WebSocket { trouble: WebSocketError::Silent(_), .. } => Kind::Timeout,
-        Error::WebSocket { trouble: WebSocketError::Status(401 | 403), .. } => Kind::Authorization,
+        Error::Tls { cause: TlsError::TimedOut(_), .. } => Kind::Timeout,
+        Error::WebSocket { cause: WebSocketError::TimedOut(_), .. } => Kind::Timeout,
+        Error::WebSocket { cause: WebSocketError::Status(401 | 403), .. } => Kind::Authorization,
         Error::Tls { .. } | Error::WebSocket { .. } => Kind::Unavailable,
         Error::Resolve { .. }
         | Error::Connect { .. }
@@ -263,12 +264,12 @@ fn hint(error: &Error) -> Option<String> {
              is between"
         }
         Error::Tls {
-            trouble: TlsError::NotTls | TlsError::Cut(_) | TlsError::Silent(_),
+            cause: TlsError::NotTls | TlsError::Interrupted(_) | TlsError::TimedOut(_),
             in_web_socket: true,
             ..
         } => "check the port; for one without TLS, -b ws://HOST:PORT",
-        Error::Tls { trouble, .. } => return hint_of_tls(trouble).map(str::to_owned),
-        Error::WebSocket { trouble, .. } => return hint_of_web_socket(trouble).map(str::to_owned),
+        Error::Tls { cause, .. } => return hint_of_tls(cause).map(str::to_owned),
+        Error::WebSocket { cause, .. } => return hint_of_web_socket(cause).map(str::to_owned),
         Error::Lost { cause, .. } if cause.is_takeover() => {
             "-i with a client id that nobody else uses, or without -i: each run has one of its own then"
         }
@@ -304,8 +305,8 @@ fn hint(error: &Error) -> Option<String> {
     Some(hint.to_owned())
 }
 
-fn hint_of_tls(trouble: &TlsError) -> Option<&'static str> {
-    match trouble {
+fn hint_of_tls(cause: &TlsError) -> Option<&'static str> {
+    match cause {
         TlsError::Expired { .. } | TlsError::NotValidYet { .. } => {
             Some("a new certificate for the broker, or the right time for this machine's clock")
         }
@@ -316,12 +317,12 @@ fn hint_of_tls(trouble: &TlsError) -> Option<&'static str> {
         TlsError::ClientCertificateRequired => {
             Some("-C FILE with the client's certificate, -K FILE with its key")
         }
-        TlsError::ClientCertificateRefused(_) => {
+        TlsError::ClientCertificateRejected(_) => {
             Some("a certificate from a CA that the broker trusts: -C and -K")
         }
-        TlsError::HandshakeRefused(_) => Some("-C and -K, if the broker wants a client certificate"),
-        TlsError::Wanted => Some("-b mqtts://HOST:PORT, or -n without --notls"),
-        TlsError::NotTls | TlsError::Cut(_) | TlsError::Silent(_) => {
+        TlsError::HandshakeRefused(_) => Some("-C and -K, if the broker requires a client certificate"),
+        TlsError::Required => Some("-b mqtts://HOST:PORT, or -n without --notls"),
+        TlsError::NotTls | TlsError::Interrupted(_) | TlsError::TimedOut(_) => {
             Some("check the port; for one without TLS, -b mqtt://HOST:PORT or --notls")
         }
         TlsError::Certificate(_) => {
@@ -331,11 +332,11 @@ fn hint_of_tls(trouble: &TlsError) -> Option<&'static str> {
     }
 }
 
-fn hint_of_web_socket(trouble: &WebSocketError) -> Option<&'static str> {
-    match trouble {
+fn hint_of_web_socket(cause: &WebSocketError) -> Option<&'static str> {
+    match cause {
         WebSocketError::Status(_) => Some("check the path: -b ws://HOST:PORT/PATH; without one it is /mqtt"),
         WebSocketError::NoSubprotocol => Some("check the port and the path: -b ws://HOST:PORT/PATH"),
-        WebSocketError::NotHttp | WebSocketError::Cut(_) | WebSocketError::Silent(_) => {
+        WebSocketError::NotHttp | WebSocketError::Interrupted(_) | WebSocketError::TimedOut(_) => {
             Some("check the port: wss:// for one with TLS, mqtt:// for one without WebSockets")
         }
         WebSocketError::Other(_) => None,

@@ -1,4 +1,4 @@
-//! What an X.509 certificate says of its owner: the only file that names the crate for it. Its input may be hostile.
+//! X.509 certificates: the fields that identify their owner and their validity. The input is untrusted.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -10,75 +10,75 @@ use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::ext::pkix::{BasicConstraints, SubjectAltName};
 use x509_cert::name::Name;
 
-/// An attribute of a name: `CN`, `O` and so on, or dotted numbers where there is no short name; and its value, in
-/// hexadecimal digits after a `#` where it is no text. Neither is escaped.
+/// A name's attribute: its type, such as `CN` or `O`, or the OID if it has no short name; and its value, as `#` and
+/// hexadecimal digits if it is not text. Neither is escaped.
 pub type Attribute = (String, String);
 
-/// What a certificate says. That it is true is for others to check.
+/// The fields of an X.509 certificate, not verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// Whose it is: the attributes in their order.
+    /// In the order of the certificate.
     pub subject: Vec<Attribute>,
-    /// Whose it is otherwise (RFC 5280, 4.2.1.6): `DNS`, `IP`, `URI` and `email`.
-    pub alternatives: Vec<Attribute>,
-    /// Who has signed it.
+    /// Subject alternative names (RFC 5280, 4.2.1.6) of the types `DNS`, `IP`, `URI` and `email`.
+    pub subject_alt_names: Vec<Attribute>,
     pub issuer: Vec<Attribute>,
-    /// The DNS names and IP addresses that it is for.
-    pub names: Vec<String>,
-    /// From when on it is valid, in seconds since 1970.
+    /// The DNS names and IP addresses among the subject alternative names.
+    pub host_names: Vec<String>,
+    /// Start of the validity, in seconds since 1970.
     pub not_before_s: u64,
-    /// The last second in which it is valid, since 1970.
+    /// Last second of the validity, in seconds since 1970.
     pub not_after_s: u64,
-    /// Whether it may sign others.
+    /// Whether its basic constraints allow it to sign certificates.
     pub is_ca: bool,
 }
 
-/// The bytes are no certificate.
+/// The bytes are not a certificate that can be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoCertificate;
+pub struct InvalidCertificate;
 
-impl fmt::Display for NoCertificate {
+impl fmt::Display for InvalidCertificate {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("not an X.509 certificate that can be read")
+        out.write_str("invalid X.509 certificate")
     }
 }
 
 impl Certificate {
-    /// Reads one in DER.
+    /// Parses a certificate in DER.
     ///
     /// # Errors
-    /// It is none, or one that does not keep to RFC 5280, such as one from before 1970.
-    pub fn parse(der: &[u8]) -> Result<Self, NoCertificate> {
-        let certificate = X509::from_der(der).map_err(|_| NoCertificate)?;
+    /// The bytes are not a certificate, or violate RFC 5280, for instance with a date before 1970.
+    pub fn parse(der: &[u8]) -> Result<Self, InvalidCertificate> {
+        let certificate = X509::from_der(der).map_err(|_| InvalidCertificate)?;
         let certificate = certificate.tbs_certificate();
-        let alternatives = certificate.get_extension::<SubjectAltName>().map_err(|_| NoCertificate)?;
-        let alternatives: Vec<Attribute> = alternatives
-            .map(|(_, SubjectAltName(names))| names.iter().filter_map(alternative).collect())
+        let extension = certificate.get_extension::<SubjectAltName>().map_err(|_| InvalidCertificate)?;
+        let subject_alt_names: Vec<Attribute> = extension
+            .map(|(_, SubjectAltName(names))| names.iter().filter_map(alt_name).collect())
             .unwrap_or_default();
         let is_host = |(kind, _): &&Attribute| kind == "DNS" || kind == "IP";
-        let constraints = certificate.get_extension::<BasicConstraints>().map_err(|_| NoCertificate)?;
+        let constraints = certificate.get_extension::<BasicConstraints>().map_err(|_| InvalidCertificate)?;
         let validity = certificate.validity();
         Ok(Self {
             subject: attributes(certificate.subject()),
             issuer: attributes(certificate.issuer()),
-            names: alternatives.iter().filter(is_host).map(|(_, name)| name.clone()).collect(),
-            alternatives,
+            host_names: subject_alt_names.iter().filter(is_host).map(|(_, name)| name.clone()).collect(),
+            subject_alt_names,
             not_before_s: validity.not_before.to_unix_duration().as_secs(),
             not_after_s: validity.not_after.to_unix_duration().as_secs(),
             is_ca: constraints.is_some_and(|(_, constraints)| constraints.ca),
         })
     }
 
-    /// How many whole days are left to it; negative where it has expired.
+    /// Returns the whole days until it expires, rounded down: negative once it has expired.
     #[must_use]
     pub fn days_left(&self, now_s: u64) -> i64 {
         const DAY_S: i128 = 24 * 60 * 60;
         let left = i128::from(self.not_after_s).saturating_sub(i128::from(now_s));
+        // A difference of two u64, divided by 86,400, fits an i64: the conversion cannot fail.
         i64::try_from(left.div_euclid(DAY_S)).unwrap_or(i64::MAX)
     }
 }
 
-/// When a certificate expires that has so many days left, as a predicate.
+/// Returns the predicate of a sentence about a certificate with this many days left: "expires in 3 days".
 #[must_use]
 pub fn expiry_text(days_left: i64) -> String {
     match days_left {
@@ -90,12 +90,12 @@ pub fn expiry_text(days_left: i64) -> String {
 }
 
 fn attributes(name: &Name) -> Vec<Attribute> {
-    name.iter().map(|attribute| (short(attribute.oid.to_string()), value(&attribute.value))).collect()
+    name.iter().map(|attribute| (short_name(attribute.oid.to_string()), value(&attribute.value))).collect()
 }
 
-/// The names of RFC 4514, and those that everybody else uses.
-fn short(oid: String) -> String {
-    let short = match oid.as_str() {
+/// Returns the short name of an attribute type: those of RFC 4514 and those that OpenSSL prints.
+fn short_name(oid: String) -> String {
+    let name = match oid.as_str() {
         "2.5.4.3" => "CN",
         "2.5.4.4" => "SN",
         "2.5.4.5" => "serialNumber",
@@ -112,7 +112,7 @@ fn short(oid: String) -> String {
         "1.2.840.113549.1.9.1" => "emailAddress",
         _ => return oid,
     };
-    short.to_owned()
+    name.to_owned()
 }
 
 fn value(value: &Any) -> String {
@@ -134,7 +134,7 @@ fn value(value: &Any) -> String {
     text.unwrap_or_else(|| bytes.iter().fold("#".to_owned(), |text, byte| text + &format!("{byte:02x}")))
 }
 
-fn alternative(name: &GeneralName) -> Option<Attribute> {
+fn alt_name(name: &GeneralName) -> Option<Attribute> {
     let (kind, value) = match name {
         GeneralName::DnsName(name) => ("DNS", name.to_string()),
         GeneralName::UniformResourceIdentifier(uri) => ("URI", uri.to_string()),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_says_whose_it_is_and_until_when() {
+    fn parse_returns_subject_issuer_names_and_validity() {
         let certificate = Certificate::parse(&der(|params| {
             params.distinguished_name = rcgen::DistinguishedName::new();
             params.distinguished_name.push(DnType::CommonName, "press 7\n");
@@ -182,34 +182,34 @@ mod tests {
         let subject = [pair("CN", "press 7\n"), pair("O", "Werk Süd"), pair("1.2.3.4", "x")];
         assert_eq!(certificate.subject, subject);
         assert_eq!(certificate.issuer, subject);
-        assert_eq!(certificate.names, ["a.example", "10.1.2.3", "::1"]);
+        assert_eq!(certificate.host_names, ["a.example", "10.1.2.3", "::1"]);
         let hosts = [pair("DNS", "a.example"), pair("IP", "10.1.2.3"), pair("IP", "::1")];
-        assert_eq!(certificate.alternatives, hosts);
+        assert_eq!(certificate.subject_alt_names, hosts);
         assert_eq!((certificate.not_before_s, certificate.not_after_s), (157_766_400, 67_090_118_400));
         assert!(!certificate.is_ca);
     }
 
     #[test]
-    fn a_uri_and_an_address_of_mail_say_whose_it_is_and_name_no_host() {
+    fn uris_and_mail_addresses_are_alternative_names_but_not_host_names() {
         let certificate = Certificate::parse(&der(|params| {
             let (uri, mail) = ("spiffe://werk/press", "press@werk.example");
             params.subject_alt_names =
                 vec![SanType::URI(uri.try_into().unwrap()), SanType::Rfc822Name(mail.try_into().unwrap())];
         }))
         .unwrap();
-        let alternatives = [pair("URI", "spiffe://werk/press"), pair("email", "press@werk.example")];
-        assert_eq!(certificate.alternatives, alternatives);
-        assert!(certificate.names.is_empty());
+        let alt_names = [pair("URI", "spiffe://werk/press"), pair("email", "press@werk.example")];
+        assert_eq!(certificate.subject_alt_names, alt_names);
+        assert!(certificate.host_names.is_empty());
     }
 
     #[test]
-    fn a_certificate_that_has_expired_has_less_than_no_days_left() {
+    fn an_expired_certificate_has_negative_days_left() {
         const DAY_S: u64 = 86_400;
         let certificate = Certificate {
-            alternatives: Vec::new(),
+            subject_alt_names: Vec::new(),
             subject: Vec::new(),
             issuer: Vec::new(),
-            names: Vec::new(),
+            host_names: Vec::new(),
             not_before_s: 0,
             not_after_s: 10 * DAY_S,
             is_ca: false,
@@ -220,13 +220,13 @@ mod tests {
     }
 
     #[test]
-    fn that_of_a_ca_says_so() {
+    fn a_ca_certificate_is_recognized() {
         let certificate = der(|params| params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained));
         assert!(Certificate::parse(&certificate).unwrap().is_ca);
     }
 
     #[test]
-    fn what_is_no_text_is_shown_in_digits_and_old_text_is_read() {
+    fn binary_values_are_shown_in_hexadecimal_and_utf_16_text_is_decoded() {
         let value_of = |tag, bytes: &[u8]| value(&Any::new(tag, bytes).unwrap());
         assert_eq!(value_of(Tag::BmpString, &[0, b'a', 0x20, 0xAC]), "a€");
         assert_eq!(value_of(Tag::BmpString, &[0]), "#00");
@@ -236,7 +236,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(at in 0usize..600, byte in any::<u8>(), len in 0usize..600) {
+        fn no_input_makes_the_parser_panic(at in 0usize..600, byte in any::<u8>(), len in 0usize..600) {
             let mut bytes = der(|_| {});
             let at = at % bytes.len();
             bytes[at] = byte;

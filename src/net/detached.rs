@@ -1,19 +1,21 @@
-//! Work that may hang, kept away from the threads that serve others and from the end of the process.
+//! Blocking work on detached threads.
 
 use std::io;
 use std::thread;
 
 use tokio::sync::oneshot;
 
-/// Does what waits for people, pipes, disks or long reckonings in a thread of its own; nobody waits for it when it is not
-/// wanted any more. None of a runtime's own threads for that: its end waits for them, and it panics where the system has
-/// none to give.
+/// Runs blocking work on a thread of its own and returns its result. If the returned future is dropped, the thread runs on
+/// and its result is discarded.
+///
+/// The runtime's own blocking pool would not do: dropping a runtime waits for its blocking threads, so a disk that hangs
+/// would keep the process alive, and tokio panics when the system cannot create a thread.
 ///
 /// # Errors
-/// The system has no thread to give, or the work panicked.
-pub async fn do_aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-    let (done, result) = oneshot::channel();
-    thread::Builder::new().name("aside".to_owned()).spawn(move || drop(done.send(work())))?;
+/// The system cannot create a thread, or the work panicked.
+pub async fn run_detached<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    let (sender, result) = oneshot::channel();
+    thread::Builder::new().name("detached".to_owned()).spawn(move || drop(sender.send(work())))?;
     result.await.map_err(io::Error::other)
 }
 
@@ -24,17 +26,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_that_hangs_holds_up_nobody_else() {
-        let (go, gone) = channel();
-        let work = tokio::spawn(do_aside(move || gone.recv().unwrap()));
-        // On the only thread of this runtime, while the work waits for it.
+    async fn blocked_work_does_not_block_the_runtime() {
+        let (unblock, blocked) = channel();
+        let work = tokio::spawn(run_detached(move || blocked.recv().unwrap()));
+        // This runtime has one thread: the send below runs only if the blocked work is not on it.
         tokio::task::yield_now().await;
-        go.send(7).unwrap();
+        unblock.send(7).unwrap();
         assert_eq!(work.await.unwrap().unwrap(), 7);
     }
 
     #[tokio::test]
-    async fn work_that_panics_is_an_error() {
-        assert!(do_aside(|| panic!("on purpose")).await.is_err());
+    async fn a_panic_in_the_work_is_an_error() {
+        assert!(run_detached(|| panic!("on purpose")).await.is_err());
     }
 }

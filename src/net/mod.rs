@@ -1,4 +1,4 @@
-//! What client and server share below MQTT: TLS, certificates, secrets, WebSockets, detached threads.
+//! Network functions below MQTT that client and server share: TLS, certificates, secrets, WebSockets, threads.
 
 pub mod certificate;
 pub mod detached;
@@ -10,6 +10,4 @@ pub mod websocket;
 
 pub use certificate::Certificate;
 pub use secret::Secret;
-pub use tls::{IdentityFiles, Tls, TlsOptions};
-
-pub use crate::client::error::{TlsError, TlsSetupError};
+pub use tls::{ClientTls, IdentityFiles, TlsError, TlsOptions, TlsSetupError};

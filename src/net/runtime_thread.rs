@@ -1,4 +1,4 @@
-//! A runtime that a thread of its own drives: what is spawned there goes on while whoever spawned it is held up.
+//! Single-threaded tokio runtimes, and threads that drive one.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -9,32 +9,32 @@ use std::thread::{self, JoinHandle};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
-/// One thread and its runtime. Both end when this is dropped, and nobody waits for them.
+/// A thread that drives a single-threaded runtime: tasks spawned on it run while the thread that spawned them is blocked.
 ///
-/// Not tokio's runtime for many threads: that is memory and code for the work that wanders between them.
+/// Dropping it stops the runtime without waiting for its tasks; [`RuntimeThread::end`] waits.
 #[derive(Debug)]
-pub struct Driven {
+pub struct RuntimeThread {
     handle: Handle,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
 
-impl Driven {
-    /// Starts the thread, under this name.
+impl RuntimeThread {
+    /// Starts a thread of this name with a runtime.
     ///
     /// # Errors
-    /// The system has no thread to give, or no descriptor.
+    /// The system cannot create a thread or a file descriptor.
     pub fn start(name: &str) -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
-        let (begun, handle) = mpsc::sync_channel(1);
-        // A runtime must not be dropped where another one runs, so it lives and ends in its thread.
+        let (started, handle) = mpsc::sync_channel(1);
+        // Tokio panics when a runtime is dropped inside another runtime, so it is created and dropped on its own thread.
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
             let runtime = match runtime() {
                 Ok(runtime) => runtime,
-                Err(error) => return drop(begun.send(Err(error))),
+                Err(error) => return drop(started.send(Err(error))),
             };
-            if begun.send(Ok(runtime.handle().clone())).is_ok() {
-                // Nobody sends anything: the other end is dropped.
+            if started.send(Ok(runtime.handle().clone())).is_ok() {
+                // Nothing is ever sent: the receiver completes when `stop` is dropped.
                 let _ = runtime.block_on(stopped);
             }
             runtime.shutdown_background();
@@ -43,33 +43,33 @@ impl Driven {
         Ok(Self { handle, stop, thread })
     }
 
-    /// For what is to be done there.
     #[must_use]
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// Ends it, and waits until all its tasks are dropped.
+    /// Stops the runtime and waits until all its tasks are dropped.
     pub fn end(self) {
         drop(self.stop);
-        // It has told of its panic itself.
+        // If the thread panicked, the panic hook has printed the message already.
         let _ = self.thread.join();
     }
 }
 
-/// A runtime for one thread.
+/// Creates a runtime that the calling thread drives.
 ///
 /// # Errors
-/// The system has no descriptor to give.
+/// The system cannot create a file descriptor.
 pub fn runtime() -> io::Result<Runtime> {
-    static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
-    // The first one takes six descriptors, and it is a panic if there are three and not all of them.
-    if !HAS_BEGUN.load(Ordering::Relaxed) {
+    static HAS_STARTED: AtomicBool = AtomicBool::new(false);
+    // The first runtime of a process opens six descriptors, and tokio panics if only some of them can be opened. Opening
+    // six beforehand turns that panic into an error.
+    if !HAS_STARTED.load(Ordering::Relaxed) {
         let pairs: io::Result<Vec<_>> = (0..3).map(|_| UnixStream::pair()).collect();
         drop(pairs?);
     }
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    HAS_BEGUN.store(true, Ordering::Relaxed);
+    HAS_STARTED.store(true, Ordering::Relaxed);
     Ok(runtime)
 }
 
@@ -80,9 +80,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_spawned_goes_on_while_this_thread_is_held_up() {
-        let driven = Driven::start("driven").unwrap();
-        driven.handle().block_on(async {
+    fn spawned_tasks_run_while_the_spawning_thread_is_blocked() {
+        let thread = RuntimeThread::start("test").unwrap();
+        thread.handle().block_on(async {
             let (done, awaited) = channel();
             tokio::spawn(async move { done.send(7).unwrap() });
             assert_eq!(awaited.recv().unwrap(), 7);
@@ -90,14 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn at_the_end_no_task_is_left() {
-        let driven = Driven::start("driven").unwrap();
-        let (kept, dropped) = channel::<()>();
-        driven.handle().spawn(async move {
-            let _kept = kept;
+    fn end_drops_all_tasks() {
+        let thread = RuntimeThread::start("test").unwrap();
+        let (held, dropped) = channel::<()>();
+        thread.handle().spawn(async move {
+            let _held = held;
             std::future::pending::<()>().await;
         });
-        driven.end();
+        thread.end();
         assert!(dropped.try_recv().is_err_and(|error| error == mpsc::TryRecvError::Disconnected));
     }
 }

@@ -1,4 +1,4 @@
-//! Bytes that nobody shall see: a password, a token; gone from memory when they are dropped.
+//! Secrets in memory: passwords and tokens, erased when dropped.
 
 use std::fmt;
 use std::fs::File;
@@ -7,33 +7,33 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
-/// How much is taken first from what does not know how long it is.
+/// Size of the first buffer for a source of unknown length, such as a pipe.
 const PIPE_BYTES: usize = 4096;
 
-/// A secret; it is never shown.
+/// Secret bytes: erased from memory when dropped, and never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    /// Takes the bytes over; copies of them elsewhere are whoever made them's.
+    /// Takes ownership of the bytes. Earlier copies of them are not erased.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
-    /// Reads to the end, or one byte more than so many: by that one what is too long is known. `len` is how many there
-    /// probably are.
+    /// Reads to the end, but at most `bytes_max + 1` bytes: a result of that length shows that the source is too long.
+    /// `len` is the expected length and may be wrong.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     pub fn read(mut from: impl Read, len: u64, bytes_max: usize) -> io::Result<Self> {
         let limit = bytes_max.saturating_add(1);
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let len = usize::try_from(len).unwrap_or(limit);
         let mut bytes = Zeroizing::new(vec![0; len.saturating_add(1).min(limit)]);
         let mut filled = 0;
         while filled < limit {
             if filled == bytes.len() {
-                // A buffer that grows by itself leaves its content behind.
+                // A `Vec` that grows by itself frees its old buffer without erasing it.
                 let mut larger = Zeroizing::new(vec![0; filled.saturating_mul(2).max(PIPE_BYTES).min(limit)]);
                 if let Some(start) = larger.get_mut(..filled) {
                     start.copy_from_slice(&bytes);
@@ -51,17 +51,23 @@ impl Secret {
         Ok(Self(bytes))
     }
 
-    /// The same of a file.
+    /// Reads a file, at most `bytes_max + 1` bytes of it.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     pub fn read_file(path: &Path, bytes_max: usize) -> io::Result<Self> {
         let file = File::open(path)?;
         let len = file.metadata()?.len();
         Self::read(file, len, bytes_max)
     }
 
-    /// The bytes.
+    /// Returns the first line without its line end: a password as it was typed or written to a file.
+    #[must_use]
+    pub fn first_line(&self) -> Self {
+        let line = self.bytes().split(|byte| *byte == b'\n').next().unwrap_or_default();
+        Self::new(line.strip_suffix(b"\r").unwrap_or(line).to_vec())
+    }
+
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
@@ -78,29 +84,41 @@ impl fmt::Debug for Secret {
 mod tests {
     use super::*;
 
-    /// A pipe: it gives what it likes, and does not know how much there is.
-    struct Drops<'a>(&'a [u8], usize);
+    /// A source that, like a pipe, returns short reads and interruptions.
+    struct Pipe<'a> {
+        bytes: &'a [u8],
+        reads: usize,
+    }
 
-    impl Read for Drops<'_> {
+    impl Read for Pipe<'_> {
         fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-            self.1 += 1;
-            if self.1.is_multiple_of(3) {
+            self.reads += 1;
+            if self.reads.is_multiple_of(3) {
                 return Err(ErrorKind::Interrupted.into());
             }
             let room = out.len().min(1_000);
-            self.0.read(&mut out[..room])
+            self.bytes.read(&mut out[..room])
         }
     }
 
     #[test]
-    fn a_secret_is_read_whole_and_no_further_than_shows_that_it_is_too_long() {
+    fn a_secret_is_read_to_its_end_but_no_more_than_one_byte_beyond_the_limit() {
         let bytes: Vec<u8> = (0..20_000_u32).map(|byte| byte as u8).collect();
         for len in [0, 1, 30, 4_095, 4_096, 4_097, 10_000, 10_001, 20_000] {
-            for told in [0, 1, len as u64, u64::MAX] {
-                let secret = Secret::read(Drops(&bytes[..len], 0), told, 10_000).unwrap();
-                assert!(secret.bytes() == &bytes[..len.min(10_001)], "{len} of which {told} were told");
+            for expected in [0, 1, len as u64, u64::MAX] {
+                let pipe = Pipe { bytes: &bytes[..len], reads: 0 };
+                let secret = Secret::read(pipe, expected, 10_000).unwrap();
+                assert!(secret.bytes() == &bytes[..len.min(10_001)], "{len} bytes, {expected} expected");
             }
         }
         assert!(Secret::read(File::open("/").unwrap(), 0, 10).is_err());
+    }
+
+    #[test]
+    fn the_first_line_ends_before_its_line_end() {
+        for (text, line) in [("p", "p"), ("p\n", "p"), (" p \r\n", " p "), ("p\nq\n", "p"), ("", "")] {
+            let secret = Secret::new(text.into());
+            assert_eq!(secret.first_line().bytes(), line.as_bytes(), "{text:?}");
+        }
     }
 }

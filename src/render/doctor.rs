@@ -5,7 +5,7 @@ use super::style::{Paint, paint};
 use super::text::ms_text;
 use super::{Format, Rendered, Style};
 use crate::commands::output::{
-    AddressSource, Advice, Certificate, Checked, Roots, Seen, Status, Terms, TlsSight,
+    AddressSource, Advice, Certificate, Checked, ConnackProperties, Seen, Status, TlsHandshake, TrustedRoots,
 };
 
 /// More names than this are counted and not listed.
@@ -91,7 +91,7 @@ fn seen(seen: &Seen) -> Option<String> {
         }
         Seen::Tls { sight, now_s } => tls_text(sight, *now_s),
         Seen::WebSocket { path } => format!("MQTT is spoken at {path}"),
-        Seen::Terms { client_id, terms } => terms_text(client_id, terms),
+        Seen::ConnackProperties { client_id, terms } => terms_text(client_id, terms),
         Seen::Subscription { qos, .. } => format!("QoS {qos} for the store's answers"),
         Seen::Answer { .. } => "the store answers".to_owned(),
         Seen::Clock { ahead_ms, margin_ms } => clock_text(*ahead_ms, *margin_ms),
@@ -109,8 +109,9 @@ fn addresses_text(addresses: &[String], source: AddressSource) -> String {
     }
 }
 
-fn tls_text(sight: &TlsSight, now_s: u64) -> String {
-    let TlsSight { version, cipher, roots, chain, asks_for_client, client } = sight;
+fn tls_text(sight: &TlsHandshake, now_s: u64) -> String {
+    let TlsHandshake { version, cipher, roots, chain, requests_client_certificate, client_certificate } =
+        sight;
     let mut parts = Vec::new();
     if let Some(version) = version {
         let cipher = cipher.as_ref().map_or_else(String::new, |cipher| format!(", {cipher}"));
@@ -120,22 +121,23 @@ fn tls_text(sight: &TlsSight, now_s: u64) -> String {
         parts.push(chain_text(chain));
     }
     if let Some(Ok(own)) = chain.first() {
-        let names = if own.names.is_empty() { "no host".to_owned() } else { listed(own.names.clone()) };
+        let names =
+            if own.host_names.is_empty() { "no host".to_owned() } else { listed(own.host_names.clone()) };
         parts.push(format!("for {names}"));
         parts.push(days_text(own, now_s));
     }
     parts.push(match roots {
-        Roots::Platform { count: 1 } => "trusted: 1 CA of this machine".to_owned(),
-        Roots::Platform { count } => format!("trusted: {count} CAs of this machine"),
-        Roots::File(path) => format!("trusted: {}", path.display()),
-        Roots::Anybody => "trusted: anybody".to_owned(),
+        TrustedRoots::Platform { count: 1 } => "trusted: 1 CA of this machine".to_owned(),
+        TrustedRoots::Platform { count } => format!("trusted: {count} CAs of this machine"),
+        TrustedRoots::File(path) => format!("trusted: {}", path.display()),
+        TrustedRoots::Any => "trusted: anybody".to_owned(),
     });
-    parts.extend(match (client, asks_for_client) {
+    parts.extend(match (client_certificate, requests_client_certificate) {
         // It has not come to that.
         (_, false) if version.is_none() => None,
         (None, false) => Some("no client certificate asked for".to_owned()),
         (None, true) => Some("a client certificate is asked for, and there is none".to_owned()),
-        (Some(Err(error)), _) => Some(format!("the client certificate is {error}")),
+        (Some(Err(error)), _) => Some(format!("client certificate: {error}")),
         (Some(Ok(own)), asked) => {
             let sent = if *asked { "sent" } else { "not asked for" };
             let name = name_text(&own.subject);
@@ -182,8 +184,8 @@ fn days_text(certificate: &Certificate, now_s: u64) -> String {
     }
 }
 
-fn terms_text(client_id: &str, terms: &Terms) -> String {
-    let Terms { qos_max, packet_bytes_max, receive_max, session_expiry_s, .. } = terms;
+fn terms_text(client_id: &str, terms: &ConnackProperties) -> String {
+    let ConnackProperties { qos_max, packet_bytes_max, receive_max, session_expiry_s, .. } = terms;
     let id = terms.assigned_id.as_deref().unwrap_or(client_id);
     let mut parts = vec![
         format!("let in as {id}"),
@@ -250,24 +252,24 @@ mod tests {
     fn certificate(subject: &str, issuer: &str) -> Certificate {
         let name = |text: &str| vec![("CN".to_owned(), text.to_owned())];
         Certificate {
-            alternatives: Vec::new(),
+            subject_alt_names: Vec::new(),
             subject: name(subject),
             issuer: name(issuer),
-            names: vec!["a.example".to_owned()],
+            host_names: vec!["a.example".to_owned()],
             not_before_s: 0,
             not_after_s: 12 * DAY_S,
             is_ca: false,
         }
     }
 
-    fn sight() -> TlsSight {
-        TlsSight {
+    fn sight() -> TlsHandshake {
+        TlsHandshake {
             version: Some("1.3"),
             cipher: Some("SUITE".to_owned()),
-            roots: Roots::Platform { count: 2 },
+            roots: TrustedRoots::Platform { count: 2 },
             chain: vec![Ok(certificate("a\x1b[2J", "mid")), Ok(certificate("mid", "root"))],
-            asks_for_client: true,
-            client: Some(Ok(certificate("me", "root"))),
+            requests_client_certificate: true,
+            client_certificate: Some(Ok(certificate("me", "root"))),
         }
     }
 

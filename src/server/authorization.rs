@@ -37,7 +37,7 @@ pub enum AuthorizationError {
         cause: io::Error,
     },
     /// Its content.
-    Nonsense {
+    Invalid {
         /// The file.
         path: PathBuf,
         /// The line, from 1; none if it is about all of it.
@@ -51,10 +51,10 @@ impl fmt::Display for AuthorizationError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { path, cause } => write!(out, "cannot read {}: {cause}", path.display()),
-            Self::Nonsense { path, line: None, what } => {
+            Self::Invalid { path, line: None, what } => {
                 write!(out, "{}: {}", path.display(), what.escape_debug())
             }
-            Self::Nonsense { path, line: Some(line), what } => {
+            Self::Invalid { path, line: Some(line), what } => {
                 write!(out, "{}:{line}: {}", path.display(), what.escape_debug())
             }
         }
@@ -187,7 +187,7 @@ impl Permissions {
 }
 
 fn read(path: &Path) -> Result<Policy, AuthorizationError> {
-    let nonsense = |Mistake { line, what }| AuthorizationError::Nonsense {
+    let nonsense = |Mistake { line, what }| AuthorizationError::Invalid {
         path: path.to_owned(),
         line: (line > 0).then_some(line),
         what,

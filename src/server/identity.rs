@@ -20,7 +20,7 @@ use super::settings::EventSink;
 use crate::broker::reason::Reason;
 use crate::net::Secret;
 use crate::net::certificate::Attribute;
-use crate::net::detached::do_aside;
+use crate::net::detached::run_detached;
 use crate::server::identity::reloaded_file::Kept;
 
 /// How many passwords are checked at a time, at most: each takes memory and a processor for a while.
@@ -106,7 +106,7 @@ pub enum IdentityError {
         cause: io::Error,
     },
     /// Its content.
-    Nonsense {
+    Invalid {
         /// The file.
         path: PathBuf,
         /// The line, from 1; none if it is about all of it.
@@ -121,8 +121,8 @@ impl fmt::Display for IdentityError {
         match self {
             Self::Name(what) => write!(out, "nobody can be called so: {what}"),
             Self::Io { what, path, cause } => write!(out, "cannot {what} {}: {cause}", path.display()),
-            Self::Nonsense { path, line: None, what } => write!(out, "{} {what}", path.display()),
-            Self::Nonsense { path, line: Some(line), what } => {
+            Self::Invalid { path, line: None, what } => write!(out, "{} {what}", path.display()),
+            Self::Invalid { path, line: Some(line), what } => {
                 write!(out, "line {line} of {} {what}", path.display())
             }
         }
@@ -230,7 +230,7 @@ async fn in_room<T: Send + 'static>(
         logged: "what it says of itself could not be checked".to_owned(),
     };
     let permit = Arc::clone(room).acquire_owned().await.map_err(|_| failed())?;
-    let checked = do_aside(move || {
+    let checked = run_detached(move || {
         let checked = check();
         drop(permit);
         checked

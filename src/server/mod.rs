@@ -35,7 +35,7 @@ use crate::broker::authentication::Entrance;
 use crate::broker::listener::Door;
 use crate::broker::workers::Workers;
 use crate::broker::{Application, Broker, expiry_task};
-pub use crate::net::tls::server::{ClientCertificate, Tls, TlsFiles};
+pub use crate::net::tls::{ClientCertificate, ServerTls, ServerTlsFiles};
 pub use crate::server::storage::{StorageError, StorageErrorKind, offline};
 pub use crate::server::store_server::{CertificatesReloader, RulesReloader, StoreServer};
 pub use crate::store::Limits;

@@ -9,7 +9,7 @@ use super::authorization::Authorizer;
 use super::event::Event;
 use super::identity::Identities;
 use super::operations::metrics::Metrics;
-use crate::net::tls::server::Tls;
+use crate::net::tls::ServerTls;
 
 /// Takes everything an operator should hear of. Called from any thread; must be quick.
 pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
@@ -67,7 +67,7 @@ pub struct ListenerSettings {
     /// The address to listen on; port 0 takes any free port.
     pub address: SocketAddr,
     /// TLS; none: plain.
-    pub tls: Option<Tls>,
+    pub tls: Option<ServerTls>,
     /// WebSockets instead of MQTT on the stream itself.
     pub web_socket: Option<WebSocketSettings>,
     /// Whether those may come in who say nothing of who they are, and have no certificate.

@@ -17,8 +17,8 @@ use super::settings::EventSink;
 use super::{Error, ListenerSettings, Server, Settings};
 use crate::broker::Broker;
 use crate::clock;
-use crate::net::detached::do_aside;
-use crate::net::tls::server::Tls;
+use crate::net::detached::run_detached;
+use crate::net::tls::ServerTls;
 use crate::server::rate_limit::moderated;
 
 /// A running state store behind a broker of its own; several may run in one process.
@@ -75,14 +75,15 @@ impl fmt::Debug for RulesReloader {
 /// Reads the certificates, the keys and the CAs of clients again, for all doors of a running server; clones do the same.
 #[derive(Clone)]
 pub struct CertificatesReloader {
-    doors: Vec<Tls>,
+    doors: Vec<ServerTls>,
     events: EventSink,
 }
 
 impl CertificatesReloader {
     /// None where no door has TLS.
     fn new(listeners: &[ListenerSettings], events: EventSink) -> Option<Self> {
-        let mut doors: Vec<Tls> = listeners.iter().filter_map(|listener| listener.tls.clone()).collect();
+        let mut doors: Vec<ServerTls> =
+            listeners.iter().filter_map(|listener| listener.tls.clone()).collect();
         doors.dedup_by(|one, other| one.is_shared_with(other));
         (!doors.is_empty()).then_some(Self { doors, events })
     }
@@ -90,7 +91,7 @@ impl CertificatesReloader {
     /// Reads the files again and says what came of it. Nobody is disconnected; whoever shakes hands from now on sees the
     /// new certificate and is judged by the new CAs. One mistake, and all doors stay as they are. May block.
     pub fn reload(&self) {
-        if let Err(error) = Tls::reload(&self.doors) {
+        if let Err(error) = ServerTls::reload(&self.doors) {
             return (self.events)(Event::Certificates { outcome: Err(error.with_hint()) });
         }
         let now_s = clock::wall_ms() / 1000;
@@ -100,7 +101,7 @@ impl CertificatesReloader {
     }
 
     fn tell_of_time(&self, now_s: u64) {
-        let mut reasons: Vec<_> = self.doors.iter().filter_map(|door| door.out_of_time(now_s)).collect();
+        let mut reasons: Vec<_> = self.doors.iter().filter_map(|door| door.validity_error(now_s)).collect();
         reasons.dedup();
         for reason in reasons {
             (self.events)(Event::OutOfTime { reason });
@@ -220,7 +221,7 @@ impl StoreServer {
             let drained = timeout(within, async {
                 server.drain().await;
                 // Ends with the last commit. Whoever waits for it waits for the disk, so not here.
-                let saved = do_aside(move || drop(running)).await;
+                let saved = run_detached(move || drop(running)).await;
                 server.finish().await;
                 saved.is_ok()
             });
@@ -243,7 +244,7 @@ async fn opened(store: StoreSettings, events: EventSink) -> Result<Arc<Service>,
     if store.persistence == Persistence::None {
         return Service::open(store, events).map_err(Error::Storage);
     }
-    do_aside(move || Service::open(store, events)).await.map_err(Error::Thread)?.map_err(Error::Storage)
+    run_detached(move || Service::open(store, events)).await.map_err(Error::Thread)?.map_err(Error::Storage)
 }
 
 /// Counts what happens, and tells of it as often as anybody wants to hear.

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command as System, Stdio};
 
 use crate::commands::process::file;
 use crate::commands::{CommandError, Kind};
-use crate::net::detached::do_aside;
+use crate::net::detached::run_detached;
 
 /// What reads the lines of `|` and `\!`.
 pub const SHELL: &str = "/bin/sh";
@@ -98,7 +98,7 @@ pub async fn system(program: OsString, line: Option<&str>) -> Result<Option<i32>
 }
 
 async fn wait(mut child: Child) -> Result<Option<i32>, CommandError> {
-    let status = do_aside(move || child.wait()).await.flatten();
+    let status = run_detached(move || child.wait()).await.flatten();
     let cannot_wait =
         |error| CommandError::new(Kind::NotExecutable, format!("cannot wait for a command: {error}"));
     Ok(status.map_err(cannot_wait)?.code())

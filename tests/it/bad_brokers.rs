@@ -108,7 +108,7 @@ fn whoever_speaks_no_mqtt_is_told_by_its_first_words() {
     assert_eq!(
         answered(b"\x15\x03\x03\0\x02\x02\x50", "set k v"),
         error(
-            "BROKER wants TLS, and was spoken to without",
+            "BROKER requires TLS",
             &format!("{UNCHANGED}{}", hint("-b mqtts://HOST:PORT, or -n without --notls")),
             69
         )

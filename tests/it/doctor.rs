@@ -274,7 +274,7 @@ fn a_client_certificate_is_sent_missing_or_refused() {
         failure(&place, &line("")),
         failed(
             "tls",
-            "BROKER wants a client certificate",
+            "BROKER requires a client certificate",
             "-C FILE with the client's certificate, -K FILE with its key",
             69
         )
@@ -283,7 +283,7 @@ fn a_client_certificate_is_sent_missing_or_refused() {
         failure(&place, &line("-C stranger.pem -K stranger.key")),
         failed(
             "tls",
-            "BROKER refused this client's certificate: unknown CA",
+            "BROKER rejected the client certificate: unknown CA",
             "a certificate from a CA that the broker trusts: -C and -K",
             69
         )
@@ -312,7 +312,7 @@ fn a_certificate_that_ends_soon_is_a_warning_and_one_that_has_ended_a_failure() 
     let (_server, url) = tls_server(&place, "old", &[]);
     let (check, message, hint, code) = failure(&place, &format!("-b {url} -T ca.pem"));
     assert_eq!((check.as_str(), code), ("tls", 69));
-    assert!(message.starts_with("the certificate of BROKER has expired ") && message.ends_with(" days ago"));
+    assert!(message.starts_with("the certificate of BROKER expired ") && message.ends_with(" days ago"));
     assert_eq!(hint, "a new certificate for the broker, or the right time for this machine's clock");
     // Nobody looks at the dates where whoever answers is trusted, but for the doctor.
     let (checks, code) = examined(&place, &format!("-b {url} --insecure"));
@@ -347,7 +347,7 @@ fn tls_and_plain_that_meet_are_told_apart() {
     Ca::new(&place, "ca.pem").issue(&place, "server", &["127.0.0.1"]);
     let (server, _) = tls_server(&place, "server", &[]);
     let hint = "-b mqtts://HOST:PORT, or -n without --notls";
-    let message = "BROKER wants TLS, and was spoken to without";
+    let message = "BROKER requires TLS";
     assert_eq!(failure(&place, &format!("-b {}", server.url())), failed("tls", message, hint, 69));
     let plain = Server::start(&place, &["-q"]);
     let url = plain.url().replace("mqtt://", "mqtts://");
@@ -365,7 +365,7 @@ fn tls_and_plain_that_meet_are_told_apart() {
         assert_eq!((read > 0, bytes[0]), (true, 0x16), "a ClientHello");
         again.write_all(b"\x15\x03\x03\0\x02\x02\x28").unwrap();
     });
-    let message = "BROKER wants TLS, and was spoken to without";
+    let message = "BROKER requires TLS";
     assert_eq!(failure(&place, &format!("-b {url}")), failed("tls", message, hint, 69));
     twice.join().unwrap();
 }
@@ -384,13 +384,13 @@ fn a_handshake_that_is_cut_refused_strange_or_silent_is_told_by_name() {
         at(non_mqtt_server(b"HTTP/1.1 400 Bad Request\r\n\r\n")),
         failed("tls", message, PORT_HINT, 69)
     );
-    let message = "BROKER did not finish the TLS handshake: the other side closed the connection";
+    let message = "TLS handshake with BROKER failed: the other side closed the connection";
     assert_eq!(at(non_mqtt_server(b"\x16\x03\x03\0\x7a\x02")), failed("tls", message, PORT_HINT, 69));
     let message = "BROKER refused the TLS handshake: handshake failure";
-    let hint = "-C and -K, if the broker wants a client certificate";
+    let hint = "-C and -K, if the broker requires a client certificate";
     assert_eq!(at(non_mqtt_server(b"\x15\x03\x03\0\x02\x02\x28")), failed("tls", message, hint, 69));
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let message = "BROKER accepted the connection but said nothing of TLS within 200ms";
+    let message = "TLS handshake with BROKER timed out after 200ms";
     let port = silent.local_addr().unwrap().port();
     assert_eq!(patience(port, "200ms"), failed("tls", message, PORT_HINT, 124));
 }
@@ -634,7 +634,7 @@ fn a_web_socket_is_a_step_of_its_own() {
     assert_eq!(find(&checks, "ws").text("message"), "MQTT is spoken at /mqtt");
     let (checks, code) = examined(&place, &format!("-b wss://127.0.0.1:{} -T ca.pem", server.port(1)));
     assert_eq!((outline(&checks), code), (with_web_socket.replace("tls skipped", "tls ok"), 0));
-    let message = "BROKER has no WebSocket there: it answered HTTP 404";
+    let message = "no WebSocket at BROKER: HTTP status 404";
     let hint = "check the path: -b ws://HOST:PORT/PATH; without one it is /mqtt";
     assert_eq!(failure(&place, &format!("-b {url}/elsewhere")), failed("ws", message, hint, 69));
     let (checks, _) = examined(&place, &format!("-b {url}/elsewhere"));

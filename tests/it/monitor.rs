@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::Command;
 
 use mqkv::client::{Client, SetOptions, Settings, Target};
-use mqkv::net::runtime_thread::Driven;
+use mqkv::net::runtime_thread::RuntimeThread;
 use mqkv::protocol::{Key, Value};
 
 use nix::sys::signal::Signal;
@@ -46,10 +46,10 @@ fn masked(line: &str) -> String {
     columns[1..].join("|")
 }
 
-fn client(url: &str, client_id: &str) -> (Driven, Client) {
+fn client(url: &str, client_id: &str) -> (RuntimeThread, Client) {
     let (host, port) = url.strip_prefix("mqtt://").unwrap().split_once(':').unwrap();
     let target = Target::Tcp { host: host.to_owned(), port: port.parse().unwrap() };
-    let runtime = Driven::start("client").unwrap();
+    let runtime = RuntimeThread::start("client").unwrap();
     let client =
         runtime.handle().block_on(Client::connect(Settings::new(target, client_id.to_owned()))).unwrap();
     (runtime, client)

@@ -202,7 +202,7 @@ fn mosquitto_that_is_spoken_to_in_the_wrong_way_is_told_apart_by_the_doctor() {
     let listener = format!("certfile {}\nkeyfile {}\n", file("server.pem"), file("server.key"));
     let (_secured, url) = mosquitto_with(&place, &listener);
     let shown = place.run_at(&url, &["doctor"]);
-    assert!(shown.contains("\tBROKER wants TLS, and was spoken to without\n"), "{shown}");
+    assert!(shown.contains("\tBROKER requires TLS\n"), "{shown}");
     let place = Place::new();
     let (_plain, url) = mosquitto(&place);
     let shown = place.run_at(&url.replace("mqtt://", "mqtts://"), &["doctor", "--insecure"]);
@@ -234,8 +234,8 @@ fn mosquitto_with_tls_is_reached_and_its_refusals_are_understood() {
     for (options, expected) in [
         ("-T ca.pem -C me.pem -K me.key", "no state store at BROKER"),
         ("-T other.pem -C me.pem -K me.key", "the certificate of BROKER is from an unknown CA"),
-        ("-T ca.pem", "BROKER wants a client certificate"),
-        ("-T ca.pem -C stranger.pem -K stranger.key", "BROKER refused this client's certificate: unknown CA"),
+        ("-T ca.pem", "BROKER requires a client certificate"),
+        ("-T ca.pem -C stranger.pem -K stranger.key", "BROKER rejected the client certificate: unknown CA"),
     ] {
         let shown = said(options);
         assert!(shown.contains(&format!("error: {expected}")), "{options}: {shown}");

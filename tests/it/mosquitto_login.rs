@@ -148,10 +148,10 @@ fn with_tls_and_with_a_client_certificate() {
     let url = broker.url("mqtts");
     works(&place, &url, "-T ca.pem -C me.pem -K me.key");
     let hint = "-C FILE with the client's certificate, -K FILE with its key";
-    fails(&place, &url, "-T ca.pem", "BROKER wants a client certificate", hint, 69);
+    fails(&place, &url, "-T ca.pem", "BROKER requires a client certificate", hint, 69);
     let options = "-T ca.pem -C stranger.pem -K stranger.key";
     let hint = "a certificate from a CA that the broker trusts: -C and -K";
-    fails(&place, &url, options, "BROKER refused this client's certificate: unknown CA", hint, 69);
+    fails(&place, &url, options, "BROKER rejected the client certificate: unknown CA", hint, 69);
 }
 
 #[test]

@@ -83,13 +83,13 @@ fn one_mistake_leaves_all_doors_as_they_were_and_is_told_as_at_the_start() {
     let encrypted = include_bytes!("keys/encrypted.pem");
     for (file, bytes, message) in [
         ("server.pem", Some(&b""[..]), "server.pem is empty"),
-        ("server.pem", Some(b"junk"), "server.pem holds no certificate"),
+        ("server.pem", Some(b"junk"), "server.pem contains no certificate"),
         ("server.pem", None, "cannot read server.pem: No such file or directory (os error 2)"),
-        ("server.key", Some(&old_key), "server.key holds a key that does not fit the certificate"),
+        ("server.key", Some(&old_key), "server.key contains a key that does not match the certificate"),
         (
             "server.key",
             Some(encrypted),
-            "server.key holds an encrypted key (try: openssl pkey -in server.key -out server.key.plain)",
+            "server.key contains an encrypted key (try: openssl pkey -in server.key -out server.key.plain)",
         ),
         ("clients.pem", Some(b"\n"), "clients.pem is empty"),
     ] {
@@ -130,7 +130,7 @@ fn other_cas_for_clients_judge_whoever_comes_and_nobody_who_is_there() {
     let watch = StreamedProcess::start(&mut place.command(&watch));
     assert!(watch.line().contains("\tk"), "the key is told to be missing");
     assert_eq!(get(&place, &url, me), "--- exit 1\n");
-    assert!(get(&place, &url, it).contains("refused this client's certificate: unknown CA"));
+    assert!(get(&place, &url, it).contains("rejected the client certificate: unknown CA"));
     place.write("clients.pem", fs::read(place.path("ca.pem")).unwrap());
     server.signal(Signal::SIGHUP);
     assert!(
@@ -138,7 +138,7 @@ fn other_cas_for_clients_judge_whoever_comes_and_nobody_who_is_there() {
             .log_line_with("again")
             .starts_with("the certificates were read again: the server's expires in ")
     );
-    assert!(get(&place, &url, me).contains("refused this client's certificate: unknown CA"));
+    assert!(get(&place, &url, me).contains("rejected the client certificate: unknown CA"));
     assert_eq!(get(&place, &url, it), "--- exit 1\n");
     let set: Vec<_> = ["set", "k", "v", "-b", &url].into_iter().chain(it.split(' ')).collect();
     place.run(&set);
@@ -204,7 +204,7 @@ fn a_certificate_out_of_its_time_is_taken_and_warned_of_at_the_start_and_when_it
         assert!(line.starts_with(&format!("{{\"v\":1,\"event\":\"{name}\",")), "{line}");
         line.split_once("Z\",").unwrap().1.to_owned()
     };
-    let expired = r#""reason":"server.pem holds a certificate that has expired","message":"server.pem holds a certificate that has expired: no client will trust it"}"#;
+    let expired = r#""reason":"server.pem contains a certificate that has expired","message":"server.pem contains a certificate that has expired: no client will trust it"}"#;
     assert_eq!(told("out-of-time"), expired);
     told("ready");
     ca.issue_between(&place, "server", &["127.0.0.1"], [4000, 4096]);

@@ -50,7 +50,7 @@ fn every_door_lets_in_whom_it_should_and_nobody_else() {
         (format!("{user}: wrong password for the user ann"), format!("{user}: no password for the user ann"));
     let nobody = "not authorized (0x87): it said nothing of who it is";
     let forged = "not authorized (0x87): its token is not known";
-    let no_certificate = "it has no client certificate";
+    let no_certificate = "no client certificate";
     let (ann_and_me, sat_and_me) = (format!("ann, {ME}"), format!("sat, {ME}"));
     let plain = |first| [first, "ann", &wrong, &none, "sat", forged].map(str::to_owned).to_vec();
     let with =
@@ -88,7 +88,7 @@ fn every_door_lets_in_whom_it_should_and_nobody_else() {
             let told = server.log_line();
             if *expected == no_certificate {
                 assert!(shown.ends_with("--- exit 69\n"), "{door} {way}: {shown}");
-                assert!(shown.contains("wants a client certificate"), "{door} {way}: {shown}");
+                assert!(shown.contains("requires a client certificate"), "{door} {way}: {shown}");
                 assert_eq!(told, format!("connection from PORT refused: {no_certificate}"), "{door} {way}");
             } else if expected.contains("(0x") {
                 assert!(shown.ends_with("--- exit 77\n"), "{door} {way}: {shown}");

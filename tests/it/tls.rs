@@ -120,7 +120,7 @@ fn this_machines_cas_are_trusted_unless_told_otherwise() {
     let nobody = place.with_variable("SSL_CERT_FILE", "/dev/null");
     assert_eq!(
         said(&nobody, server.port(), "get k -n localhost -p PORT"),
-        "--- stderr\nerror: this machine has no certificates of CAs to trust\n  \
+        "--- stderr\nerror: this machine has no trusted CA certificates\n  \
          try: -T FILE with the certificate of the broker's CA\n--- exit 78\n"
     );
 }
@@ -131,8 +131,13 @@ fn a_certificate_out_of_its_time_is_told_with_the_days() {
     let ca = Ca::new(&place, "ca.pem");
     let hint = "a new certificate for the broker, or the right time for this machine's clock";
     for (name, years, before, after) in [
-        ("old", [2020, 2021], "the certificate of localhost:PORT has expired ", " days ago"),
-        ("young", [4000, 4096], "the certificate of localhost:PORT is not valid yet, for another ", " days"),
+        ("old", [2020, 2021], "the certificate of localhost:PORT expired ", " days ago"),
+        (
+            "young",
+            [4000, 4096],
+            "the certificate of localhost:PORT is not valid yet: it becomes valid in ",
+            " days",
+        ),
     ] {
         ca.issue_between(&place, name, &["localhost"], years);
         let server = serve(&place, name, &[]);
@@ -163,7 +168,7 @@ fn a_certificate_for_another_name_is_told_with_its_names() {
         assert_eq!(said(&place, server.port(), &format!("{GET} --server-name {name}")), "--- exit 1\n");
     }
     let shown = said(&place, server.port(), &format!("{GET} --server-name a/b"));
-    assert_eq!(shown, "--- stderr\nerror: no certificate can be for a/b\n--- exit 2\n");
+    assert_eq!(shown, "--- stderr\nerror: invalid server name: a/b\n--- exit 2\n");
 }
 
 #[test]
@@ -188,9 +193,9 @@ fn a_client_certificate_opens_a_server_that_wants_one() {
     assert_eq!(said(&place, server.port(), &format!("{GET} -C me.pem -K me.key")), "--- exit 1\n");
     let shown = said(&place, server.port(), GET);
     let hint = "-C FILE with the client's certificate, -K FILE with its key";
-    assert_eq!(shown, error("localhost:PORT wants a client certificate", hint));
+    assert_eq!(shown, error("localhost:PORT requires a client certificate", hint));
     let shown = said(&place, server.port(), "set k v -n localhost -p PORT -T ca.pem");
-    assert!(shown.contains("wants a client certificate\n  nothing was changed\n"), "{shown}");
+    assert!(shown.contains("requires a client certificate\n  nothing was changed\n"), "{shown}");
     assert!(shown.ends_with("--- exit 69\n"), "{shown}");
 }
 
@@ -199,7 +204,7 @@ fn a_client_certificate_that_is_refused_is_told_with_the_reason() {
     let (place, ca, server) = served(&["--client-ca", "ca.pem"]);
     let hint = "a certificate from a CA that the broker trusts: -C and -K";
     let refused =
-        |reason: &str| error(&format!("localhost:PORT refused this client's certificate: {reason}"), hint);
+        |reason: &str| error(&format!("localhost:PORT rejected the client certificate: {reason}"), hint);
     Ca::new(&place, "other.pem").issue(&place, "stranger", &["me"]);
     let shown = said(&place, server.port(), &format!("{GET} -C stranger.pem -K stranger.key"));
     assert_eq!(shown, refused("unknown CA"));
@@ -213,7 +218,7 @@ fn plain_mqtt_at_a_port_with_tls_is_told() {
     let (place, _, server) = served(&[]);
     let shown = said(&place, server.port(), "get k -b mqtt://127.0.0.1:PORT");
     let hint = "-b mqtts://HOST:PORT, or -n without --notls";
-    assert_eq!(shown, error("127.0.0.1:PORT wants TLS, and was spoken to without", hint));
+    assert_eq!(shown, error("127.0.0.1:PORT requires TLS", hint));
 }
 
 #[test]
@@ -222,7 +227,7 @@ fn tls_at_a_port_without_is_told() {
     Ca::new(&place, "ca.pem");
     let server = Server::start(&place, &["-q"]);
     let shown = said(&place, server.port(), GET);
-    let message = "localhost:PORT did not finish the TLS handshake: the other side closed the connection";
+    let message = "TLS handshake with localhost:PORT failed: the other side closed the connection";
     assert_eq!(shown, error(message, PORT_HINT));
 }
 
@@ -232,10 +237,10 @@ fn whoever_speaks_no_tls_or_ends_in_the_middle_of_it_is_told() {
     Ca::new(&place, "ca.pem");
     let shown = said(&place, non_mqtt_server(b"HTTP/1.1 400 Bad Request\r\n\r\n"), GET);
     assert_eq!(shown, error("localhost:PORT does not speak TLS", PORT_HINT));
-    let cut = "localhost:PORT did not finish the TLS handshake: the other side closed the connection";
+    let cut = "TLS handshake with localhost:PORT failed: the other side closed the connection";
     assert_eq!(said(&place, non_mqtt_server(b"\x16\x03\x03\0\x7a\x02"), GET), error(cut, PORT_HINT));
     let alert = "localhost:PORT refused the TLS handshake: handshake failure";
-    let hint = "-C and -K, if the broker wants a client certificate";
+    let hint = "-C and -K, if the broker requires a client certificate";
     assert_eq!(said(&place, non_mqtt_server(b"\x15\x03\x03\0\x02\x02\x28"), GET), error(alert, hint));
 }
 
@@ -247,7 +252,7 @@ fn a_handshake_that_nobody_answers_is_124() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let shown = said(&place, port, &format!("{GET} --connect-timeout 100ms"));
-    let message = "localhost:PORT accepted the connection but said nothing of TLS within 100ms";
+    let message = "TLS handshake with localhost:PORT timed out after 100ms";
     assert_eq!(shown, error(message, PORT_HINT).replace("exit 69", "exit 124"));
 }
 
@@ -264,12 +269,12 @@ fn the_operator_hears_of_every_handshake_that_failed() {
     let port = ready.split([':', ' ']).nth(3).unwrap().parse().unwrap();
     assert_eq!(ready, format!("listening on 127.0.0.1:{port} with TLS and client certificates, in memory"));
     for (line, reason) in [
-        (GET, "it has no client certificate"),
+        (GET, "no client certificate"),
         (
             "get k -n localhost -p PORT -T ca.pem -C stranger.pem -K stranger.key",
-            "its certificate is from an unknown CA",
+            "client certificate is from an unknown CA",
         ),
-        ("get k -n localhost -p PORT -T other.pem", "it refused the TLS handshake: unknown CA"),
+        ("get k -n localhost -p PORT -T other.pem", "client refused the TLS handshake: unknown CA"),
         ("get k -b mqtt://127.0.0.1:PORT", "it does not speak TLS"),
     ] {
         assert!(said(&place, port, line).ends_with("--- exit 69\n"));
@@ -279,7 +284,7 @@ fn the_operator_hears_of_every_handshake_that_failed() {
     }
     drop(TcpStream::connect(("127.0.0.1", port)).unwrap());
     let event = server.error_line();
-    assert!(event.ends_with(" refused: it closed during the TLS handshake"), "{event}");
+    assert!(event.ends_with(" refused: connection closed during the TLS handshake"), "{event}");
 }
 
 #[test]
@@ -302,7 +307,7 @@ fn a_watch_comes_back_over_tls_until_its_certificate_is_refused() {
     let (_, words, code) = watch.end();
     assert_eq!(code, Some(69), "{words:?}");
     assert!(
-        words.iter().any(|words| words.contains("refused this client's certificate: unknown CA")),
+        words.iter().any(|words| words.contains("rejected the client certificate: unknown CA")),
         "{words:?}"
     );
 }

@@ -61,46 +61,50 @@ fn a_file_that_makes_no_sense_is_told_by_its_name() {
     let (place, server) = served();
     for (options, message, hint) in [
         ("-T empty", "empty is empty", ""),
-        ("-T words", "words holds no certificate", ""),
+        ("-T words", "words contains no certificate", ""),
         (
             "-T pkcs8",
-            "pkcs8 holds a key, where a certificate is wanted",
-            "are the files of the certificate and of the key swapped?",
+            "pkcs8 contains a key instead of a certificate",
+            "check whether the certificate file and the key file are swapped",
         ),
-        ("-T der", "der is DER, where PEM is wanted", "openssl x509 -inform der -in der -out der.pem"),
+        ("-T der", "der is in DER format; PEM is required", "openssl x509 -inform der -in der -out der.pem"),
         (
             "-T ca.pem -C pkcs8 -K me.pem",
-            "pkcs8 holds a key, where a certificate is wanted",
-            "are the files of the certificate and of the key swapped?",
+            "pkcs8 contains a key instead of a certificate",
+            "check whether the certificate file and the key file are swapped",
         ),
         (
             "-T ca.pem -C me.pem -K me.pem",
-            "me.pem holds a certificate, where a key is wanted",
-            "are the files of the certificate and of the key swapped?",
+            "me.pem contains a certificate instead of a key",
+            "check whether the certificate file and the key file are swapped",
         ),
-        ("-T ca.pem -C me.pem -K words", "words holds no key", ""),
+        ("-T ca.pem -C me.pem -K words", "words contains no key", ""),
         (
             "-T ca.pem -C me.pem -K der",
-            "der is DER, where PEM is wanted",
+            "der is in DER format; PEM is required",
             "openssl pkey -inform der -in der -out der.pem",
         ),
-        ("-T ca.pem -C me.pem -K other.key", "other.key holds a key that does not fit the certificate", ""),
+        (
+            "-T ca.pem -C me.pem -K other.key",
+            "other.key contains a key that does not match the certificate",
+            "",
+        ),
         (
             "-T ca.pem -C me.pem -K encrypted",
-            "encrypted holds an encrypted key",
-            "-P with the file of its password",
+            "encrypted contains an encrypted key",
+            "-P with a file that contains the password of the key",
         ),
         (
             "-T ca.pem -C me.pem -K encrypted -P wrong",
-            "encrypted holds a key that this password does not decrypt",
-            "check the file of -P",
+            "encrypted contains a key that the password does not decrypt",
+            "check the password file of -P",
         ),
         (
             "-T ca.pem -C me.pem -K old -P password",
-            "old holds a key that is encrypted in an old way; PKCS#8 is wanted",
+            "old contains a key with traditional encryption; PKCS#8 is required",
             "openssl pkcs8 -topk8 -in old -out old.pkcs8",
         ),
-        ("-T ca.pem -C me.pem -K encrypted -P empty", "empty holds no password", ""),
+        ("-T ca.pem -C me.pem -K encrypted -P empty", "empty contains no password", ""),
     ] {
         let hint = if hint.is_empty() { String::new() } else { format!("  try: {hint}\n") };
         let expected = format!("--- stderr\nerror: {message}\n{hint}--- exit 78\n");
@@ -128,7 +132,7 @@ fn a_file_without_an_end_is_told_to_be_too_long() {
     for options in ["-T /dev/zero", "-T ca.pem -C me.pem -K /dev/zero"] {
         assert_eq!(
             said(&place, &server, &format!("{options} --connect-timeout 1m")),
-            "--- stderr\nerror: /dev/zero has more than 16 MiB\n--- exit 78\n"
+            "--- stderr\nerror: /dev/zero is larger than 16 MiB\n--- exit 78\n"
         );
     }
     for (options, expected) in [
@@ -183,7 +187,7 @@ fn a_server_does_not_start_with_files_that_make_no_sense() {
     for (options, expected) in [
         (
             "--tls-cert me.pem --tls-key other.key",
-            "error: other.key holds a key that does not fit the certificate\n--- exit 78\n",
+            "error: other.key contains a key that does not match the certificate\n--- exit 78\n",
         ),
         (
             "--tls-cert nowhere --tls-key pkcs8",
@@ -191,7 +195,7 @@ fn a_server_does_not_start_with_files_that_make_no_sense() {
         ),
         (
             "--tls-cert me.pem --tls-key encrypted",
-            "error: encrypted holds an encrypted key\n  try: openssl pkey -in encrypted -out encrypted.plain\n--- exit 78\n",
+            "error: encrypted contains an encrypted key\n  try: openssl pkey -in encrypted -out encrypted.plain\n--- exit 78\n",
         ),
         ("--tls-cert me.pem --tls-key pkcs8 --client-ca empty", "error: empty is empty\n--- exit 78\n"),
     ] {

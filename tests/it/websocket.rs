@@ -117,7 +117,7 @@ fn tls_goes_below_and_is_checked() {
     assert_eq!(said(&format!("get k {me}")), "--- stdout\nv(no line feed)\n--- exit 0\n");
     assert!(said(&format!("ping {me}")).contains(" ms (TLS 1.3)  round trip "));
     for (options, message) in [
-        ("get k -T ca.pem", "localhost:PORT wants a client certificate"),
+        ("get k -T ca.pem", "localhost:PORT requires a client certificate"),
         ("get k -T other.pem", "the certificate of localhost:PORT is from an unknown CA"),
         ("get k -n localhost --notls", ""),
     ] {
@@ -130,7 +130,7 @@ fn tls_goes_below_and_is_checked() {
         }
     }
     let plain = place.run(&["get", "k", "-b", &url.replace("wss:", "ws:")]);
-    assert!(plain.contains(" has no WebSockets: it does not speak HTTP\n"), "{plain}");
+    assert!(plain.contains("no WebSocket at ") && plain.contains(": the answer is not HTTP\n"), "{plain}");
     let without = place.run(&["get", "k", "-T", "ca.pem", "-b", &url.replace("wss:", "ws:")]);
     assert!(without.ends_with("--- exit 2\n"), "{without}");
 }
@@ -146,24 +146,24 @@ fn a_client_says_what_it_has_found_instead() {
     let mqtt = Server::start(&place, &["-q"]);
     let path_hint = "check the path: -b ws://HOST:PORT/PATH; without one it is /mqtt";
     let port_hint = "check the port: wss:// for one with TLS, mqtt:// for one without WebSockets";
-    let cut = "BROKER did not finish the WebSocket handshake: the other side closed the connection";
+    let cut = "WebSocket handshake with BROKER failed: the other side closed the connection";
     for (url, message, hint, code) in [
-        (format!("{url}/other"), "BROKER has no WebSocket there: it answered HTTP 404", path_hint, 69),
+        (format!("{url}/other"), "no WebSocket at BROKER: HTTP status 404", path_hint, 69),
         (
             non_mqtt_server_at(b"HTTP/1.1 401 No\r\n\r\n"),
-            "BROKER has no WebSocket there: it answered HTTP 401",
+            "no WebSocket at BROKER: HTTP status 401",
             path_hint,
             77,
         ),
         (
             non_mqtt_server_at(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
-            "BROKER has no WebSocket there: it answered HTTP 200",
+            "no WebSocket at BROKER: HTTP status 200",
             path_hint,
             69,
         ),
         (
             non_mqtt_server_at(b"\x20\x03\0\x84\0"),
-            "BROKER has no WebSockets: it does not speak HTTP",
+            "no WebSocket at BROKER: the answer is not HTTP",
             port_hint,
             69,
         ),
@@ -175,13 +175,10 @@ fn a_client_says_what_it_has_found_instead() {
     }
     Ca::new(&place, "any.pem");
     let shown = place.run_at(&mqtt.url().replace("mqtt:", "wss:"), &["get", "k", "-T", "any.pem"]);
-    let cut = "BROKER did not finish the TLS handshake: the other side closed the connection";
+    let cut = "TLS handshake with BROKER failed: the other side closed the connection";
     let hint = "check the port; for one without TLS, -b ws://HOST:PORT";
     assert_eq!(shown, format!("--- stderr\nerror: {cut}\n  try: {hint}\n--- exit 69\n"));
-    assert_eq!(
-        server.log_line(),
-        "connection from PORT refused: it asked for a WebSocket at /other, where none is"
-    );
+    assert_eq!(server.log_line(), "connection from PORT refused: no WebSocket at path /other");
 }
 
 #[test]
@@ -190,7 +187,7 @@ fn a_port_that_says_nothing_is_124() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let shown = place.run_at(&url, &["get", "k", "--connect-timeout", "100ms"]);
-    let message = "BROKER accepted the connection but said nothing of WebSockets within 100ms";
+    let message = "WebSocket handshake with BROKER timed out after 100ms";
     assert!(shown.starts_with(&format!("--- stderr\nerror: {message}\n")), "{shown}");
     assert!(shown.ends_with("--- exit 124\n"), "{shown}");
 }
@@ -219,7 +216,7 @@ fn a_page_from_elsewhere_is_not_let_in_unless_it_is_allowed() {
         assert_eq!(
             server.log_line_with("a page"),
             format!(
-                "connection from PORT refused: it is a page of {origin}, and not let in: --ws-origin would do so"
+                "connection from PORT refused: web page of origin {origin} is not allowed; --ws-origin allows it"
             )
         );
     }
@@ -243,7 +240,7 @@ fn bad_frames_end_their_connection_and_nobody_elses() {
     let (_place, server, _) = served();
     let mut bystander = inside(&server, "bystander");
     for (bytes, words, code) in [
-        (frame(0x81, b"text"), "text in a WebSocket, where MQTT is binary", 1003u16),
+        (frame(0x81, b"text"), "WebSocket: text message", 1003u16),
         (b"\x82\x02\xC0\x00".to_vec(), "WebSocket: Received an unmasked frame from client", 1002),
         (frame(0xF2, b"a"), "WebSocket: Reserved bits are non-zero", 1002),
         (
@@ -304,7 +301,7 @@ fn bad_handshakes_are_answered_and_nobody_else_notices() {
     slow.send(b"GET /mqtt HTTP/1.1\r\nHost: ");
     let long = format!("GET /mqtt HTTP/1.1\r\nX: {}", "x".repeat(100_000));
     for (bytes, answer, reason) in [
-        (long.as_bytes(), "HTTP/1.1 431 ", "its HTTP request is too long"),
+        (long.as_bytes(), "HTTP/1.1 431 ", "HTTP request is too long"),
         (
             b"GET /mqtt HTTP/1.1\r\nHost: h\r\n\r\n",
             "HTTP/1.1 426 ",
@@ -313,10 +310,10 @@ fn bad_handshakes_are_answered_and_nobody_else_notices() {
         (
             SHAKE.replace("Protocol: mqtt", "Protocol: chat").as_bytes(),
             "HTTP/1.1 400 ",
-            "it asked for no mqtt subprotocol",
+            "subprotocol mqtt not offered",
         ),
-        (&wire::connect("c"), "", "it speaks MQTT without a WebSocket"),
-        (b"\x16\x03\x01\0\xA5", "", "it speaks TLS, and is not spoken to in it"),
+        (&wire::connect("c"), "", "MQTT without a WebSocket"),
+        (b"\x16\x03\x01\0\xA5", "", "TLS on a listener without TLS"),
     ] {
         let mut client = RawClient::connect(server.port(0));
         client.send(bytes);

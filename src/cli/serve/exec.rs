@@ -17,7 +17,7 @@ use crate::clock;
 use crate::commands::process::child::{Change, Group};
 use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{CommandError, Kind, Verdict};
-use crate::net::tls::files::has_own_ca;
+use crate::net::tls::contains_ca;
 
 /// How long what the command has left running may take to end when told to.
 const KILL_AFTER: Duration = Duration::from_secs(5);
@@ -94,7 +94,7 @@ fn foreign(args: &ServeArgs, doors: &[(Settled, SocketAddr)]) -> Vec<String> {
 /// The file of the certificate, if that of its CA is in it, too.
 async fn own_ca(args: &ServeArgs) -> Result<Option<PathBuf>, CommandError> {
     let Some(file) = args.tls_cert.clone() else { return Ok(None) };
-    aside(move || has_own_ca(&file).then(|| absolute(&file).unwrap_or(file))).await
+    aside(move || contains_ca(&file).then(|| absolute(&file).unwrap_or(file))).await
 }
 
 /// What leads a command to the store: our own variables, and those of the official SDKs (protocol §8).

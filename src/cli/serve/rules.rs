@@ -19,7 +19,7 @@ impl From<AuthorizationError> for CommandError {
     fn from(error: AuthorizationError) -> Self {
         let kind = match error {
             AuthorizationError::Io { .. } => Kind::File,
-            AuthorizationError::Nonsense { .. } => Kind::Configuration,
+            AuthorizationError::Invalid { .. } => Kind::Configuration,
         };
         Self::new(kind, error.to_string())
     }

@@ -182,7 +182,7 @@ impl From<IdentityError> for CommandError {
             }
             IdentityError::Io { .. } => Self::new(Kind::File, message),
             IdentityError::Name(_) => Self::usage(message),
-            IdentityError::Nonsense { .. } => Self::new(Kind::Configuration, message),
+            IdentityError::Invalid { .. } => Self::new(Kind::Configuration, message),
         }
     }
 }

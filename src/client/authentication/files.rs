@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use super::SECRET_BYTES_MAX;
-use crate::net::detached::do_aside;
+use crate::net::detached::run_detached;
 use crate::net::secret::Secret;
 
 /// The way to the files. Clones share the one thread: a file that never delivers costs no more than that.
@@ -43,7 +43,7 @@ impl SecretFiles {
     }
 
     /// Does what may hang; none if there is no thread for it.
-    pub(super) async fn do_aside<T: Send + 'static>(
+    pub(super) async fn run_detached<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
@@ -53,7 +53,7 @@ impl SecretFiles {
             drop(turn);
             result
         };
-        do_aside(in_turn).await.ok()
+        run_detached(in_turn).await.ok()
     }
 }
 
@@ -137,15 +137,15 @@ mod tests {
                 begun.send(()).unwrap();
                 let _ = gone.recv();
             };
-            hang.do_aside(work).await
+            hang.run_detached(work).await
         });
-        do_aside(move || begins.recv().unwrap()).await.unwrap();
+        run_detached(move || begins.recv().unwrap()).await.unwrap();
         hang.abort();
         for _ in 0..3 {
-            let late = tokio::time::timeout(Duration::from_millis(5), files.do_aside(|| panic!("begun")));
+            let late = tokio::time::timeout(Duration::from_millis(5), files.run_detached(|| panic!("begun")));
             assert!(late.await.is_err());
         }
         drop(go);
-        assert_eq!(files.do_aside(|| 7).await, Some(7));
+        assert_eq!(files.run_detached(|| 7).await, Some(7));
     }
 }

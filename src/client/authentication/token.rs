@@ -57,7 +57,9 @@ impl TokenWatch {
                 self.pause.as_mut().await;
                 let (files, path, last) = (self.files.clone(), self.path.clone(), shown.stamp);
                 self.look =
-                    Some(Box::pin(async move { files.do_aside(move || read_if_changed(&path, last)).await }));
+                    Some(Box::pin(
+                        async move { files.run_detached(move || read_if_changed(&path, last)).await },
+                    ));
                 continue;
             };
             let found = look.as_mut().await.flatten();

@@ -10,8 +10,8 @@ const TTL: u64 = 30_000;
 const RENEW: u64 = 10_000;
 const MARGIN: u64 = 7_000;
 
-fn terms(wait_ms: Option<u64>) -> Terms {
-    Terms {
+fn terms(wait_ms: Option<u64>) -> LeaseOptions {
+    LeaseOptions {
         ttl: Duration::from_millis(TTL),
         renew: Duration::from_millis(RENEW),
         margin: Duration::from_millis(MARGIN),
@@ -247,7 +247,7 @@ fn waiters_spread_their_tries() {
     let mut tries = std::collections::BTreeSet::new();
     for seed in 0..50 {
         let begun = crate::clock::monotonic();
-        let mut lock = Lock::new(Terms { seed: seed * 7919, ..terms(None) }, begun);
+        let mut lock = Lock::new(LeaseOptions { seed: seed * 7919, ..terms(None) }, begun);
         lock.handle_tried(begun, Tried::NotApplied, begun);
         lock.handle_change(false, begun);
         tries.extend(lock.poll_timeout().map(|at| at - begun));
@@ -321,7 +321,8 @@ fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String>
 fn simulate(schedule: &Schedule) -> Result<usize, String> {
     let begun = crate::clock::monotonic();
     let at = |ms: u64| begun + Duration::from_millis(ms);
-    let mut locks: Vec<Lock> = (0..3).map(|seed| Lock::new(Terms { seed, ..terms(None) }, begun)).collect();
+    let mut locks: Vec<Lock> =
+        (0..3).map(|seed| Lock::new(LeaseOptions { seed, ..terms(None) }, begun)).collect();
     let mut ends: [Option<Instant>; 3] = [None; 3];
     let mut under_way: [Option<Attempt>; 3] = [None; 3];
     let mut attempts = 0;

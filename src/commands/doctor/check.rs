@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::super::error::{CommandError, Kind};
-use crate::client::probe::{AddressSource, Terms, TlsSight};
+use crate::client::probe::{AddressSource, ConnackProperties};
+use crate::net::tls::TlsHandshake;
 use crate::protocol::Key;
 
 /// One of the checks; they stand in their order.
@@ -122,7 +123,7 @@ pub enum Seen {
     /// A TLS handshake.
     Tls {
         /// What it has shown.
-        sight: Box<TlsSight>,
+        sight: Box<TlsHandshake>,
         /// When, in seconds since 1970.
         now_s: u64,
     },
@@ -132,11 +133,11 @@ pub enum Seen {
         path: String,
     },
     /// What the broker grants.
-    Terms {
+    ConnackProperties {
         /// Whom it has let in.
         client_id: String,
         /// The grants.
-        terms: Box<Terms>,
+        terms: Box<ConnackProperties>,
     },
     /// The subscription to the answers.
     Subscription {

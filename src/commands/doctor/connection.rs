@@ -6,11 +6,12 @@ use std::time::Instant;
 
 use super::super::session::Session;
 use super::check::{Advice, Check, Seen};
-use crate::client::probe::{Finding, Observation, Roots, TlsSight};
-use crate::client::{Client, ConnectionProbe, Error, Reconnect, Settings, Target, second_look};
+use crate::client::probe::{ConnectionStep, Observation};
+use crate::client::{Client, ConnectionProbe, Error, Reconnect, Settings, Target, detect_protocol};
 use crate::commands::doctor::report::Chart;
 use crate::net::TlsError;
 use crate::net::certificate::{Certificate, expiry_text};
+use crate::net::tls::{TlsHandshake, TrustedRoots};
 
 /// With fewer days left a certificate is worth a warning.
 const DAYS_LEFT_MIN: i64 = 30;
@@ -41,8 +42,8 @@ pub(super) async fn connect(
         (way.is_resolved, way.is_reached) = (true, true);
     }
     let is_inside = way.is_reached;
-    let (examiner, mut observations) = ConnectionProbe::new();
-    let settings = Settings { examiner, connect_retries: 0, reconnect: Reconnect::Never, ..settings };
+    let (probe, mut observations) = ConnectionProbe::new();
+    let settings = Settings { probe, connect_retries: 0, reconnect: Reconnect::Never, ..settings };
     let mut connecting = pin!(Client::connect(settings.clone()));
     let result = loop {
         tokio::select! {
@@ -57,7 +58,7 @@ pub(super) async fn connect(
     match result {
         Ok(client) => Ok(Some(client)),
         Err(error) => {
-            let error = if way.is_reached { second_look(&settings, error).await } else { error };
+            let error = if way.is_reached { detect_protocol(&settings, error).await } else { error };
             way.fail(error, is_inside, chart)?;
             chart.skip_rest()?;
             Ok(None)
@@ -74,46 +75,46 @@ struct Way {
     missed: Vec<(String, String)>,
     is_reached: bool,
     /// Held back until the broker has said something in it: in TLS 1.3 it judges the client afterwards.
-    handshake: Option<(Instant, Box<TlsSight>)>,
+    handshake: Option<(Instant, Box<TlsHandshake>)>,
     /// What came of it is told.
     is_settled: bool,
 }
 
 impl Way {
     fn see(&mut self, observation: Observation, is_inside: bool, chart: &mut Chart<'_>) -> io::Result<()> {
-        let Observation { at, finding } = observation;
-        match finding {
-            Finding::Resolved { addresses, source } => {
+        let Observation { at, step } = observation;
+        match step {
+            ConnectionStep::Resolved { addresses, source } => {
                 self.is_resolved = true;
                 let addresses = addresses.iter().map(ToString::to_string).collect();
                 chart.note_at(at, Check::Dns, Seen::Addresses { addresses, source }, Vec::new())
             }
-            Finding::Missed { address, cause } => {
+            ConnectionStep::ConnectFailed { address, cause } => {
                 self.missed.push((address.to_string(), cause));
                 Ok(())
             }
-            Finding::Reached { address } => {
+            ConnectionStep::Connected { address } => {
                 self.is_reached = true;
                 let missed = std::mem::take(&mut self.missed);
                 let way = Seen::Way { reached: Some(address.to_string()), missed };
                 chart.note_at(at, Check::Tcp, way, Vec::new())
             }
-            Finding::Secured(sight) => {
+            ConnectionStep::TlsHandshake(sight) => {
                 self.handshake = Some((at, sight));
                 Ok(())
             }
-            Finding::Upgraded { path } => {
+            ConnectionStep::WebSocketOpened { path } => {
                 self.settle_tls(is_inside, chart)?;
                 chart.note_at(at, Check::Ws, Seen::WebSocket { path }, Vec::new())
             }
-            Finding::Accepted(terms) => {
+            ConnectionStep::Accepted(terms) => {
                 self.settle_tls(is_inside, chart)?;
                 let advice = (terms.qos_max == 0).then(|| Advice {
                     message: "the broker takes QoS 0 only, and requests to the store are QoS 1".to_owned(),
                     hint: "a broker or a listener that takes QoS 1".to_owned(),
                 });
                 let client_id = self.client_id.clone();
-                let seen = Seen::Terms { client_id, terms };
+                let seen = Seen::ConnackProperties { client_id, terms };
                 chart.note_at(at, Check::Connack, seen, advice.into_iter().collect())
             }
         }
@@ -130,19 +131,14 @@ impl Way {
         let now_s = self.now_s();
         // Nobody has looked at the dates where whoever answers is trusted.
         let own = sight.chain.first().and_then(|own| own.as_ref().ok());
-        let trouble = own.and_then(|own| out_of_time(own, now_s));
+        let cause = own.and_then(|own| out_of_time(own, now_s));
         let advice = advice(&sight, now_s);
         let seen = Seen::Tls { sight, now_s };
-        match trouble {
+        match cause {
             None => chart.note_at(at, Check::Tls, seen, advice),
-            Some(trouble) => {
+            Some(cause) => {
                 let target = self.target.clone();
-                chart.fail_at(
-                    at,
-                    Check::Tls,
-                    Some(seen),
-                    Error::Tls { target, trouble, in_web_socket: false },
-                )
+                chart.fail_at(at, Check::Tls, Some(seen), Error::Tls { target, cause, in_web_socket: false })
             }
         }
     }
@@ -184,7 +180,7 @@ fn out_of_time(certificate: &Certificate, now_s: u64) -> Option<TlsError> {
     (days < 0).then(|| TlsError::Expired { days: Some(days.unsigned_abs().saturating_sub(1)) })
 }
 
-fn advice(sight: &TlsSight, now_s: u64) -> Vec<Advice> {
+fn advice(sight: &TlsHandshake, now_s: u64) -> Vec<Advice> {
     let mut found = Vec::new();
     let mut judge = |whose: &str, certificate: &Certificate, hint: &str| {
         let days = certificate.days_left(now_s);
@@ -200,10 +196,10 @@ fn advice(sight: &TlsSight, now_s: u64) -> Vec<Advice> {
     for ca in chain {
         judge("the certificate of its CA", ca, "a new certificate for the broker, from a CA that lasts");
     }
-    if let Some(Ok(client)) = &sight.client {
+    if let Some(Ok(client)) = &sight.client_certificate {
         judge("the client's certificate", client, "a new certificate for this client: -C and -K");
     }
-    if sight.roots == Roots::Anybody {
+    if sight.roots == TrustedRoots::Any {
         let message = "--insecure: whoever answers is trusted".to_owned();
         found.push(Advice { message, hint: "-T FILE with the certificate of the broker's CA".to_owned() });
     }

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::client::lock::{Lock, LockEvent, Loss, Step, Terms, Tried};
+use crate::client::lock::{LeaseOptions, Lock, LockEvent, Loss, Step, Tried};
 use crate::client::{Client, DeleteOutcome, Error, Outcome, SetOptions, SetOutcome};
 use crate::commands::lock::holder_watch::{News, Waiting};
 use crate::commands::lock::sleep::until;
@@ -21,7 +21,7 @@ pub struct Claim {
     /// What the key holds while the lock is held.
     pub holder: Value,
     /// How it is to be held.
-    pub terms: Terms,
+    pub terms: LeaseOptions,
     /// Reads the monotonic clock.
     pub now: fn() -> Instant,
 }

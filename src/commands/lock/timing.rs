@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::client::lock::Terms;
+use crate::client::lock::LeaseOptions;
 use crate::commands::duration;
 use crate::commands::error::CommandError;
 
@@ -23,7 +23,7 @@ pub struct Wishes {
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// What the lock's machine goes by.
-    pub terms: Terms,
+    pub terms: LeaseOptions,
     /// How long a renewal may wait for its answer, so that another one can be tried.
     pub patience: Duration,
     /// How long before the lease's end nothing of the command may be left.
@@ -56,7 +56,7 @@ impl Wishes {
             return Err(too_short(ttl, renew, kill_after, margin, needed));
         }
         let patience = part(slack, 2).max(PATIENCE_MIN.min(renew));
-        let terms = Terms { ttl, renew, margin, wait, seed };
+        let terms = LeaseOptions { ttl, renew, margin, wait, seed };
         Ok(Plan { terms, patience, spare: part(grace, 2) })
     }
 }

@@ -1,4 +1,4 @@
-//! Lets through of a stranger's frames what a CONNECT can come to; the rest waits until the stranger has been answered.
+//! Limits the frames of a client that has not been answered yet to the size of a CONNECT.
 
 use std::io;
 use std::pin::Pin;
@@ -7,40 +7,50 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What is read at a time while the gate is shut.
+/// Bytes per read while the limit is in force.
 const CHUNK_BYTES: usize = 1024;
 
-/// The stream below a WebSocket, whose crate makes room for a whole frame as soon as one is announced.
+/// The stream below a WebSocket, with an optional limit on the total payload of the frames that can be read.
+///
+/// The WebSocket crate allocates a whole frame as soon as it has read the frame's header. Without this limit an
+/// unauthenticated client could make the server allocate the maximum packet size with a few bytes. Frames over the limit
+/// are not read until [`FrameLimit::remove_limit`]; a first frame over the limit is an error.
 #[derive(Debug)]
 pub(crate) struct FrameLimit<S> {
     stream: S,
-    /// What has been read, and not been let through.
-    held: BytesMut,
-    /// What is left of the frame that is being let through.
-    passing: u64,
-    /// How much more may be announced in frames; none: the gate is open.
-    room: Option<u64>,
-    has_let_through: bool,
+    /// Bytes that were read from the stream and not delivered yet.
+    buffer: BytesMut,
+    /// Remaining bytes of the frame that is being delivered, header included.
+    frame_left: u64,
+    /// How many more payload bytes may be delivered. None: no limit.
+    payload_left: Option<u64>,
+    has_delivered_frame: bool,
 }
 
 impl<S> FrameLimit<S> {
-    /// A gate that is open.
-    pub(crate) fn opened(stream: S) -> Self {
-        Self { stream, held: BytesMut::new(), passing: 0, room: None, has_let_through: false }
+    /// Returns a stream without a limit.
+    pub(crate) fn unlimited(stream: S) -> Self {
+        Self {
+            stream,
+            buffer: BytesMut::new(),
+            frame_left: 0,
+            payload_left: None,
+            has_delivered_frame: false,
+        }
     }
 
-    /// A gate through which frames with so many bytes may come before it is opened; some bytes have come already.
-    pub(crate) fn shut(stream: S, held: BytesMut, room: u64) -> Self {
-        Self { held, room: Some(room), ..Self::opened(stream) }
+    /// Returns a stream whose frames may have `payload_max` bytes of payload in total. `buffer` has been read already.
+    pub(crate) fn new(stream: S, buffer: BytesMut, payload_max: u64) -> Self {
+        Self { buffer, payload_left: Some(payload_max), ..Self::unlimited(stream) }
     }
 
-    /// Lets through whatever comes, from the next reading on.
-    pub(crate) fn open(&mut self) {
-        self.room = None;
+    /// Removes the limit from the next read on.
+    pub(crate) fn remove_limit(&mut self) {
+        self.payload_left = None;
     }
 }
 
-/// The lengths of a frame's head and of what follows it, once they are known.
+/// Returns the lengths of a frame's header and payload (RFC 6455, 5.2), or None until the bytes that say so have arrived.
 fn lengths(frame: &[u8]) -> Option<(u64, u64)> {
     const MASK: u8 = 0x80;
     let announced = *frame.get(1)?;
@@ -53,7 +63,7 @@ fn lengths(frame: &[u8]) -> Option<(u64, u64)> {
     Some((head.saturating_add(mask), payload))
 }
 
-/// That a frame is longer than any CONNECT: no error that a socket has.
+/// The error kind of a frame over the limit: a kind that no socket returns.
 pub(crate) const TOO_LONG: io::ErrorKind = io::ErrorKind::QuotaExceeded;
 
 impl<S: AsyncRead + Unpin> AsyncRead for FrameLimit<S> {
@@ -64,34 +74,36 @@ impl<S: AsyncRead + Unpin> AsyncRead for FrameLimit<S> {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         loop {
-            let passing = match this.room {
-                None if this.held.is_empty() => return Pin::new(&mut this.stream).poll_read(context, into),
+            let deliverable = match this.payload_left {
+                None if this.buffer.is_empty() => return Pin::new(&mut this.stream).poll_read(context, into),
                 None => usize::MAX,
-                Some(_) => usize::try_from(this.passing).unwrap_or(usize::MAX),
+                // The minimum with the buffer's length follows.
+                Some(_) => usize::try_from(this.frame_left).unwrap_or(usize::MAX),
             };
-            let len = passing.min(this.held.len()).min(into.remaining());
+            let len = deliverable.min(this.buffer.len()).min(into.remaining());
             if len > 0 {
-                into.put_slice(this.held.get(..len).unwrap_or_default());
-                this.held.advance(len);
-                this.passing = this.passing.saturating_sub(u64::try_from(len).unwrap_or(u64::MAX));
+                into.put_slice(this.buffer.get(..len).unwrap_or_default());
+                this.buffer.advance(len);
+                this.frame_left = this.frame_left.saturating_sub(u64::try_from(len).unwrap_or(u64::MAX));
                 return Poll::Ready(Ok(()));
             }
-            if let Some(room) = this.room
-                && this.passing == 0
-                && let Some((head, payload)) = lengths(&this.held)
+            if let Some(payload_left) = this.payload_left
+                && this.frame_left == 0
+                && let Some((head, payload)) = lengths(&this.buffer)
             {
-                if payload <= room {
-                    this.passing = head.saturating_add(payload);
-                    this.room = Some(room.saturating_sub(payload));
-                    this.has_let_through = true;
+                if let Some(left) = payload_left.checked_sub(payload) {
+                    // `payload` is within the limit, so the sum is far from overflow.
+                    this.frame_left = head.saturating_add(payload);
+                    this.payload_left = Some(left);
+                    this.has_delivered_frame = true;
                     continue;
                 }
-                if this.has_let_through {
-                    // Whoever opens the gate reads again.
+                if this.has_delivered_frame {
+                    // No waker is needed: the caller reads again after it has removed the limit.
                     return Poll::Pending;
                 }
-                let words = format!("Message too long for a CONNECT: {payload} > {room}");
-                return Poll::Ready(Err(io::Error::new(TOO_LONG, words)));
+                let text = format!("Message too long for a CONNECT: {payload} > {payload_left}");
+                return Poll::Ready(Err(io::Error::new(TOO_LONG, text)));
             }
             let mut chunk = [0; CHUNK_BYTES];
             let mut chunk = ReadBuf::new(&mut chunk);
@@ -99,7 +111,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for FrameLimit<S> {
             if chunk.filled().is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            this.held.extend_from_slice(chunk.filled());
+            this.buffer.extend_from_slice(chunk.filled());
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use super::{Object, Rendered, line, ms, op, put, put_bytes, put_some};
 use crate::commands::duration::rfc3339;
-use crate::commands::output::{AddressSource, Certificate, Checked, Roots, Seen, Status, Terms, TlsSight};
+use crate::commands::output::{
+    AddressSource, Certificate, Checked, ConnackProperties, Seen, Status, TlsHandshake, TrustedRoots,
+};
 use crate::render::doctor::{hints, message, name_text};
 
 /// All checks; of those who want quiet, the failures alone.
@@ -65,7 +67,7 @@ fn details(seen: &Seen) -> Object {
         }
         Seen::Tls { sight, now_s } => put_tls(&mut object, sight, *now_s),
         Seen::WebSocket { path } => put(&mut object, "path", path.as_str()),
-        Seen::Terms { client_id, terms } => put_terms(&mut object, client_id, terms),
+        Seen::ConnackProperties { client_id, terms } => put_terms(&mut object, client_id, terms),
         Seen::Subscription { topic, qos } => {
             put(&mut object, "topic", topic.as_str());
             put(&mut object, "qos", *qos);
@@ -83,35 +85,36 @@ fn details(seen: &Seen) -> Object {
     object
 }
 
-fn put_tls(object: &mut Object, sight: &TlsSight, now_s: u64) {
-    let TlsSight { version, cipher, roots, chain, asks_for_client, client } = sight;
+fn put_tls(object: &mut Object, sight: &TlsHandshake, now_s: u64) {
+    let TlsHandshake { version, cipher, roots, chain, requests_client_certificate, client_certificate } =
+        sight;
     put_some(object, "version", *version);
     put_some(object, "cipher", cipher.as_deref());
     match roots {
-        Roots::Platform { count } => {
+        TrustedRoots::Platform { count } => {
             put(object, "roots", "platform");
             put(object, "roots_count", *count);
         }
-        Roots::File(path) => {
+        TrustedRoots::File(path) => {
             put(object, "roots", "file");
             put(object, "cafile", path.display().to_string());
         }
-        Roots::Anybody => put(object, "roots", "anybody"),
+        TrustedRoots::Any => put(object, "roots", "anybody"),
     }
     let certificate = |certificate: &Result<Certificate, _>| match certificate {
         Ok(certificate) => certificate_object(certificate, now_s),
         Err(_) => Object::new(),
     };
     put(object, "chain", chain.iter().map(certificate).collect::<Vec<_>>());
-    put(object, "asks_for_client_certificate", *asks_for_client);
-    put_some(object, "client_certificate", client.as_ref().map(certificate));
+    put(object, "asks_for_client_certificate", *requests_client_certificate);
+    put_some(object, "client_certificate", client_certificate.as_ref().map(certificate));
 }
 
 fn certificate_object(certificate: &Certificate, now_s: u64) -> Object {
     let mut object = Object::new();
     put(&mut object, "subject", name_text(&certificate.subject));
     put(&mut object, "issuer", name_text(&certificate.issuer));
-    put(&mut object, "names", certificate.names.as_slice());
+    put(&mut object, "names", certificate.host_names.as_slice());
     let time = |seconds: u64| rfc3339(seconds.saturating_mul(1000));
     put_some(&mut object, "not_before", time(certificate.not_before_s));
     put_some(&mut object, "not_after", time(certificate.not_after_s));
@@ -119,7 +122,7 @@ fn certificate_object(certificate: &Certificate, now_s: u64) -> Object {
     object
 }
 
-fn put_terms(object: &mut Object, client_id: &str, terms: &Terms) {
+fn put_terms(object: &mut Object, client_id: &str, terms: &ConnackProperties) {
     put(object, "client_id", terms.assigned_id.as_deref().unwrap_or(client_id));
     put(object, "client_id_assigned", terms.assigned_id.is_some());
     put(object, "qos_max", terms.qos_max);

@@ -90,7 +90,7 @@ pub fn read(path: &Path) -> Result<Secret, IdentityError> {
 
 /// A mistake with the file that it is in.
 pub fn nonsense(path: &Path, (line, what): Mistake) -> IdentityError {
-    IdentityError::Nonsense { path: path.to_owned(), line: (line > 0).then_some(line), what }
+    IdentityError::Invalid { path: path.to_owned(), line: (line > 0).then_some(line), what }
 }
 
 /// The lines that say something, with their numbers from 1.

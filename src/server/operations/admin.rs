@@ -164,8 +164,8 @@ fn is_for_here<B>(request: &Request<B>, names: &[String]) -> bool {
         _ => None,
     };
     let authority = request.uri().authority().map(hyper::http::uri::Authority::as_str);
-    host.is_some_and(|host| origin::is_own(host, names))
-        && authority.is_none_or(|host| origin::is_own(host, names))
+    host.is_some_and(|host| origin::is_own_host(host, names))
+        && authority.is_none_or(|host| origin::is_own_host(host, names))
 }
 
 /// Where the page's keys begin: `?from=N`.

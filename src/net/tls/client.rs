@@ -1,0 +1,237 @@
+//! TLS of a client.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    self, AlertDescription, ClientConfig, DigitallySignedStruct, ProtocolVersion, RootCertStore,
+    SignatureScheme,
+};
+
+use super::error::{TlsError, TlsSetupError, alert_text};
+use super::files::{self, Identity, IdentityFiles};
+use super::handshake_observer::{self, TlsHandshake, TrustedRoots};
+use crate::net::certificate::Certificate;
+
+/// TLS options of a client, before any file is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// The trusted CAs, instead of the platform's.
+    pub cafile: Option<PathBuf>,
+    /// The client certificate.
+    pub identity: Option<IdentityFiles>,
+    /// The name that the broker's certificate must have, instead of the host's.
+    pub server_name: Option<String>,
+    /// Accept every certificate.
+    pub insecure: bool,
+}
+
+/// TLS configuration of a client. Its `Debug` output contains no secrets.
+#[derive(Clone)]
+pub struct ClientTls {
+    config: Arc<ClientConfig>,
+    /// The verifier of `config`, which does not give it back.
+    verifier: Arc<dyn ServerCertVerifier>,
+    roots: TrustedRoots,
+    server_name: Option<ServerName<'static>>,
+    client_certificate: Option<CertificateDer<'static>>,
+}
+
+/// A TLS connection.
+pub(crate) type Stream = TlsStream<TcpStream>;
+
+/// The cause of a failed handshake.
+pub(crate) enum HandshakeError {
+    Tls(TlsError),
+    Io(io::Error),
+}
+
+impl ClientTls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// A file cannot be read or is invalid, the platform has no CA certificates, or the server name is invalid.
+    pub fn load(options: &TlsOptions) -> Result<Self, TlsSetupError> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsSetupError::Other(error.to_string()))?;
+        let (verifier, roots) = verifier(options, provider)?;
+        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::clone(&verifier));
+        let mut client_certificate = None;
+        let config = match &options.identity {
+            None => builder.with_no_client_auth(),
+            Some(IdentityFiles { certfile, keyfile, keypasswordfile }) => {
+                let Identity { chain, key } = Identity::load(certfile, keyfile, keypasswordfile.as_deref())?;
+                client_certificate = chain.first().cloned();
+                builder
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|error| TlsSetupError::of_pair(&error, certfile, keyfile))?
+            }
+        };
+        let server_name = options.server_name.as_deref().map(server_name).transpose()?;
+        Ok(Self { config: Arc::new(config), verifier, roots, server_name, client_certificate })
+    }
+
+    pub(crate) async fn connect(&self, host: &str, stream: TcpStream) -> Result<Stream, HandshakeError> {
+        self.connect_with(Arc::clone(&self.config), host, stream).await
+    }
+
+    /// Like [`ClientTls::connect`], and returns what the handshake showed, also if it failed.
+    pub(crate) async fn connect_observed(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> (Result<Stream, HandshakeError>, TlsHandshake) {
+        let (config, observer) = handshake_observer::observe(&self.config, &self.verifier);
+        let result = self.connect_with(Arc::new(config), host, stream).await;
+        let connection = result.as_ref().ok().map(|stream| stream.get_ref().1);
+        let suite = connection.and_then(|connection| connection.negotiated_cipher_suite());
+        let handshake = TlsHandshake {
+            version: result.as_ref().ok().map(version),
+            cipher: suite.and_then(|suite| suite.suite().as_str()).map(str::to_owned),
+            roots: self.roots.clone(),
+            chain: observer.chain().iter().map(|der| Certificate::parse(der)).collect(),
+            requests_client_certificate: observer.is_certificate_requested(),
+            client_certificate: self.client_certificate.as_ref().map(|der| Certificate::parse(der)),
+        };
+        (result, handshake)
+    }
+
+    async fn connect_with(
+        &self,
+        config: Arc<ClientConfig>,
+        host: &str,
+        stream: TcpStream,
+    ) -> Result<Stream, HandshakeError> {
+        let name = match &self.server_name {
+            Some(name) => name.clone(),
+            None => {
+                server_name(host).map_err(|error| HandshakeError::Tls(TlsError::Other(error.to_string())))?
+            }
+        };
+        let connected = TlsConnector::from(config).connect(name, stream).await;
+        connected.map_err(|error| match self.tls_error(&error) {
+            Some(error) => HandshakeError::Tls(error),
+            None => HandshakeError::Io(error),
+        })
+    }
+
+    /// Returns the TLS error inside an error of a stream, if it has one.
+    pub(crate) fn tls_error(&self, error: &io::Error) -> Option<TlsError> {
+        let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+        Some(match error {
+            rustls::Error::InvalidCertificate(error) => TlsError::from(error),
+            rustls::Error::AlertReceived(alert) => self.alert_error(*alert),
+            rustls::Error::InvalidMessage(_) => TlsError::NotTls,
+            other => TlsError::Other(other.to_string()),
+        })
+    }
+
+    fn alert_error(&self, alert: AlertDescription) -> TlsError {
+        use AlertDescription as Alert;
+        let is_about_certificate = matches!(
+            alert,
+            Alert::BadCertificate
+                | Alert::UnsupportedCertificate
+                | Alert::CertificateRevoked
+                | Alert::CertificateExpired
+                | Alert::CertificateUnknown
+                | Alert::UnknownCA
+                | Alert::AccessDenied
+        );
+        match alert {
+            Alert::CertificateRequired => TlsError::ClientCertificateRequired,
+            // TLS 1.2 has no alert for a missing certificate; servers send this one.
+            Alert::BadCertificate if self.client_certificate.is_none() => TlsError::ClientCertificateRequired,
+            _ if is_about_certificate => TlsError::ClientCertificateRejected(alert_text(alert)),
+            _ => TlsError::HandshakeRefused(alert_text(alert)),
+        }
+    }
+}
+
+/// Returns the negotiated TLS version, `1.2` or `1.3`.
+pub(crate) fn version(stream: &Stream) -> &'static str {
+    match stream.get_ref().1.protocol_version() {
+        Some(ProtocolVersion::TLSv1_2) => "1.2",
+        _ => "1.3",
+    }
+}
+
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ClientTls").field("server_name", &self.server_name).finish_non_exhaustive()
+    }
+}
+
+fn server_name(host: &str) -> Result<ServerName<'static>, TlsSetupError> {
+    ServerName::try_from(host.to_owned()).map_err(|_| TlsSetupError::Name(host.to_owned()))
+}
+
+fn verifier(
+    options: &TlsOptions,
+    provider: Arc<CryptoProvider>,
+) -> Result<(Arc<dyn ServerCertVerifier>, TrustedRoots), TlsSetupError> {
+    let (store, roots) = match &options.cafile {
+        _ if options.insecure => return Ok((Arc::new(AcceptAny(provider)), TrustedRoots::Any)),
+        Some(path) => (files::roots(path)?, TrustedRoots::File(path.clone())),
+        None => {
+            let mut store = RootCertStore::empty();
+            // Platform stores contain certificates that cannot be parsed. They are skipped: they are not trusted.
+            store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            let count = store.len();
+            (store, TrustedRoots::Platform { count })
+        }
+    };
+    // Without revocation lists an empty store is the builder's only error.
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider).build();
+    Ok((verifier.map_err(|_| TlsSetupError::NoRoots)?, roots))
+}
+
+/// Accepts every certificate. The handshake still proves that the broker has the certificate's key.
+#[derive(Debug)]
+struct AcceptAny(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AcceptAny {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
