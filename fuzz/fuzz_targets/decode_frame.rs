@@ -1,4 +1,4 @@
-//! Decodes any bytes as a frame; what is one must encode to the same bytes.
+//! Fuzz target: a decoded frame encodes to the same bytes.
 #![no_main]
 
 use bytes::{Bytes, BytesMut};

@@ -1,4 +1,4 @@
-//! Decodes any bytes as a reply and as a notification; what is one must be the same after it is sent again.
+//! Fuzz target: decoded replies and notifications are equal after encoding and decoding.
 #![no_main]
 
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Decodes any bytes as a request; what is one must be the same after it is sent again.
+//! Fuzz target: a decoded request is equal after encoding and decoding.
 #![no_main]
 
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Brokers on free ports of this machine, ended with their tests.
+//! Brokers on free ports of this machine, killed at the end of a test.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -10,8 +10,8 @@ use std::{env, fs, thread};
 
 use tempfile::TempDir;
 
-/// Far more than anything takes: whoever waits longer waits in vain.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Far longer than any step of a test takes.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running `mqkv serve`.
 pub struct Mqkv {
@@ -21,7 +21,7 @@ pub struct Mqkv {
 }
 
 impl Mqkv {
-    /// Starts one and waits until it listens.
+    /// Starts the broker and waits until it listens.
     pub fn start(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port_file = folder.path().join("port");
@@ -31,14 +31,14 @@ impl Mqkv {
             .arg(&port_file)
             .args(options);
         let mut child = command.stdout(Stdio::null()).spawn().unwrap();
-        let port = until("mqkv serve listens", || {
-            assert!(child.try_wait().unwrap().is_none(), "mqkv serve has ended");
+        let port = wait_until("mqkv serve listens", || {
+            assert!(child.try_wait().unwrap().is_none(), "mqkv serve has exited");
             fs::read_to_string(&port_file).ok()?.trim().parse().ok()
         });
         Self { child, port, _folder: folder }
     }
 
-    /// The port at which it listens.
+    /// Returns the port of its listener.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -46,11 +46,11 @@ impl Mqkv {
 
 impl Drop for Mqkv {
     fn drop(&mut self) {
-        end(&mut self.child);
+        kill(&mut self.child);
     }
 }
 
-/// A running Mosquitto, from Debian.
+/// A running Mosquitto, as packaged by Debian.
 pub struct Mosquitto {
     child: Child,
     port: u16,
@@ -58,11 +58,11 @@ pub struct Mosquitto {
 }
 
 impl Mosquitto {
-    /// Starts one and waits until it listens.
+    /// Starts the broker and waits until it listens.
     pub fn start() -> Self {
         const TRIES_MAX: u32 = 20;
         for _ in 0..TRIES_MAX {
-            // It cannot choose a port for itself: somebody else may take this one meanwhile.
+            // It cannot choose a free port itself, and another process may take this one before it listens.
             let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
             let folder = tempfile::tempdir().unwrap();
             let config = folder.path().join("mosquitto.conf");
@@ -72,9 +72,9 @@ impl Mosquitto {
             command.arg("-c").arg(&config).stdout(Stdio::null()).stderr(Stdio::null());
             let child = command.spawn();
             let mut child = child.unwrap_or_else(|error| panic!("{error}: apt-get install mosquitto"));
-            let listens = until("mosquitto listens or ends", || {
-                let is_there = TcpStream::connect(free).is_ok();
-                (is_there || child.try_wait().unwrap().is_some()).then_some(is_there)
+            let listens = wait_until("mosquitto listens or exits", || {
+                let listens = TcpStream::connect(free).is_ok();
+                (listens || child.try_wait().unwrap().is_some()).then_some(listens)
             });
             if listens {
                 return Self { child, port: free.port(), _folder: folder };
@@ -83,7 +83,7 @@ impl Mosquitto {
         panic!("mosquitto does not listen");
     }
 
-    /// The port at which it listens.
+    /// Returns the port of its listener.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -91,17 +91,17 @@ impl Mosquitto {
 
 impl Drop for Mosquitto {
     fn drop(&mut self) {
-        end(&mut self.child);
+        kill(&mut self.child);
     }
 }
 
-/// Runs our client against a broker of this machine, to its end. It blocks: sessions of the SDK need another thread.
+/// Runs `mqkv` against a broker on this machine until it exits. Blocks the thread: sessions of the SDK need another one.
 pub fn run(port: u16, words: &[impl AsRef<OsStr>]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     mqkv(folder.path()).args(["-b", &format!("mqtt://127.0.0.1:{port}")]).args(words).output().unwrap()
 }
 
-/// Writes a file with one user for `mqkv serve --users`.
+/// Adds a user to a file for `mqkv serve --users`.
 pub fn add_user(users: &Path, name: &str, password: &str) {
     let folder = tempfile::tempdir().unwrap();
     let mut command = mqkv(folder.path());
@@ -111,7 +111,7 @@ pub fn add_user(users: &Path, name: &str, password: &str) {
     assert!(child.wait().unwrap().success());
 }
 
-/// The binary, in an environment of its own.
+/// Returns the command of the binary, with an empty environment.
 fn mqkv(folder: &Path) -> Command {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let binary = env::var_os("MQKV_BIN").map_or_else(|| here.join("../../target/debug/mqkv"), PathBuf::from);
@@ -121,19 +121,19 @@ fn mqkv(folder: &Path) -> Command {
     command
 }
 
-fn end(child: &mut Child) {
+fn kill(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();
 }
 
 #[track_caller]
-fn until<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
+fn wait_until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
-        if let Some(found) = there() {
+        if let Some(found) = condition() {
             return found;
         }
-        assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
+        assert!(begun.elapsed() < TIMEOUT, "timed out: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }

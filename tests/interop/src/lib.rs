@@ -1,13 +1,13 @@
-//! What the tests with the official SDK stand on: brokers, a line that can be cut, guests and a store of the SDK's.
+//! The fixtures of the tests with the official SDK: brokers, a relay, a client and a store built from the SDK.
 //!
 //! A panic here is a failed test.
 
 mod brokers;
-mod guest;
-mod line;
+mod relay;
 mod responder;
+mod sdk_client;
 
 pub use brokers::{Mosquitto, Mqkv, add_user, run};
-pub use guest::{Guest, come_in_vain, later, now, order, settings, within};
-pub use line::Line;
+pub use relay::Relay;
 pub use responder::Responder;
+pub use sdk_client::{SdkClient, connection_error, later, now, order, settings, within};

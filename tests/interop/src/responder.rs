@@ -1,5 +1,5 @@
-//! A state store made of the SDK's own parts, to judge our client: its command executor answers, its telemetry sender
-//! tells of changes.
+//! A state store built from the SDK: its command executor responds to requests, its telemetry sender publishes
+//! notifications.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -8,40 +8,40 @@ use azure_iot_operations_protocol::common::hybrid_logical_clock::HybridLogicalCl
 use azure_iot_operations_protocol::{rpc_command::executor, telemetry::sender};
 use tokio::task::JoinHandle;
 
-use crate::Guest;
+use crate::SdkClient;
 
 const REQUESTS: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
 const NOTIFICATIONS: &str =
     "clients/statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/{client}/command/notify/{key}";
 
-/// Raw bytes; that is the SDK's serializer for `application/octet-stream`.
+/// The SDK serializes bytes as `application/octet-stream`.
 type Payload = Vec<u8>;
 type Executor = executor::Executor<Payload, Payload>;
 type Request = executor::Request<Payload, Payload>;
 
-/// A store that answers in the background until it is dropped.
+/// A store that runs in the background until it is dropped.
 pub struct Responder {
-    answering: JoinHandle<()>,
+    running: JoinHandle<()>,
 }
 
 impl Responder {
-    /// Answers the requests that come to the guest's broker, from a map.
-    pub fn start(guest: &Guest) -> Self {
+    /// Starts a store behind the broker of this client.
+    pub fn start(client: &SdkClient) -> Self {
         let options = executor::OptionsBuilder::default()
             .request_topic_pattern(REQUESTS)
             .command_name("invoke")
             .build()
             .unwrap();
-        let executor = Executor::new(guest.context.clone(), guest.mqtt.clone(), options).unwrap();
+        let executor = Executor::new(client.context.clone(), client.mqtt.clone(), options).unwrap();
         let options = sender::OptionsBuilder::default().topic_pattern(NOTIFICATIONS).build().unwrap();
-        let sender = sender::Sender::new(guest.context.clone(), guest.mqtt.clone(), options).unwrap();
-        Self { answering: tokio::spawn(answer(executor, sender)) }
+        let sender = sender::Sender::new(client.context.clone(), client.mqtt.clone(), options).unwrap();
+        Self { running: tokio::spawn(serve(executor, sender)) }
     }
 }
 
 impl Drop for Responder {
     fn drop(&mut self) {
-        self.answering.abort();
+        self.running.abort();
     }
 }
 
@@ -53,10 +53,10 @@ struct Map {
     watchers: BTreeSet<(Vec<u8>, String)>,
 }
 
-/// What happened to a key.
+/// A changed key and its new value, `None` if it was deleted.
 type Change<'a> = (&'a [u8], Option<&'a [u8]>);
 
-async fn answer(mut executor: Executor, sender: sender::Sender<Payload>) {
+async fn serve(mut executor: Executor, sender: sender::Sender<Payload>) {
     let mut map = Map::default();
     while let Some(request) = executor.recv().await {
         let request = request.unwrap();
@@ -66,15 +66,15 @@ async fn answer(mut executor: Executor, sender: sender::Sender<Payload>) {
         let response = executor::ResponseBuilder::default().payload(payload).unwrap().build().unwrap();
         request.complete(response).await.unwrap();
         if let Some((key, value)) = change {
-            map.tell(&sender, key, value).await;
+            map.notify(&sender, key, value).await;
         }
     }
 }
 
 impl Map {
     fn decide<'a>(&mut self, words: &[&'a [u8]], request: &Request) -> (Payload, Option<Change<'a>>) {
-        let no = |payload: &[u8]| (payload.to_vec(), None);
-        // Nobody is told of an expiry: it is noticed when somebody comes.
+        let unchanged = |payload: &[u8]| (payload.to_vec(), None);
+        // Expired keys are removed at the next request, without a notification.
         self.deadlines.retain(|key, deadline| {
             let lives = *deadline > Instant::now();
             if !lives {
@@ -84,51 +84,53 @@ impl Map {
             lives
         });
         match words {
-            [b"GET", key] => no(&self.values.get(*key).map_or(b"$-1\r\n".to_vec(), |value| bulk(value))),
+            [b"GET", key] => {
+                unchanged(&self.values.get(*key).map_or(b"$-1\r\n".to_vec(), |value| bulk(value)))
+            }
             [b"KEYNOTIFY", key] => {
                 self.watchers.insert((key.to_vec(), request.invoker_id.clone().unwrap()));
-                no(b"+OK\r\n")
+                unchanged(b"+OK\r\n")
             }
             [b"KEYNOTIFY", key, b"STOP"] => {
-                let was_there = self.watchers.remove(&(key.to_vec(), request.invoker_id.clone().unwrap()));
-                no(if was_there { b"+OK\r\n" } else { b":0\r\n" })
+                let was_watched = self.watchers.remove(&(key.to_vec(), request.invoker_id.clone().unwrap()));
+                unchanged(if was_watched { b"+OK\r\n" } else { b":0\r\n" })
             }
             [b"SET", key, ..] | [b"DEL", key] | [b"VDEL", key, _] => match self.check_fence(key, request) {
-                Err(text) => no(format!("-ERR {text}\r\n").as_bytes()),
+                Err(text) => unchanged(format!("-ERR {text}\r\n").as_bytes()),
                 Ok(()) => self.change(words),
             },
-            _ => no(b"-ERR unknown command\r\n"),
+            _ => unchanged(b"-ERR unknown command\r\n"),
         }
     }
 
     fn change<'a>(&mut self, words: &[&'a [u8]]) -> (Payload, Option<Change<'a>>) {
-        let no = |payload: &[u8]| (payload.to_vec(), None);
+        let unchanged = |payload: &[u8]| (payload.to_vec(), None);
         let held = |key: &[u8]| self.values.get(key).map(Vec::as_slice);
         match words {
-            [b"SET", key, _, b"NX", ..] if held(key).is_some() => no(b":-1\r\n"),
+            [b"SET", key, _, b"NX", ..] if held(key).is_some() => unchanged(b":-1\r\n"),
             [b"SET", key, value, b"NEX", ..] if held(key).is_some_and(|held| held != *value) => {
-                no(b":-1\r\n")
+                unchanged(b":-1\r\n")
             }
             [b"SET", key, value, options @ ..] => {
-                let Ok(deadline) = deadline(options) else { return no(b"-ERR syntax error\r\n") };
+                let Ok(deadline) = deadline(options) else { return unchanged(b"-ERR syntax error\r\n") };
                 self.deadlines.remove(*key);
                 self.deadlines.extend(deadline.map(|deadline| (key.to_vec(), deadline)));
                 self.values.insert(key.to_vec(), value.to_vec());
                 (b"+OK\r\n".to_vec(), Some((key, Some(value))))
             }
-            [b"DEL" | b"VDEL", key, ..] if held(key).is_none() => no(b":0\r\n"),
-            [b"VDEL", key, value] if held(key) != Some(value) => no(b":-1\r\n"),
+            [b"DEL" | b"VDEL", key, ..] if held(key).is_none() => unchanged(b":0\r\n"),
+            [b"VDEL", key, value] if held(key) != Some(value) => unchanged(b":-1\r\n"),
             [b"DEL" | b"VDEL", key, ..] => {
                 self.values.remove(*key);
                 self.fences.remove(*key);
                 self.deadlines.remove(*key);
                 (b":1\r\n".to_vec(), Some((key, None)))
             }
-            _ => no(b"-ERR syntax error\r\n"),
+            _ => unchanged(b"-ERR syntax error\r\n"),
         }
     }
 
-    /// The fence as the SDK hands it on: a property that it does not look at, parsed by its own clock.
+    /// Checks the fencing token, which the SDK passes on as a user property and parses as a timestamp.
     fn check_fence(&mut self, key: &[u8], request: &Request) -> Result<(), &'static str> {
         let token = request.custom_user_data.iter().find(|(name, _)| name == "__ft");
         let token: Option<HybridLogicalClock> = token.map(|(_, text)| text.parse().unwrap());
@@ -145,7 +147,7 @@ impl Map {
         }
     }
 
-    async fn tell(&self, sender: &sender::Sender<Payload>, key: &[u8], value: Option<&[u8]>) {
+    async fn notify(&self, sender: &sender::Sender<Payload>, key: &[u8], value: Option<&[u8]>) {
         let payload = match value {
             Some(value) => {
                 [b"*4\r\n$6\r\nNOTIFY\r\n$3\r\nSET\r\n$5\r\nVALUE\r\n".as_slice(), &bulk(value)].concat()
@@ -166,7 +168,7 @@ impl Map {
     }
 }
 
-/// What the words after the value say of its end; none if it has none.
+/// Parses the options after the value: when the key expires, `None` for never.
 fn deadline(options: &[&[u8]]) -> Result<Option<Instant>, ()> {
     match options {
         [] | [b"NX" | b"NEX"] => Ok(None),
@@ -186,7 +188,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// The words of an array of bulk strings.
+/// Decodes an array of bulk strings.
 fn words(payload: &[u8]) -> Vec<Vec<u8>> {
     let mut rest = payload;
     let mut length = |sign: u8| {
@@ -204,6 +206,6 @@ fn words(payload: &[u8]) -> Vec<Vec<u8>> {
     };
     let (count, _) = length(b'*');
     let words = (0..count).map(|_| length(b'$').1).collect();
-    assert!(rest.is_empty(), "something follows");
+    assert!(rest.is_empty(), "bytes after the array");
     words
 }

@@ -1,11 +1,11 @@
-//! How the SDK says who it is.
+//! Authentication of the SDK: password, service account token.
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use azure_iot_operations_mqtt::error::SessionErrorKind;
-use mqkv_interop::{Guest, Line, Mqkv, add_user, come_in_vain, settings, within};
+use mqkv_interop::{Mqkv, Relay, SdkClient, add_user, connection_error, settings, within};
 
 fn write(folder: &Path, name: &str, text: &str) -> String {
     let path = folder.join(name);
@@ -24,13 +24,13 @@ async fn a_user_and_password_are_checked() {
     let user = |password: &str| {
         settings(server.port(), "guest").username("ali".to_owned()).password_file(password.to_owned())
     };
-    let guest = Guest::join_as("guest", user(&right));
-    guest.set("k", "v").await;
-    assert_eq!(come_in_vain(user(&wrong).client_id("thief")).await, SessionErrorKind::ReconnectHalted);
-    let nobody = settings(server.port(), "nobody");
-    assert_eq!(come_in_vain(nobody).await, SessionErrorKind::ReconnectHalted);
-    assert_eq!(guest.get("k").await.unwrap(), b"v");
-    guest.leave().await;
+    let client = SdkClient::connect_with("guest", user(&right));
+    client.set("k", "v").await;
+    assert_eq!(connection_error(user(&wrong).client_id("other")).await, SessionErrorKind::ReconnectHalted);
+    let anonymous = settings(server.port(), "anonymous");
+    assert_eq!(connection_error(anonymous).await, SessionErrorKind::ReconnectHalted);
+    assert_eq!(client.get("k").await.unwrap(), b"v");
+    client.disconnect().await;
 }
 
 #[tokio::test]
@@ -42,20 +42,20 @@ async fn a_service_account_token_is_checked_and_renewed_within_one_connection() 
     let token = write(&mounted, "token", "first-token");
     let wrong = write(folder.path(), "wrong", "third-token");
     let server = Mqkv::start(&["--sat-tokens", &tokens]);
-    let line = Line::to(server.port()).await;
-    let guest = Guest::join_as("guest", settings(line.port(), "guest").sat_file(token.clone()));
-    guest.set("k", "v").await;
-    let thief = settings(server.port(), "thief").sat_file(wrong);
-    assert_eq!(come_in_vain(thief).await, SessionErrorKind::ReconnectHalted);
-    // The SDK looks at the file, and waits some seconds for it to settle.
+    let relay = Relay::start(server.port()).await;
+    let client = SdkClient::connect_with("guest", settings(relay.port(), "guest").sat_file(token.clone()));
+    client.set("k", "v").await;
+    let other = settings(server.port(), "other").sat_file(wrong);
+    assert_eq!(connection_error(other).await, SessionErrorKind::ReconnectHalted);
+    // The SDK watches the file and waits some seconds after its last change.
     write(&mounted, "token", "second-token");
     within(async {
-        while line.reauthenticated() == 0 {
+        while relay.reauthenticated() == 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
     .await;
-    assert_eq!(guest.get("k").await.unwrap(), b"v");
-    assert_eq!(line.sessions_present(), [false], "it is the same connection");
-    guest.leave().await;
+    assert_eq!(client.get("k").await.unwrap(), b"v");
+    assert_eq!(relay.sessions_present(), [false], "the connection stays open");
+    client.disconnect().await;
 }

@@ -1,4 +1,4 @@
-//! The official SDK judges: as client of `mqkv serve`, and as the store of our client.
+//! Tests with the official SDK: its client with `mqkv serve`, and `mqkv` with a store built from the SDK.
 
 mod authentication;
 mod leases;

@@ -1,38 +1,38 @@
-//! Every operation of the SDK's client of the store.
+//! Every operation of the SDK's client.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
 use azure_iot_operations_services::state_store::{Operation, SetCondition, SetOptions};
-use mqkv_interop::{Guest, Mqkv, later, now, order, within};
+use mqkv_interop::{Mqkv, SdkClient, later, now, order, within};
 
 #[tokio::test]
-async fn set_get_and_del_tell_of_one_version() {
+async fn set_get_and_del_return_the_same_version() {
     let server = Mqkv::start(&[]);
-    let guest = Guest::join(server.port(), "guest");
-    let missing = guest.get_with_version("k").await;
+    let client = SdkClient::connect(server.port(), "guest");
+    let missing = client.get_with_version("k").await;
     assert_eq!((missing.response, missing.version), (None, None));
-    let first = guest.set("k", "v").await;
-    let got = guest.get_with_version("k").await;
+    let first = client.set("k", "v").await;
+    let got = client.get_with_version("k").await;
     assert_eq!((got.response.as_deref(), got.version.as_ref()), (Some(b"v".as_slice()), Some(&first)));
-    let second = guest.set("k", "w").await;
+    let second = client.set("k", "w").await;
     assert_eq!(order(&first, &second), Ordering::Less);
-    let deleted = guest.del("k").await;
+    let deleted = client.del("k").await;
     assert_eq!((deleted.response, deleted.version), (1, Some(second.clone())));
-    let deleted = guest.del("k").await;
+    let deleted = client.del("k").await;
     assert_eq!((deleted.response, deleted.version), (0, None));
-    assert_eq!(guest.get("k").await, None);
-    let third = guest.set("k", "x").await;
+    assert_eq!(client.get("k").await, None);
+    let third = client.set("k", "x").await;
     assert_eq!(order(&second, &third), Ordering::Less);
-    guest.leave().await;
+    client.disconnect().await;
 }
 
 #[tokio::test]
-async fn every_condition_of_set_holds_or_tells_of_the_stored_version() {
+async fn a_set_with_a_condition_is_applied_or_returns_the_stored_version() {
     use SetCondition::{OnlyIfDoesNotExist, OnlyIfEqualOrDoesNotExist, Unconditional};
     let server = Mqkv::start(&[]);
-    let guest = Guest::join(server.port(), "guest");
+    let client = SdkClient::connect(server.port(), "guest");
     let mut stored = None;
     for (value, condition, is_applied) in [
         ("1", OnlyIfDoesNotExist, true),
@@ -43,7 +43,7 @@ async fn every_condition_of_set_holds_or_tells_of_the_stored_version() {
         ("2", OnlyIfDoesNotExist, false),
     ] {
         let row = format!("{value} {condition:?}");
-        let answer = guest.set_if("k", value, condition).await;
+        let answer = client.set_if("k", value, condition).await;
         assert_eq!(answer.response, is_applied, "{row}");
         if is_applied {
             let newer = answer.version.unwrap();
@@ -53,51 +53,51 @@ async fn every_condition_of_set_holds_or_tells_of_the_stored_version() {
             assert_eq!(answer.version, stored, "{row}");
         }
     }
-    assert_eq!(guest.get("k").await.unwrap(), b"2");
-    assert!(guest.set_if("other", "1", OnlyIfEqualOrDoesNotExist).await.response);
-    guest.leave().await;
+    assert_eq!(client.get("k").await.unwrap(), b"2");
+    assert!(client.set_if("other", "1", OnlyIfEqualOrDoesNotExist).await.response);
+    client.disconnect().await;
 }
 
 #[tokio::test]
-async fn vdel_deletes_only_what_it_names() {
+async fn vdel_deletes_only_the_given_value() {
     let server = Mqkv::start(&[]);
-    let guest = Guest::join(server.port(), "guest");
-    let version = guest.set("k", "v").await;
-    let differs = guest.vdel("k", "w").await;
+    let client = SdkClient::connect(server.port(), "guest");
+    let version = client.set("k", "v").await;
+    let differs = client.vdel("k", "w").await;
     assert_eq!((differs.response, differs.version), (-1, Some(version.clone())));
-    assert_eq!(guest.get("k").await.unwrap(), b"v");
-    let deleted = guest.vdel("k", "v").await;
+    assert_eq!(client.get("k").await.unwrap(), b"v");
+    let deleted = client.vdel("k", "v").await;
     assert_eq!((deleted.response, deleted.version), (1, Some(version)));
-    assert_eq!(guest.vdel("k", "v").await.response, 0);
-    guest.leave().await;
+    assert_eq!(client.vdel("k", "v").await.response, 0);
+    client.disconnect().await;
 }
 
 #[tokio::test]
-async fn a_key_expires_and_a_later_set_takes_the_expiry_away() {
+async fn a_key_expires_and_a_later_set_removes_the_expiry() {
     let server = Mqkv::start(&[]);
-    let guest = Guest::join(server.port(), "guest");
-    let mut short = guest.observe("short").await;
-    let version = guest.set_for("short", "v", Duration::from_millis(300)).await;
-    guest.set_for("kept", "v", Duration::from_millis(200)).await;
-    guest.set("kept", "w").await;
-    guest.set_for("renewed", "v", Duration::from_millis(200)).await;
-    guest.set_for("renewed", "v", Duration::from_secs(3_600)).await;
-    guest.set_for("for 99 years", "v", Duration::from_secs(99 * 365 * 86_400)).await;
-    let told = Guest::notification(&mut short).await;
-    assert_eq!(told.operation, Operation::Set(b"v".to_vec()));
-    let told = Guest::notification(&mut short).await;
-    assert_eq!((told.operation, told.version), (Operation::Del, version));
-    // All that was to end before has ended by now.
-    let (keys, _) = guest.keys("*").await;
+    let client = SdkClient::connect(server.port(), "guest");
+    let mut short = client.observe("short").await;
+    let version = client.set_for("short", "v", Duration::from_millis(300)).await;
+    client.set_for("kept", "v", Duration::from_millis(200)).await;
+    client.set("kept", "w").await;
+    client.set_for("renewed", "v", Duration::from_millis(200)).await;
+    client.set_for("renewed", "v", Duration::from_secs(3_600)).await;
+    client.set_for("for 99 years", "v", Duration::from_secs(99 * 365 * 86_400)).await;
+    let notification = SdkClient::notification(&mut short).await;
+    assert_eq!(notification.operation, Operation::Set(b"v".to_vec()));
+    let notification = SdkClient::notification(&mut short).await;
+    assert_eq!((notification.operation, notification.version), (Operation::Del, version));
+    // All keys with an earlier expiry have expired by now.
+    let (keys, _) = client.keys("*").await;
     assert_eq!(keys, ["for 99 years", "kept", "renewed"]);
-    assert_eq!(guest.get("short").await, None);
-    guest.leave().await;
+    assert_eq!(client.get("short").await, None);
+    client.disconnect().await;
 }
 
 #[tokio::test]
-async fn bytes_come_back_as_they_were() {
+async fn keys_and_values_of_any_bytes_are_returned_unchanged() {
     let server = Mqkv::start(&[]);
-    let guest = Guest::join(server.port(), "guest");
+    let client = SdkClient::connect(server.port(), "guest");
     let every_byte: Vec<u8> = (0..=255).collect();
     let like_a_frame = b"$-1\r\n*2\r\n-ERR syntax error\r\n".to_vec();
     let long_key = [b"k".repeat(6_499), vec![0]].concat();
@@ -112,32 +112,32 @@ async fn bytes_come_back_as_they_were() {
         (long_key, b"a key of 6,500 bytes".to_vec()),
     ];
     for (key, value) in &pairs {
-        let mut observation = guest.observe(key.clone()).await;
-        guest.set(key.clone(), value.clone()).await;
-        let told = Guest::notification(&mut observation).await;
-        assert_eq!((&told.key, told.operation), (key, Operation::Set(value.clone())));
+        let mut observation = client.observe(key.clone()).await;
+        client.set(key.clone(), value.clone()).await;
+        let notification = SdkClient::notification(&mut observation).await;
+        assert_eq!((&notification.key, notification.operation), (key, Operation::Set(value.clone())));
     }
     for (key, value) in pairs {
-        assert_eq!(guest.get(key.clone()).await, Some(value));
-        assert_eq!(guest.del(key).await.response, 1);
+        assert_eq!(client.get(key.clone()).await, Some(value));
+        assert_eq!(client.del(key).await.response, 1);
     }
-    guest.leave().await;
+    client.disconnect().await;
 }
 
 #[tokio::test]
-async fn fifty_operations_in_parallel_are_answered_each_with_its_own() {
+async fn each_of_fifty_parallel_operations_gets_its_own_response() {
     let server = Mqkv::start(&[]);
-    let guest = Arc::new(Guest::join(server.port(), "guest"));
+    let client = Arc::new(SdkClient::connect(server.port(), "guest"));
     let tasks: Vec<_> = (0..50)
         .map(|number: u32| {
-            let guest = Arc::clone(&guest);
+            let client = Arc::clone(&client);
             tokio::spawn(async move {
                 let (key, value) = (format!("k{number}"), format!("v{number}").repeat(100));
-                guest.set(key.clone(), value.clone()).await;
-                assert_eq!(guest.get(key.clone()).await, Some(value.clone().into()));
-                assert_eq!(guest.vdel(&key, "another").await.response, -1);
+                client.set(key.clone(), value.clone()).await;
+                assert_eq!(client.get(key.clone()).await, Some(value.clone().into()));
+                assert_eq!(client.vdel(&key, "another").await.response, -1);
                 if number.is_multiple_of(2) {
-                    assert_eq!(guest.vdel(&key, &value).await.response, 1);
+                    assert_eq!(client.vdel(&key, &value).await.response, 1);
                 }
             })
         })
@@ -145,20 +145,21 @@ async fn fifty_operations_in_parallel_are_answered_each_with_its_own() {
     for task in tasks {
         within(task).await.unwrap();
     }
-    assert_eq!(guest.keys("k*").await.0.len(), 25);
-    Arc::into_inner(guest).unwrap().leave().await;
+    assert_eq!(client.keys("k*").await.0.len(), 25);
+    Arc::into_inner(client).unwrap().disconnect().await;
 }
 
 #[tokio::test]
-async fn one_of_fifty_wins_a_key_that_all_want() {
+async fn one_of_fifty_parallel_sets_of_an_absent_key_is_applied() {
     let server = Mqkv::start(&[]);
-    let guests: Vec<_> =
-        (0..5).map(|number| Arc::new(Guest::join(server.port(), &format!("guest-{number}")))).collect();
+    let clients: Vec<_> = (0..5)
+        .map(|number| Arc::new(SdkClient::connect(server.port(), &format!("client-{number}"))))
+        .collect();
     let tasks: Vec<_> = (0..50)
         .map(|number: usize| {
-            let guest = Arc::clone(&guests[number % 5]);
+            let client = Arc::clone(&clients[number % 5]);
             tokio::spawn(async move {
-                guest.set_if("k", &number.to_string(), SetCondition::OnlyIfDoesNotExist).await.response
+                client.set_if("k", &number.to_string(), SetCondition::OnlyIfDoesNotExist).await.response
             })
         })
         .collect();
@@ -169,31 +170,31 @@ async fn one_of_fifty_wins_a_key_that_all_want() {
         }
     }
     assert_eq!(winners.len(), 1);
-    assert_eq!(guests[0].get("k").await.as_ref(), Some(&winners[0]));
-    for guest in guests {
-        Arc::into_inner(guest).unwrap().leave().await;
+    assert_eq!(clients[0].get("k").await.as_ref(), Some(&winners[0]));
+    for client in clients {
+        Arc::into_inner(client).unwrap().disconnect().await;
     }
 }
 
 #[tokio::test]
-async fn keys_are_listed_once_over_all_pages() {
+async fn each_key_is_listed_once_over_all_pages() {
     let server = Mqkv::start(&[]);
-    let guest = Guest::join(server.port(), "guest");
-    assert_eq!(guest.keys("*").await.0, [""; 0]);
+    let client = SdkClient::connect(server.port(), "guest");
+    assert_eq!(client.keys("*").await.0, [""; 0]);
     let mut expected: Vec<String> = (0..250).map(|number| format!("line1/{number:03}")).collect();
     for key in &expected {
-        guest.set(key.as_str(), "v").await;
+        client.set(key.as_str(), "v").await;
     }
-    // Together they are more than fits one page.
+    // Together they do not fit into one page.
     let mut long_ones: Vec<String> = (10..60).map(|number| format!("long/{number}").repeat(800)).collect();
     for key in &long_ones {
-        guest.set(key.as_str(), "v").await;
+        client.set(key.as_str(), "v").await;
     }
-    guest.set("line2/000", "v").await;
-    guest.set("li[ne", "v").await;
-    guest.set([0xFF, 0xFE], "no UTF-8: not listed").await;
-    assert_eq!(guest.keys("line1/*").await.0, expected);
-    let (keys, pages) = guest.keys("long/*").await;
+    client.set("line2/000", "v").await;
+    client.set("li[ne", "v").await;
+    client.set([0xFF, 0xFE], "not UTF-8, so not listed").await;
+    assert_eq!(client.keys("line1/*").await.0, expected);
+    let (keys, pages) = client.keys("long/*").await;
     assert_eq!(keys, long_ones);
     assert!((2..=64).contains(&pages), "{pages} pages");
     for (pattern, found) in [
@@ -203,23 +204,23 @@ async fn keys_are_listed_once_over_all_pages() {
         ("line1/24[0-1]", vec!["line1/240", "line1/241"]),
         ("none*", vec![]),
     ] {
-        assert_eq!(guest.keys(pattern).await.0, found, "{pattern}");
+        assert_eq!(client.keys(pattern).await.0, found, "{pattern}");
     }
-    guest.del("line1/000").await;
-    guest.del(long_ones.remove(0)).await;
+    client.del("line1/000").await;
+    client.del(long_ones.remove(0)).await;
     expected.remove(0);
-    assert_eq!(guest.keys("line1/*").await.0, expected);
-    assert_eq!(guest.keys("long/*").await.0, long_ones);
-    guest.leave().await;
+    assert_eq!(client.keys("line1/*").await.0, expected);
+    assert_eq!(client.keys("long/*").await.0, long_ones);
+    client.disconnect().await;
 }
 
 #[tokio::test]
-async fn a_fence_lets_through_only_who_is_as_new() {
+async fn a_fence_rejects_older_tokens_and_requests_without_one() {
     let server = Mqkv::start(&[]);
-    let guest = Guest::join(server.port(), "guest");
+    let client = SdkClient::connect(server.port(), "guest");
     let older = now();
     let [token, newer] = [1, 2].map(|seconds| later(&older, Duration::from_secs(seconds)));
-    let set = |fence| guest.set_with("k", "v", fence, SetOptions::default());
+    let set = |fence| client.set_with("k", "v", fence, SetOptions::default());
     assert!(set(None).await.unwrap().response);
     assert!(set(Some(token.clone())).await.unwrap().response);
     set(None).await.unwrap_err();
@@ -227,23 +228,23 @@ async fn a_fence_lets_through_only_who_is_as_new() {
     assert!(set(Some(token.clone())).await.unwrap().response);
     assert!(set(Some(newer.clone())).await.unwrap().response);
     set(Some(token.clone())).await.unwrap_err();
-    let store = &guest.store;
-    let patience = Duration::from_secs(10);
-    store.del("k".into(), Some(token.clone()), patience).await.unwrap_err();
-    store.vdel("k".into(), "v".into(), None, patience).await.unwrap_err();
-    assert_eq!(guest.get("k").await.unwrap(), b"v");
-    let deleted = store.vdel("k".into(), "v".into(), Some(newer), patience).await.unwrap();
+    let store = &client.store;
+    let timeout = Duration::from_secs(10);
+    store.del("k".into(), Some(token.clone()), timeout).await.unwrap_err();
+    store.vdel("k".into(), "v".into(), None, timeout).await.unwrap_err();
+    assert_eq!(client.get("k").await.unwrap(), b"v");
+    let deleted = store.vdel("k".into(), "v".into(), Some(newer), timeout).await.unwrap();
     assert_eq!(deleted.response, 1);
-    assert!(set(Some(older)).await.unwrap().response, "the fence went with the key");
-    guest.leave().await;
+    assert!(set(Some(older)).await.unwrap().response, "the fence is deleted with the key");
+    client.disconnect().await;
 }
 
 #[tokio::test]
-async fn a_value_that_shall_be_on_disk_is_taken() {
+async fn a_set_with_persist_is_applied() {
     let server = Mqkv::start(&[]);
-    let guest = Guest::join(server.port(), "guest");
+    let client = SdkClient::connect(server.port(), "guest");
     let options = SetOptions { persist: true, ..SetOptions::default() };
-    assert!(guest.set_with("k", "v", None, options).await.unwrap().response);
-    assert_eq!(guest.get("k").await.unwrap(), b"v");
-    guest.leave().await;
+    assert!(client.set_with("k", "v", None, options).await.unwrap().response);
+    assert_eq!(client.get("k").await.unwrap(), b"v");
+    client.disconnect().await;
 }

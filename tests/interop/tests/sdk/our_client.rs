@@ -1,31 +1,31 @@
-//! `mqkv` as client of a store that is made of the SDK's own parts, behind Mosquitto.
+//! `mqkv` as the client of a store built from the SDK, behind Mosquitto.
 
 use std::process::Output;
 use std::time::Duration;
 
 use azure_iot_operations_protocol::common::hybrid_logical_clock::HybridLogicalClock;
-use mqkv_interop::{Guest, Mosquitto, Responder, order, run, within};
+use mqkv_interop::{Mosquitto, Responder, SdkClient, order, run, within};
 
-/// The store of the SDK's and its broker.
-struct Theirs {
+/// A store built from the SDK, and its broker.
+struct SdkStore {
     broker: Mosquitto,
-    guest: Guest,
+    store: SdkClient,
     responder: Responder,
 }
 
-impl Theirs {
-    /// The SDK's own client is the first to be answered: then the store is there.
+impl SdkStore {
+    /// Starts both and waits until a client of the SDK gets a response.
     async fn start() -> Self {
         let broker = Mosquitto::start();
-        let guest = Guest::join(broker.port(), "store");
-        let responder = Responder::start(&guest);
-        let client = Guest::join(broker.port(), "client");
+        let store = SdkClient::connect(broker.port(), "store");
+        let responder = Responder::start(&store);
+        let client = SdkClient::connect(broker.port(), "client");
         while client.store.get("k".into(), Duration::from_secs(1)).await.is_err() {}
-        client.leave().await;
-        Self { broker, guest, responder }
+        client.disconnect().await;
+        Self { broker, store, responder }
     }
 
-    /// Runs `mqkv`, and tells what it printed and its exit code.
+    /// Runs `mqkv` and returns its output and its exit code.
     async fn mqkv(&self, words: &[&str]) -> (String, Option<i32>) {
         let Output { status, stdout, stderr } = self.output(words).await;
         let text = [stdout, stderr].concat();
@@ -40,13 +40,13 @@ impl Theirs {
 
     async fn end(self) {
         drop(self.responder);
-        self.guest.leave().await;
+        self.store.disconnect().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn set_get_del_and_vdel_are_answered_by_the_sdk() {
-    let theirs = Theirs::start().await;
+async fn set_get_del_and_vdel_work_with_the_sdks_store() {
+    let sdk = SdkStore::start().await;
     let nothing = String::new;
     for (words, code) in [
         ("get k", 1),
@@ -63,87 +63,87 @@ async fn set_get_del_and_vdel_are_answered_by_the_sdk() {
         ("get k", 1),
     ] {
         let words_of: Vec<&str> = words.split(' ').collect();
-        assert_eq!(theirs.mqkv(&[&words_of[..], &["-q"]].concat()).await, (nothing(), Some(code)), "{words}");
+        assert_eq!(sdk.mqkv(&[&words_of[..], &["-q"]].concat()).await, (nothing(), Some(code)), "{words}");
     }
-    theirs.end().await;
+    sdk.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_go_through_the_sdk_unchanged() {
-    let theirs = Theirs::start().await;
+async fn values_of_any_bytes_pass_through_the_sdk_unchanged() {
+    let sdk = SdkStore::start().await;
     let every_byte: String = (0..=255).map(|byte: u8| format!("{byte:02x}")).collect();
     for hex in ["", "0d0a", &every_byte, &"76".repeat(65_000)] {
-        assert_eq!(theirs.mqkv(&["set", "k", "--hex", hex]).await.1, Some(0));
-        let got = theirs.output(&["get", "k"]).await;
+        assert_eq!(sdk.mqkv(&["set", "k", "--hex", hex]).await.1, Some(0));
+        let got = sdk.output(&["get", "k"]).await;
         let stdout: String = got.stdout.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!((stdout.as_str(), got.status.code()), (hex, Some(0)));
     }
-    theirs.end().await;
+    sdk.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn versions_and_fencing_tokens_are_the_sdks() {
-    let theirs = Theirs::start().await;
-    let (printed, code) = theirs.mqkv(&["set", "k", "v", "-j"]).await;
+async fn versions_and_fencing_tokens_have_the_sdks_format() {
+    let sdk = SdkStore::start().await;
+    let (printed, code) = sdk.mqkv(&["set", "k", "v", "-j"]).await;
     assert_eq!(code, Some(0), "{printed}");
     let version = field(&printed, "version").unwrap();
     let token: HybridLogicalClock = version.parse().unwrap();
     assert_eq!(token.to_string(), version, "printed as the SDK prints it");
-    assert_eq!(theirs.mqkv(&["set", "k", "w", "--fence", version]).await.1, Some(0));
-    let (words, code) = theirs.mqkv(&["set", "k", "x"]).await;
+    assert_eq!(sdk.mqkv(&["set", "k", "w", "--fence", version]).await.1, Some(0));
+    let (words, code) = sdk.mqkv(&["set", "k", "x"]).await;
     assert!(words.contains("a fencing token is required for this request") && code == Some(76), "{words}");
-    let (words, code) = theirs.mqkv(&["del", "k", "--fence", "1:0:x"]).await;
+    let (words, code) = sdk.mqkv(&["del", "k", "--fence", "1:0:x"]).await;
     assert!(words.contains("lower version than the fencing token") && code == Some(76), "{words}");
-    assert_eq!(theirs.mqkv(&["del", "k", "--fence", version]).await.1, Some(0));
-    theirs.end().await;
+    assert_eq!(sdk.mqkv(&["del", "k", "--fence", version]).await.1, Some(0));
+    sdk.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_sdk_does_not_know_is_told_as_its_refusal() {
-    let theirs = Theirs::start().await;
-    let (words, code) = theirs.mqkv(&["keys"]).await;
+async fn a_verb_that_the_store_does_not_know_is_reported() {
+    let sdk = SdkStore::start().await;
+    let (words, code) = sdk.mqkv(&["keys"]).await;
     assert!(words.contains("its store does not know SCAN") && code == Some(76), "{words}");
-    let (words, code) = theirs.mqkv(&["raw", "PING", "k"]).await;
+    let (words, code) = sdk.mqkv(&["raw", "PING", "k"]).await;
     assert!(words.contains("unknown command"), "{words} {code:?}");
-    theirs.end().await;
+    sdk.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_held_in_the_sdks_store_while_a_command_runs() {
-    let theirs = Theirs::start().await;
-    let other = Guest::join(theirs.broker.port(), "other");
+    let sdk = SdkStore::start().await;
+    let other = SdkClient::connect(sdk.broker.port(), "other");
     let lock = other.lock("lock");
-    let (hour, patience) = (Duration::from_secs(3_600), Duration::from_secs(10));
-    let token = lock.lock(hour, patience, None).await.unwrap();
+    let (hour, timeout) = (Duration::from_secs(3_600), Duration::from_secs(10));
+    let token = lock.lock(hour, timeout, None).await.unwrap();
     let run = ["lock", "lock", "--holder", "me", "-w", "0", "--", "sh", "-c", "echo $MQKV_LOCK_HOLDER"];
-    let (words, code) = theirs.mqkv(&run).await;
+    let (words, code) = sdk.mqkv(&run).await;
     assert!(words.contains("lock is held by other") && code == Some(1), "{words}");
-    lock.unlock(patience).await.unwrap();
-    assert_eq!(theirs.output(&run).await.stdout, b"me\n");
-    // It has been released, and whoever comes after has a newer token.
-    let newer = lock.lock(hour, patience, None).await.unwrap();
+    lock.unlock(timeout).await.unwrap();
+    assert_eq!(sdk.output(&run).await.stdout, b"me\n");
+    // It has been released, and the next holder has a newer token.
+    let newer = lock.lock(hour, timeout, None).await.unwrap();
     assert!(order(&token, &newer).is_lt());
-    assert_eq!(theirs.output(&["holder", "lock"]).await.stdout.trim_ascii_end(), b"other");
-    other.leave().await;
-    theirs.end().await;
+    assert_eq!(sdk.output(&["holder", "lock"]).await.stdout.trim_ascii_end(), b"other");
+    other.disconnect().await;
+    sdk.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_time_to_live_reaches_the_sdks_store() {
-    let theirs = Theirs::start().await;
-    assert_eq!(theirs.mqkv(&["set", "kept", "v", "--ttl", "1h"]).await.1, Some(0));
-    assert_eq!(theirs.mqkv(&["set", "short", "v", "--ttl", "1ms"]).await.1, Some(0));
-    // To start a process takes longer.
-    assert_eq!(theirs.mqkv(&["get", "short", "-q"]).await.1, Some(1));
-    assert_eq!(theirs.mqkv(&["get", "kept", "-q"]).await.1, Some(0));
-    theirs.end().await;
+    let sdk = SdkStore::start().await;
+    assert_eq!(sdk.mqkv(&["set", "kept", "v", "--ttl", "1h"]).await.1, Some(0));
+    assert_eq!(sdk.mqkv(&["set", "short", "v", "--ttl", "1ms"]).await.1, Some(0));
+    // Starting a process takes longer than that.
+    assert_eq!(sdk.mqkv(&["get", "short", "-q"]).await.1, Some(1));
+    assert_eq!(sdk.mqkv(&["get", "kept", "-q"]).await.1, Some(0));
+    sdk.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_requests_in_flight_get_their_own_answers_from_the_sdk() {
-    let theirs = Theirs::start().await;
+async fn each_of_many_requests_in_flight_gets_its_own_response() {
+    let sdk = SdkStore::start().await;
     let lines: String = (0..200).map(|number| format!("set k{number} v{number}\nget k{number}\n")).collect();
-    let port = theirs.broker.port();
+    let port = sdk.broker.port();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), lines).unwrap();
     let words = ["batch".into(), file.path().as_os_str().to_owned()];
@@ -151,16 +151,16 @@ async fn many_requests_in_flight_get_their_own_answers_from_the_sdk() {
     assert!(output.status.success(), "{output:?}");
     let expected: String = (0..200).map(|number| format!("v{number}\n")).collect();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
-    theirs.end().await;
+    sdk.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_sdks_telemetry_is_heard_as_notifications() {
-    let theirs = Theirs::start().await;
-    let writer = Guest::join(theirs.broker.port(), "writer");
-    let port = theirs.broker.port();
+async fn watch_receives_the_sdks_telemetry_as_notifications() {
+    let sdk = SdkStore::start().await;
+    let writer = SdkClient::connect(sdk.broker.port(), "writer");
+    let port = sdk.broker.port();
     let watching = tokio::task::spawn_blocking(move || run(port, &["watch", "k", "-c", "5", "-j"]));
-    // Nobody tells when the watch has begun: it sees whatever is written from then on.
+    // The test cannot know when the watch has begun, so it writes until the watch has seen enough.
     let mut number = 0;
     while !watching.is_finished() {
         writer.set("k", number.to_string()).await;
@@ -170,7 +170,7 @@ async fn the_sdks_telemetry_is_heard_as_notifications() {
     let watched = watching.await.unwrap();
     assert!(watched.status.success(), "{watched:?}");
     let printed = String::from_utf8(watched.stdout).unwrap();
-    // What the key holds at first comes before all changes, which then come without a gap.
+    // The current value comes first; then the changes come without a gap.
     let mut lines = printed.lines();
     assert_eq!(lines.next().and_then(|line| field(line, "event")), Some("current"), "{printed}");
     let mut changes: Vec<_> = lines.map(|line| (field(line, "event"), field(line, "value"))).collect();
@@ -185,11 +185,11 @@ async fn the_sdks_telemetry_is_heard_as_notifications() {
             if index % 2 == 0 { (Some("set"), Some(value.as_str())) } else { (Some("delete"), None) };
         assert_eq!(change, expected, "{printed}");
     }
-    writer.leave().await;
-    theirs.end().await;
+    writer.disconnect().await;
+    sdk.end().await;
 }
 
-/// The value of a member of a JSON object whose strings need no escapes.
+/// Returns a string member of a JSON object without escapes.
 fn field<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     object.split_once(&format!("\"{name}\":\""))?.1.split('"').next()
 }

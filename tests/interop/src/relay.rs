@@ -1,4 +1,4 @@
-//! A line between a client and its broker that can be cut, and that can lose what the broker says.
+//! A TCP relay in front of a broker that can close its connections and drop responses.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,8 +13,8 @@ const CONNACK: u8 = 0x20;
 /// The first byte of an AUTH packet.
 const AUTH: u8 = 0xF0;
 
-/// A TCP relay in front of a broker.
-pub struct Line {
+/// A running relay; its connections are closed when it is dropped.
+pub struct Relay {
     port: u16,
     shared: Arc<Shared>,
     accepting: JoinHandle<()>,
@@ -23,21 +23,21 @@ pub struct Line {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    lost: Notify,
+    dropped: Notify,
 }
 
 #[derive(Default)]
 struct State {
     is_down: bool,
-    loses_answers: bool,
-    carrying: Vec<AbortHandle>,
+    drops_responses: bool,
+    forwarding: Vec<AbortHandle>,
     sessions_present: Vec<bool>,
     reauthenticated: usize,
 }
 
-impl Line {
-    /// A line to the broker at this port.
-    pub async fn to(broker_port: u16) -> Self {
+impl Relay {
+    /// Starts a relay to the broker at this port.
+    pub async fn start(broker_port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared::default());
@@ -45,49 +45,49 @@ impl Line {
         Self { port, shared, accepting }
     }
 
-    /// Where a client connects.
+    /// Returns the port for clients.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Ends all connections, and takes no more until [`Line::mend`].
+    /// Closes all connections, and refuses new ones until [`Relay::mend`].
     pub fn cut(&self) {
         let mut state = self.shared.state.lock().unwrap();
         state.is_down = true;
-        for carrying in state.carrying.drain(..) {
-            carrying.abort();
+        for forwarding in state.forwarding.drain(..) {
+            forwarding.abort();
         }
     }
 
-    /// Takes connections again, and carries everything.
-    pub fn mend(&self) {
+    /// Accepts connections again and forwards everything.
+    pub fn restore(&self) {
         let mut state = self.shared.state.lock().unwrap();
         state.is_down = false;
-        state.loses_answers = false;
+        state.drops_responses = false;
     }
 
-    /// From now on nothing of what the broker says arrives.
-    pub fn lose_answers(&self) {
-        self.shared.state.lock().unwrap().loses_answers = true;
+    /// Drops everything from the broker from now on.
+    pub fn drop_responses(&self) {
+        self.shared.state.lock().unwrap().drops_responses = true;
     }
 
-    /// Waits until something has been lost: then the broker has done what it was asked.
-    pub async fn has_lost(&self) {
-        self.shared.lost.notified().await;
+    /// Waits until a response has been dropped: then the broker has handled the request.
+    pub async fn response_dropped(&self) {
+        self.shared.dropped.notified().await;
     }
 
-    /// How often the broker has answered to another token, where it said nothing else meanwhile.
+    /// Returns how often re-authentication has succeeded, if its AUTH was the first packet of a read.
     pub fn reauthenticated(&self) -> usize {
         self.shared.state.lock().unwrap().reauthenticated
     }
 
-    /// What the broker said of the session at each connection.
+    /// Returns the Session Present flag of each CONNACK.
     pub fn sessions_present(&self) -> Vec<bool> {
         self.shared.state.lock().unwrap().sessions_present.clone()
     }
 }
 
-impl Drop for Line {
+impl Drop for Relay {
     fn drop(&mut self) {
         self.accepting.abort();
         self.cut();
@@ -101,24 +101,24 @@ async fn accept(listener: TcpListener, broker_port: u16, shared: Arc<Shared>) {
         client.set_nodelay(true).unwrap();
         broker.set_nodelay(true).unwrap();
         let mut state = shared.state.lock().unwrap();
-        // Whoever is not carried finds the connection closed.
+        // Otherwise the connection is dropped, and so closed.
         if !state.is_down {
-            let carrying = tokio::spawn(carry(client, broker, Arc::clone(&shared)));
-            state.carrying.push(carrying.abort_handle());
+            let forwarding = tokio::spawn(forward(client, broker, Arc::clone(&shared)));
+            state.forwarding.push(forwarding.abort_handle());
         }
     }
 }
 
-async fn carry(client: TcpStream, broker: TcpStream, shared: Arc<Shared>) {
+async fn forward(client: TcpStream, broker: TcpStream, shared: Arc<Shared>) {
     let (from_client, to_client) = client.into_split();
     let (from_broker, to_broker) = broker.into_split();
     tokio::select! {
-        () = carry_requests(from_client, to_broker) => {}
-        () = carry_answers(from_broker, to_client, &shared) => {}
+        () = forward_requests(from_client, to_broker) => {}
+        () = forward_responses(from_broker, to_client, &shared) => {}
     }
 }
 
-async fn carry_requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+async fn forward_requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
     let mut bytes = vec![0; 65_536];
     loop {
         let len = from.read(&mut bytes).await.unwrap_or(0);
@@ -128,7 +128,7 @@ async fn carry_requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
     }
 }
 
-async fn carry_answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Shared) {
+async fn forward_responses(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Shared) {
     let mut bytes = vec![0; 65_536];
     let mut is_first = true;
     loop {
@@ -136,22 +136,22 @@ async fn carry_answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: 
         if len == 0 {
             return;
         }
-        let is_lost = {
+        let is_dropped = {
             let mut state = shared.state.lock().unwrap();
             if is_first && bytes[0] == CONNACK {
-                // A CONNACK is short: its length takes one byte, and a broker sends it at once.
+                // CONNACK is short: its Remaining Length takes one byte, and a broker sends it in one write.
                 let has_session = bytes[2] & 1 == 1;
                 state.sessions_present.push(has_session);
             }
             is_first = false;
-            // One without a reason code or with that of success: the session goes on.
+            // Without a reason code or with 0, Success: re-authentication is complete.
             if bytes[0] == AUTH && (bytes[1] == 0 || bytes[2] == 0) {
                 state.reauthenticated += 1;
             }
-            state.loses_answers
+            state.drops_responses
         };
-        if is_lost {
-            shared.lost.notify_one();
+        if is_dropped {
+            shared.dropped.notify_one();
         } else if to.write_all(&bytes[..len]).await.is_err() {
             return;
         }

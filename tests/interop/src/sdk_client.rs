@@ -1,4 +1,4 @@
-//! A client of the SDK's with a session of its own.
+//! The SDK's client of the state store, with an MQTT session.
 
 use std::cmp::Ordering;
 use std::future::Future;
@@ -21,34 +21,34 @@ use azure_iot_operations_services::state_store::{
 };
 use tokio::task::JoinHandle;
 
-/// Far more than anything takes: whoever waits longer waits in vain.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How far the SDK's clock may be led astray: a day.
+/// Far longer than any step of a test takes.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// How far the SDK's clock may run ahead: a day, so that a test can make it wrong.
 const DRIFT_MAX: Duration = Duration::from_secs(86_400);
 
-/// Waits for something that must come.
+/// Awaits a future. Panics after half a minute.
 pub async fn within<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, what).await.expect("waited in vain")
+    tokio::time::timeout(TIMEOUT, what).await.expect("timed out")
 }
 
-/// A version of this moment.
+/// Returns a timestamp with the current time.
 pub fn now() -> HybridLogicalClock {
     HybridLogicalClock::new()
 }
 
-/// The version, later by so much.
+/// Returns the version with a timestamp that is later by `by`.
 pub fn later(version: &HybridLogicalClock, by: Duration) -> HybridLogicalClock {
     let timestamp = version.timestamp.checked_add(by).unwrap_or(SystemTime::UNIX_EPOCH);
     HybridLogicalClock { timestamp, ..version.clone() }
 }
 
-/// How two versions are ordered; the SDK keeps that to itself.
+/// Compares two versions; the SDK does not export its order.
 pub fn order(one: &HybridLogicalClock, other: &HybridLogicalClock) -> Ordering {
     let parts = |version: &HybridLogicalClock| (version.timestamp, version.counter, version.node_id.clone());
     parts(one).cmp(&parts(other))
 }
 
-/// The settings for the broker at this port.
+/// Returns the settings for the broker at this port.
 pub fn settings(port: u16, client_id: &str) -> MqttConnectionSettingsBuilder {
     MqttConnectionSettingsBuilder::default()
         .client_id(client_id)
@@ -57,8 +57,8 @@ pub fn settings(port: u16, client_id: &str) -> MqttConnectionSettingsBuilder {
         .use_tls(false)
 }
 
-/// Tries once to come with these settings, and says how it ended.
-pub async fn come_in_vain(settings: MqttConnectionSettingsBuilder) -> SessionErrorKind {
+/// Tries once to connect with these settings, which must fail. Returns the error.
+pub async fn connection_error(settings: MqttConnectionSettingsBuilder) -> SessionErrorKind {
     let once = ExponentialBackoffWithJitter { max_reconnect_attempts: Some(1), ..Default::default() };
     let options = SessionOptionsBuilder::default()
         .connection_settings(settings.build().unwrap())
@@ -68,27 +68,27 @@ pub async fn come_in_vain(settings: MqttConnectionSettingsBuilder) -> SessionErr
     within(Session::new(options).unwrap().run()).await.unwrap_err().kind()
 }
 
-/// A session of the SDK's and its clients of the store.
-pub struct Guest {
+/// A session of the SDK with a client of the state store.
+pub struct SdkClient {
     client_id: String,
-    /// The client of the store.
+    /// The client of the state store.
     pub store: Arc<Client>,
-    /// The session, for what is not the store's.
+    /// The session, for messages of the test.
     pub mqtt: SessionManagedClient,
-    /// The clock of all clients here.
+    /// The context with the clock.
     pub context: ApplicationContext,
     exit: SessionExitHandle,
     running: JoinHandle<Result<(), SessionError>>,
 }
 
-impl Guest {
-    /// Comes to the broker at this port. Must be called within a runtime.
-    pub fn join(port: u16, client_id: &str) -> Self {
-        Self::join_as(client_id, settings(port, client_id))
+impl SdkClient {
+    /// Connects to the broker at this port. Must be called within a runtime.
+    pub fn connect(port: u16, client_id: &str) -> Self {
+        Self::connect_with(client_id, settings(port, client_id))
     }
 
-    /// Comes with these settings, which have the same client id.
-    pub fn join_as(client_id: &str, settings: MqttConnectionSettingsBuilder) -> Self {
+    /// Connects with these settings, which have the same client id.
+    pub fn connect_with(client_id: &str, settings: MqttConnectionSettingsBuilder) -> Self {
         let settings = settings.build().unwrap();
         let options = SessionOptionsBuilder::default().connection_settings(settings).build().unwrap();
         let session = Session::new(options).unwrap();
@@ -107,24 +107,24 @@ impl Guest {
         Self { client_id: client_id.to_owned(), store, mqtt, context, exit, running }
     }
 
-    /// Leaves, as a program with manners does; the session must have lived until now.
-    pub async fn leave(self) {
+    /// Shuts the client down and ends the session, which must still be running.
+    pub async fn disconnect(self) {
         within(self.store.shutdown()).await.unwrap();
         self.exit.try_exit().unwrap();
         within(self.running).await.unwrap().unwrap();
     }
 
-    /// A lease that is held in the name of the client id.
+    /// Returns a lease whose holder is the client id.
     pub fn lease(&self, name: &str) -> lease::Client {
         lease::Client::new(Arc::clone(&self.store), name.into(), self.client_id.clone().into()).unwrap()
     }
 
-    /// A lock that is held in the name of the client id.
+    /// Returns a lock whose holder is the client id.
     pub fn lock(&self, name: &str) -> lock::Client {
         lock::Client::new(Arc::clone(&self.store), name.into(), self.client_id.clone().into()).unwrap()
     }
 
-    /// SET with options and a fencing token.
+    /// Sends SET with options and a fencing token.
     pub async fn set_with(
         &self,
         key: impl Into<Vec<u8>>,
@@ -132,63 +132,63 @@ impl Guest {
         fence: Option<HybridLogicalClock>,
         options: SetOptions,
     ) -> Result<Response<bool>, Error> {
-        self.store.set(key.into(), value.into(), PATIENCE, fence, options).await
+        self.store.set(key.into(), value.into(), TIMEOUT, fence, options).await
     }
 
-    /// SET that must be applied; returns the version.
+    /// Sends a SET that must be applied; returns the version.
     pub async fn set(&self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> HybridLogicalClock {
-        let answer = self.set_with(key, value, None, SetOptions::default()).await.unwrap();
-        assert!(answer.response, "not applied");
-        answer.version.unwrap()
+        let response = self.set_with(key, value, None, SetOptions::default()).await.unwrap();
+        assert!(response.response, "not applied");
+        response.version.unwrap()
     }
 
-    /// SET with a condition; returns whether it was applied.
+    /// Sends a SET with a condition; the response is whether it was applied.
     pub async fn set_if(&self, key: &str, value: &str, set_condition: SetCondition) -> Response<bool> {
         let options = SetOptions { set_condition, ..SetOptions::default() };
         self.set_with(key, value, None, options).await.unwrap()
     }
 
-    /// SET of a key that lives so long; returns the version.
+    /// Sends a SET with a time to live; returns the version.
     pub async fn set_for(&self, key: &str, value: &str, expires: Duration) -> HybridLogicalClock {
         let options = SetOptions { expires: Some(expires), ..SetOptions::default() };
-        let answer = self.set_with(key, value, None, options).await.unwrap();
-        assert!(answer.response, "not applied");
-        answer.version.unwrap()
+        let response = self.set_with(key, value, None, options).await.unwrap();
+        assert!(response.response, "not applied");
+        response.version.unwrap()
     }
 
-    /// GET, with the version.
+    /// Sends GET; returns the value and the version.
     pub async fn get_with_version(&self, key: impl Into<Vec<u8>>) -> Response<Option<Vec<u8>>> {
-        self.store.get(key.into(), PATIENCE).await.unwrap()
+        self.store.get(key.into(), TIMEOUT).await.unwrap()
     }
 
-    /// GET.
+    /// Sends GET; returns the value.
     pub async fn get(&self, key: impl Into<Vec<u8>>) -> Option<Vec<u8>> {
         self.get_with_version(key).await.response
     }
 
-    /// DEL.
+    /// Sends DEL.
     pub async fn del(&self, key: impl Into<Vec<u8>>) -> Response<i64> {
-        self.store.del(key.into(), None, PATIENCE).await.unwrap()
+        self.store.del(key.into(), None, TIMEOUT).await.unwrap()
     }
 
-    /// VDEL.
+    /// Sends VDEL.
     pub async fn vdel(&self, key: &str, value: &str) -> Response<i64> {
-        self.store.vdel(key.into(), value.into(), None, PATIENCE).await.unwrap()
+        self.store.vdel(key.into(), value.into(), None, TIMEOUT).await.unwrap()
     }
 
-    /// KEYNOTIFY.
+    /// Sends KEYNOTIFY.
     pub async fn observe(&self, key: impl Into<Vec<u8>>) -> KeyObservation {
-        self.store.observe(key.into(), PATIENCE).await.unwrap().response
+        self.store.observe(key.into(), TIMEOUT).await.unwrap().response
     }
 
-    /// KEYNOTIFY STOP; whether the store knew of it.
+    /// Sends KEYNOTIFY STOP; returns whether the key was watched.
     pub async fn unobserve(&self, key: impl Into<Vec<u8>>) -> bool {
-        self.store.unobserve(key.into(), PATIENCE).await.unwrap().response
+        self.store.unobserve(key.into(), TIMEOUT).await.unwrap().response
     }
 
-    /// All keys that match, page after page, sorted; and how many pages there were.
+    /// Lists the keys that match, sorted, and the number of pages.
     pub async fn keys(&self, pattern: &str) -> (Vec<String>, usize) {
-        let mut pager = self.store.list_keys(pattern.into(), PATIENCE).unwrap();
+        let mut pager = self.store.list_keys(pattern.into(), TIMEOUT).unwrap();
         let (mut keys, mut pages) = (Vec::new(), 0);
         while let Some(page) = within(pager.next()).await.unwrap() {
             keys.extend(page.into_iter().map(|key| String::from_utf8(key).unwrap()));
@@ -198,12 +198,12 @@ impl Guest {
         (keys, pages)
     }
 
-    /// What the SDK's clock says now.
+    /// Reads the SDK's clock.
     pub fn clock(&self) -> HybridLogicalClock {
         self.context.application_hlc.read()
     }
 
-    /// The next notification; it must come.
+    /// Waits for the next notification.
     pub async fn notification(observation: &mut KeyObservation) -> KeyNotification {
         within(observation.recv_notification()).await.expect("the observation has ended").0
     }

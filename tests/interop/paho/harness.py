@@ -1,4 +1,4 @@
-"""What the tests with paho-mqtt stand on: a store, a line to it that can be cut, and a guest that speaks by hand."""
+"""Fixtures of the tests with paho-mqtt: a server, a relay in front of it, and a client that encodes requests itself."""
 
 import os
 import pathlib
@@ -18,24 +18,24 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 STORE = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8"
 TAIL = STORE + "/command/invoke"
-# Far more than anything takes: whoever waits longer waits in vain.
-PATIENCE_S = 30
+# Far longer than any step of a test takes.
+TIMEOUT_S = 30
 
 
-class Case(unittest.TestCase):
-    """A test with a store of its own."""
+class StoreTestCase(unittest.TestCase):
+    """A test with its own server."""
 
     def setUp(self):
-        self.store = Store()
-        self.addCleanup(self.store.end)
+        self.server = Server()
+        self.addCleanup(self.server.end)
 
-    def join(self, client_id, **options):
-        guest = Guest(self.store.port, client_id, **options)
-        self.addCleanup(guest.leave)
-        return guest
+    def connect(self, client_id, **options):
+        client = Client(self.server.port, client_id, **options)
+        self.addCleanup(client.disconnect)
+        return client
 
 
-class Store:
+class Server:
     """A running `mqkv serve` on a free port."""
 
     def __init__(self, *options):
@@ -48,8 +48,8 @@ class Store:
         self._process = subprocess.Popen(words, cwd=self._folder.name, env=environment, stdin=subprocess.DEVNULL)
         begun = time.monotonic()
         while not port_file.exists() or not port_file.read_text().endswith("\n"):
-            assert self._process.poll() is None, "mqkv serve has ended"
-            assert time.monotonic() - begun < PATIENCE_S, "mqkv serve does not say where it listens"
+            assert self._process.poll() is None, "mqkv serve has exited"
+            assert time.monotonic() - begun < TIMEOUT_S, "mqkv serve writes no port file"
             time.sleep(0.005)
         self.port = int(port_file.read_text())
 
@@ -59,31 +59,31 @@ class Store:
         self._folder.cleanup()
 
 
-class Line:
-    """A line to a broker that can be cut, and that can lose what the broker says."""
+class Relay:
+    """A TCP relay in front of a broker that can close its connections and drop responses."""
 
     def __init__(self, broker_port):
         self._broker_port = broker_port
-        self._loses_answers = False
+        self._drops_responses = False
         self._sockets = []
         self._lock = threading.Lock()
-        self.has_lost = threading.Event()
+        self.has_dropped = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def lose_answers(self):
-        """From now on nothing of what the broker says arrives."""
-        self.has_lost.clear()
-        self._loses_answers = True
+    def drop_responses(self):
+        """Drops everything from the broker until `cut`."""
+        self.has_dropped.clear()
+        self._drops_responses = True
 
     def cut(self):
-        """Ends all connections. New ones carry everything."""
+        """Closes all connections. New ones forward everything."""
         with self._lock:
             sockets, self._sockets = self._sockets, []
         for end in sockets:
             self._close(end)
-        self._loses_answers = False
+        self._drops_responses = False
 
     def end(self):
         self._close(self._listener)
@@ -101,15 +101,15 @@ class Line:
             with self._lock:
                 self._sockets += [client, broker]
             for ends in ((client, broker, False), (broker, client, True)):
-                threading.Thread(target=self._carry, args=ends, daemon=True).start()
+                threading.Thread(target=self._forward, args=ends, daemon=True).start()
 
-    def _carry(self, source, target, is_answer):
+    def _forward(self, source, target, is_response):
         try:
-            while some := source.recv(65536):
-                if is_answer and self._loses_answers:
-                    self.has_lost.set()
+            while data := source.recv(65536):
+                if is_response and self._drops_responses:
+                    self.has_dropped.set()
                 else:
-                    target.sendall(some)
+                    target.sendall(data)
         except OSError:
             pass
         self._close(source)
@@ -124,8 +124,8 @@ class Line:
         end.close()
 
 
-class Answer:
-    """A message that has come."""
+class Message:
+    """A received message."""
 
     def __init__(self, message):
         self.topic = message.topic
@@ -145,7 +145,7 @@ class Answer:
 
     @property
     def version(self):
-        """What `__ts` says: milliseconds, counter, node."""
+        """The parts of `__ts`: milliseconds, counter, node."""
         text = self.user_property("__ts")
         if text is None:
             return None
@@ -153,60 +153,60 @@ class Answer:
         return int(ms), int(counter), node
 
 
-class Guest:
-    """A client that speaks the protocol by hand. Its session is kept, as the SDKs keep theirs."""
+class Client:
+    """A client that encodes requests itself. Its session never expires, like the sessions of the SDKs."""
 
-    def __init__(self, port, client_id, response_topic=None, comes_back=True):
+    def __init__(self, port, client_id, response_topic=None, reconnects=True):
         self.client_id = client_id
         self.hex = client_id.encode().hex().upper()
         self.response_topic = response_topic or f"clients/{client_id}/services/{TAIL}/response"
-        self.arrived = queue.Queue()
+        self.messages = queue.Queue()
         self.connacks = queue.Queue()
-        self.ends = queue.Queue()
+        self.disconnects = queue.Queue()
         self._granted = queue.Queue()
         self._mqtt = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=client_id, protocol=mqtt.MQTTv5)
         self._mqtt.on_connect = lambda client, data, flags, reason, properties: self.connacks.put((flags, reason))
-        self._mqtt.on_message = lambda client, data, message: self.arrived.put(Answer(message))
+        self._mqtt.on_message = lambda client, data, message: self.messages.put(Message(message))
         self._mqtt.on_subscribe = lambda client, data, mid, reasons, properties: self._granted.put(reasons)
         self._mqtt.on_disconnect = self._handle_disconnect
-        self._comes_back = comes_back
+        self._reconnects = reconnects
         properties = Properties(PacketTypes.CONNECT)
         properties.SessionExpiryInterval = 0xFFFFFFFF
         properties.UserProperty = [("metriccategory", "aiosdk-test")]
         self._mqtt.connect("127.0.0.1", port, keepalive=60, clean_start=False, properties=properties)
         self._mqtt.loop_start()
-        flags, reason = self.connacks.get(timeout=PATIENCE_S)
+        flags, reason = self.connacks.get(timeout=TIMEOUT_S)
         assert not reason.is_failure, reason
         self.session_present = flags.session_present
 
     def _handle_disconnect(self, client, data, flags, reason, properties):
-        self.ends.put((flags, reason))
-        if not self._comes_back:
+        self.disconnects.put((flags, reason))
+        if not self._reconnects:
             client.disconnect()
 
-    def hear_answers(self, no_local=False):
+    def subscribe_responses(self, no_local=False):
         """Subscribes to the response topic."""
         assert self.subscribe(self.response_topic, no_local) == [1]
         return self
 
     def subscribe(self, topic_filter, no_local=False):
-        """Subscribes with QoS 1, and returns the reason codes."""
+        """Subscribes with QoS 1 and returns the reason codes."""
         self._mqtt.subscribe(topic_filter, options=SubscribeOptions(qos=1, noLocal=no_local))
-        return [reason.value for reason in self._granted.get(timeout=PATIENCE_S)]
+        return [reason.value for reason in self._granted.get(timeout=TIMEOUT_S)]
 
     def publish(self, topic, payload, qos=1, **properties):
-        """Publishes, and returns what paho knows of it. Names of properties are those of paho."""
+        """Publishes and returns paho's MQTTMessageInfo. Properties have paho's names."""
         given = Properties(PacketTypes.PUBLISH)
         for name, value in properties.items():
             setattr(given, name, value)
         return self._mqtt.publish(topic, payload, qos=qos, properties=given)
 
     def send(self, *words, payload=None, correlation=None, ts=True, fence=None, user=(), expiry_s=10, **more):
-        """Sends a request and does not wait. Returns its correlation data."""
+        """Sends a request without waiting for the response. Returns its correlation data."""
         correlation = uuid.uuid4().bytes if correlation is None else correlation
         user = [("__srcId", self.client_id), ("__protVer", "1.0"), *user]
         if ts:
-            user.append(("__ts", moment() if ts is True else ts))
+            user.append(("__ts", timestamp() if ts is True else ts))
         if fence:
             user.append(("__ft", fence))
         properties = {
@@ -221,8 +221,8 @@ class Guest:
         self.publish(TAIL, frame(words) if payload is None else payload, **more, **properties)
         return correlation
 
-    def ask(self, *words, **options):
-        """Sends a request and waits for its answer: what comes before it stays in `early`."""
+    def request(self, *words, **options):
+        """Sends a request and waits for the response. Messages that arrive before it are in `early`."""
         correlation = self.send(*words, **options)
         self.early = []
         while True:
@@ -232,35 +232,35 @@ class Guest:
             self.early.append(message)
 
     def next(self):
-        """The next message; it must come."""
-        return self.arrived.get(timeout=PATIENCE_S)
+        """Waits for the next message."""
+        return self.messages.get(timeout=TIMEOUT_S)
 
-    def so_far(self):
-        """What has come that nobody has taken: the answer to one more request comes after all of it."""
-        self.ask("GET", "nothing")
+    def pending(self):
+        """Returns all unread messages, by sending one more request, whose response arrives after them."""
+        self.request("GET", "nothing")
         return self.early
 
     def is_pinged(self):
-        """Asks for a PINGRESP; whether it has come before the answer to a later request."""
+        """Sends PINGREQ; returns whether PINGRESP arrives before the response to a later request."""
         self._mqtt._send_pingreq()
-        self.ask("GET", "nothing")
+        self.request("GET", "nothing")
         return self._mqtt._ping_t == 0
 
-    def leave(self):
-        """Ends the session."""
+    def disconnect(self):
+        """Disconnects and ends the session."""
         properties = Properties(PacketTypes.DISCONNECT)
         properties.SessionExpiryInterval = 0
         self._mqtt.disconnect(properties=properties)
         self._mqtt.loop_stop()
 
-    def vanish(self):
-        """Says no word more, and keeps the session."""
+    def abort(self):
+        """Closes the connection without DISCONNECT, so that the session continues."""
         self._mqtt.loop_stop()
         self._mqtt.socket().close()
 
 
-def moment(ahead_s=0, node="guest"):
-    """A hybrid logical clock's time."""
+def timestamp(ahead_s=0, node="guest"):
+    """A timestamp of a hybrid logical clock."""
     return f"{int((time.time() + ahead_s) * 1000):015}:00000:{node}"
 
 
@@ -281,10 +281,10 @@ NOTIFIED_DELETE = frame(["NOTIFY", "DELETE"])
 
 
 def notifications(messages):
-    """Those that tell of changes. An answer whose acknowledgement was lost with the line may come again among them."""
+    """Keeps the notifications: a response whose acknowledgement was lost may be delivered again among them."""
     return [message for message in messages if message.topic.startswith("clients/statestore/")]
 
 
-def notify_topic(guest, key):
+def notify_topic(client, key):
     key = key.encode() if isinstance(key, str) else key
-    return f"clients/{STORE}/{guest.hex}/command/notify/{key.hex().upper()}"
+    return f"clients/{STORE}/{client.hex}/command/notify/{key.hex().upper()}"
