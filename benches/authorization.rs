@@ -1,7 +1,7 @@
-//! What a thousand rules cost: requests a second of a `mqkv serve` with `--authz` against one without, in turn.
+//! The cost of a thousand authorization rules: requests per second of `mqkv serve` with and without `--authz`, in turn.
 //!
-//! `cargo bench --bench authorization` prints the rates and the ratio. All rules are for the client that asks: each
-//! allows a pattern of keys and a topic, and what it asks for is allowed by the last of them.
+//! `cargo bench --bench authorization` prints the rates and the ratio. All rules apply to the client of the benchmark:
+//! each allows a pattern of keys and a topic, and the last one allows the requests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::arithmetic_side_effects, clippy::panic)]
 #![allow(clippy::indexing_slicing, clippy::disallowed_methods)]
 
@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use tokio::task::LocalSet;
 
-use shared::raw::{self, Raw, command};
+use shared::raw::{self, RawClient, command};
 use shared::{Process, ratios, serve, spread};
 
 const RULES: usize = 1_000;
@@ -57,7 +57,7 @@ fn rules() -> String {
 async fn measure(servers: &[Process; 2]) -> [Vec<f64>; 2] {
     let mut clients = Vec::new();
     for server in servers {
-        let mut client = Raw::connect(server.port, "bench").await.unwrap();
+        let mut client = RawClient::connect(server.port, "bench").await.unwrap();
         client.subscribe(&raw::response_topic("bench")).await.unwrap();
         clients.push(client);
     }
@@ -71,7 +71,7 @@ async fn measure(servers: &[Process; 2]) -> [Vec<f64>; 2] {
     for round in 0..=ROUNDS {
         for (at, client) in clients.iter_mut().enumerate() {
             let begun = Instant::now();
-            client.ask_all(&requests, INFLIGHT, REQUESTS).await.unwrap();
+            client.request_all(&requests, INFLIGHT, REQUESTS).await.unwrap();
             // The first round warms up.
             if round > 0 {
                 rates[at].push(REQUESTS as f64 / begun.elapsed().as_secs_f64());

@@ -1,7 +1,7 @@
-//! 100,000 SETs by `mqkv batch`, by a client of the library with 64 in flight, and by a loop of one-shots, all against
-//! the same `mqkv serve`, in turn.
+//! 100,000 SETs by `mqkv batch`, by a client of the library with 64 requests in flight, and by single processes, in turn
+//! with the same `mqkv serve`; `export` and `import` of as many keys.
 //!
-//! `cargo bench --bench batch` prints rates and the two ratios that count: batch to client, batch to one-shots.
+//! `cargo bench --bench batch` prints the rates and two ratios: batch to client, batch to single processes.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::arithmetic_side_effects)]
 #![allow(clippy::indexing_slicing, clippy::disallowed_methods, clippy::panic)]
 
@@ -20,7 +20,7 @@ use shared::{MQKV, rate, ratios, spread};
 
 const LINES: usize = 100_000;
 const INFLIGHT: usize = 64;
-const ONE_SHOTS: usize = 300;
+const PROCESSES: usize = 300;
 const ROUNDS: usize = 7;
 
 fn main() {
@@ -34,13 +34,13 @@ fn main() {
     }
     fs::write(&file, lines).unwrap();
     let dump = folder.path().join("dump");
-    let names = ["batch", "client", "one-shots", "export", "import"];
+    let names = ["batch", "client", "processes", "export", "import"];
     let mut rates: [Vec<f64>; 5] = Default::default();
     for _ in 0..ROUNDS {
         rates[0].push(rate(LINES, || run(port, &["batch", file.to_str().unwrap()], None)));
-        rates[1].push(rate(LINES, || raw_client(port)));
-        rates[2].push(rate(ONE_SHOTS, || {
-            for _ in 0..ONE_SHOTS {
+        rates[1].push(rate(LINES, || library_client(port)));
+        rates[2].push(rate(PROCESSES, || {
+            for _ in 0..PROCESSES {
                 run(port, &["set", "bench/000000", "value-000000"], None);
             }
         }));
@@ -49,11 +49,11 @@ fn main() {
     }
     assert_eq!(fs::read_to_string(&dump).unwrap().lines().count(), LINES);
     let of = |one: usize, other: usize| ratios(&rates[one], &rates[other]);
-    let figures_that_count = [("batch / client", of(0, 1)), ("batch / one-shots", of(0, 2))];
+    let ratios_of_pairs = [("batch / client", of(0, 1)), ("batch / processes", of(0, 2))];
     for (name, figures) in names.iter().zip(&rates) {
         println!("{name:18} {} a second", spread(figures, 0));
     }
-    for (name, figures) in &figures_that_count {
+    for (name, figures) in &ratios_of_pairs {
         println!("{name:18} {}", spread(figures, 2));
     }
 }
@@ -65,8 +65,8 @@ fn run(port: u16, words: &[&str], output: Option<&Path>) {
     assert!(command.status().unwrap().success());
 }
 
-/// 64 tasks that set one key after the other.
-fn raw_client(port: u16) {
+/// 64 tasks that set keys, each with one request in flight.
+fn library_client(port: u16) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let tasks = tokio::task::LocalSet::new();
     tasks.block_on(&runtime, async {

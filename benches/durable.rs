@@ -1,6 +1,7 @@
-//! What it costs that a SET is on the disk before it is answered: `mqkv serve --data`, a bare loop of append and
-//! fdatasync, and Debian's etcd-server, in turn and on the same disk; and how long a store of a million keys takes to
-//! open. `cargo bench --bench durable` prints it. Without etcd-server that part is left out, and it says so.
+//! Durable SETs per second of `mqkv serve --data`, of a bare loop of append and fdatasync, and of Debian's etcd-server,
+//! in turn on the same disk; and the time that a store with a million keys takes to open.
+//!
+//! `cargo bench --bench durable` prints the rates and the ratios. Without etcd-server its rows are left out.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::arithmetic_side_effects, clippy::panic)]
 #![allow(clippy::indexing_slicing, clippy::disallowed_methods)]
 
@@ -15,14 +16,14 @@ use std::time::Instant;
 
 use tokio::task::LocalSet;
 
-use shared::raw::{self, Raw, Single, command};
+use shared::raw::{self, BlockingClient, RawClient, command};
 use shared::{Process, free_port, rate, ratios, serve, spread};
 
 const KEY_BYTES: usize = 16;
 const VALUE_BYTES: usize = 100;
 const WRITERS: usize = 64;
 const ROUNDS: usize = 5;
-/// SETs a round, by one writer and by many.
+/// SETs per round: by one writer, and by many.
 const FEW: usize = 1_000;
 const MANY: usize = 20_000;
 const KEYS_MANY: usize = 1_000_000;
@@ -54,7 +55,7 @@ fn writes(home: &Path) {
     let mut rates: [Vec<f64>; 6] = Default::default();
     for round in 0..=ROUNDS {
         let mut figures = vec![rate(FEW, || append(&mut bare, FEW, 1))];
-        figures.push(rate(FEW, || set_one_after_the_other(ours.port, FEW)));
+        figures.push(rate(FEW, || set_sequentially(ours.port, FEW)));
         figures.push(theirs.as_ref().map_or(0.0, |etcd| rate(FEW, || put(etcd.port, 1, FEW))));
         figures.push(rate(MANY, || append(&mut bare, MANY, WRITERS)));
         figures.push(rate(MANY, || run(set(ours.port, WRITERS, MANY))));
@@ -80,7 +81,7 @@ fn writes(home: &Path) {
     }
 }
 
-/// Appends as many bytes as a SET has, and waits for the disk behind so many of them.
+/// Appends `count` times the bytes of a SET, with fdatasync after each `group` of them.
 fn append(file: &mut File, count: usize, group: usize) {
     for number in 1..=count {
         file.write_all(&[b'v'; KEY_BYTES + VALUE_BYTES]).unwrap();
@@ -95,37 +96,37 @@ fn request(client_id: &str) -> bytes::Bytes {
     raw::request(client_id, &payload, &raw::timestamp())
 }
 
-/// The request again with a key of its own.
-fn ask(wire: &mut raw::Wire, request: &[u8], key: usize) {
+/// Appends the request with the key of this number.
+fn push(buffers: &mut raw::Buffers, request: &[u8], key: usize) {
     let key_at = request.windows(KEY_BYTES).position(|window| window == [b'k'; KEY_BYTES]).unwrap();
-    wire.ask_changed(request, |request| {
+    buffers.push_request_with(request, |request| {
         let key = format!("{key:0KEY_BYTES$}");
         request[key_at..key_at + KEY_BYTES].copy_from_slice(key.as_bytes());
     });
 }
 
-fn set_one_after_the_other(port: u16, count: usize) {
-    let mut client = Single::connect(port, "bench").unwrap();
+fn set_sequentially(port: u16, count: usize) {
+    let mut client = BlockingClient::connect(port, "bench").unwrap();
     let request = request("bench");
     for number in 0..count {
-        ask(&mut client.wire, &request, number);
-        client.message().unwrap();
+        push(&mut client.buffers, &request, number);
+        client.wait_for_message().unwrap();
     }
 }
 
-/// So many clients with one SET in flight each.
+/// Sends `count` SETs by clients with one request in flight each.
 async fn set(port: u16, clients: usize, count: usize) {
     let tasks: Vec<_> = (0..clients)
         .map(|number| {
             tokio::task::spawn_local(async move {
                 let id = format!("bench-{number}");
-                let mut client = Raw::connect(port, &id).await.unwrap();
+                let mut client = RawClient::connect(port, &id).await.unwrap();
                 client.subscribe(&raw::response_topic(&id)).await.unwrap();
                 let request = request(&id);
                 for round in 0..count / clients {
-                    ask(&mut client.wire, &request, round * clients + number);
+                    push(&mut client.buffers, &request, round * clients + number);
                     client.flush().await.unwrap();
-                    client.messages(1).await.unwrap();
+                    client.wait_for_messages(1).await.unwrap();
                 }
             })
         })
@@ -135,7 +136,7 @@ async fn set(port: u16, clients: usize, count: usize) {
     }
 }
 
-/// Starts Debian's etcd on loopback, and waits until it takes a put; none, if it is not installed.
+/// Starts etcd on loopback and waits until it accepts a put; `None` if it is not installed.
 fn etcd(folder: &Path) -> Option<Process> {
     let [port, peers] = [free_port(), free_port()];
     let [client, peer] = [port, peers].map(|port| format!("http://127.0.0.1:{port}"));
@@ -146,12 +147,12 @@ fn etcd(folder: &Path) -> Option<Process> {
     command.args(["--initial-cluster", &format!("default={peer}")]);
     let child = match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            println!("without etcd: apt-get install etcd-server, and it is measured too");
+            println!("etcd is missing: apt-get install etcd-server to measure it");
             return None;
         }
         other => other.unwrap(),
     };
-    let server = Process::of(child, port);
+    let server = Process::new(child, port);
     while try_put(port).is_err() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
@@ -163,7 +164,7 @@ fn try_put(port: u16) -> std::io::Result<()> {
     put_once(&mut stream, 0).and_then(|is_done| if is_done { Ok(()) } else { Err(ErrorKind::Other.into()) })
 }
 
-/// So many clients, each a thread, with one put in flight each; by the JSON that etcd takes beside gRPC.
+/// Sends `count` puts by threads with one put in flight each, over etcd's JSON gateway.
 fn put(port: u16, clients: usize, count: usize) {
     std::thread::scope(|scope| {
         for number in 0..clients {
@@ -173,7 +174,7 @@ fn put(port: u16, clients: usize, count: usize) {
                 for round in 0..count / clients {
                     assert!(
                         put_once(&mut stream, round * clients + number).unwrap(),
-                        "etcd has not taken it"
+                        "etcd has refused the put"
                     );
                 }
             });
@@ -182,7 +183,7 @@ fn put(port: u16, clients: usize, count: usize) {
 }
 
 fn put_once(stream: &mut TcpStream, key: usize) -> std::io::Result<bool> {
-    // Sixteen digits and a hundred bytes in base64, without a library: three digits are four letters of this.
+    // Base64 of three digits is four letters, so 18 digits need no padding.
     let key: String = format!("{key:018}").bytes().map(char::from).collect();
     let key: String = key.as_bytes().chunks(3).map(base64).collect();
     let value = "dnZ2".repeat(VALUE_BYTES / 3);
@@ -193,11 +194,11 @@ fn put_once(stream: &mut TcpStream, key: usize) -> std::io::Result<bool> {
     );
     stream.write_all((head + &body).as_bytes())?;
     let mut answer = Vec::new();
-    let mut room = [0; 2048];
+    let mut bytes = [0; 2048];
     loop {
-        let read = stream.read(&mut room)?;
-        answer.extend_from_slice(&room[..read]);
-        if read == 0 || is_whole(&answer) {
+        let read = stream.read(&mut bytes)?;
+        answer.extend_from_slice(&bytes[..read]);
+        if read == 0 || is_complete(&answer) {
             return Ok(answer.starts_with(b"HTTP/1.1 200"));
         }
     }
@@ -209,8 +210,8 @@ fn base64(three: &[u8]) -> String {
     [18, 12, 6, 0].iter().map(|shift| char::from(LETTERS[bits >> shift & 63])).collect()
 }
 
-/// Whether an answer has the length that it says, or its last chunk.
-fn is_whole(answer: &[u8]) -> bool {
+/// Returns whether a response is complete, by its Content-Length or its last chunk.
+fn is_complete(answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
     let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
@@ -220,20 +221,20 @@ fn is_whole(answer: &[u8]) -> bool {
     }
 }
 
-/// How long a start takes with many keys, after an orderly end and after a kill, and what memory they take then.
+/// Measures a start with many keys, after a kill and after a shutdown, and its memory.
 fn opening(home: &Path) {
     let folder = home.join("many");
     let options = ["--data", folder.to_str().unwrap(), "--keys-max", "2000000"];
     let server = serve(&options);
     let begun = Instant::now();
     run(fill(server.port));
-    println!("{KEYS_MANY} kept keys of {KEY_BYTES} + {VALUE_BYTES} bytes, {KEYS_AT_ONCE} in flight");
+    println!("{KEYS_MANY} persistent keys of {KEY_BYTES} + {VALUE_BYTES} bytes, {KEYS_AT_ONCE} in flight");
     println!("  written in                   {:.1} s", begun.elapsed().as_secs_f64());
     println!("  memory                       {:.0} MiB", server.resident_mib());
     drop(server);
     let bytes = fs::metadata(folder.join("store.redb")).unwrap().len();
     println!("  file                         {} MiB", bytes / (1024 * 1024));
-    for after in ["a kill", "an orderly end"] {
+    for after in ["a kill", "a shutdown"] {
         let begun = Instant::now();
         let server = serve(&options);
         let seconds = begun.elapsed().as_secs_f64();
@@ -243,17 +244,17 @@ fn opening(home: &Path) {
 }
 
 async fn fill(port: u16) {
-    let mut client = Raw::connect(port, "bench").await.unwrap();
+    let mut client = RawClient::connect(port, "bench").await.unwrap();
     client.subscribe(&raw::response_topic("bench")).await.unwrap();
     let request = request("bench");
-    let (mut asked, mut answered) = (0, 0);
+    let (mut sent, mut answered) = (0, 0);
     while answered < KEYS_MANY {
-        while asked < KEYS_MANY && asked - answered < KEYS_AT_ONCE {
-            ask(&mut client.wire, &request, asked);
-            asked += 1;
+        while sent < KEYS_MANY && sent - answered < KEYS_AT_ONCE {
+            push(&mut client.buffers, &request, sent);
+            sent += 1;
         }
         client.flush().await.unwrap();
-        client.messages(1).await.unwrap();
-        answered += 1 + client.wire.come();
+        client.wait_for_messages(1).await.unwrap();
+        answered += 1 + client.buffers.count_messages();
     }
 }

@@ -1,7 +1,6 @@
-//! Whole processes: `mqkv get` against `mosquitto_rr` sending the same request to the same `mqkv serve`, in turn.
+//! Duration of a process: `mqkv get`, and `mosquitto_rr` with the same request to the same `mqkv serve`, in turn.
 //!
-//! `cargo bench --bench one_shot` prints both medians and the ratio of each pair; the ratio is what counts, for
-//! machines differ and are noisy. Needs Debian's `mosquitto-clients`.
+//! `cargo bench --bench one_shot` prints both medians and the ratio of each pair; the ratio depends least on the machine. Needs Debian's `mosquitto-clients`.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -51,7 +50,7 @@ fn main() {
     let mut theirs = Vec::new();
     let mut ratios = Vec::new();
     for pair in 0..PAIRS + 10 {
-        // Who goes first changes from pair to pair.
+        // The order changes from pair to pair.
         let (one, other) = if pair % 2 == 0 {
             let one = time(mqkv(&["get", "line1/temp"]), b"21.5");
             (one, time(rr(), b"$4\r\n21.5"))

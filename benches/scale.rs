@@ -1,5 +1,6 @@
-//! What `mqkv serve` costs when there is much of something: keys, connections, watchers, wildcard subscriptions; and
-//! what it costs when there is nothing. `cargo bench --bench scale` prints it. Needs Debian's `mosquitto` for the start.
+//! Memory and speed of `mqkv serve` with many keys, connections, watchers and wildcard subscriptions, and without any.
+//!
+//! `cargo bench --bench scale` prints both. Needs Debian's `mosquitto` to compare the start.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::arithmetic_side_effects, clippy::panic)]
 #![allow(clippy::indexing_slicing, clippy::disallowed_methods)]
 
@@ -11,14 +12,14 @@ use std::time::Instant;
 use bytes::Bytes;
 use tokio::task::LocalSet;
 
-use shared::raw::{self, Raw, command};
+use shared::raw::{self, RawClient, command};
 use shared::{MQKV, Process, free_port, ratios, serve, spread};
 
 const KEYS_FEW: usize = 1_000;
 const KEYS_MANY: usize = 1_000_000;
 const KEY_BYTES: usize = 16;
 const VALUE_BYTES: usize = 100;
-/// With the one that writes, as many as there may be by default.
+/// With the writer, the default limit.
 const CONNECTIONS: usize = 9_999;
 const WILDCARDS: usize = 1_000;
 const INFLIGHT: usize = 64;
@@ -38,10 +39,10 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     LocalSet::new().block_on(&runtime, work)
 }
 
-/// A server and one client of it, ready to ask.
-async fn one_client(options: &[&str]) -> (Process, Raw) {
+/// Starts a server and connects one client with a subscription to its responses.
+async fn one_client(options: &[&str]) -> (Process, RawClient) {
     let server = serve(options);
-    let mut client = Raw::connect(server.port, "bench").await.unwrap();
+    let mut client = RawClient::connect(server.port, "bench").await.unwrap();
     client.subscribe(&raw::response_topic("bench")).await.unwrap();
     (server, client)
 }
@@ -52,13 +53,13 @@ async fn idle() {
     println!("idle: {:.1} MiB", server.resident_mib());
 }
 
-async fn ask(client: &mut Raw, payload: &[u8]) {
-    client.wire.ask(&raw::request("bench", payload, &raw::timestamp()));
+async fn ask(client: &mut RawClient, payload: &[u8]) {
+    client.buffers.push_request(&raw::request("bench", payload, &raw::timestamp()));
     client.flush().await.unwrap();
-    client.messages(1).await.unwrap();
+    client.wait_for_messages(1).await.unwrap();
 }
 
-/// From the start of the process to the first answer, or to the first CONNACK of Mosquitto's.
+/// Measures the time from the start of the process to the first response, or to Mosquitto's first CONNACK.
 fn starts() {
     let mut figures: [Vec<f64>; 2] = Default::default();
     for _ in 0..STARTS {
@@ -67,7 +68,7 @@ fn starts() {
         }));
         figures[1].push(start(Command::new("mosquitto").arg("-p"), |port| port.to_string()));
     }
-    println!("from the start to the first answer, ms");
+    println!("from the start to the first response, ms");
     println!("  mqkv serve, a GET       {}", spread(&figures[0], 2));
     println!("  mosquitto, its CONNACK  {}", spread(&figures[1], 2));
     println!("  ratio                   {}", spread(&ratios(&figures[0], &figures[1]), 2));
@@ -81,7 +82,7 @@ fn start(command: &mut Command, address: impl Fn(u16) -> String) -> f64 {
     let mut child = command.spawn().unwrap();
     run(async {
         let mut client = loop {
-            match Raw::connect(port, "bench").await {
+            match RawClient::connect(port, "bench").await {
                 Ok(client) => break client,
                 Err(_) => std::thread::sleep(std::time::Duration::from_micros(100)),
             }
@@ -97,7 +98,7 @@ fn start(command: &mut Command, address: impl Fn(u16) -> String) -> f64 {
     taken.as_secs_f64() * 1e3
 }
 
-/// Throughput with few keys and with many, all with a TTL, and what the many cost.
+/// Measures throughput with few keys and with many, all with a TTL, and their memory.
 async fn keys() {
     let (few, mut client_of_few) = one_client(&[]).await;
     let (many, mut client_of_many) = one_client(&["--keys-max", "2000000"]).await;
@@ -122,30 +123,30 @@ async fn keys() {
     drop((few, many));
 }
 
-/// Sets so many times one of so many keys, far from one to the next.
-async fn fill(client: &mut Raw, count: usize, keys: usize) {
+/// Sends `count` SETs of different keys out of `keys`, with consecutive ones far apart.
+async fn fill(client: &mut RawClient, count: usize, keys: usize) {
     let payload = command(&[b"SET", &[b'k'; KEY_BYTES], &[b'v'; VALUE_BYTES], b"PX", b"3600000"]);
     let request = raw::request("bench", &payload, &raw::timestamp());
     let key_at = request.windows(KEY_BYTES).position(|window| window == [b'k'; KEY_BYTES]).unwrap();
     // A stride that shares no factor with the number of keys visits all of them.
     let stride = 7_919;
-    let ask = |wire: &mut raw::Wire, at: usize| {
+    let push = |buffers: &mut raw::Buffers, at: usize| {
         let key = format!("{:0KEY_BYTES$}", at * stride % keys);
-        wire.ask_changed(&request, |request| {
+        buffers.push_request_with(&request, |request| {
             request[key_at..key_at + KEY_BYTES].copy_from_slice(key.as_bytes());
         });
     };
-    client.ask_each(INFLIGHT, count, ask).await.unwrap();
+    client.request_each(INFLIGHT, count, push).await.unwrap();
 }
 
-/// Many connections; then all of them watch one key, and one SET reaches all.
+/// Measures many connections; then all of them watch one key that is set.
 async fn connections() {
     let (server, mut writer) = one_client(&[]).await;
     let before = server.resident_mib();
     let begun = Instant::now();
     let mut clients = Vec::with_capacity(CONNECTIONS);
     for number in 0..CONNECTIONS {
-        clients.push(Raw::connect(server.port, &format!("bench-{number}")).await.unwrap());
+        clients.push(RawClient::connect(server.port, &format!("bench-{number}")).await.unwrap());
     }
     let seconds = begun.elapsed().as_secs_f64();
     let connected = server.resident_mib();
@@ -157,9 +158,9 @@ async fn connections() {
         let id = format!("bench-{number}");
         client.subscribe(&raw::response_topic(&id)).await.unwrap();
         let keynotify = command(&[b"KEYNOTIFY", b"bench/watched-key"]);
-        client.wire.ask(&raw::request(&id, &keynotify, &raw::timestamp()));
+        client.buffers.push_request(&raw::request(&id, &keynotify, &raw::timestamp()));
         client.flush().await.unwrap();
-        client.messages(1).await.unwrap();
+        client.wait_for_messages(1).await.unwrap();
         client.flush().await.unwrap();
     }
     let watching = server.resident_mib();
@@ -170,7 +171,7 @@ async fn connections() {
         let begun = Instant::now();
         ask(&mut writer, &command(&[b"SET", b"bench/watched-key", b"a value of no account"])).await;
         for client in &mut clients {
-            client.messages(1).await.unwrap();
+            client.wait_for_messages(1).await.unwrap();
             client.flush().await.unwrap();
         }
         figures.push(begun.elapsed().as_secs_f64() * 1e3);
@@ -179,14 +180,14 @@ async fn connections() {
     println!("  memory after it         {:.0} MiB", server.resident_mib());
 }
 
-/// What requests cost while there are many wildcard subscriptions beside them, and a message that all of them match.
+/// Measures requests while there are many wildcard subscriptions, and a message that matches all of them.
 async fn wildcards() {
     let (server, mut client) = one_client(&[]).await;
     let (bare, mut bare_client) = one_client(&[]).await;
     let before = server.resident_mib();
     let mut others = Vec::new();
     for number in 0..WILDCARDS {
-        let mut other = Raw::connect(server.port, &format!("bench-{number}")).await.unwrap();
+        let mut other = RawClient::connect(server.port, &format!("bench-{number}")).await.unwrap();
         other.subscribe(&format!("plant/+/line{number}/#")).await.unwrap();
         other.subscribe("all/+/#").await.unwrap();
         others.push(other);
@@ -207,10 +208,10 @@ async fn wildcards() {
     let mut figures = Vec::new();
     for _ in 0..ROUNDS {
         let begun = Instant::now();
-        client.wire.put(0x30, &body);
+        client.buffers.push_packet(0x30, &body);
         client.flush().await.unwrap();
         for other in &mut others {
-            other.messages(1).await.unwrap();
+            other.wait_for_messages(1).await.unwrap();
         }
         figures.push(begun.elapsed().as_secs_f64() * 1e3);
     }
@@ -218,9 +219,9 @@ async fn wildcards() {
     drop(bare);
 }
 
-async fn gets(client: &mut Raw, get: &Bytes) -> f64 {
+async fn gets(client: &mut RawClient, get: &Bytes) -> f64 {
     const COUNT: usize = 50_000;
     let begun = Instant::now();
-    client.ask_all(std::slice::from_ref(get), INFLIGHT, COUNT).await.unwrap();
+    client.request_all(std::slice::from_ref(get), INFLIGHT, COUNT).await.unwrap();
     COUNT as f64 / begun.elapsed().as_secs_f64()
 }

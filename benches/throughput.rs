@@ -1,9 +1,9 @@
-//! Requests a second: `mqkv serve` against Debian's Mosquitto with a responder behind it that answers from a map, both
-//! without delay for small packets, asked by the same client, in turn.
+//! Requests per second of `mqkv serve`, and of Debian's Mosquitto with a responder that keeps a map, both with
+//! TCP_NODELAY and the same client, in turn.
 //!
-//! `cargo bench --bench throughput` prints the rates and their ratios: one client that asks one request after the
-//! other, one with 64 in flight, 50 clients with one each. Half of the requests are SETs of 100 bytes, half are GETs.
-//! The first case has a third server, which only answers: what it comes to is what the system leaves to any server.
+//! `cargo bench --bench throughput` prints the rates and their ratios: one client with one request in flight, one with
+//! 64, and 50 clients with one each. Half of the requests are SETs of 100 bytes, half are GETs. The first case has a
+//! third server, which sends a fixed response to each read: its rate is an upper bound for any server on this system.
 //! Needs Debian's `mosquitto`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::arithmetic_side_effects, clippy::panic)]
 #![allow(clippy::indexing_slicing, clippy::disallowed_methods)]
@@ -19,44 +19,45 @@ use std::{env, io};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::task::LocalSet;
 
-use shared::raw::{self, Raw, Single, command, text, varint};
+use shared::raw::{self, BlockingClient, RawClient, command, text, varint};
 use shared::{rate, ratios, spread};
 
-/// Name, clients, requests in flight of each, requests a round of all, rounds.
+/// Name, clients, requests in flight per client, requests of all clients per round, rounds.
 const CASES: [(&str, usize, usize, usize, usize); 3] = [
-    (ONE_AFTER_THE_OTHER, 1, 1, 20_000, 15),
+    (SEQUENTIAL, 1, 1, 20_000, 15),
     ("1 client, 64 in flight", 1, 64, 100_000, 5),
     ("50 clients", 50, 1, 100_000, 5),
 ];
-const ONE_AFTER_THE_OTHER: &str = "1 client";
-/// The client that asks one request after the other.
-const SINGLE: &str = "bench-single";
+const SEQUENTIAL: &str = "1 client";
+/// The client id of the sequential client.
+const SEQUENTIAL_ID: &str = "bench-single";
 
 fn main() {
     let arguments: Vec<String> = env::args().collect();
     if let [_, role, port] = &arguments[..] {
         let port = port.parse().unwrap();
-        // Both end with whoever they are for.
+        // Both run until the benchmark kills them or their connection is closed.
         match role.as_str() {
             "respond" => return drop(run(respond(port))),
-            "only-answer" => return drop(only_answer(port)),
+            "respond-blindly" => return drop(respond_blindly(port)),
             _ => {}
         }
     }
     let ours = shared::serve(&[]);
     let theirs = shared::mosquitto();
-    let _responder = shared::this_again("respond", theirs.port);
-    let bare = shared::this_again("only-answer", shared::free_port());
-    run(wait_for_answers(theirs.port));
+    let _responder = shared::spawn_self("respond", theirs.port);
+    let bare = shared::spawn_self("respond-blindly", shared::free_port());
+    run(wait_for_responder(theirs.port));
     for (name, clients, inflight, count, rounds) in CASES {
-        let is_single = name == ONE_AFTER_THE_OTHER;
-        let servers = [("mqkv serve", &ours), ("mosquitto and responder", &theirs), ("only answers", &bare)];
+        let is_single = name == SEQUENTIAL;
+        let servers =
+            [("mqkv serve", &ours), ("mosquitto and responder", &theirs), ("fixed response", &bare)];
         let servers = if is_single { &servers[..] } else { &servers[..2] };
         let mut rates = vec![Vec::new(); servers.len()];
         for round in 0..=rounds {
             for ((_, server), rates) in servers.iter().zip(&mut rates) {
                 let figure = rate(count, || match is_single {
-                    true => one_after_the_other(server.port, count).unwrap(),
+                    true => request_sequentially(server.port, count).unwrap(),
                     false => run(load(server.port, clients, inflight, count)),
                 });
                 // The first round warms up.
@@ -71,7 +72,7 @@ fn main() {
         }
         println!("  ratio                   {}", spread(&ratios(&rates[0], &rates[1]), 2));
         if is_single {
-            println!("  of what only answers    {}", spread(&ratios(&rates[2], &rates[1]), 2));
+            println!("  of the fixed response   {}", spread(&ratios(&rates[2], &rates[1]), 2));
         }
     }
 }
@@ -81,7 +82,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     LocalSet::new().block_on(&runtime, work)
 }
 
-/// So many clients ask so many requests altogether.
+/// Sends `count` requests by several clients.
 async fn load(port: u16, clients: usize, inflight: usize, count: usize) {
     let timestamp: Rc<str> = raw::timestamp().into();
     let tasks: Vec<_> = (0..clients)
@@ -89,10 +90,10 @@ async fn load(port: u16, clients: usize, inflight: usize, count: usize) {
             let timestamp = Rc::clone(&timestamp);
             tokio::task::spawn_local(async move {
                 let id = format!("bench-{number:03}");
-                let mut client = Raw::connect(port, &id).await.unwrap();
+                let mut client = RawClient::connect(port, &id).await.unwrap();
                 client.subscribe(&raw::response_topic(&id)).await.unwrap();
                 let requests = requests(&id, &timestamp);
-                client.ask_all(&requests, inflight, count / clients).await.unwrap();
+                client.request_all(&requests, inflight, count / clients).await.unwrap();
             })
         })
         .collect();
@@ -101,38 +102,38 @@ async fn load(port: u16, clients: usize, inflight: usize, count: usize) {
     }
 }
 
-/// One client asks one request after the other.
-fn one_after_the_other(port: u16, count: usize) -> io::Result<()> {
-    let mut client = Single::connect(port, SINGLE)?;
-    let requests = requests(SINGLE, &raw::timestamp());
+/// Sends `count` requests by one client, one at a time.
+fn request_sequentially(port: u16, count: usize) -> io::Result<()> {
+    let mut client = BlockingClient::connect(port, SEQUENTIAL_ID)?;
+    let requests = requests(SEQUENTIAL_ID, &raw::timestamp());
     for request in requests.iter().cycle().take(count) {
-        client.wire.ask(request);
-        client.message()?;
+        client.buffers.push_request(request);
+        client.wait_for_message()?;
     }
     Ok(())
 }
 
-/// Serves one client after the other: says the same to each request without a look at it, and never sleeps.
-fn only_answer(port: u16) -> io::Result<()> {
+/// Serves one client after the other: sends the same response to each read, undecoded, and polls without sleeping.
+fn respond_blindly(port: u16) -> io::Result<()> {
     let (mut welcome, mut answer, mut body) = (BytesMut::new(), BytesMut::new(), BytesMut::new());
     raw::packet(&mut welcome, 0x20, &[0, 0, 0]);
     raw::packet(&mut welcome, 0x90, &[0, 1, 0, 1]);
     raw::packet(&mut answer, 0x40, &[0, 1]);
-    text(&mut body, &raw::response_topic(SINGLE));
-    // Packet id, properties and payload, about as long as those of an answer.
+    text(&mut body, &raw::response_topic(SEQUENTIAL_ID));
+    // Packet identifier, properties and payload, about as long as those of a response.
     body.put_slice(&[0; 180]);
     raw::packet(&mut answer, 0x32, &body);
     let listener = TcpListener::bind(("127.0.0.1", port))?;
     loop {
         let (mut stream, _) = listener.accept()?;
         stream.set_nodelay(true)?;
-        let mut room = [0; 4096];
-        // CONNECT and SUBSCRIBE come in one piece.
-        let _ = stream.read(&mut room)?;
+        let mut bytes = [0; 4096];
+        // The client writes CONNECT and SUBSCRIBE at once.
+        let _ = stream.read(&mut bytes)?;
         stream.write_all(&welcome)?;
         stream.set_nonblocking(true)?;
         loop {
-            match stream.read(&mut room) {
+            match stream.read(&mut bytes) {
                 Ok(0) => break,
                 Ok(_) => stream.write_all(&answer)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -142,7 +143,7 @@ fn only_answer(port: u16) -> io::Result<()> {
     }
 }
 
-/// A SET and a GET.
+/// Encodes a SET and a GET.
 fn requests(id: &str, timestamp: &str) -> [Bytes; 2] {
     let key = format!("bench/{id}");
     let set = command(&[b"SET", key.as_bytes(), &[b'v'; 100]]);
@@ -150,24 +151,25 @@ fn requests(id: &str, timestamp: &str) -> [Bytes; 2] {
     [set, get].map(|payload| raw::request(id, &payload, timestamp))
 }
 
-/// Waits until requests are answered.
-async fn wait_for_answers(port: u16) {
-    let mut client = Raw::connect(port, "bench-first").await.unwrap();
+/// Waits until the server responds to requests.
+async fn wait_for_responder(port: u16) {
+    let mut client = RawClient::connect(port, "bench-first").await.unwrap();
     client.subscribe(&raw::response_topic("bench-first")).await.unwrap();
     let request = raw::request("bench-first", &command(&[b"GET", b"bench-key"]), &raw::timestamp());
     loop {
-        client.wire.ask(&request);
+        client.buffers.push_request(&request);
         client.flush().await.unwrap();
-        let answer = tokio::time::timeout(std::time::Duration::from_millis(100), client.messages(1)).await;
+        let answer =
+            tokio::time::timeout(std::time::Duration::from_millis(100), client.wait_for_messages(1)).await;
         if answer.is_ok() {
             return;
         }
     }
 }
 
-/// Answers requests from a map: the least that a store behind somebody else's broker can do.
+/// Responds to requests from a map: the least that a store behind another broker does.
 async fn respond(port: u16) -> io::Result<()> {
-    let mut broker = Raw::connect(port, "bench-responder").await?;
+    let mut broker = RawClient::connect(port, "bench-responder").await?;
     broker.subscribe(raw::REQUEST_TOPIC).await?;
     let mut values = HashMap::<Bytes, Bytes>::new();
     let mut body = BytesMut::new();
@@ -178,9 +180,9 @@ async fn respond(port: u16) -> io::Result<()> {
             if request.kind & 0xF0 == 0x30 {
                 packet_id = packet_id.checked_add(1).unwrap_or(1);
                 answer(request.body, packet_id, &mut values, &mut body);
-                broker.wire.put(0x32, &body);
+                broker.buffers.push_packet(0x32, &body);
             }
-            packet = broker.wire.take();
+            packet = broker.buffers.next_packet();
         }
         broker.flush().await?;
     }
@@ -253,7 +255,7 @@ fn get_text(bytes: &mut Bytes) -> Bytes {
     bytes.split_to(length)
 }
 
-/// The words of a command that is known to be well made.
+/// Splits a well-formed command into its words.
 fn words(mut payload: Bytes) -> Vec<Bytes> {
     let length = |rest: &mut Bytes| -> usize {
         let end = rest.iter().position(|byte| *byte == b'\r').unwrap();

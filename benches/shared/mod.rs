@@ -1,5 +1,5 @@
-//! What the benchmarks share: servers that end with them, a client that costs next to nothing, and figures.
-#![allow(dead_code, reason = "each benchmark takes what it needs")]
+//! Servers, clients of little cost, and statistics for the benchmarks.
+#![allow(dead_code, reason = "each benchmark uses a part of it")]
 
 pub mod raw;
 
@@ -12,28 +12,27 @@ use std::time::{Duration, Instant};
 
 pub const MQKV: &str = env!("CARGO_BIN_EXE_mqkv");
 
-/// A process that ends with the benchmark.
+/// A server process; killed when dropped.
 pub struct Process {
     child: Child,
-    /// Where it listens, on loopback.
+    /// The port of its listener on 127.0.0.1.
     pub port: u16,
-    /// What it needs as long as it lives.
+    /// Its configuration, kept as long as it runs.
     _folder: Option<tempfile::TempDir>,
 }
 
 impl Process {
-    /// One that was started already.
-    pub fn of(child: Child, port: u16) -> Self {
+    pub fn new(child: Child, port: u16) -> Self {
         Self { child, port, _folder: None }
     }
 
-    /// Ends it in an orderly way, and waits for that.
+    /// Sends SIGTERM and waits until it exits.
     pub fn terminate(mut self) {
         assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
         self.child.wait().unwrap();
     }
 
-    /// Megabytes of memory that are its own now.
+    /// Returns its resident memory in MiB.
     pub fn resident_mib(&self) -> f64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
@@ -49,7 +48,7 @@ impl Drop for Process {
     }
 }
 
-/// Starts `mqkv serve` with these options besides, and waits until it listens.
+/// Starts `mqkv serve` with these options and waits until it listens.
 pub fn serve(options: &[&str]) -> Process {
     let folder = tempfile::tempdir().unwrap();
     let port_file = folder.path().join("port");
@@ -68,7 +67,7 @@ pub fn serve(options: &[&str]) -> Process {
     }
 }
 
-/// Starts Debian's Mosquitto without its delay for small packets, and waits until it listens.
+/// Starts Mosquitto with TCP_NODELAY and waits until it listens.
 pub fn mosquitto() -> Process {
     let port = free_port();
     let folder = tempfile::tempdir().unwrap();
@@ -96,26 +95,26 @@ pub fn mosquitto() -> Process {
     server
 }
 
-/// Starts this benchmark's own executable again with an argument.
-pub fn this_again(argument: &str, port: u16) -> Process {
-    let me: PathBuf = std::env::current_exe().unwrap();
-    let child = Command::new(me).args([argument, &port.to_string()]).spawn().unwrap();
+/// Starts the benchmark's executable again, with an argument that selects its role.
+pub fn spawn_self(argument: &str, port: u16) -> Process {
+    let executable: PathBuf = std::env::current_exe().unwrap();
+    let child = Command::new(executable).args([argument, &port.to_string()]).spawn().unwrap();
     Process { child, port, _folder: None }
 }
 
-/// A port that nobody listens at now.
+/// Returns a free port.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// How often a second.
+/// Runs `count` operations and returns how many took place per second.
 pub fn rate(count: usize, run: impl FnOnce()) -> f64 {
     let begun = Instant::now();
     run();
     count as f64 / begun.elapsed().as_secs_f64()
 }
 
-/// The middle of some figures, and the least and the greatest of them.
+/// Formats the median, minimum and maximum of some figures.
 pub fn spread(figures: &[f64], digits: usize) -> String {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -123,7 +122,7 @@ pub fn spread(figures: &[f64], digits: usize) -> String {
     format!("median {median:.digits$}  ({least:.digits$} to {most:.digits$})")
 }
 
-/// The ratio of each pair of figures.
+/// Returns the ratio of each pair of figures.
 pub fn ratios(ones: &[f64], others: &[f64]) -> Vec<f64> {
     ones.iter().zip(others).map(|(one, other)| one / other).collect()
 }

@@ -1,5 +1,5 @@
-//! A client on the bare wire: packets made beforehand, answers counted and not looked into, so that what is measured is
-//! the other side.
+//! Clients that cost next to nothing, so that a benchmark measures the server: requests are encoded once, responses are
+//! counted but not decoded.
 
 use std::io::{self, Read, Write};
 use std::net;
@@ -16,25 +16,25 @@ const PUBLISH_QOS_1: u8 = 0x32;
 const PUBLISH: u8 = 0x30;
 const SUBACK: u8 = 0x90;
 const CONTENT_TYPE: &str = "application/octet-stream";
-/// Where the packet id of a request stands, so that it can be sent under another one.
+/// Offset of the packet identifier in an encoded request, which each copy replaces.
 const REQUEST_ID_AT: usize = 5 + REQUEST_TOPIC.len();
-/// Where the first half of its correlation data stands: behind the length of the properties and the content type.
+/// Offset of the correlation data, after the property length and the content type. Each copy replaces its first half.
 const CORRELATION_AT: usize = REQUEST_ID_AT + 2 + 2 + (3 + CONTENT_TYPE.len()) + 3;
 
-/// What has come and what is to be sent, without a socket.
+/// The input and output of a connection.
 #[derive(Default)]
-pub struct Wire {
+pub struct Buffers {
     input: BytesMut,
     output: BytesMut,
     next_id: u16,
-    asked: u64,
+    requests: u64,
 }
 
-/// A packet that came.
+/// A received packet.
 pub struct Packet {
-    /// The first byte: what it is.
+    /// The first byte: type and flags.
     pub kind: u8,
-    /// What comes after the length.
+    /// The bytes after the Remaining Length.
     pub body: Bytes,
 }
 
@@ -44,49 +44,49 @@ impl Packet {
     }
 }
 
-impl Wire {
-    /// Puts a request behind what is to be sent, under a packet id and correlation data of its own.
-    pub fn ask(&mut self, request: &[u8]) {
-        self.ask_changed(request, |_| {});
+impl Buffers {
+    /// Appends a request to the output, with its own packet identifier and correlation data.
+    pub fn push_request(&mut self, request: &[u8]) {
+        self.push_request_with(request, |_| {});
     }
 
-    /// The same with changes to its bytes.
-    pub fn ask_changed(&mut self, request: &[u8], change: impl FnOnce(&mut [u8])) {
+    /// As [`Self::push_request`], with changes to the encoded request.
+    pub fn push_request_with(&mut self, request: &[u8], change: impl FnOnce(&mut [u8])) {
         self.next_id = self.next_id.checked_add(1).unwrap_or(1);
-        self.asked += 1;
+        self.requests += 1;
         let at = self.output.len();
         self.output.extend_from_slice(request);
         let request = &mut self.output[at..];
         request[REQUEST_ID_AT..REQUEST_ID_AT + 2].copy_from_slice(&self.next_id.to_be_bytes());
-        request[CORRELATION_AT..CORRELATION_AT + 8].copy_from_slice(&self.asked.to_be_bytes());
+        request[CORRELATION_AT..CORRELATION_AT + 8].copy_from_slice(&self.requests.to_be_bytes());
         change(request);
     }
 
-    /// Puts any packet behind what is to be sent.
-    pub fn put(&mut self, kind: u8, body: &[u8]) {
+    /// Appends a packet to the output.
+    pub fn push_packet(&mut self, kind: u8, body: &[u8]) {
         packet(&mut self.output, kind, body);
     }
 
-    /// Level 5, clean start, no keep-alive; a receive maximum of 65,535 is the default.
-    fn put_connect(&mut self, client_id: &str) {
+    /// CONNECT of MQTT 5 with Clean Start, no Keep Alive and the default Receive Maximum of 65,535.
+    fn push_connect(&mut self, client_id: &str) {
         let mut body = BytesMut::new();
         text(&mut body, "MQTT");
         body.put_slice(&[5, 2, 0, 0, 0]);
         text(&mut body, client_id);
-        self.put(0x10, &body);
+        self.push_packet(0x10, &body);
     }
 
-    fn put_subscribe(&mut self, filter: &str) {
+    fn push_subscribe(&mut self, filter: &str) {
         let mut body = BytesMut::new();
         body.put_u16(1);
         body.put_u8(0);
         text(&mut body, filter);
         body.put_u8(1);
-        self.put(0x82, &body);
+        self.push_packet(0x82, &body);
     }
 
-    /// A packet that has come; a message of QoS 1 is acknowledged with what is sent next.
-    pub fn take(&mut self) -> Option<Packet> {
+    /// Removes a complete packet from the input. For a PUBLISH with QoS 1, a PUBACK is appended to the output.
+    pub fn next_packet(&mut self) -> Option<Packet> {
         let (length, header) = remaining_length(&self.input)?;
         if self.input.len() < header + length {
             return None;
@@ -101,141 +101,140 @@ impl Wire {
         Some(Packet { kind, body })
     }
 
-    /// How many of the packets that have come are messages.
-    pub fn come(&mut self) -> usize {
-        let mut come = 0;
-        while let Some(packet) = self.take() {
-            come += usize::from(packet.is_message());
+    /// Removes all complete packets from the input and returns how many are PUBLISH.
+    pub fn count_messages(&mut self) -> usize {
+        let mut messages = 0;
+        while let Some(packet) = self.next_packet() {
+            messages += usize::from(packet.is_message());
         }
-        come
+        messages
     }
 }
 
-/// A connection among many.
-pub struct Raw {
+/// A client that shares its thread with many others.
+pub struct RawClient {
     stream: TcpStream,
-    /// What has come and what is to be sent.
-    pub wire: Wire,
+    pub buffers: Buffers,
 }
 
-impl Raw {
-    /// Connects as this client.
+impl RawClient {
+    /// Connects with this client id.
     pub async fn connect(port: u16, client_id: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port)).await?;
         stream.set_nodelay(true)?;
-        let mut raw = Self { stream, wire: Wire::default() };
-        raw.wire.put_connect(client_id);
+        let mut raw = Self { stream, buffers: Buffers::default() };
+        raw.buffers.push_connect(client_id);
         raw.flush().await?;
         let connack = raw.next().await?;
-        assert!(connack.kind == CONNACK && connack.body.get(1) == Some(&0), "not let in");
+        assert!(connack.kind == CONNACK && connack.body.get(1) == Some(&0), "not accepted");
         Ok(raw)
     }
 
-    /// Subscribes, and waits until that is in force.
+    /// Subscribes and waits for SUBACK.
     pub async fn subscribe(&mut self, filter: &str) -> io::Result<()> {
-        self.wire.put_subscribe(filter);
+        self.buffers.push_subscribe(filter);
         self.flush().await?;
         while self.next().await?.kind != SUBACK {}
         Ok(())
     }
 
-    /// Sends what is to be sent.
+    /// Writes the output to the socket.
     pub async fn flush(&mut self) -> io::Result<()> {
-        self.stream.write_all_buf(&mut self.wire.output).await
+        self.stream.write_all_buf(&mut self.buffers.output).await
     }
 
-    /// The next packet.
+    /// Waits for the next packet.
     pub async fn next(&mut self) -> io::Result<Packet> {
         loop {
-            if let Some(packet) = self.wire.take() {
+            if let Some(packet) = self.buffers.next_packet() {
                 return Ok(packet);
             }
-            self.wire.input.reserve(16 * 1024);
-            if self.stream.read_buf(&mut self.wire.input).await? == 0 {
+            self.buffers.input.reserve(16 * 1024);
+            if self.stream.read_buf(&mut self.buffers.input).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
     }
 
-    /// Asks one request after the other, in turn, so many at a time and so many altogether.
-    pub async fn ask_all(&mut self, requests: &[Bytes], inflight: usize, count: usize) -> io::Result<()> {
-        self.ask_each(inflight, count, |wire, at| wire.ask(&requests[at % requests.len()])).await
+    /// Sends `count` requests in turn, with `inflight` at a time, and waits for the responses.
+    pub async fn request_all(&mut self, requests: &[Bytes], inflight: usize, count: usize) -> io::Result<()> {
+        self.request_each(inflight, count, |buffers, at| buffers.push_request(&requests[at % requests.len()]))
+            .await
     }
 
-    /// Asks so many requests at a time and so many altogether; `ask` asks the one of this number.
-    pub async fn ask_each(
+    /// As [`Self::request_all`]; `push` appends the request of this number.
+    pub async fn request_each(
         &mut self,
         inflight: usize,
         count: usize,
-        mut ask: impl FnMut(&mut Wire, usize),
+        mut push: impl FnMut(&mut Buffers, usize),
     ) -> io::Result<()> {
-        let (mut asked, mut answered) = (0, 0);
+        let (mut sent, mut answered) = (0, 0);
         while answered < count {
-            while asked < count && asked - answered < inflight {
-                ask(&mut self.wire, asked);
-                asked += 1;
+            while sent < count && sent - answered < inflight {
+                push(&mut self.buffers, sent);
+                sent += 1;
             }
             self.flush().await?;
-            self.messages(1).await?;
-            answered += 1 + self.wire.come();
+            self.wait_for_messages(1).await?;
+            answered += 1 + self.buffers.count_messages();
         }
         Ok(())
     }
 
-    /// Waits for so many messages.
-    pub async fn messages(&mut self, count: usize) -> io::Result<()> {
-        let mut come = 0;
-        while come < count {
-            come += usize::from(self.next().await?.is_message());
+    /// Waits for `count` PUBLISH packets.
+    pub async fn wait_for_messages(&mut self, count: usize) -> io::Result<()> {
+        let mut messages = 0;
+        while messages < count {
+            messages += usize::from(self.next().await?.is_message());
         }
         Ok(())
     }
 }
 
-/// A connection that has a thread to itself: what waits is the system, nothing else.
-pub struct Single {
+/// A client with a thread of its own and blocking I/O, so that no runtime is part of the measured time.
+pub struct BlockingClient {
     stream: net::TcpStream,
-    /// What has come and what is to be sent.
-    pub wire: Wire,
+    pub buffers: Buffers,
 }
 
-impl Single {
-    /// Connects as this client, and subscribes to its answers.
+impl BlockingClient {
+    /// Connects with this client id and subscribes to its responses.
     pub fn connect(port: u16, client_id: &str) -> io::Result<Self> {
         let stream = net::TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
-        let mut single = Self { stream, wire: Wire::default() };
-        single.wire.put_connect(client_id);
-        single.wire.put_subscribe(&response_topic(client_id));
-        while single.turn()?.kind != SUBACK {}
+        let mut single = Self { stream, buffers: Buffers::default() };
+        single.buffers.push_connect(client_id);
+        single.buffers.push_subscribe(&response_topic(client_id));
+        while single.exchange()?.kind != SUBACK {}
         Ok(single)
     }
 
-    /// Sends what is to be sent, and waits for the next message.
-    pub fn message(&mut self) -> io::Result<()> {
-        while !self.turn()?.is_message() {}
+    /// Writes the output to the socket and waits for the next PUBLISH.
+    pub fn wait_for_message(&mut self) -> io::Result<()> {
+        while !self.exchange()?.is_message() {}
         Ok(())
     }
 
-    fn turn(&mut self) -> io::Result<Packet> {
-        if !self.wire.output.is_empty() {
-            self.stream.write_all(&self.wire.output)?;
-            self.wire.output.clear();
+    fn exchange(&mut self) -> io::Result<Packet> {
+        if !self.buffers.output.is_empty() {
+            self.stream.write_all(&self.buffers.output)?;
+            self.buffers.output.clear();
         }
         loop {
-            if let Some(packet) = self.wire.take() {
+            if let Some(packet) = self.buffers.next_packet() {
                 return Ok(packet);
             }
-            let mut room = [0; 4096];
-            match self.stream.read(&mut room)? {
+            let mut bytes = [0; 4096];
+            match self.stream.read(&mut bytes)? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                read => self.wire.input.extend_from_slice(&room[..read]),
+                read => self.buffers.input.extend_from_slice(&bytes[..read]),
             }
         }
     }
 }
 
-/// A request as the SDKs send it, with all their properties.
+/// Encodes a request with all properties that the SDKs send.
 pub fn request(client_id: &str, payload: &[u8], timestamp: &str) -> Bytes {
     let mut properties = BytesMut::new();
     properties.put_u8(0x03);
@@ -260,7 +259,7 @@ pub fn request(client_id: &str, payload: &[u8], timestamp: &str) -> Bytes {
     body.put_slice(&properties);
     body.put_slice(payload);
     let mut request = BytesMut::new();
-    // Two bytes of length whatever there is: the packet id has its place.
+    // A Remaining Length of two bytes fixes the offset of the packet identifier.
     request.put_u8(PUBLISH_QOS_1);
     assert!((128..16_384).contains(&body.len()), "two bytes of length");
     varint(&mut request, body.len());
@@ -268,12 +267,12 @@ pub fn request(client_id: &str, payload: &[u8], timestamp: &str) -> Bytes {
     request.freeze()
 }
 
-/// Where the answers go.
+/// Returns the response topic of a client.
 pub fn response_topic(client_id: &str) -> String {
     format!("clients/{client_id}/services/{REQUEST_TOPIC}/response")
 }
 
-/// A command as the wire has it.
+/// Encodes a command as an array of bulk strings.
 pub fn command(words: &[&[u8]]) -> Vec<u8> {
     let mut out = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -284,7 +283,7 @@ pub fn command(words: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// A timestamp that every store takes: the clock's at the start.
+/// Returns the current time as a timestamp of a request.
 pub fn timestamp() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     format!("{:015}:00000:bench", since.as_millis())
@@ -312,7 +311,7 @@ pub fn varint(out: &mut BytesMut, mut value: usize) {
     }
 }
 
-/// The remaining length and the bytes before it, once they have come.
+/// Decodes the Remaining Length: its value, and the length of the fixed header. `None` if it is incomplete.
 fn remaining_length(input: &[u8]) -> Option<(usize, usize)> {
     let mut value = 0;
     for (at, byte) in input.get(1..)?.iter().take(4).enumerate() {
