@@ -1,95 +1,137 @@
-//! Decides who may come in, by what is said in CONNECT, the certificate that was shown, and the door.
+//! Authentication: checks what a client presents in CONNECT, and its certificate.
 
+use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use super::Broker;
 use super::packet::Connect;
+use super::principal::Principal;
 use super::reason::Reason;
-use crate::client::authentication::K8S_SAT;
 use crate::net::Secret;
-use crate::server::identity::{Denial, Identities, Principal};
-use crate::server::settings::EventSink;
 
-/// How a connection came in.
-#[derive(Clone, Debug)]
-pub struct Entrance {
-    /// Where from, for the operator.
-    pub remote: String,
-    /// What the certificate that was shown says of whose it is, if one was.
-    pub certificate: Option<Principal>,
-    /// Whether the door is open to those who say nothing of who they are.
-    pub is_anonymous: bool,
-    /// Whether no rules are for it: it is this process's own.
-    pub is_above_rules: bool,
-    /// Whether the stream keeps what the socket does not take at once, and must be flushed behind what is written.
-    pub holds_back: bool,
+/// Why authentication failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    pub reason: Reason,
+    /// For the client: nothing that helps to guess a user or a password.
+    pub reason_string: &'static str,
+    /// For the operator's log; contains no secret, not escaped.
+    pub log_text: String,
 }
 
-impl Entrance {
-    /// Through a door that is open to everybody, on a stream that holds nothing back.
+/// A check that is in progress: resolves to the name of the user.
+pub type PendingCheck = Pin<Box<dyn Future<Output = Result<Arc<str>, Denial>> + Send>>;
+
+/// Knows the users of a broker. A check may take long; the broker limits its time.
+pub trait Authenticator: Send + Sync {
+    /// Whether user names and passwords are checked. If not, they are ignored.
+    fn has_users(&self) -> bool;
+
+    /// Whether a method of enhanced authentication (MQTT 5, 4.12) is supported.
+    fn supports_method(&self, method: &str) -> bool;
+
+    fn check_password(&self, username: String, password: Secret) -> PendingCheck;
+
+    /// Checks the authentication data of a method that is supported.
+    fn check_data(&self, method: &str, data: Secret) -> PendingCheck;
+}
+
+/// Knows no user: every client is anonymous, unless it has a certificate.
+impl Authenticator for () {
+    fn has_users(&self) -> bool {
+        false
+    }
+
+    fn supports_method(&self, _: &str) -> bool {
+        false
+    }
+
+    fn check_password(&self, _: String, _: Secret) -> PendingCheck {
+        Box::pin(async { Err(unknown_method()) })
+    }
+
+    fn check_data(&self, _: &str, _: Secret) -> PendingCheck {
+        Box::pin(async { Err(unknown_method()) })
+    }
+}
+
+/// What is known of a connection before its CONNECT.
+#[derive(Clone, Debug)]
+pub struct ConnectionInfo {
+    /// The client's address, for the operator.
+    pub remote: String,
+    /// The identity in the client's certificate, if it has presented one.
+    pub certificate: Option<Principal>,
+    /// Whether the listener accepts anonymous clients.
+    pub is_anonymous: bool,
+    /// Whether the connection is the process's own, which needs no permissions.
+    pub bypasses_permissions: bool,
+    /// Whether the stream buffers output, so that it must be flushed after a write.
+    pub buffers_output: bool,
+}
+
+impl ConnectionInfo {
+    /// Returns the information about a connection to a listener that accepts anonymous clients, on an unbuffered stream.
     #[must_use]
     pub fn anonymous(remote: &str) -> Self {
         Self {
             remote: remote.to_owned(),
             certificate: None,
             is_anonymous: true,
-            is_above_rules: false,
-            holds_back: false,
+            bypasses_permissions: false,
+            buffers_output: false,
         }
     }
 }
 
-/// Finds out who has sent a CONNECT. Secrets are taken out of it; what is left has none.
+/// Authenticates the client that has sent a CONNECT, and removes the secrets from the packet.
 ///
-/// A name and password that are sent are checked, whatever else the client has shown. Where no users are known they say
-/// nothing, as with Mosquitto; nor does a password without a name, which MQTT 5 allows.
+/// A user name and a password are checked whatever else the client presents. Without a list of users they are ignored,
+/// as in Mosquitto; so is a password without a user name, which MQTT 5 allows (3.1.2.9).
 ///
 /// # Errors
-/// Why it may not come in.
-pub async fn admit(broker: &Broker, connect: &mut Connect, entrance: &Entrance) -> Result<Principal, Denial> {
-    let identities = &broker.settings().identities;
-    let events = &broker.settings().events;
-    let (name, password) = (connect.username.take(), connect.password.take());
-    let token = connect.authentication_data.take();
-    let certificate = entrance.certificate.clone().unwrap_or_default();
-    let is_known = entrance.certificate.is_some() || entrance.is_anonymous;
+///
+/// Why the client is rejected.
+pub async fn authenticate(
+    authenticator: &dyn Authenticator,
+    connect: &mut Connect,
+    info: &ConnectionInfo,
+) -> Result<Principal, Denial> {
+    let (username, password) = (connect.username.take(), connect.password.take());
+    let data = connect.authentication_data.take();
+    let certificate = info.certificate.clone().unwrap_or_default();
+    let needs_no_user = info.certificate.is_some() || info.is_anonymous;
     let principal = |user| Principal { user, ..certificate };
-    match (connect.authentication_method.as_deref(), name) {
-        (Some(K8S_SAT), None) if identities.has_tokens() => {
-            Ok(principal(Some(check_token(Arc::clone(identities), token, Arc::clone(events)).await?)))
+    match (connect.authentication_method.as_deref(), username) {
+        (Some(method), None) if authenticator.supports_method(method) => {
+            Ok(principal(Some(check_data(authenticator, method, data).await?)))
         }
-        (Some(K8S_SAT), Some(_)) if identities.has_tokens() => Err(denial(
+        (Some(method), Some(_)) if authenticator.supports_method(method) => Err(denial(
             Reason::BadUserNameOrPassword,
             "a user name beside a token",
             "it sent a user name beside a token",
         )),
-        (Some(_), _) => Err(denial(
-            Reason::BadAuthenticationMethod,
-            "this authentication method is not known here",
-            "it asked for an authentication method that is not known here",
-        )),
-        (None, _) if token.is_some() => Err(denial(
+        (Some(_), _) => Err(unknown_method()),
+        (None, _) if data.is_some() => Err(denial(
             Reason::ProtocolError,
             "authentication data without a method",
             "it sent authentication data without a method",
         )),
-        (None, Some(name)) if identities.has_users() => {
+        (None, Some(username)) if authenticator.has_users() => {
             let Some(password) = password else {
-                let told = "a user name without a password";
                 return Err(Denial {
                     reason: Reason::BadUserNameOrPassword,
-                    told,
-                    logged: format!("no password for the user {name}"),
+                    reason_string: "a user name without a password",
+                    log_text: format!("no password for the user {username}"),
                 });
             };
-            let checked = identities.check_password(name, password, Arc::clone(events));
-            Ok(principal(Some(checked.await?)))
+            Ok(principal(Some(authenticator.check_password(username, password).await?)))
         }
-        (None, Some(_) | None) if is_known => Ok(principal(None)),
-        (None, Some(name)) => Err(Denial {
+        (None, Some(_) | None) if needs_no_user => Ok(principal(None)),
+        (None, Some(username)) => Err(Denial {
             reason: Reason::BadUserNameOrPassword,
-            told: "users are not known here",
-            logged: format!("there are no users here, so no {name}"),
+            reason_string: "users are not known here",
+            log_text: format!("there are no users here, so no {username}"),
         }),
         (None, None) => Err(denial(
             Reason::NotAuthorized,
@@ -99,21 +141,29 @@ pub async fn admit(broker: &Broker, connect: &mut Connect, entrance: &Entrance) 
     }
 }
 
-/// Finds out who bears a token.
-///
-/// # Errors
-/// Nobody that is known here.
-pub async fn check_token(
-    identities: Arc<Identities>,
-    token: Option<Secret>,
-    events: EventSink,
-) -> Result<Arc<str>, Denial> {
-    let Some(token) = token else {
-        return Err(denial(Reason::NotAuthorized, "no token", "it sent no token"));
-    };
-    identities.check_token(token, events).await
+/// Checks the authentication data of a CONNECT or an AUTH.
+pub fn check_data(authenticator: &dyn Authenticator, method: &str, data: Option<Secret>) -> PendingCheck {
+    match data {
+        Some(data) => authenticator.check_data(method, data),
+        None => Box::pin(async { Err(denial(Reason::NotAuthorized, "no token", "it sent no token")) }),
+    }
 }
 
-fn denial(reason: Reason, told: &'static str, logged: &str) -> Denial {
-    Denial { reason, told, logged: logged.to_owned() }
+fn unknown_method() -> Denial {
+    denial(
+        Reason::BadAuthenticationMethod,
+        "this authentication method is not known here",
+        "it asked for an authentication method that is not known here",
+    )
+}
+
+fn denial(reason: Reason, reason_string: &'static str, log_text: &str) -> Denial {
+    Denial { reason, reason_string, log_text: log_text.to_owned() }
+}
+
+impl fmt::Display for Denial {
+    /// Writes the text for the operator.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.reason, self.log_text)
+    }
 }

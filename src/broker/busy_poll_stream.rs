@@ -20,9 +20,9 @@ use crate::clock;
 /// The most that a look takes, in bytes; there may be more.
 const LOOK_BYTES_MAX: usize = 2 * 1024;
 
-/// Which of some streams was heard last.
+/// Which of some streams was active_stream last.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub struct ActiveStream {
     last: AtomicU64,
     streams: AtomicU64,
 }
@@ -32,30 +32,30 @@ pub struct Heard {
 pub struct BusyPollStream {
     stream: TcpStream,
     lookout: BusyPoll,
-    heard: Arc<Heard>,
+    active_stream: Arc<ActiveStream>,
     number: u64,
 }
 
 impl BusyPollStream {
-    /// Wraps a stream; `heard` is that of all whom a look would keep waiting.
-    pub fn new(stream: TcpStream, heard: Arc<Heard>) -> Self {
-        let number = heard.streams.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        Self { stream, lookout: BusyPoll::default(), heard, number }
+    /// Wraps a stream; `active_stream` is that of all whom a look would keep waiting.
+    pub fn new(stream: TcpStream, active_stream: Arc<ActiveStream>) -> Self {
+        let number = active_stream.streams.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        Self { stream, lookout: BusyPoll::default(), active_stream, number }
     }
 
     fn is_alone(&self) -> bool {
-        self.heard.last.load(Ordering::Relaxed) == self.number
+        self.active_stream.last.load(Ordering::Relaxed) == self.number
     }
 
     fn note_bytes(&mut self) {
         let is_alone = self.is_alone();
         if !is_alone {
-            self.heard.last.store(self.number, Ordering::Relaxed);
+            self.active_stream.last.store(self.number, Ordering::Relaxed);
         }
         self.lookout.handle_bytes(clock::monotonic(), is_alone);
     }
 
-    /// Reads as soon as there is something; false if there was nothing until then, or somebody else was heard.
+    /// Reads as soon as there is something; false if there was nothing until then, or somebody else was active_stream.
     fn look(&self, until: Instant, buffer: &mut ReadBuf<'_>) -> io::Result<bool> {
         let room = buffer.initialize_unfilled_to(buffer.remaining().min(LOOK_BYTES_MAX));
         loop {
@@ -142,13 +142,13 @@ mod tests {
 
     use super::*;
 
-    async fn pair(heard: &Arc<Heard>) -> (TcpStream, BusyPollStream) {
+    async fn pair(active_stream: &Arc<ActiveStream>) -> (TcpStream, BusyPollStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (server, _) = listener.accept().await.unwrap();
         client.set_nodelay(true).unwrap();
         server.set_nodelay(true).unwrap();
-        (client, BusyPollStream::new(server, Arc::clone(heard)))
+        (client, BusyPollStream::new(server, Arc::clone(active_stream)))
     }
 
     /// The rounds of a client that says some bytes, waits until they come back, and says the next.
@@ -182,23 +182,24 @@ mod tests {
         let client = std::thread::spawn(move || {
             runtime().block_on(async {
                 let (client, stream) = pair(&Arc::default()).await;
-                let stream = (stream.stream.into_std().unwrap(), stream.heard);
+                let stream = (stream.stream.into_std().unwrap(), stream.active_stream);
                 streams.send(stream).unwrap();
                 ask(client, 2_000).await;
             });
         });
-        let (stream, heard) = come.recv().unwrap();
-        runtime()
-            .block_on(async { echo(BusyPollStream::new(TcpStream::from_std(stream).unwrap(), heard)).await });
+        let (stream, active_stream) = come.recv().unwrap();
+        runtime().block_on(async {
+            echo(BusyPollStream::new(TcpStream::from_std(stream).unwrap(), active_stream)).await
+        });
         client.join().unwrap();
     }
 
     #[tokio::test]
     async fn several_of_one_thread_are_all_served() {
-        let heard = Arc::default();
+        let active_stream = Arc::default();
         let mut tasks = Vec::new();
         for _ in 0..5 {
-            let (client, stream) = pair(&heard).await;
+            let (client, stream) = pair(&active_stream).await;
             tasks.extend([tokio::spawn(echo(stream)), tokio::spawn(ask(client, 200))]);
         }
         for task in tasks {

@@ -1,8 +1,8 @@
-//! One connection's task: bytes between a stream and a conversation, keep-alive, and the farewell.
+//! One connection's task: bytes between a stream and a handler, keep-alive, and the farewell.
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -12,24 +12,23 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::authentication::{self, ConnectionInfo, Denial, PendingCheck};
+use super::broker::Broker;
 use super::codec::Decoded;
+use super::connection_handle::CloseReason;
+use super::counters::Counter;
 use super::dialect::ProtocolVersion;
+use super::event::Event;
 use super::packet::{Connect, Fault, Incoming};
+use super::packet_handler::PacketHandler;
 use super::reason::Reason;
-use super::{Broker, Ending};
-use crate::broker::authentication;
-use crate::broker::authentication::Entrance;
-use crate::broker::packet_handler::PacketHandler;
 use crate::clock;
 use crate::net::Secret;
-use crate::server::event::Event;
-use crate::server::identity::Denial;
-use crate::server::operations::metrics::Counter;
 
 /// The least room to read into.
 const READ_BYTES_MIN: usize = 8 * 1024;
 /// How long the last bytes may take to be written.
-const FAREWELL_TIMEOUT: Duration = Duration::from_millis(100);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long the peer may take to close after them, so that they are not lost to a reset.
 const LINGER_TIMEOUT: Duration = Duration::from_millis(500);
 /// The same while the server stops.
@@ -43,30 +42,30 @@ const CONNECT: u8 = 0x10;
 const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Serves one connection until it is over. `closing` turns true when the server stops.
-pub async fn serve<S>(broker: Broker, stream: S, entrance: Entrance, mut closing: watch::Receiver<bool>)
+pub async fn serve<S>(broker: Broker, stream: S, info: ConnectionInfo, mut closing: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let mut wire = Wire::new(stream, entrance.holds_back);
+    let mut connection = Connection::new(stream, info.buffers_output);
     let begun = tokio::select! {
         biased;
-        _ = closing.wait_for(|is_closing| *is_closing) => Err(Refusal::Silent("the server stops".to_owned())),
-        begun = wire.begin(&broker, &entrance) => begun,
+        _ = closing.wait_for(|is_closing| *is_closing) => Err(Rejection::Silent("the server stops".to_owned())),
+        begun = connection.begin(&broker, &info) => begun,
     };
     match begun {
-        Ok(mut conversation) => {
-            let ending = wire.converse(&broker, &entrance.remote, &mut conversation).await;
-            let is_lost = matches!(ending, Ending::Lost(_));
-            // The seat is free and the application knows before the farewell, which may take its time.
-            let output = conversation.end(ending);
+        Ok(mut handler) => {
+            let close_reason = connection.serve(&broker, &info.remote, &mut handler).await;
+            let is_lost = matches!(close_reason, CloseReason::ConnectionLost(_));
+            // The entry is free and the application knows before the farewell, which may take its time.
+            let output = handler.end(close_reason);
             if !is_lost {
-                wire.say_farewell(output, closing).await;
+                connection.close(output, closing).await;
             }
         }
         Err(refusal) => {
-            let (event, output) = refusal.settle(entrance.remote);
-            broker.tell([event]);
-            wire.say_farewell(output, closing).await;
+            let (event, output) = refusal.settle(info.remote);
+            broker.report([event]);
+            connection.close(output, closing).await;
         }
     }
 }
@@ -76,11 +75,11 @@ pub async fn dismiss<S>(stream: S, closing: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    Wire::new(stream, false).say_farewell(BytesMut::new(), closing).await;
+    Connection::new(stream, false).close(BytesMut::new(), closing).await;
 }
 
 /// What has become of a stream.
-enum Moved {
+enum Transfer {
     /// So many bytes were written; none, and what was held back is on its way.
     Written(io::Result<usize>),
     /// So many bytes were read.
@@ -104,14 +103,14 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     (output, writes): (&mut BytesMut, bool),
     (input, reads): (&mut BytesMut, bool),
-) -> Moved {
+) -> Transfer {
     poll_fn(|context| {
         // Neither future has a state of its own that would be lost with it.
         if writes && let Poll::Ready(written) = pin!(write(stream, output)).poll(context) {
-            return Poll::Ready(Moved::Written(written));
+            return Poll::Ready(Transfer::Written(written));
         }
         if reads {
-            return pin!(stream.read_buf(input)).poll(context).map(Moved::Read);
+            return pin!(stream.read_buf(input)).poll(context).map(Transfer::Read);
         }
         Poll::Pending
     })
@@ -122,8 +121,8 @@ fn count(bytes: &Counter, len: usize) {
     bytes.add(u64::try_from(len).unwrap_or(u64::MAX));
 }
 
-/// Why there is no conversation.
-enum Refusal {
+/// Why there is no handler.
+enum Rejection {
     /// The peer does not speak MQTT, so there is no answer either.
     Silent(String),
     /// With a CONNACK, of so many bytes at most; and who it is, if that is known.
@@ -132,7 +131,7 @@ enum Refusal {
     Denied { client_id: String, dialect: ProtocolVersion, bytes_max: Option<u32>, denial: Denial },
 }
 
-impl Refusal {
+impl Rejection {
     fn settle(self, remote: String) -> (Event, BytesMut) {
         let mut output = BytesMut::new();
         let reason = match self {
@@ -148,7 +147,7 @@ impl Refusal {
                 }
             }
             Self::Denied { client_id, dialect, bytes_max, denial } => {
-                dialect.refusal(denial.reason, denial.told, bytes_max, &mut output);
+                dialect.refusal(denial.reason, denial.reason_string, bytes_max, &mut output);
                 return (denied(client_id.into(), &remote, denial), output);
             }
         };
@@ -160,184 +159,179 @@ fn denied(client_id: Arc<str>, remote: &str, denial: Denial) -> Event {
     Event::Denied {
         client_id,
         remote: remote.to_owned(),
-        reason: format!("{}: {}", denial.reason, denial.logged),
+        reason: format!("{}: {}", denial.reason, denial.log_text),
     }
 }
 
-/// A token being checked: who bears it.
-type Checking = Pin<Box<dyn Future<Output = Result<Arc<str>, Denial>> + Send>>;
-
 /// Resolves when a token has been checked, if one is.
-async fn checked(checking: Option<&mut Checking>) -> Result<Arc<str>, Denial> {
+async fn checked(checking: Option<&mut PendingCheck>) -> Result<Arc<str>, Denial> {
     match checking {
         Some(checking) => checking.await,
         None => std::future::pending().await,
     }
 }
 
-/// Begins to check a token, for as long as a client may take to come in.
-fn check(broker: &Broker, token: Option<Secret>) -> Checking {
-    let settings = broker.settings();
-    let after = settings.connect_timeout;
-    let check =
-        authentication::check_token(Arc::clone(&settings.identities), token, Arc::clone(&settings.events));
-    Box::pin(async move { timeout(after, check).await.unwrap_or_else(|_| Err(too_slow())) })
+/// Starts to check the data of an AUTH, with the same time limit as for a CONNECT.
+fn check(broker: &Broker, method: &str, data: Option<Secret>) -> PendingCheck {
+    let check = authentication::check_data(&*broker.hooks().authenticator, method, data);
+    let limit = broker.settings().connect_timeout;
+    Box::pin(async move { timeout(limit, check).await.unwrap_or_else(|_| Err(too_slow())) })
 }
 
 /// There is no room to check what a client says of itself, or a file cannot be read.
 fn too_slow() -> Denial {
     Denial {
         reason: Reason::ServerBusy,
-        told: "too many want to come in at once",
-        logged: "what it says of itself could not be checked in time".to_owned(),
+        reason_string: "too many want to come in at once",
+        log_text: "what it says of itself could not be checked in time".to_owned(),
     }
 }
 
-struct Wire<S> {
+struct Connection<S> {
     stream: S,
     input: BytesMut,
-    holds_back: bool,
-    is_held_back: bool,
+    buffers_output: bool,
+    has_buffered_output: bool,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
-    fn new(stream: S, holds_back: bool) -> Self {
-        Self { stream, input: BytesMut::new(), holds_back, is_held_back: false }
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
+    fn new(stream: S, buffers_output: bool) -> Self {
+        Self { stream, input: BytesMut::new(), buffers_output, has_buffered_output: false }
     }
 
     /// Waits for a CONNECT and lets the client in, if it may.
-    async fn begin(&mut self, broker: &Broker, entrance: &Entrance) -> Result<PacketHandler, Refusal> {
+    async fn begin(&mut self, broker: &Broker, info: &ConnectionInfo) -> Result<PacketHandler, Rejection> {
         let after = broker.settings().connect_timeout;
         let connect = timeout(after, self.read_connect(broker)).await;
         let mut connect =
-            connect.unwrap_or_else(|_| Err(Refusal::Silent("no CONNECT in time".to_owned())))?;
+            connect.unwrap_or_else(|_| Err(Rejection::Silent("no CONNECT in time".to_owned())))?;
         let bytes_max = connect.packet_bytes_max;
         // Whoever hangs up leaves the queue of those to be checked: it must not be made long for nothing.
         let admitted = tokio::select! {
             biased;
-            admitted = timeout(after, authentication::admit(broker, &mut connect, entrance)) => admitted,
+            admitted = timeout(after, authentication::authenticate(&*broker.hooks().authenticator, &mut connect, info)) => admitted,
             refusal = self.end_of_input() => return Err(refusal),
         };
-        let principal = admitted.unwrap_or_else(|_| Err(too_slow())).map_err(|denial| Refusal::Denied {
+        let principal = admitted.unwrap_or_else(|_| Err(too_slow())).map_err(|denial| Rejection::Denied {
             client_id: connect.client_id.clone(),
             dialect: connect.dialect,
             bytes_max,
             denial,
         })?;
         let client_id = connect.client_id.clone();
-        PacketHandler::begin(broker, connect, principal, entrance)
-            .map_err(|fault| Refusal::Answered(fault, bytes_max, Some(client_id)))
+        PacketHandler::begin(broker, connect, principal, info)
+            .map_err(|fault| Rejection::Answered(fault, bytes_max, Some(client_id)))
     }
 
-    async fn read_connect(&mut self, broker: &Broker) -> Result<Connect, Refusal> {
+    async fn read_connect(&mut self, broker: &Broker) -> Result<Connect, Rejection> {
         let bytes_max = broker.settings().packet_bytes_max.min(CONNECT_BYTES_MAX);
         loop {
             match self.input.first() {
                 None | Some(&CONNECT) => {}
                 Some(&TLS_HANDSHAKE) => {
-                    return Err(Refusal::Silent("it speaks TLS, and is not spoken to in it".to_owned()));
+                    return Err(Rejection::Silent("it speaks TLS, and is not spoken to in it".to_owned()));
                 }
-                Some(_) => return Err(Refusal::Silent("what came first was no CONNECT".to_owned())),
+                Some(_) => return Err(Rejection::Silent("what came first was no CONNECT".to_owned())),
             }
             let missing = match ProtocolVersion::decode_first(&mut self.input, bytes_max) {
                 Ok(Decoded::Packet(Incoming::Connect(connect))) => return Ok(*connect),
                 Ok(Decoded::Packet(_)) => {
-                    return Err(Refusal::Silent("what came first was no CONNECT".to_owned()));
+                    return Err(Rejection::Silent("what came first was no CONNECT".to_owned()));
                 }
                 Ok(Decoded::Missing(missing)) => missing,
-                Err(fault) => return Err(Refusal::Answered(fault, None, None)),
+                Err(fault) => return Err(Rejection::Answered(fault, None, None)),
             };
             self.make_room(missing);
             match self.stream.read_buf(&mut self.input).await {
-                Ok(0) => return Err(Refusal::Silent("it closed before its CONNECT".to_owned())),
-                Ok(len) => count(&broker.metrics().received.bytes, len),
-                Err(error) => return Err(Refusal::Silent(error.to_string())),
+                Ok(0) => return Err(Rejection::Silent("it closed before its CONNECT".to_owned())),
+                Ok(len) => count(&broker.counters().received.bytes, len),
+                Err(error) => return Err(Rejection::Silent(error.to_string())),
             }
         }
     }
 
     /// Waits until the peer is gone; what it says meanwhile is kept, if it is not much.
-    async fn end_of_input(&mut self) -> Refusal {
+    async fn end_of_input(&mut self) -> Rejection {
         while self.input.len() < READ_BYTES_MIN {
             self.input.reserve(READ_BYTES_MIN);
             match self.stream.read_buf(&mut self.input).await {
-                Ok(0) => return Refusal::Silent("it closed before it was let in".to_owned()),
+                Ok(0) => return Rejection::Silent("it closed before it was let in".to_owned()),
                 Ok(_) => {}
-                Err(error) => return Refusal::Silent(error.to_string()),
+                Err(error) => return Rejection::Silent(error.to_string()),
             }
         }
         std::future::pending().await
     }
 
-    async fn converse(&mut self, broker: &Broker, remote: &str, conversation: &mut PacketHandler) -> Ending {
-        let mut checking: Option<Checking> = None;
-        let keep_alive = conversation.keep_alive();
+    async fn serve(&mut self, broker: &Broker, remote: &str, handler: &mut PacketHandler) -> CloseReason {
+        let mut checking: Option<PendingCheck> = None;
+        let keep_alive = handler.keep_alive();
         // The timer is set anew when it rings, not with every packet: a packet only notes when it came.
         let mut silence = pin!(sleep(keep_alive.unwrap_or_default()));
         let mut heard = clock::monotonic();
-        let link = Arc::clone(conversation.link());
-        let mut woken = pin!(link.wake.notified());
+        let handle = Arc::clone(handler.handle());
+        let mut woken = pin!(handle.wake.notified());
         loop {
-            match conversation.handle_input(&mut self.input) {
+            match handler.handle_input(&mut self.input) {
                 Ok(missing) => self.make_room(missing),
-                Err(ending) => return ending,
+                Err(close_reason) => return close_reason,
             }
-            if conversation.is_finished() && !self.is_held_back {
+            if handler.is_finished() && !self.has_buffered_output {
                 let text = "the server stops".to_owned();
-                return Ending::Cut { reason: Reason::ServerShuttingDown, text };
+                return CloseReason::ServerDisconnect { reason: Reason::ServerShuttingDown, text };
             }
-            if let Some(ending) = link.ending() {
-                return ending.clone();
+            if let Some(close_reason) = handle.close_reason() {
+                return close_reason.clone();
             }
-            if let Some(token) = conversation.poll_token() {
-                checking = Some(check(broker, token));
+            if let Some((method, data)) = handler.poll_authentication() {
+                checking = Some(check(broker, method, data));
             }
-            let reads = conversation.wants_input(&self.input);
-            let output = conversation.output();
+            let reads = handler.wants_input(&self.input);
+            let output = handler.output();
             let writes = !output.is_empty();
             let is_alive = tokio::select! {
                 biased;
                 () = &mut woken => {
-                    woken.set(link.wake.notified());
+                    woken.set(handle.wake.notified());
                     false
                 }
                 moved = exchange(
                     &mut self.stream,
-                    (output, writes || self.is_held_back),
+                    (output, writes || self.has_buffered_output),
                     (&mut self.input, reads),
                 ) => match moved {
-                    Moved::Written(Ok(0)) if writes => {
-                        return self.lose(broker, conversation, "it takes no more bytes".to_owned()).await;
+                    Transfer::Written(Ok(0)) if writes => {
+                        return self.lose(broker, handler, "it takes no more bytes".to_owned()).await;
                     }
-                    Moved::Written(Ok(len)) => {
-                        count(&broker.metrics().sent.bytes, len);
-                        self.is_held_back = self.holds_back && writes;
-                        conversation.handle_written();
+                    Transfer::Written(Ok(len)) => {
+                        count(&broker.counters().sent.bytes, len);
+                        self.has_buffered_output = self.buffers_output && writes;
+                        handler.handle_written();
                         // While nothing is read, a peer that takes its output shows that it lives.
                         !reads
                     }
-                    Moved::Read(Ok(0)) => {
+                    Transfer::Read(Ok(0)) => {
                         let why = "it closed without a DISCONNECT".to_owned();
-                        return self.lose(broker, conversation, why).await;
+                        return self.lose(broker, handler, why).await;
                     }
-                    Moved::Read(Ok(len)) => {
-                        count(&broker.metrics().received.bytes, len);
+                    Transfer::Read(Ok(len)) => {
+                        count(&broker.counters().received.bytes, len);
                         true
                     }
                     // A stream that is closed in its own way, once it is said why.
-                    Moved::Read(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
-                        return Ending::Cut { reason: Reason::MalformedPacket, text: error.to_string() };
+                    Transfer::Read(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                        return CloseReason::ServerDisconnect { reason: Reason::MalformedPacket, text: error.to_string() };
                     }
-                    Moved::Written(Err(error)) | Moved::Read(Err(error)) => {
-                        return self.lose(broker, conversation, error.to_string()).await;
+                    Transfer::Written(Err(error)) | Transfer::Read(Err(error)) => {
+                        return self.lose(broker, handler, error.to_string()).await;
                     }
                 },
                 checked = checked(checking.as_mut()), if checking.is_some() => {
                     checking = None;
-                    if let Err(denial) = conversation.handle_checked(checked) {
-                        let (reason, text) = (denial.reason, denial.told.to_owned());
-                        broker.tell([denied(Arc::clone(&conversation.peer().client_id), remote, denial)]);
-                        return Ending::Cut { reason, text };
+                    if let Err(denial) = handler.handle_checked(checked) {
+                        let (reason, text) = (denial.reason, denial.reason_string.to_owned());
+                        broker.report([denied(Arc::clone(&handler.peer().client_id), remote, denial)]);
+                        return CloseReason::ServerDisconnect { reason, text };
                     }
                     false
                 }
@@ -348,7 +342,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
                         continue;
                     }
                     let text = "nothing was heard for 1.5 times the keep-alive".to_owned();
-                    return Ending::Cut { reason: Reason::KeepAliveTimeout, text };
+                    return CloseReason::ServerDisconnect { reason: Reason::KeepAliveTimeout, text };
                 }
             };
             if is_alive && keep_alive.is_some() {
@@ -359,20 +353,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
 
     /// The connection is lost. What the peer has said counts all the same: whoever leaves while much comes for it reads
     /// none of that, and closes behind its goodbye, which takes its will with it.
-    async fn lose(&mut self, broker: &Broker, conversation: &mut PacketHandler, why: String) -> Ending {
+    async fn lose(&mut self, broker: &Broker, handler: &mut PacketHandler, why: String) -> CloseReason {
         let hear = async {
             loop {
-                if let Err(ending) = conversation.handle_last_words(&mut self.input) {
-                    return Some(ending);
+                if let Err(close_reason) = handler.handle_final_input(&mut self.input) {
+                    return Some(close_reason);
                 }
                 self.make_room(READ_BYTES_MIN);
                 match self.stream.read_buf(&mut self.input).await {
-                    Ok(len) if len > 0 => count(&broker.metrics().received.bytes, len),
+                    Ok(len) if len > 0 => count(&broker.counters().received.bytes, len),
                     Ok(_) | Err(_) => return None,
                 }
             }
         };
-        timeout(FAREWELL_TIMEOUT, hear).await.ok().flatten().unwrap_or(Ending::Lost(why))
+        timeout(CLOSE_TIMEOUT, hear).await.ok().flatten().unwrap_or(CloseReason::ConnectionLost(why))
     }
 
     /// Grows step by step with what really comes, however much a packet announces.
@@ -380,12 +374,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Wire<S> {
         self.input.reserve(missing.min(self.input.len()).max(READ_BYTES_MIN));
     }
 
-    async fn say_farewell(mut self, mut output: BytesMut, mut closing: watch::Receiver<bool>) {
+    async fn close(mut self, mut output: BytesMut, mut closing: watch::Receiver<bool>) {
         let write = async {
             self.stream.write_all_buf(&mut output).await?;
             self.stream.shutdown().await
         };
-        if !matches!(timeout(FAREWELL_TIMEOUT, write).await, Ok(Ok(()))) {
+        if !matches!(timeout(CLOSE_TIMEOUT, write).await, Ok(Ok(()))) {
             return;
         }
         let drain = async {

@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use super::packet::Incoming;
 
-/// What a packet is charged besides its bytes on the wire.
+/// What a packet is charged besides its bytes on the connection.
 const OVERHEAD_BYTES: usize = 512;
 
 /// Packets in the order in which they came, bounded in bytes. Acknowledgements overtake them: a client that asks
 /// much at once sends those behind its requests, and only they make room for the answers.
 #[derive(Debug)]
-pub struct Postponed {
+pub struct DeferredPackets {
     packets: VecDeque<Waiting>,
     bytes: usize,
     bytes_max: usize,
@@ -24,7 +24,7 @@ struct Waiting {
     since: Instant,
 }
 
-impl Postponed {
+impl DeferredPackets {
     /// Begins with nothing, and with room for so much and one packet.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
@@ -45,9 +45,9 @@ impl Postponed {
 
     /// Whether a packet has to wait; a client that is `laden` has much to acknowledge before it is given more.
     #[must_use]
-    pub fn must_wait(&self, packet: &Incoming, is_laden: impl FnOnce() -> bool) -> bool {
+    pub fn must_wait(&self, packet: &Incoming, is_backlogged: impl FnOnce() -> bool) -> bool {
         match packet {
-            Incoming::Publish(_) => !self.is_empty() || is_laden(),
+            Incoming::Publish(_) => !self.is_empty() || is_backlogged(),
             Incoming::PubAck(_)
             | Incoming::PubRec { .. }
             | Incoming::PubRel(_)
@@ -102,9 +102,9 @@ mod tests {
         ] {
             let message = Message { expiry_s, ..Message::default() };
             let publish = Publish { packet_id: 1, topic_alias: None, message, has_expired: false };
-            let mut postponed = Postponed::new(1000);
-            postponed.push(Incoming::Publish(publish), 10, now);
-            let Some(Incoming::Publish(publish)) = postponed.pop(now + Duration::from_millis(waited_ms))
+            let mut deferred = DeferredPackets::new(1000);
+            deferred.push(Incoming::Publish(publish), 10, now);
+            let Some(Incoming::Publish(publish)) = deferred.pop(now + Duration::from_millis(waited_ms))
             else {
                 panic!("it is gone")
             };

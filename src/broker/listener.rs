@@ -1,4 +1,4 @@
-//! The door: accepts connections, within their limit, and gives each a task.
+//! The acceptor: accepts connections, within their limit, and gives each a task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,35 +8,35 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
-use super::Broker;
+use super::authentication::ConnectionInfo;
+use super::broker::Broker;
+use super::busy_poll_stream::{ActiveStream, BusyPollStream};
 use super::connection;
-use crate::broker::authentication::Entrance;
-use crate::broker::busy_poll_stream::{BusyPollStream, Heard};
-use crate::broker::workers::Workers;
+use super::event::Event;
+use super::principal::Principal;
+use super::settings::{ListenerSettings, WebSocketSettings};
+use super::workers::Workers;
 use crate::net::certificate::Certificate;
 use crate::net::origin;
 use crate::net::tls::server as tls;
 use crate::net::websocket;
-use crate::server::event::Event;
-use crate::server::identity::Principal;
-use crate::server::settings::{ListenerSettings, WebSocketSettings};
 
 /// How long the listener waits when the system has no connection to give, such as for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Lets connections in.
 #[derive(Clone, Debug)]
-pub struct Door {
+pub struct Acceptor {
     broker: Broker,
     closing: watch::Receiver<bool>,
     /// One permit a connection.
     room: Arc<Semaphore>,
     workers: Workers,
-    heard: Arc<Heard>,
+    active_stream: Arc<ActiveStream>,
 }
 
-impl Door {
-    /// A door to these threads, open until `closing` turns true.
+impl Acceptor {
+    /// A acceptor to these threads, open until `closing` turns true.
     #[must_use]
     pub fn new(
         broker: Broker,
@@ -44,44 +44,45 @@ impl Door {
         room: Arc<Semaphore>,
         workers: Workers,
     ) -> Self {
-        Self { broker, closing, room, workers, heard: Arc::default() }
+        Self { broker, closing, room, workers, active_stream: Arc::default() }
     }
 
     /// Gives a connection in memory its task, or drops it if there are too many.
-    pub fn admit(&self, stream: DuplexStream, entrance: Entrance) {
-        let Some(permit) = self.permit(&entrance.remote) else { return };
+    pub fn accept(&self, stream: DuplexStream, info: ConnectionInfo) {
+        let Some(permit) = self.permit(&info.remote) else { return };
         let (broker, closing) = (self.broker.clone(), self.closing.clone());
         self.workers.spawn_here(async move {
-            connection::serve(broker, stream, entrance, closing).await;
+            connection::serve(broker, stream, info, closing).await;
             drop(permit);
         });
     }
 
     /// Gives a connection from the network its task, in which it shakes hands first where that is the custom.
-    fn admit_tcp(&self, stream: TcpStream, remote: String, listener: &Arc<ListenerSettings>) {
+    fn accept_tcp(&self, stream: TcpStream, remote: String, listener: &Arc<ListenerSettings>) {
         let is_anonymous = listener.is_anonymous;
-        let entrance = Entrance { is_anonymous, ..Entrance::anonymous(&remote) };
+        let info = ConnectionInfo { is_anonymous, ..ConnectionInfo::anonymous(&remote) };
         let Some(permit) = self.permit(&remote) else { return };
-        let (door, listener) = (self.clone(), Arc::clone(listener));
+        let (acceptor, listener) = (self.clone(), Arc::clone(listener));
         self.workers.serve(stream, |stream| async move {
             let stream = match stream {
-                Ok(stream) => BusyPollStream::new(stream, Arc::clone(&door.heard)),
-                Err(error) => return door.broker.tell([Event::AcceptFailed { reason: error.to_string() }]),
+                Ok(stream) => BusyPollStream::new(stream, Arc::clone(&acceptor.active_stream)),
+                Err(error) => {
+                    return acceptor.broker.report([Event::AcceptFailed { reason: error.to_string() }]);
+                }
             };
             if listener.tls.is_none() && listener.web_socket.is_none() {
-                connection::serve(door.broker, stream, entrance, door.closing).await;
+                connection::serve(acceptor.broker, stream, info, acceptor.closing).await;
             } else {
                 // Apart, so that whoever does without does not carry it around.
-                Box::pin(door.shake_hands(stream, entrance, &listener)).await;
+                Box::pin(acceptor.handshake(stream, info, &listener)).await;
             }
             drop(permit);
         });
     }
 
-    async fn shake_hands(&self, stream: BusyPollStream, entrance: Entrance, listener: &ListenerSettings) {
-        let Some(tls) = &listener.tls else { return self.upgrade(stream, entrance, listener).await };
-        let Some((stream, entrance)) =
-            self.in_time(entrance, "no TLS handshake in time", tls.accept(stream)).await
+    async fn handshake(&self, stream: BusyPollStream, info: ConnectionInfo, listener: &ListenerSettings) {
+        let Some(tls) = &listener.tls else { return self.upgrade(stream, info, listener).await };
+        let Some((stream, info)) = self.in_time(info, "no TLS handshake in time", tls.accept(stream)).await
         else {
             return;
         };
@@ -93,43 +94,43 @@ impl Door {
                         attributes: subject.into(),
                         alternatives: subject_alt_names.into(),
                     });
-                let entrance = Entrance { certificate, holds_back: true, ..entrance };
-                self.upgrade(stream, entrance, listener).await;
+                let info = ConnectionInfo { certificate, buffers_output: true, ..info };
+                self.upgrade(stream, info, listener).await;
             }
             Err(error) => {
                 let reason = format!("its certificate cannot be used: {error}");
-                self.refuse(entrance.remote, reason, Some(stream)).await;
+                self.refuse(info.remote, reason, Some(stream)).await;
             }
         }
     }
 
     /// Asks for a WebSocket where that is the custom, and serves the connection.
-    async fn upgrade<S>(&self, stream: S, entrance: Entrance, listener: &ListenerSettings)
+    async fn upgrade<S>(&self, stream: S, info: ConnectionInfo, listener: &ListenerSettings)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
         let closing = self.closing.clone();
         let Some(WebSocketSettings { path, names, origins }) = &listener.web_socket else {
-            return connection::serve(self.broker.clone(), stream, entrance, closing).await;
+            return connection::serve(self.broker.clone(), stream, info, closing).await;
         };
         let may_come =
             |origin: &str, host: Option<&str>| origin::is_allowed_origin(origin, host, names, origins);
         let bytes_max = self.broker.settings().packet_bytes_max;
         let accepting = websocket::accept(stream, path.as_deref(), may_come, bytes_max);
-        let accepted = self.in_time(entrance, "no WebSocket handshake in time", accepting).await;
-        if let Some((stream, entrance)) = accepted {
-            let entrance = Entrance { holds_back: true, ..entrance };
-            connection::serve(self.broker.clone(), stream, entrance, closing).await;
+        let accepted = self.in_time(info, "no WebSocket handshake in time", accepting).await;
+        if let Some((stream, info)) = accepted {
+            let info = ConnectionInfo { buffers_output: true, ..info };
+            connection::serve(self.broker.clone(), stream, info, closing).await;
         }
     }
 
     /// Waits for a handshake; one that fails is the end of the connection.
     async fn in_time<T, S>(
         &self,
-        entrance: Entrance,
+        info: ConnectionInfo,
         late: &str,
         handshake: impl Future<Output = Result<T, (String, S)>>,
-    ) -> Option<(T, Entrance)>
+    ) -> Option<(T, ConnectionInfo)>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
@@ -138,12 +139,12 @@ impl Door {
             biased;
             _ = closing.wait_for(|is_closing| *is_closing) => ("the server stops".to_owned(), None),
             shaken = timeout(self.broker.settings().connect_timeout, handshake) => match shaken {
-                Ok(Ok(stream)) => return Some((stream, entrance)),
+                Ok(Ok(stream)) => return Some((stream, info)),
                 Ok(Err((reason, stream))) => (reason, Some(stream)),
                 Err(_) => (late.to_owned(), None),
             }
         };
-        self.refuse(entrance.remote, reason, stream).await;
+        self.refuse(info.remote, reason, stream).await;
         None
     }
 
@@ -151,7 +152,7 @@ impl Door {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
-        self.broker.tell([Event::Refused { remote, reason }]);
+        self.broker.report([Event::Refused { remote, reason }]);
         if let Some(stream) = stream {
             connection::dismiss(stream, self.closing.clone()).await;
         }
@@ -161,7 +162,7 @@ impl Door {
         let permit = Arc::clone(&self.room).try_acquire_owned().ok();
         if permit.is_none() {
             let (remote, reason) = (remote.to_owned(), "too many connections".to_owned());
-            self.broker.tell([Event::Refused { remote, reason }]);
+            self.broker.report([Event::Refused { remote, reason }]);
         }
         permit
     }
@@ -175,12 +176,12 @@ impl Door {
                     Ok((stream, remote)) => {
                         // A request would wait about 45 ms for an answer without it (protocol §8).
                         if let Err(error) = stream.set_nodelay(true) {
-                            self.broker.tell([Event::AcceptFailed { reason: error.to_string() }]);
+                            self.broker.report([Event::AcceptFailed { reason: error.to_string() }]);
                         }
-                        self.admit_tcp(stream, remote.to_string(), &listener);
+                        self.accept_tcp(stream, remote.to_string(), &listener);
                     }
                     Err(error) => {
-                        self.broker.tell([Event::AcceptFailed { reason: error.to_string() }]);
+                        self.broker.report([Event::AcceptFailed { reason: error.to_string() }]);
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 }
@@ -196,17 +197,13 @@ impl Door {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-    use std::process::Command;
-
-    use tempfile::TempDir;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::server::{Identities, IdentityFiles, Server, Settings};
+    use crate::broker::{Hooks, Server, Settings};
 
-    /// A server with one door, and what it tells.
+    /// A server with one acceptor, and what it tells.
     async fn start(
         change: impl FnOnce(&mut ListenerSettings),
         settings: Settings,
@@ -215,8 +212,8 @@ mod tests {
         let events = Arc::new(move |event: Event| drop(sender.send(event.to_string())));
         let mut listener = ListenerSettings::plain("127.0.0.1:0".parse().unwrap());
         change(&mut listener);
-        let settings = Settings { listeners: vec![listener], events, ..settings };
-        (Server::start(settings, Arc::new(())).await.unwrap(), told)
+        let settings = Settings { listeners: vec![listener], ..settings };
+        (Server::start(settings, Hooks { events, ..Hooks::new(Arc::new(())) }).await.unwrap(), told)
     }
 
     #[tokio::test]
@@ -242,64 +239,6 @@ mod tests {
         client.read_exact(&mut connack).await.unwrap();
         assert_eq!((connack[0], connack[3]), (0x20, 0x95));
         assert!(told.recv().await.unwrap().contains(" refused: "));
-        server.shutdown().await;
-    }
-
-    /// A server with a list of tokens that cannot be read, a client that has sent one, and what the server tells.
-    async fn unreadable(
-        connect_timeout: Duration,
-    ) -> (Server, TcpStream, mpsc::UnboundedReceiver<String>, Pipe) {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("tokens");
-        std::fs::write(&path, "sat token\n").unwrap();
-        let files = IdentityFiles { users: None, tokens: Some(path.clone()) };
-        let identities = Arc::new(Identities::load(&files).unwrap());
-        // Whoever opens a pipe waits until somebody writes.
-        std::fs::remove_file(&path).unwrap();
-        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let settings = Settings { connect_timeout, identities, ..Settings::default() };
-        let (server, told) = start(|listener| listener.is_anonymous = false, settings).await;
-        let mut client = TcpStream::connect(server.addresses()[0]).await.unwrap();
-        let properties = b"\x12\x15\0\x07K8S-SAT\x16\0\x05token";
-        let head = b"\x10\x20\0\x04MQTT\x05\x02\0\0";
-        client.write_all(&[&head[..], properties, b"\0\x01c"].concat()).await.unwrap();
-        (server, client, told, Pipe { path, _home: home })
-    }
-
-    struct Pipe {
-        path: PathBuf,
-        _home: TempDir,
-    }
-
-    impl Drop for Pipe {
-        fn drop(&mut self) {
-            // The thread that reads can end.
-            std::fs::write(&self.path, "sat token\n").unwrap();
-        }
-    }
-
-    #[tokio::test]
-    async fn what_cannot_be_checked_in_time_is_refused_as_busy() {
-        let (server, mut client, mut told, _pipe) = unreadable(Duration::from_millis(50)).await;
-        let line = told.recv().await.unwrap();
-        assert!(
-            line.ends_with("server busy (0x89): what it says of itself could not be checked in time"),
-            "{line}"
-        );
-        let mut connack = [0; 4];
-        client.read_exact(&mut connack).await.unwrap();
-        assert_eq!((connack[0], connack[3]), (0x20, 0x89));
-        server.shutdown().await;
-    }
-
-    #[tokio::test]
-    async fn whoever_hangs_up_before_he_is_checked_is_waited_for_no_longer() {
-        let (server, mut client, mut told, _pipe) = unreadable(Duration::from_secs(3600)).await;
-        // What a client says before it is let in is no end.
-        client.write_all(b"\xC0\0").await.unwrap();
-        drop(client);
-        let line = told.recv().await.unwrap();
-        assert!(line.ends_with(" refused: it closed before it was let in"), "{line}");
         server.shutdown().await;
     }
 }

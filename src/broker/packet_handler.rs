@@ -9,27 +9,27 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 
+use super::authentication::{ConnectionInfo, Denial};
+use super::broker::{Broker, Peer, SYS, SYS_IS_RESERVED, Verdict, next_connection_id};
 use super::codec::{self, Accepted, Decoded};
+use super::connection_handle::{CloseReason, ConnectionHandle, DrainPhase};
 use super::dialect::{ProtocolVersion, Sending};
+use super::event::Event;
 use super::filter;
 use super::packet::{Connect, Fault, Incoming, Publish, SubscriptionRequest};
+use super::principal::Principal;
 use super::publication;
 use super::reason::Reason;
-use super::registry::{Arrival, Attached};
+use super::registry::AttachedSession;
 use super::session::{Limits, Outgoing};
-use super::{Broker, Ending, ONLY_THE_BROKER, Peer, SYS, Verdict, next_connection_id};
-use crate::broker::authentication::Entrance;
-use crate::broker::deferred_packets::Postponed;
-use crate::broker::session_entry::{Link, SessionEntry, Stage};
-use crate::broker::topic_aliases::{Given, Taken};
-use crate::broker::traffic_counters::Tally;
+use super::session_entry::{SessionEntry, SessionRequest};
+use crate::broker::deferred_packets::DeferredPackets;
+use crate::broker::topic_aliases::{InboundAliases, OutboundAliases};
+use crate::broker::traffic_counters::TrafficCounters;
 use crate::clock;
 use crate::net::Secret;
 use crate::protocol::message::{Message, Qos};
 use crate::random;
-use crate::server::authorization::Permissions;
-use crate::server::event::Event;
-use crate::server::identity::{Denial, Principal};
 
 /// With so many bytes to write, no other packet is handled and no other message taken from the queue.
 const OUTPUT_BYTES_ENOUGH: usize = 64 * 1024;
@@ -61,13 +61,13 @@ impl Authentication {
     }
 }
 
-/// One accepted connection. Dropping it gives its seat back and tells the application.
+/// One accepted connection. Dropping it gives its entry back and tells the application.
 #[derive(Debug)]
 pub struct PacketHandler {
     broker: Broker,
     peer: Peer,
-    seat: Arc<SessionEntry>,
-    link: Arc<Link>,
+    entry: Arc<SessionEntry>,
+    handle: Arc<ConnectionHandle>,
     dialect: ProtocolVersion,
     /// The client's Maximum Packet Size, in bytes.
     packet_bytes_max: Option<u32>,
@@ -76,18 +76,18 @@ pub struct PacketHandler {
     /// What the client said at first, in seconds.
     session_expiry_s: u32,
     keep_alive: Option<Duration>,
-    given_aliases: Given,
-    taken_aliases: Taken,
-    postponed: Postponed,
+    inbound_aliases: InboundAliases,
+    outbound_aliases: OutboundAliases,
+    deferred: DeferredPackets,
     /// PUBACKs of which none has been written to the socket.
     unwritten_acknowledgements: usize,
     output: BytesMut,
-    tally: Tally,
-    ending: Ending,
+    traffic: TrafficCounters,
+    close_reason: CloseReason,
 }
 
 impl PacketHandler {
-    /// Accepts a CONNECT: takes the client's seat and answers with a CONNACK.
+    /// Accepts a CONNECT: takes the client's entry and answers with a CONNACK.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl PacketHandler {
         broker: &Broker,
         connect: Connect,
         principal: Principal,
-        entrance: &Entrance,
+        info: &ConnectionInfo,
     ) -> Result<Self, Fault> {
         let (settings, dialect) = (broker.settings(), connect.dialect);
         let assigned_client_id = connect.client_id.is_empty().then(new_client_id);
@@ -109,34 +109,32 @@ impl PacketHandler {
             (0, max) => max,
             (wanted, max) => wanted.min(max),
         };
-        let rules = settings.authorizer.as_ref().filter(|_| !entrance.is_above_rules);
-        let pass = rules.map(|authorizer| {
-            Arc::new(Permissions::new(Arc::clone(authorizer), Arc::clone(&client_id), principal.clone()))
-        });
-        let peer = Peer { connection: next_connection_id(), client_id, principal, pass };
+        let access_control = broker.hooks().access_control.as_ref().filter(|_| !info.bypasses_permissions);
+        let permissions = access_control.map(|access| Arc::clone(access).permissions(&client_id, &principal));
+        let peer = Peer { connection: next_connection_id(), client_id, principal, permissions };
         if let Some(will) = &connect.will {
             let refuse = |text| Fault { reason: Reason::TopicNameInvalid, text, dialect };
             broker.check_will(&will.message).map_err(refuse)?;
         }
         let refuse = |text: &str| Fault { reason: Reason::NotAuthorized, text: text.to_owned(), dialect };
-        if peer.pass.as_ref().is_some_and(|pass| !pass.may_connect()) {
+        if peer.permissions.as_ref().is_some_and(|permissions| !permissions.may_connect()) {
             return Err(refuse("no rule lets this client come in"));
         }
         if connect.will.as_ref().is_some_and(|will| !peer.may_publish(&will.message.topic)) {
             return Err(refuse("no rule lets this client publish to the topic of its will"));
         }
-        let arrival = Arrival {
+        let request = SessionRequest {
             connection: peer.connection,
             client_id: Arc::clone(&peer.client_id),
             principal: peer.principal.clone(),
-            pass: peer.pass.clone(),
+            permissions: peer.permissions.clone(),
             clean_start: connect.clean_start,
             receive_maximum: connect.receive_maximum,
             will: connect.will,
             expiry_s: session_expiry_s,
         };
-        let Attached { seat, link, session_present, .. } =
-            broker.attach(arrival).map_err(|reason| match reason {
+        let AttachedSession { entry, handle, session_present, .. } =
+            broker.attach(request).map_err(|reason| match reason {
                 Reason::NotAuthorized => refuse("somebody else is connected with this client id"),
                 reason => Fault { reason, text: reason.to_string(), dialect },
             })?;
@@ -152,40 +150,42 @@ impl PacketHandler {
         };
         let mut output = BytesMut::new();
         dialect.connack(accepted, &mut output);
-        let mut conversation = Self {
+        let mut handler = Self {
             broker: broker.clone(),
             peer,
-            seat,
-            link,
+            entry,
+            handle,
             dialect,
             packet_bytes_max: connect.packet_bytes_max,
             authentication: connect.authentication_method.map(Authentication::new),
             session_expiry_s,
             keep_alive: (keep_alive_s > 0)
                 .then(|| Duration::from_millis(u64::from(keep_alive_s).saturating_mul(1_500))),
-            given_aliases: Given::new(settings.topic_alias_max),
-            taken_aliases: Taken::new(connect.topic_alias_max),
-            postponed: Postponed::new(Limits::from(settings).share()),
+            inbound_aliases: InboundAliases::new(settings.topic_alias_max),
+            outbound_aliases: OutboundAliases::new(connect.topic_alias_max),
+            deferred: DeferredPackets::new(Limits::from(settings).share()),
             unwritten_acknowledgements: 0,
             output,
-            tally: Tally::begun(),
-            ending: Ending::Lost("its task failed".to_owned()),
+            traffic: TrafficCounters::after_connack(),
+            close_reason: CloseReason::ConnectionLost("its task failed".to_owned()),
         };
-        let connack_bytes = conversation.output.len();
-        if is_beyond(connack_bytes, conversation.packet_bytes_max) {
-            conversation.ending = Ending::Left { keeps_will: false, session_expiry_s: Some(0) };
+        let connack_bytes = handler.output.len();
+        if is_beyond(connack_bytes, handler.packet_bytes_max) {
+            handler.close_reason =
+                CloseReason::ClientDisconnect { publishes_will: false, session_expiry_s: Some(0) };
             let text = "a CONNACK exceeds the client's Maximum Packet Size".to_owned();
             return Err(Fault { reason: Reason::PacketTooLarge, text, dialect });
         }
-        broker.metrics().connections.add(1);
-        broker.metrics().connections_max.raise(broker.connections());
-        broker.tell([Event::Connected {
-            client_id: Arc::clone(&conversation.peer.client_id),
-            remote: entrance.remote.clone(),
-            principal: conversation.peer.principal.words(),
+        broker.counters().connections.add(1);
+        let connections = u64::try_from(broker.connections()).unwrap_or(u64::MAX);
+        broker.counters().connections_max.raise(connections);
+        broker.report([Event::Connected {
+            client_id: Arc::clone(&handler.peer.client_id),
+            remote: info.remote.clone(),
+            principal: handler.peer.principal.describe(),
             session_present,
         }]);
-        Ok(conversation)
+        Ok(handler)
     }
 
     /// After how long a silence the client counts as gone: 1.5 times the keep-alive.
@@ -196,8 +196,8 @@ impl PacketHandler {
 
     /// The connection, to be woken and ended by others.
     #[must_use]
-    pub fn link(&self) -> &Arc<Link> {
-        &self.link
+    pub fn handle(&self) -> &Arc<ConnectionHandle> {
+        &self.handle
     }
 
     /// What is to be written to the socket.
@@ -205,15 +205,15 @@ impl PacketHandler {
         &mut self.output
     }
 
-    /// The token to be checked, if the client has sent one since it came in; what comes of it is to be told to
-    /// [`PacketHandler::handle_checked`]. The client may go on meanwhile.
-    pub fn poll_token(&mut self) -> Option<Option<Secret>> {
-        let again = &mut self.authentication.as_mut()?.again;
+    /// Returns the method and the data of an AUTH that must be checked now; the result goes to
+    /// [`PacketHandler::handle_checked`]. The client may send other packets meanwhile.
+    pub fn poll_authentication(&mut self) -> Option<(&str, Option<Secret>)> {
+        let Authentication { method, again } = self.authentication.as_mut()?;
         if !matches!(again, Again::Asked(_)) {
             return None;
         }
         match std::mem::replace(again, Again::Checking) {
-            Again::Asked(token) => Some(token),
+            Again::Asked(data) => Some((method, data)),
             Again::No | Again::Checking => None,
         }
     }
@@ -229,15 +229,15 @@ impl PacketHandler {
         if self.peer.principal.user.as_deref() != Some(&*bearer) {
             return Err(Denial {
                 reason: Reason::NotAuthorized,
-                told: "this token is somebody else's",
-                logged: format!("its new token is that of {bearer}"),
+                reason_string: "this token is somebody else's",
+                log_text: format!("its new token is that of {bearer}"),
             });
         }
         if let Some(authentication) = &mut self.authentication {
             authentication.again = Again::No;
             codec::encode_auth(&authentication.method, &mut self.output);
         }
-        self.broker.tell([Event::Reauthenticated { client_id: Arc::clone(&self.peer.client_id) }]);
+        self.broker.report([Event::Reauthenticated { client_id: Arc::clone(&self.peer.client_id) }]);
         Ok(())
     }
 
@@ -249,7 +249,7 @@ impl PacketHandler {
 
     /// Whether there is so much to write that packets have to wait.
     #[must_use]
-    pub fn is_congested(&self) -> bool {
+    pub fn has_enough_output(&self) -> bool {
         self.output.len() >= OUTPUT_BYTES_ENOUGH
     }
 
@@ -260,19 +260,19 @@ impl PacketHandler {
         // wait for ever: so up to a whole packet, which is bounded, or a few small ones.
         let is_incomplete =
             || codec::missing(input, self.broker.settings().packet_bytes_max).is_ok_and(|n| n > 0);
-        !self.is_congested() || input.len() < READ_AHEAD_BYTES || is_incomplete()
+        !self.has_enough_output() || input.len() < READ_AHEAD_BYTES || is_incomplete()
     }
 
     /// Whether the connection ends now: the broker is drained, and everything has been written.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        let is_sent = || self.seat.with_session(self.peer.connection, |session| session.is_sent());
-        self.link.has_come_to(Stage::Finishing) && self.output.is_empty() && is_sent().unwrap_or(true)
+        let is_sent = || self.entry.with_session(self.peer.connection, |session| session.is_sent());
+        self.handle.has_reached(DrainPhase::Finishing) && self.output.is_empty() && is_sent().unwrap_or(true)
     }
 
     /// Some output has been written to the socket.
     pub fn handle_written(&mut self) {
-        self.tally.add_to(self.broker.metrics());
+        self.traffic.add_to(self.broker.counters());
         // From now on the client may have any of them, and count on it.
         self.unwritten_acknowledgements = 0;
         if self.output.is_empty() && self.output.capacity() > OUTPUT_BYTES_ENOUGH.saturating_mul(2) {
@@ -290,24 +290,24 @@ impl PacketHandler {
     /// # Errors
     ///
     /// How the connection ends.
-    pub fn handle_input(&mut self, input: &mut BytesMut) -> Result<usize, Ending> {
-        if input.is_empty() && self.postponed.is_empty() && self.seat.is_at_rest(self.peer.connection) {
+    pub fn handle_input(&mut self, input: &mut BytesMut) -> Result<usize, CloseReason> {
+        if input.is_empty() && self.deferred.is_empty() && self.entry.is_idle(self.peer.connection) {
             // Nothing has happened but that something was written.
             self.note_drained();
             return Ok(1);
         }
-        let mut may_have_more = self.seat.work(self.peer.connection);
+        let mut may_have_more = self.entry.resume(self.peer.connection);
         let mut now = clock::monotonic();
         loop {
             if may_have_more {
                 self.take_outgoing(now, false);
             }
             may_have_more = true;
-            if self.is_congested() || self.link.ending().is_some() {
+            if self.has_enough_output() || self.handle.close_reason().is_some() {
                 return Ok(1);
             }
             if self.may_resume()
-                && let Some(packet) = self.postponed.pop(now)
+                && let Some(packet) = self.deferred.pop(now)
             {
                 self.handle_packet(packet)?;
                 now = clock::monotonic();
@@ -315,8 +315,8 @@ impl PacketHandler {
             }
             let before = input.len();
             match self.dialect.decode(input, self.broker.settings().packet_bytes_max) {
-                Ok(Decoded::Packet(packet)) if self.postponed.must_wait(&packet, || self.is_laden()) => {
-                    self.postponed.push(packet, before.saturating_sub(input.len()), now);
+                Ok(Decoded::Packet(packet)) if self.deferred.must_wait(&packet, || self.is_backlogged()) => {
+                    self.deferred.push(packet, before.saturating_sub(input.len()), now);
                 }
                 Ok(Decoded::Packet(packet)) => {
                     self.handle_packet(packet)?;
@@ -330,33 +330,35 @@ impl PacketHandler {
                         return Ok(missing);
                     }
                 }
-                Err(Fault { reason, text, .. }) => return Err(Ending::Cut { reason, text }),
+                Err(Fault { reason, text, .. }) => {
+                    return Err(CloseReason::ServerDisconnect { reason, text });
+                }
             }
         }
     }
 
-    /// Ends the conversation and says what is still to be written.
+    /// Ends the handler and says what is still to be written.
     #[must_use]
-    pub fn end(mut self, ending: Ending) -> BytesMut {
-        if let Ending::Cut { reason, text } = &ending {
+    pub fn end(mut self, close_reason: CloseReason) -> BytesMut {
+        if let CloseReason::ServerDisconnect { reason, text } = &close_reason {
             self.dialect.disconnect(*reason, text, self.packet_bytes_max, &mut self.output);
         }
-        self.ending = ending;
+        self.close_reason = close_reason;
         std::mem::take(&mut self.output)
     }
 
     /// Whether a packet that waits may be handled; it must be if no other one may wait, or none would be read.
     fn may_resume(&self) -> bool {
-        !self.postponed.is_empty() && (self.postponed.is_full() || !self.is_laden())
+        !self.deferred.is_empty() && (self.deferred.is_full() || !self.is_backlogged())
     }
 
-    fn is_laden(&self) -> bool {
-        self.seat.with_session(self.peer.connection, |session| session.is_laden()).unwrap_or(false)
+    fn is_backlogged(&self) -> bool {
+        self.entry.with_session(self.peer.connection, |session| session.is_backlogged()).unwrap_or(false)
     }
 
     fn take_outgoing(&mut self, now: Instant, or_rest: bool) {
-        while !self.is_congested()
-            && let Some(outgoing) = self.seat.poll_outgoing(self.peer.connection, now, or_rest)
+        while !self.has_enough_output()
+            && let Some(outgoing) = self.entry.poll_outgoing(self.peer.connection, now, or_rest)
         {
             self.send(outgoing, now);
         }
@@ -371,7 +373,7 @@ impl PacketHandler {
             Outgoing::Publish { packet_id, dup, delivery } => (packet_id, dup, delivery),
         };
         let topic = &delivery.publication.message.topic;
-        let alias = self.taken_aliases.of(topic);
+        let alias = self.outbound_aliases.of(topic);
         let sending = Sending {
             delivery: &delivery,
             packet_id,
@@ -382,54 +384,54 @@ impl PacketHandler {
         };
         if self.dialect.publish(sending, &mut self.output).is_ok() {
             if let Some(alias) = alias {
-                self.taken_aliases.handle_sent(topic, alias);
+                self.outbound_aliases.handle_sent(topic, alias);
             }
-            self.tally.count_publish_sent();
+            self.traffic.count_publish_sent();
             return;
         }
         // As if it had been delivered (MQTT 5, 3.1.2.11.4).
         if let Some(packet_id) = packet_id {
-            self.seat.with_session(self.peer.connection, |session| session.abandon(packet_id));
+            self.entry.with_session(self.peer.connection, |session| session.abandon(packet_id));
         }
-        self.tell_of_drop(topic.clone(), "it exceeds the client's Maximum Packet Size");
+        self.report_drop(topic.clone(), "it exceeds the client's Maximum Packet Size");
     }
 
     /// Everything that was read before the broker began to drain has been handled.
     fn note_drained(&self) {
-        if self.link.has_come_to(Stage::Draining) && !self.link.has_come_to(Stage::Drained) {
-            self.link.advance(Stage::Drained);
+        if self.handle.has_reached(DrainPhase::Draining) && !self.handle.has_reached(DrainPhase::Drained) {
+            self.handle.advance(DrainPhase::Drained);
             self.broker.note_drained();
         }
     }
 
     /// Handles a packet, whose answer must fit the client's Maximum Packet Size (MQTT 5, 3.1.2.11.4).
-    fn handle_packet(&mut self, packet: Incoming) -> Result<(), Ending> {
+    fn handle_packet(&mut self, packet: Incoming) -> Result<(), CloseReason> {
         let before = self.output.len();
-        self.tally.count_received();
+        self.traffic.count_received();
         self.answer(packet)?;
         let bytes = self.output.len().saturating_sub(before);
         if is_beyond(bytes, self.packet_bytes_max) {
             self.output.truncate(before);
             let text = "the answer exceeds the client's Maximum Packet Size".to_owned();
-            return Err(Ending::Cut { reason: Reason::PacketTooLarge, text });
+            return Err(CloseReason::ServerDisconnect { reason: Reason::PacketTooLarge, text });
         }
         // No packet has more than one for an answer.
         if bytes > 0 {
-            self.tally.count_sent();
+            self.traffic.count_sent();
         }
         Ok(())
     }
 
-    fn answer(&mut self, packet: Incoming) -> Result<(), Ending> {
+    fn answer(&mut self, packet: Incoming) -> Result<(), CloseReason> {
         let connection = self.peer.connection;
         match packet {
             Incoming::Publish(publish) => self.handle_publish(publish)?,
             Incoming::PubAck(packet_id) => {
-                self.seat.with_session(connection, |session| session.handle_puback(packet_id));
+                self.entry.with_session(connection, |session| session.handle_puback(packet_id));
             }
             Incoming::PubRec { packet_id, is_accepted } => {
                 let is_known = self
-                    .seat
+                    .entry
                     .with_session(connection, |session| session.handle_pubrec(packet_id, is_accepted))
                     .unwrap_or(false);
                 // A refusal ends the exchange, there is nothing to release (MQTT 5, 4.3.3).
@@ -438,21 +440,22 @@ impl PacketHandler {
                 }
             }
             Incoming::PubRel(packet_id) => {
-                let released = self.seat.with_session(connection, |session| session.handle_pubrel(packet_id));
+                let released =
+                    self.entry.with_session(connection, |session| session.handle_pubrel(packet_id));
                 // Else its successor answers for what is under way, whatever this one is told.
                 if let Some(is_known) = released {
                     self.dialect.pubcomp(packet_id, is_known, &mut self.output);
                 }
             }
             Incoming::PubComp(packet_id) => {
-                self.seat.with_session(connection, |session| session.handle_pubcomp(packet_id));
+                self.entry.with_session(connection, |session| session.handle_pubcomp(packet_id));
             }
             Incoming::Subscribe { packet_id, requests } => {
                 let is_local = |request: &SubscriptionRequest| request.options.no_local;
                 if requests.iter().any(|request| is_local(request) && filter::is_shared(&request.filter)) {
                     return Err(protocol_error("no local messages of a shared subscription"));
                 }
-                let results = self.broker.subscribe_as(&self.peer, &self.seat, requests);
+                let results = self.broker.subscribe(&self.peer, &self.entry, requests);
                 self.dialect.suback(packet_id, &results, &mut self.output);
             }
             Incoming::Unsubscribe { packet_id, filters } => {
@@ -464,7 +467,7 @@ impl PacketHandler {
                 if self.session_expiry_s == 0 && session_expiry_s.is_some_and(|seconds| seconds > 0) {
                     return Err(protocol_error("a session expiry that CONNECT did not ask for"));
                 }
-                return Err(Ending::Left { keeps_will: !is_normal, session_expiry_s });
+                return Err(CloseReason::ClientDisconnect { publishes_will: !is_normal, session_expiry_s });
             }
             Incoming::Auth { is_new, method, data } => self.handle_auth(is_new, method.as_deref(), data)?,
             Incoming::Connect(_) => return Err(protocol_error("a second CONNECT")),
@@ -473,26 +476,26 @@ impl PacketHandler {
         Ok(())
     }
 
-    fn handle_publish(&mut self, publish: Publish) -> Result<(), Ending> {
-        self.tally.count_publish_received();
-        if self.link.has_come_to(Stage::Drained) {
+    fn handle_publish(&mut self, publish: Publish) -> Result<(), CloseReason> {
+        self.traffic.count_publish_received();
+        if self.handle.has_reached(DrainPhase::Drained) {
             // It came too late, and is never acknowledged.
             return Ok(());
         }
         let Publish { packet_id, topic_alias, mut message, has_expired } = publish;
-        let resolved = self.given_aliases.resolve(topic_alias, &mut message.topic);
-        resolved.map_err(|(reason, text)| Ending::Cut { reason, text: text.to_owned() })?;
+        let resolved = self.inbound_aliases.resolve(topic_alias, &mut message.topic);
+        resolved.map_err(|(reason, text)| CloseReason::ServerDisconnect { reason, text: text.to_owned() })?;
         match message.qos {
             Qos::AtMostOnce => _ = self.publish(message, has_expired)?,
             Qos::AtLeastOnce => {
                 self.unwritten_acknowledgements = self.unwritten_acknowledgements.saturating_add(1);
-                let incoming = self.seat.with_session(self.peer.connection, |session| session.incoming());
+                let incoming = self.entry.with_session(self.peer.connection, |session| session.incoming());
                 self.check_receive_maximum(incoming.unwrap_or(0))?;
                 let reason = self.publish(message, has_expired)?;
                 self.dialect.puback(packet_id, reason, &mut self.output);
             }
             Qos::ExactlyOnce => {
-                let arrived = self.seat.with_session(self.peer.connection, |session| {
+                let arrived = self.entry.with_session(self.peer.connection, |session| {
                     (session.handle_incoming(packet_id), session.incoming())
                 });
                 let Some((is_new, incoming)) = arrived else { return Ok(()) };
@@ -500,7 +503,7 @@ impl PacketHandler {
                 let reason = if is_new { self.publish(message, has_expired)? } else { Reason::Success };
                 if reason.is_refusal() {
                     // There will be no PUBREL for it (MQTT 5, 4.3.3).
-                    self.seat.with_session(self.peer.connection, |session| session.handle_pubrel(packet_id));
+                    self.entry.with_session(self.peer.connection, |session| session.handle_pubrel(packet_id));
                 }
                 self.dialect.pubrec(packet_id, reason, &mut self.output);
             }
@@ -513,7 +516,7 @@ impl PacketHandler {
         is_new: bool,
         method: Option<&str>,
         data: Option<Secret>,
-    ) -> Result<(), Ending> {
+    ) -> Result<(), CloseReason> {
         let Some(authentication) = &mut self.authentication else {
             return Err(protocol_error("an AUTH, where CONNECT had no authentication method"));
         };
@@ -531,56 +534,56 @@ impl PacketHandler {
     }
 
     /// Counts only what the client cannot have an acknowledgement of, so it never hits one that keeps to the rule.
-    fn check_receive_maximum(&self, incoming: usize) -> Result<(), Ending> {
+    fn check_receive_maximum(&self, incoming: usize) -> Result<(), CloseReason> {
         let unacknowledged = self.unwritten_acknowledgements.saturating_add(incoming);
         if unacknowledged > usize::from(self.broker.settings().receive_maximum) {
             let text = "more unacknowledged messages than the Receive Maximum".to_owned();
-            return Err(Ending::Cut { reason: Reason::ReceiveMaximumExceeded, text });
+            return Err(CloseReason::ServerDisconnect { reason: Reason::ReceiveMaximumExceeded, text });
         }
         Ok(())
     }
 
-    fn tell_of_drop(&self, topic: String, reason: &'static str) {
-        self.broker.tell([Event::Dropped { client_id: Arc::clone(&self.peer.client_id), topic, reason }]);
+    fn report_drop(&self, topic: String, reason: &'static str) {
+        self.broker.report([Event::Dropped { client_id: Arc::clone(&self.peer.client_id), topic, reason }]);
     }
 
-    fn publish(&self, message: Message, has_expired: bool) -> Result<Reason, Ending> {
+    fn publish(&self, message: Message, has_expired: bool) -> Result<Reason, CloseReason> {
         if message.topic.starts_with(SYS) {
-            self.tell_of_drop(message.topic, ONLY_THE_BROKER);
+            self.report_drop(message.topic, SYS_IS_RESERVED);
             return Ok(Reason::NotAuthorized);
         }
         if has_expired {
-            self.tell_of_drop(message.topic, "it expired while its sender had much to acknowledge");
+            self.report_drop(message.topic, "it expired while its sender had much to acknowledge");
             return Ok(Reason::Success);
         }
         if !self.peer.may_publish(&message.topic) {
-            self.broker.tell([self.peer.refusal("publish to", message.topic)]);
+            self.broker.report([self.peer.not_authorized("publish to", message.topic)]);
             return Ok(Reason::NotAuthorized);
         }
         if !publication::is_within(&message, self.broker.settings().session_queue_bytes_max) {
             // Whoever it is for would be cut off.
-            self.tell_of_drop(message.topic, "no queue has room for so many user properties");
+            self.report_drop(message.topic, "no queue has room for so many user properties");
             return Ok(Reason::QuotaExceeded);
         }
-        match self.broker.inner.application.handle_publish(&self.broker, &self.peer, message) {
+        match self.broker.hooks().application.handle_publish(&self.broker, &self.peer, message) {
             Verdict::Route(message) => match self.broker.publish(Some(self.peer.connection), message) {
                 0 => Ok(Reason::NoMatchingSubscribers),
                 _ => Ok(Reason::Success),
             },
             Verdict::Consumed => Ok(Reason::Success),
             Verdict::Refused(reason) => Ok(reason),
-            Verdict::Disconnect { reason, text } => Err(Ending::Cut { reason, text }),
+            Verdict::Disconnect { reason, text } => Err(CloseReason::ServerDisconnect { reason, text }),
         }
     }
 }
 
 impl Drop for PacketHandler {
     fn drop(&mut self) {
-        self.tally.add_to(self.broker.metrics());
-        self.broker.inner.application.handle_disconnect(&self.broker, &self.peer);
-        self.broker.detach(self.peer.connection, &self.ending);
+        self.traffic.add_to(self.broker.counters());
+        self.broker.hooks().application.handle_disconnect(&self.broker, &self.peer);
+        self.broker.detach(self.peer.connection, &self.close_reason);
         let client_id = Arc::clone(&self.peer.client_id);
-        self.broker.tell([Event::Gone { client_id, reason: self.ending.to_string() }]);
+        self.broker.report([Event::Disconnected { client_id, reason: self.close_reason.to_string() }]);
     }
 }
 
@@ -588,8 +591,8 @@ fn is_beyond(bytes: usize, bytes_max: Option<u32>) -> bool {
     bytes_max.and_then(|bytes_max| usize::try_from(bytes_max).ok()).is_some_and(|bytes_max| bytes > bytes_max)
 }
 
-fn protocol_error(text: &str) -> Ending {
-    Ending::Cut { reason: Reason::ProtocolError, text: text.to_owned() }
+fn protocol_error(text: &str) -> CloseReason {
+    CloseReason::ServerDisconnect { reason: Reason::ProtocolError, text: text.to_owned() }
 }
 
 /// A client id that nobody guesses, and that no other client has.

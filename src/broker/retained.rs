@@ -10,7 +10,7 @@ use super::publication::Publication;
 
 /// The retained messages by topic. Pure: time comes as an argument.
 #[derive(Debug)]
-pub struct Retained {
+pub struct RetainedMessages {
     messages: BTreeMap<String, Arc<Publication>>,
     messages_max: usize,
     bytes: usize,
@@ -21,7 +21,7 @@ pub struct Retained {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-impl Retained {
+impl RetainedMessages {
     /// Begins with no message, and with room for so many and so much.
     #[must_use]
     pub fn new(messages_max: usize, bytes_max: usize) -> Self {
@@ -104,14 +104,14 @@ mod tests {
         ))
     }
 
-    fn topics(retained: &Retained, filter: &str, now: Instant) -> Vec<String> {
+    fn topics(retained: &RetainedMessages, filter: &str, now: Instant) -> Vec<String> {
         retained.matching(filter, now).map(|found| found.message.topic.clone()).collect()
     }
 
     #[test]
     fn the_last_message_of_a_topic_is_kept_and_an_empty_one_removes_it() {
         let now = crate::clock::monotonic();
-        let mut retained = Retained::new(10, 10_000);
+        let mut retained = RetainedMessages::new(10, 10_000);
         for topic in ["a", "a/b", "a/c", "b"] {
             retained.handle_publish(&publication(topic, "1", None, now), now).unwrap();
         }
@@ -126,7 +126,7 @@ mod tests {
     fn an_expired_message_is_neither_given_nor_in_the_way() {
         let start = crate::clock::monotonic();
         let later = start + Duration::from_secs(2);
-        let mut retained = Retained::new(1, 10_000);
+        let mut retained = RetainedMessages::new(1, 10_000);
         retained.handle_publish(&publication("a", "1", Some(1), start), start).unwrap();
         assert_eq!(retained.handle_publish(&publication("b", "1", None, start), start), Err(Full));
         assert!(topics(&retained, "#", later).is_empty());
@@ -138,7 +138,7 @@ mod tests {
     fn bytes_are_bounded_too_and_come_back() {
         let now = crate::clock::monotonic();
         let one = publication("a", "1", None, now);
-        let mut retained = Retained::new(10, one.bytes);
+        let mut retained = RetainedMessages::new(10, one.bytes);
         retained.handle_publish(&one, now).unwrap();
         retained.handle_publish(&publication("a", "2", None, now), now).unwrap();
         assert_eq!(retained.handle_publish(&publication("b", "1", None, now), now), Err(Full));

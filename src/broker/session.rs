@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use hashbrown::{HashMap, HashSet};
 
 use super::publication::Delivery;
+use super::settings::Settings;
 use crate::protocol::message::Qos;
-use crate::server::settings::Settings;
 
 /// How often a whole queue is searched for what has expired in it, at most.
 const SEARCH_PAUSE: Duration = Duration::from_secs(1);
@@ -68,7 +68,7 @@ enum Stage {
 }
 
 #[derive(Debug)]
-struct Flight {
+struct InFlight {
     /// The order of sending, which is also the order of sending again (MQTT 5, 4.6).
     sequence: u64,
     /// Whether it was sent on the present connection.
@@ -83,7 +83,7 @@ struct Flight {
 pub struct Session {
     limits: Limits,
     queue: VecDeque<Delivery>,
-    flights: HashMap<u16, Flight>,
+    in_flight: HashMap<u16, InFlight>,
     /// Packet ids under way that the present connection has not seen yet.
     resend: VecDeque<u16>,
     /// How many are sent and not acknowledged on the present connection.
@@ -106,7 +106,7 @@ impl Session {
         Self {
             limits,
             queue: VecDeque::new(),
-            flights: HashMap::new(),
+            in_flight: HashMap::new(),
             resend: VecDeque::new(),
             outstanding: 0,
             receive_maximum: 0,
@@ -123,11 +123,11 @@ impl Session {
         self.receive_maximum = usize::from(receive_maximum);
         self.outstanding = 0;
         let mut order: Vec<(u64, u16)> =
-            self.flights.iter().map(|(packet_id, flight)| (flight.sequence, *packet_id)).collect();
+            self.in_flight.iter().map(|(packet_id, message)| (message.sequence, *packet_id)).collect();
         order.sort_unstable();
         self.resend = order.into_iter().map(|(_, packet_id)| packet_id).collect();
-        for flight in self.flights.values_mut() {
-            flight.is_sent = false;
+        for message in self.in_flight.values_mut() {
+            message.is_sent = false;
         }
     }
 
@@ -148,7 +148,7 @@ impl Session {
     /// How many messages wait or are under way, and what they are charged for in bytes.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
-        (self.queue.len().saturating_add(self.flights.len()), self.bytes)
+        (self.queue.len().saturating_add(self.in_flight.len()), self.bytes)
     }
 
     /// Whether everything there is for the client has been sent, though perhaps not acknowledged.
@@ -159,7 +159,7 @@ impl Session {
 
     /// Whether so much waits that the client should acknowledge some of it before it is given more.
     #[must_use]
-    pub fn is_laden(&self) -> bool {
+    pub fn is_backlogged(&self) -> bool {
         self.bytes > self.limits.share()
     }
 
@@ -185,7 +185,7 @@ impl Session {
             if is_expired {
                 continue;
             }
-            let packet_id = if is_tracked { Some(self.take_off(delivery.clone())) } else { None };
+            let packet_id = if is_tracked { Some(self.track(delivery.clone())) } else { None };
             return Some(Outgoing::Publish { packet_id, dup: false, delivery });
         }
     }
@@ -233,9 +233,9 @@ impl Session {
     /// The session is over: what it was given as one of a group and never acknowledged. Not what was sent at QoS 2,
     /// which nobody else may get (MQTT 5, 4.8.2).
     pub fn end(&mut self) -> Vec<Delivery> {
-        let mut flights: Vec<_> = self.flights.drain().map(|(_, flight)| flight).collect();
-        flights.sort_unstable_by_key(|flight| flight.sequence);
-        let unacknowledged = flights.into_iter().filter_map(|flight| match flight.stage {
+        let mut in_flight: Vec<_> = self.in_flight.drain().map(|(_, message)| message).collect();
+        in_flight.sort_unstable_by_key(|message| message.sequence);
+        let unacknowledged = in_flight.into_iter().filter_map(|message| match message.stage {
             Stage::Published(delivery) if delivery.qos == Qos::AtLeastOnce => Some(delivery),
             Stage::Published(_) | Stage::Released => None,
         });
@@ -245,34 +245,34 @@ impl Session {
     /// Whether there is room for so many bytes more.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
-        let messages = self.queue.len().saturating_add(self.flights.len());
+        let messages = self.queue.len().saturating_add(self.in_flight.len());
         messages < self.limits.messages_max && self.bytes.saturating_add(bytes) <= self.limits.bytes_max
     }
 
     /// PUBACK: the message has arrived.
     pub fn handle_puback(&mut self, packet_id: u16) {
-        let is_qos_1 = |flight: &Flight| match &flight.stage {
+        let is_qos_1 = |message: &InFlight| match &message.stage {
             Stage::Published(delivery) => delivery.qos == Qos::AtLeastOnce,
             Stage::Released => false,
         };
-        if self.flights.get(&packet_id).is_some_and(is_qos_1) {
-            self.land(packet_id);
+        if self.in_flight.get(&packet_id).is_some_and(is_qos_1) {
+            self.complete(packet_id);
         }
     }
 
     /// PUBREC: true if a PUBREL must follow, false if the packet id is unknown or the client refused.
     pub fn handle_pubrec(&mut self, packet_id: u16, is_accepted: bool) -> bool {
-        let Some(flight) = self.flights.get_mut(&packet_id) else {
+        let Some(message) = self.in_flight.get_mut(&packet_id) else {
             return false;
         };
-        match &flight.stage {
+        match &message.stage {
             Stage::Published(delivery) if delivery.qos == Qos::ExactlyOnce => {
                 if !is_accepted {
-                    self.land(packet_id);
+                    self.complete(packet_id);
                     return false;
                 }
                 self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
-                flight.stage = Stage::Released;
+                message.stage = Stage::Released;
                 true
             }
             Stage::Published(_) => false,
@@ -282,14 +282,14 @@ impl Session {
 
     /// PUBCOMP: the exchange is over.
     pub fn handle_pubcomp(&mut self, packet_id: u16) {
-        if self.flights.get(&packet_id).is_some_and(|flight| matches!(flight.stage, Stage::Released)) {
-            self.land(packet_id);
+        if self.in_flight.get(&packet_id).is_some_and(|message| matches!(message.stage, Stage::Released)) {
+            self.complete(packet_id);
         }
     }
 
     /// Ends the delivery of a message that was polled, but cannot be sent to this client.
     pub fn abandon(&mut self, packet_id: u16) {
-        self.land(packet_id);
+        self.complete(packet_id);
     }
 
     /// A QoS 2 PUBLISH comes in: false if it is a repetition, which must not be published again.
@@ -311,12 +311,12 @@ impl Session {
     fn poll_resend(&mut self) -> Option<Outgoing> {
         while self.outstanding < self.receive_maximum {
             let packet_id = self.resend.pop_front()?;
-            if let Some(flight) = self.flights.get_mut(&packet_id)
-                && !flight.is_sent
+            if let Some(message) = self.in_flight.get_mut(&packet_id)
+                && !message.is_sent
             {
-                flight.is_sent = true;
+                message.is_sent = true;
                 self.outstanding = self.outstanding.saturating_add(1);
-                return Some(match &flight.stage {
+                return Some(match &message.stage {
                     Stage::Published(delivery) => {
                         let delivery = delivery.clone();
                         Outgoing::Publish { packet_id: Some(packet_id), dup: true, delivery }
@@ -328,30 +328,30 @@ impl Session {
         None
     }
 
-    fn take_off(&mut self, delivery: Delivery) -> u16 {
+    fn track(&mut self, delivery: Delivery) -> u16 {
         // Ends: fewer messages are under way than the Receive Maximum, which is less than there are ids.
         loop {
             self.last_packet_id = self.last_packet_id.checked_add(1).unwrap_or(1);
-            if !self.flights.contains_key(&self.last_packet_id) {
+            if !self.in_flight.contains_key(&self.last_packet_id) {
                 break;
             }
         }
         let sequence = self.next_sequence;
         self.next_sequence = sequence.saturating_add(1);
         self.outstanding = self.outstanding.saturating_add(1);
-        let flight = Flight { sequence, is_sent: true, stage: Stage::Published(delivery) };
-        self.flights.insert(self.last_packet_id, flight);
+        let message = InFlight { sequence, is_sent: true, stage: Stage::Published(delivery) };
+        self.in_flight.insert(self.last_packet_id, message);
         self.last_packet_id
     }
 
-    fn land(&mut self, packet_id: u16) {
-        let Some(flight) = self.flights.remove(&packet_id) else {
+    fn complete(&mut self, packet_id: u16) {
+        let Some(message) = self.in_flight.remove(&packet_id) else {
             return;
         };
-        if flight.is_sent {
+        if message.is_sent {
             self.outstanding = self.outstanding.saturating_sub(1);
         }
-        if let Stage::Published(delivery) = flight.stage {
+        if let Stage::Published(delivery) = message.stage {
             self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
         }
     }

@@ -4,31 +4,32 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use hashbrown::HashMap;
 
+use super::event::Event;
 use super::filter;
 use super::publication::{Delivery, Publication};
+use super::session_entry::{Readiness, SessionEntry};
 use super::subscriptions::{Options, SessionId, Subscriptions};
-use crate::broker::session_entry::{Readiness, SessionEntry};
-use crate::server::event::Event;
 
 /// Names a group within one broker; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(u64);
 
-/// All groups: one for each shared filter, which is to say for each name and what it shares.
+/// All groups: one for each shared filter, which is to say for each name and what it shared_subscriptions.
 #[derive(Debug, Default)]
-pub struct Shares {
+pub struct SharedSubscriptions {
     ids: HashMap<Box<str>, GroupId>,
     groups: HashMap<GroupId, Group>,
     subscriptions: Subscriptions<GroupId, ()>,
     next_group: u64,
 }
 
-impl Shares {
+impl SharedSubscriptions {
     /// Adds a session to the group of a valid shared filter, or gives it other options there; true if it is new.
-    pub fn insert(&mut self, shared: &str, seat: Arc<SessionEntry>, options: Options) -> bool {
+    pub fn insert(&mut self, shared: &str, entry: Arc<SessionEntry>, options: Options) -> bool {
         let Some(filter) = filter::shared(shared) else { return false };
         let id = self.ids.get(shared).copied().unwrap_or_else(|| {
             let id = GroupId(self.next_group);
@@ -37,7 +38,7 @@ impl Shares {
             self.subscriptions.insert(filter, id, ());
             id
         });
-        self.groups.entry(id).or_default().members.insert(seat.id, (seat, options)).is_none()
+        self.groups.entry(id).or_default().members.insert(entry.id, (entry, options)).is_none()
     }
 
     /// Takes a session out of a group; false if it was not there.
@@ -61,22 +62,24 @@ impl Shares {
         self.groups.get(&id)
     }
 
-    /// Whether any group shares a topic's messages.
+    /// Whether any group shared_subscriptions a topic's messages.
     #[must_use]
     pub fn has_match(&self, topic: &str) -> bool {
         self.subscriptions.has_match(topic)
     }
 
-    /// Gives a message to one session of each group that shares it; says how many got it. `except` has it already.
+    /// Gives a message to one session of each group that shared_subscriptions it; says how many got it. `except` has it already.
     pub fn route(
         &self,
         publication: &Arc<Publication>,
         except: Option<SessionId>,
+        now: Instant,
         events: &mut Vec<Event>,
     ) -> usize {
         let mut count = 0_usize;
         self.subscriptions.for_each_match(&publication.message.topic, |id, ()| {
-            let offered = self.group(id).is_some_and(|group| group.offer(id, publication, except, events));
+            let offered =
+                self.group(id).is_some_and(|group| group.deliver(id, publication, except, now, events));
             count = count.saturating_add(usize::from(offered));
         });
         count
@@ -100,16 +103,17 @@ impl Default for Group {
 
 impl Group {
     /// Gives a message to the next session that is connected and has room for it; if there is none, to one that is
-    /// away. False if there is nobody at all.
-    pub fn offer(
+    /// disconnected. False if there is nobody at all.
+    pub fn deliver(
         &self,
         id: GroupId,
         publication: &Arc<Publication>,
         except: Option<SessionId>,
+        now: Instant,
         events: &mut Vec<Event>,
     ) -> bool {
-        let Some((seat, options)) = self.next(publication.bytes, except) else { return false };
-        self.last.store(seat.id.0, Ordering::Relaxed);
+        let Some((entry, options)) = self.next(publication.bytes, except) else { return false };
+        self.last.store(entry.id.0, Ordering::Relaxed);
         let message = &publication.message;
         let delivery = Delivery {
             publication: Arc::clone(publication),
@@ -118,7 +122,7 @@ impl Group {
             subscription_ids: options.identifier.into_iter().collect(),
             group: Some(id),
         };
-        seat.offer(delivery, events);
+        entry.enqueue(delivery, now, events);
         true
     }
 
@@ -129,11 +133,12 @@ impl Group {
         id: GroupId,
         publication: &Arc<Publication>,
         instead_of: SessionId,
+        now: Instant,
         events: &mut Vec<Event>,
     ) -> bool {
         let next = self.next(publication.bytes, Some(instead_of));
-        let is_ready = next.is_some_and(|(seat, _)| seat.readiness(publication.bytes) == Readiness::Ready);
-        is_ready && self.offer(id, publication, Some(instead_of), events)
+        let is_ready = next.is_some_and(|(entry, _)| entry.readiness(publication.bytes) == Readiness::Ready);
+        is_ready && self.deliver(id, publication, Some(instead_of), now, events)
     }
 
     fn next(&self, bytes: usize, except: Option<SessionId>) -> Option<&(Arc<SessionEntry>, Options)> {
@@ -141,34 +146,32 @@ impl Group {
         let after = self.members.range((Bound::Excluded(last), Bound::Unbounded));
         let in_turn = after.chain(self.members.range(..=last)).map(|(_, member)| member);
         // A session that has no room is cut off for it only if nobody else can take its turn.
-        let (mut full, mut away, mut lost) = (None, None, None);
-        for member in in_turn.filter(|(seat, _)| Some(seat.id) != except) {
+        let (mut full, mut disconnected, mut lost) = (None, None, None);
+        for member in in_turn.filter(|(entry, _)| Some(entry.id) != except) {
             match member.0.readiness(bytes) {
                 Readiness::Ready => return Some(member),
                 Readiness::Full => full = full.or(Some(member)),
-                Readiness::Away { has_room: true } => away = away.or(Some(member)),
-                Readiness::Away { has_room: false } => lost = lost.or(Some(member)),
+                Readiness::Disconnected { has_room: true } => disconnected = disconnected.or(Some(member)),
+                Readiness::Disconnected { has_room: false } => lost = lost.or(Some(member)),
             }
         }
-        full.or(away).or(lost)
+        full.or(disconnected).or(lost)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::super::packet::{RetainHandling, SubscriptionRequest};
-    use super::super::registry::{Registry, tests::arrival};
+    use super::super::registry::{Registry, tests::request};
     use super::*;
+    use crate::broker::settings::Settings;
     use crate::clock;
     use crate::protocol::ConnectionId;
     use crate::protocol::message::{Message, Qos};
-    use crate::server::settings::Settings;
 
     /// A client with a subscription of QoS 1 to this, and with room for three messages.
     fn join(registry: &mut Registry, connection: u64, client_id: &str, filter: &str, now: Instant) {
-        registry.attach(arrival(connection, client_id, 60, None)).unwrap();
+        registry.attach(request(connection, client_id, 60, None), now).unwrap();
         let options =
             Options { qos: Qos::AtLeastOnce, no_local: false, retain_as_published: false, identifier: None };
         let (filter, retain_handling) = (filter.to_owned(), RetainHandling::Never);
@@ -196,7 +199,7 @@ mod tests {
         let mut events = Vec::new();
         for _ in 0..count {
             let message = Message { topic: topic.to_owned(), qos: Qos::AtLeastOnce, ..Message::default() };
-            registry.route(None, None, &Arc::new(Publication::new(message, now)), &mut events);
+            registry.route(None, None, &Arc::new(Publication::new(message, now)), now, &mut events);
         }
         events
     }
@@ -208,7 +211,10 @@ mod tests {
         assert_eq!(waiting(&registry), [2, 2]);
         registry.detach(ConnectionId(1), true, None, now);
         assert_eq!(waiting(&registry), [1, 3]);
-        assert!(registry.link(ConnectionId(2)).unwrap().ending().is_none(), "it is not cut off for it");
+        assert!(
+            registry.handle(ConnectionId(2)).unwrap().close_reason().is_none(),
+            "it is not cut off for it"
+        );
         assert!(registry.take_events().is_empty());
     }
 

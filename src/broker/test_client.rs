@@ -11,7 +11,7 @@ use super::codec::wire::{
     PubAck, PubAckReason, Publish, PublishProperties, QoS, SubAck, Subscribe, SubscribeFilter,
     SubscribeProperties,
 };
-use crate::server::Server;
+use super::server::Server;
 
 /// Long enough for a busy machine; only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);

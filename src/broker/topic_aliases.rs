@@ -13,12 +13,12 @@ const TOPIC_BYTES_MIN: usize = 8;
 
 /// The aliases that a client has given.
 #[derive(Debug)]
-pub struct Given {
+pub struct InboundAliases {
     topics: HashMap<u16, String>,
     alias_max: u16,
 }
 
-impl Given {
+impl InboundAliases {
     /// None yet, and none above `alias_max` to come.
     #[must_use]
     pub fn new(alias_max: u16) -> Self {
@@ -62,13 +62,13 @@ pub struct Alias {
 
 /// The aliases that this broker has given: to the topics that come first, as long as there is room.
 #[derive(Debug)]
-pub struct Taken {
+pub struct OutboundAliases {
     numbers: HashMap<Box<str>, u16>,
     alias_max: u16,
     bytes: usize,
 }
 
-impl Taken {
+impl OutboundAliases {
     /// None yet, and none above what the client takes to come.
     #[must_use]
     pub fn new(alias_max: u16) -> Self {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     /// Sends a topic, and says how.
-    fn send(taken: &mut Taken, topic: &str) -> Option<(u16, bool)> {
+    fn send(taken: &mut OutboundAliases, topic: &str) -> Option<(u16, bool)> {
         let alias = taken.of(topic)?;
         taken.handle_sent(topic, alias);
         Some((alias.number, alias.is_new))
@@ -111,18 +111,18 @@ mod tests {
 
     #[test]
     fn the_first_topics_get_the_aliases_that_there_are() {
-        let mut taken = Taken::new(2);
+        let mut taken = OutboundAliases::new(2);
         assert_eq!(send(&mut taken, "topic/one"), Some((1, true)));
         assert_eq!(send(&mut taken, "topic/two"), Some((2, true)));
         assert_eq!(send(&mut taken, "topic/one"), Some((1, false)));
         assert_eq!(send(&mut taken, "topic/three"), None);
         assert_eq!(send(&mut taken, "short"), None);
-        assert_eq!(send(&mut Taken::new(0), "topic/one"), None);
+        assert_eq!(send(&mut OutboundAliases::new(0), "topic/one"), None);
     }
 
     #[test]
     fn what_was_not_sent_has_no_alias() {
-        let taken = Taken::new(2);
+        let taken = OutboundAliases::new(2);
         for _ in 0..2 {
             assert_eq!(taken.of("topic/one"), Some(Alias { number: 1, is_new: true }));
         }
@@ -130,17 +130,17 @@ mod tests {
 
     #[test]
     fn neither_their_number_nor_their_bytes_grow_with_what_a_client_would_take() {
-        let mut taken = Taken::new(u16::MAX);
+        let mut taken = OutboundAliases::new(u16::MAX);
         let many = (0..1000).filter(|number| send(&mut taken, &format!("topic/{number}")).is_some()).count();
         assert_eq!(many, usize::from(ALIASES_MAX));
-        let mut taken = Taken::new(u16::MAX);
+        let mut taken = OutboundAliases::new(u16::MAX);
         let long = |number: usize| format!("{number}{}", "x".repeat(TOPIC_BYTES_MAX / 2 - 1));
         assert_eq!((0..9).filter(|number| send(&mut taken, &long(*number)).is_some()).count(), 2);
     }
 
     #[test]
     fn a_clients_alias_is_known_once_it_has_come_with_a_topic() {
-        let mut given = Given::new(5);
+        let mut given = InboundAliases::new(5);
         let mut resolve = |alias, topic: &str| {
             let mut topic = topic.to_owned();
             given.resolve(alias, &mut topic).map(|()| topic).map_err(|(reason, _)| reason)

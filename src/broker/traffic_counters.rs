@@ -1,20 +1,22 @@
-//! What a connection counts by itself until it adds it to the counters of all, which costs more than to count here.
+//! Traffic of one connection: counted without atomics, and added to the broker's counters now and then.
 
-use crate::server::operations::metrics::Metrics;
+use super::counters::Counters;
 
-/// Packets that have not been added to the counters of all connections.
+/// Packets of one connection that are not yet in the broker's counters.
+///
+/// Those are shared by all threads, so a write to them costs much more than one here.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct TrafficCounters {
     received: u64,
     publishes_received: u64,
     sent: u64,
     publishes_sent: u64,
 }
 
-impl Tally {
-    /// That of a connection that has sent a CONNECT and gets a CONNACK.
+impl TrafficCounters {
+    /// Returns the counters of a connection that has exchanged CONNECT and CONNACK.
     #[must_use]
-    pub fn begun() -> Self {
+    pub fn after_connack() -> Self {
         Self { received: 1, sent: 1, ..Self::default() }
     }
 
@@ -23,7 +25,7 @@ impl Tally {
         self.received = self.received.saturating_add(1);
     }
 
-    /// Says of the packet that was counted last that it is a PUBLISH.
+    /// Counts the packet that was counted last as a PUBLISH too.
     pub fn count_publish_received(&mut self) {
         self.publishes_received = self.publishes_received.saturating_add(1);
     }
@@ -39,14 +41,14 @@ impl Tally {
         self.publishes_sent = self.publishes_sent.saturating_add(1);
     }
 
-    /// Adds everything to the counters of all, and begins anew.
-    pub fn add_to(&mut self, metrics: &Metrics) {
+    /// Adds everything to the broker's counters and starts again from 0.
+    pub fn add_to(&mut self, counters: &Counters) {
         let Self { received, publishes_received, sent, publishes_sent } = std::mem::take(self);
         for (counter, count) in [
-            (&metrics.received.packets, received),
-            (&metrics.received.publishes, publishes_received),
-            (&metrics.sent.packets, sent),
-            (&metrics.sent.publishes, publishes_sent),
+            (&counters.received.packets, received),
+            (&counters.received.publishes, publishes_received),
+            (&counters.sent.packets, sent),
+            (&counters.sent.publishes, publishes_sent),
         ] {
             if count > 0 {
                 counter.add(count);

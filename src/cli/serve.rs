@@ -37,6 +37,7 @@ use operations::{LogFormat, OperationsArgs};
 use reload::Hangups;
 use user::ServeAction;
 
+use crate::broker;
 use crate::commands::process::signal::Signals;
 use crate::commands::{CommandError, Kind, Verdict, duration, more_of};
 use crate::render::log::Field;
@@ -242,7 +243,7 @@ fn say_ready(teller: &Teller, doors: &[(Settled, SocketAddr)], server: &StoreSer
 }
 
 /// A server that takes fewer connections than it says should say so before somebody finds out.
-fn warn_of_few_descriptors(settings: &Settings, teller: &Teller) {
+fn warn_of_few_descriptors(settings: &broker::Settings, teller: &Teller) {
     /// Subscribers, standard streams, the disk, and whoever looks at what operators see.
     const OWN: u64 = 128;
     /// What the runtime of a thread needs.
@@ -272,18 +273,18 @@ async fn start(
     secrets.for_each(|file| teller.warn_of_secret(file));
     let (listeners, doors) = listeners(args, doors).await?;
     let events = teller.clone();
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
+    let broker = broker::Settings { listeners, threads, ..broker::Settings::default() };
     let settings = Settings {
-        listeners,
+        broker: args.limits.limit(broker),
         identities: Arc::new(identities),
         authorizer: rules::load(args.authz.clone()).await?,
         events: Arc::new(move |event| events.event(&event)),
-        threads: thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX),
-        ..Settings::default()
     };
-    let (settings, limits) = (args.limits.limit(settings), args.limits.store());
-    warn_of_few_descriptors(&settings, teller);
+    let limits = args.limits.store();
+    warn_of_few_descriptors(&settings.broker, teller);
     if is_verbose {
-        teller.note("limits", limits::words(&limits, &settings));
+        teller.note("limits", limits::words(&limits, &settings.broker));
     }
     let operations = args.operations.settle().await?;
     for AdminSettings { address, .. } in

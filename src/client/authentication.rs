@@ -14,8 +14,6 @@ use crate::net::secret::Secret;
 pub(super) use files::{FileRead, SecretFiles};
 pub(super) use token::TokenWatch;
 
-/// The method of enhanced authentication with a Kubernetes service account token (protocol §8).
-pub const K8S_SAT: &str = "K8S-SAT";
 /// The longest password or token that a CONNECT can carry, in bytes.
 const SECRET_BYTES_MAX: usize = 65_535;
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::authentication::K8S_SAT;
 use super::error::ReasonCode;
 use super::packet::{Incoming, Outgoing};
 use crate::clock;
 use crate::protocol::Message;
+use crate::protocol::connection::K8S_SAT;
 
 /// One thing that a trace tells.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use rumqttc::mqttbytes::{self, QoS, v5};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout_at;
 
-use super::authentication::{self, Credentials, FileRead, SecretFiles};
+use super::authentication::{Credentials, FileRead, SecretFiles};
 use super::dial::{self, explain};
 use super::error::{Error, LossCause, ReasonCode};
 use super::packet::{Granted, Incoming, Outgoing};
@@ -19,6 +19,7 @@ use super::settings::Settings;
 use super::trace::{self, Packet, Traced, Tracer};
 use crate::client::probe::{ConnackProperties, ConnectionStep};
 use crate::net::TlsError;
+use crate::protocol::connection::K8S_SAT;
 use crate::protocol::message::{Message, PropertyText, Qos};
 use traced::{auth_seen, connack_code, connack_seen, connect_seen, suback_code};
 
@@ -112,7 +113,7 @@ impl Connection {
         target: &str,
     ) -> Result<Granted, Error> {
         let (method, token) = match credentials {
-            Credentials::Token(token) => (Some(authentication::K8S_SAT.to_owned()), Some(token)),
+            Credentials::Token(token) => (Some(K8S_SAT.to_owned()), Some(token)),
             Credentials::None | Credentials::Password { .. } => (None, None),
         };
         let connect = v5::Connect {
@@ -242,7 +243,7 @@ impl Connection {
             Outgoing::Ping => (0, v5::Packet::PingReq),
             Outgoing::Authenticate { token } => {
                 let properties = v5::AuthProperties {
-                    method: Some(authentication::K8S_SAT.to_owned()),
+                    method: Some(K8S_SAT.to_owned()),
                     data: Some(Bytes::copy_from_slice(token.bytes())),
                     ..v5::AuthProperties::default()
                 };

@@ -4,6 +4,7 @@ mod policy;
 mod topics;
 mod yaml;
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use self::policy::Policy;
 use self::topics::TopicSet;
-use super::identity::Principal;
+use crate::broker::{self, AccessControl, Peer, Principal};
 use crate::net::Secret;
 use crate::store::authorization::KeyPermissions;
 
@@ -83,7 +84,7 @@ pub struct Authorizer {
 
 /// A connected client, and what the rules in force come to for it.
 #[derive(Debug)]
-pub struct Permissions {
+pub struct ClientPermissions {
     authorizer: Arc<Authorizer>,
     client_id: Arc<str>,
     principal: Principal,
@@ -131,7 +132,7 @@ impl Authorizer {
     }
 }
 
-impl Permissions {
+impl ClientPermissions {
     /// What the rules come to for a client.
     #[must_use]
     pub fn new(authorizer: Arc<Authorizer>, client_id: Arc<str>, principal: Principal) -> Self {
@@ -140,34 +141,20 @@ impl Permissions {
         Self { authorizer, client_id, principal, access }
     }
 
-    /// Whether it may be connected.
+    /// Returns a client's permissions, which the broker holds without knowing this type; None if there are no rules.
     #[must_use]
-    pub fn may_connect(&self) -> bool {
-        self.access().may_connect
+    pub fn of(peer: &Peer) -> Option<Arc<Self>> {
+        let permissions: Arc<dyn Any + Send + Sync> =
+            Arc::<dyn broker::Permissions>::clone(peer.permissions.as_ref()?);
+        permissions.downcast().ok()
     }
 
-    /// Whether it may publish to a topic.
+    /// Returns a client's permissions for keys; None if there are no rules, so that it may do everything.
     #[must_use]
-    pub fn may_publish(&self, topic: &str) -> bool {
-        self.access().publish.contains(topic)
-    }
-
-    /// Whether it may subscribe to a filter, that of a shared subscription without its beginning.
-    #[must_use]
-    pub fn may_subscribe(&self, filter: &str) -> bool {
-        self.access().subscribe.covers(filter)
-    }
-
-    /// Whether it may be given messages on a topic.
-    #[must_use]
-    pub fn may_hear(&self, topic: &str) -> bool {
-        self.access().subscribe.contains(topic)
-    }
-
-    /// Which rules are in force: another number once they have been read again.
-    #[must_use]
-    pub fn generation(&self) -> u64 {
-        self.authorizer.generation.load(Ordering::Acquire)
+    pub fn key_permissions_of(peer: &Peer) -> Option<Arc<KeyPermissions>> {
+        let permissions: &dyn Any = &**peer.permissions.as_ref()?;
+        // Permissions of another type would be a bug; then the client may do nothing.
+        Some(permissions.downcast_ref::<Self>().map_or_else(Arc::default, Self::key_permissions))
     }
 
     /// What it may do with keys.
@@ -178,11 +165,47 @@ impl Permissions {
 
     fn access(&self) -> Arc<Access> {
         let mut access = self.access.lock().unwrap_or_else(PoisonError::into_inner);
-        if access.0 != self.generation() {
+        if access.0 != self.authorizer.generation.load(Ordering::Acquire) {
             let (generation, policy) = self.authorizer.current();
             *access = (generation, Arc::new(policy.access(&self.client_id, &self.principal)));
         }
         Arc::clone(&access.1)
+    }
+}
+
+impl AccessControl for Authorizer {
+    fn permissions(
+        self: Arc<Self>,
+        client_id: &Arc<str>,
+        principal: &Principal,
+    ) -> Arc<dyn broker::Permissions> {
+        Arc::new(ClientPermissions::new(self, Arc::clone(client_id), principal.clone()))
+    }
+}
+
+impl broker::Permissions for ClientPermissions {
+    fn may_connect(&self) -> bool {
+        self.access().may_connect
+    }
+
+    fn may_publish(&self, topic: &str) -> bool {
+        self.access().publish.contains(topic)
+    }
+
+    fn may_subscribe(&self, filter: &str) -> bool {
+        self.access().subscribe.covers(filter)
+    }
+
+    fn may_receive(&self, topic: &str) -> bool {
+        self.access().subscribe.contains(topic)
+    }
+
+    fn generation(&self) -> u64 {
+        self.authorizer.generation.load(Ordering::Acquire)
+    }
+
+    fn refresh(&self) {
+        drop(self.access());
     }
 }
 
@@ -207,6 +230,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::broker::Permissions as _;
 
     fn rules(client: &str, topic: &str) -> String {
         format!(
@@ -221,7 +245,7 @@ mod tests {
         let path = home.path().join("rules");
         fs::write(&path, rules("a", "t/#")).unwrap();
         let authorizer = Authorizer::load(&path).unwrap();
-        let pass = Permissions::new(Arc::clone(&authorizer), "a".into(), Principal::default());
+        let pass = ClientPermissions::new(Arc::clone(&authorizer), "a".into(), Principal::default());
         assert!(pass.may_connect() && pass.may_publish("t/1") && !pass.may_publish("u"));
         fs::write(&path, rules("a", "u")).unwrap();
         assert!(pass.may_publish("t/1"), "not before it is asked for");

@@ -1,5 +1,6 @@
 //! What the service sends: the answer to a request, and after it what the watchers are told.
 
+use std::borrow::Borrow;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use crate::protocol::message::{
 use crate::protocol::{ConnectionId, ErrorReply, Message, Notification, Reply, Timestamp, topic};
 use crate::store::{Change, Version};
 
-use super::operations::metrics::{Outcome, Verb};
+use super::operations::metrics::{Metrics, Outcome, Verb};
 use crate::broker::Broker;
 
 /// Where the service's messages go. Called while the service is locked: it must not come back from there.
@@ -35,29 +36,41 @@ pub trait Outlet: Send + Sync {
     fn count_commit(&self, _took: Duration) {}
 }
 
-impl Outlet for Broker {
+/// The broker as an outlet, with the metrics of the requests. Both are borrowed in the task of a connection, and owned
+/// by a task of the service.
+#[derive(Clone, Debug)]
+pub struct BrokerOutlet<B, M> {
+    pub broker: B,
+    pub metrics: M,
+}
+
+impl<B, M> Outlet for BrokerOutlet<B, M>
+where
+    B: Borrow<Broker> + Send + Sync,
+    M: Borrow<Metrics> + Send + Sync,
+{
     fn publish(&self, message: Message) {
-        Self::publish(self, None, message);
+        self.broker.borrow().publish(None, message);
     }
 
     fn push(&self, to: ConnectionId, client_id: &str, message: Message) {
-        Self::push(self, to, client_id, message);
+        self.broker.borrow().push(to, client_id, message);
     }
 
     fn is_overheard(&self) -> bool {
-        Self::is_overheard(self)
+        self.broker.borrow().has_monitors()
     }
 
     fn overhear(&self, from: ConnectionId, request: Message) {
-        Self::overhear(self, from, request);
+        self.broker.borrow().publish_monitor_copy(from, request);
     }
 
     fn count_request(&self, verb: Verb, outcome: Outcome, took: Duration) {
-        self.metrics().count_request(verb, outcome, took);
+        self.metrics.borrow().count_request(verb, outcome, took);
     }
 
     fn count_commit(&self, took: Duration) {
-        self.metrics().commits.observe(took);
+        self.metrics.borrow().commits.observe(took);
     }
 }
 

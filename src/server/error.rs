@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use crate::broker::StartError;
 use crate::server::storage::StorageError;
 use std::net::SocketAddr;
 
@@ -29,6 +30,16 @@ pub enum Error {
     Storage(StorageError),
     /// The system starts no other thread.
     Thread(io::Error),
+}
+
+impl From<StartError> for Error {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Settings(what) => Self::Settings(what),
+            StartError::Bind { address, cause } => Self::Bind { address, cause },
+            StartError::Thread(cause) => Self::Thread(cause),
+        }
+    }
 }
 
 impl fmt::Display for Error {

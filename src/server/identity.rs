@@ -1,5 +1,6 @@
 //! Who may come in: users with passwords and bearers of tokens, from files that may change while the server runs.
 
+mod authenticator;
 mod reloaded_file;
 mod tokens;
 mod users;
@@ -12,14 +13,15 @@ use std::thread::available_parallelism;
 
 use tokio::sync::Semaphore;
 
+pub use self::authenticator::IdentityAuthenticator;
 use self::tokens::Tokens;
 pub use self::users::UsersFile;
 use self::users::{Login, Memory, Users};
 use super::event::Event;
 use super::settings::EventSink;
+use crate::broker::Denial;
 use crate::broker::reason::Reason;
 use crate::net::Secret;
-use crate::net::certificate::Attribute;
 use crate::net::detached::run_detached;
 use crate::server::identity::reloaded_file::Kept;
 
@@ -27,60 +29,6 @@ use crate::server::identity::reloaded_file::Kept;
 const PASSWORDS_MAX: usize = 4;
 /// How many tokens are looked up at a time: each reads a file.
 const TOKENS_MAX: usize = 4;
-
-/// Who a client has shown to be; nobody in particular if there is nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Principal {
-    /// The name of the user, or that of the token's bearer.
-    pub user: Option<Arc<str>>,
-    /// The attributes of the subject of the client's certificate, in their order.
-    pub attributes: Arc<[Attribute]>,
-    /// What the certificate says besides of whose it is: `DNS`, `IP`, `URI` and `email`.
-    pub alternatives: Arc<[Attribute]>,
-}
-
-impl Principal {
-    /// Whether it is anybody in particular.
-    #[must_use]
-    pub fn is_somebody(&self) -> bool {
-        self.user.is_some() || !self.certificate().is_empty()
-    }
-
-    /// Whether both are the same user or, where they are none, have certificates of the same subject.
-    #[must_use]
-    pub fn is_same_as(&self, other: &Self) -> bool {
-        self.user == other.user && (self.user.is_some() || self.certificate() == other.certificate())
-    }
-
-    /// All that the certificate says of whose it is, the subject first.
-    pub fn of_certificate(&self) -> impl Iterator<Item = &Attribute> {
-        self.attributes.iter().chain(self.alternatives.iter())
-    }
-
-    /// Whose the certificate is: the subject, or what stands for it where there is none.
-    fn certificate(&self) -> &[Attribute] {
-        if self.attributes.is_empty() { &self.alternatives } else { &self.attributes }
-    }
-
-    /// In words, not escaped; none if it is nobody.
-    #[must_use]
-    pub fn words(&self) -> Option<String> {
-        let attributes = self.certificate().iter().map(|(name, value)| format!("{name}={value}"));
-        let words: Vec<String> = self.user.iter().map(|user| user.to_string()).chain(attributes).collect();
-        (!words.is_empty()).then(|| words.join(", "))
-    }
-}
-
-/// Why a client is not let in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Denial {
-    /// The reason code.
-    pub reason: Reason,
-    /// For the client: nothing that helps who guesses.
-    pub told: &'static str,
-    /// For the operator; no secret, not escaped.
-    pub logged: String,
-}
 
 /// Where those are listed who may come in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -187,10 +135,10 @@ impl Identities {
         password: Secret,
         events: EventSink,
     ) -> Result<Arc<str>, Denial> {
-        let denied = |logged| Denial {
+        let denied = |log_text| Denial {
             reason: Reason::BadUserNameOrPassword,
-            told: "no user of this name and password is known here",
-            logged,
+            reason_string: "no user of this name and password is known here",
+            log_text,
         };
         let Some(users) = self.users.clone() else { return Err(denied(format!("no users, so no {name}"))) };
         let memory = Arc::clone(&self.memory);
@@ -209,8 +157,8 @@ impl Identities {
     pub(crate) async fn check_token(&self, token: Secret, events: EventSink) -> Result<Arc<str>, Denial> {
         let denied = || Denial {
             reason: Reason::NotAuthorized,
-            told: "this token is not known here",
-            logged: "its token is not known".to_owned(),
+            reason_string: "this token is not known here",
+            log_text: "its token is not known".to_owned(),
         };
         let Some(tokens) = self.tokens.clone() else { return Err(denied()) };
         let check = move || tokens.current(&events).bearer(&token);
@@ -226,8 +174,8 @@ async fn in_room<T: Send + 'static>(
 ) -> Result<T, Denial> {
     let failed = || Denial {
         reason: Reason::UnspecifiedError,
-        told: "it could not be checked",
-        logged: "what it says of itself could not be checked".to_owned(),
+        reason_string: "it could not be checked",
+        log_text: "what it says of itself could not be checked".to_owned(),
     };
     let permit = Arc::clone(room).acquire_owned().await.map_err(|_| failed())?;
     let checked = run_detached(move || {
@@ -314,46 +262,17 @@ mod tests {
         assert_eq!(check("ann", "p1").await.as_deref(), Ok("ann"));
         let wrong = check("ann", "p2").await.unwrap_err();
         let unknown = check("bob", "p1").await.unwrap_err();
-        assert_eq!((wrong.reason, wrong.told), (unknown.reason, unknown.told));
-        assert_eq!(wrong.logged, "wrong password for the user ann");
-        assert_eq!(unknown.logged, "there is no user bob");
+        assert_eq!((wrong.reason, wrong.reason_string), (unknown.reason, unknown.reason_string));
+        assert_eq!(wrong.log_text, "wrong password for the user ann");
+        assert_eq!(unknown.log_text, "there is no user bob");
         assert!(!file.add("bob", &secret("p2")).unwrap());
         assert_eq!(check("bob", "p2").await.as_deref(), Ok("bob"));
         assert!(file.remove("ann").unwrap() && file.remove("bob").unwrap());
-        assert_eq!(check("bob", "p2").await.unwrap_err().logged, "there is no user bob");
+        assert_eq!(check("bob", "p2").await.unwrap_err().log_text, "there is no user bob");
         assert!(lines.lock().unwrap().is_empty());
         fs::write(&path, "").unwrap();
         assert!(check("bob", "p2").await.is_err());
         assert_eq!(lines.lock().unwrap().len(), 1);
-    }
-
-    #[test]
-    fn a_principal_in_words_is_the_user_and_the_certificate() {
-        let attributes = [("CN".to_owned(), "press 7".to_owned()), ("O".to_owned(), "Werk".to_owned())];
-        let alternatives: Arc<[Attribute]> = [("URI".to_owned(), "spiffe://werk/press".to_owned())].into();
-        let user = Some("ann".into());
-        let principal = Principal { user, attributes: attributes.into(), alternatives };
-        assert_eq!(principal.words().as_deref(), Some("ann, CN=press 7, O=Werk"));
-        let without_subject = Principal { user: None, attributes: Arc::default(), ..principal };
-        assert_eq!(without_subject.words().as_deref(), Some("URI=spiffe://werk/press"));
-        assert!(without_subject.is_somebody() && !without_subject.is_same_as(&Principal::default()));
-        assert_eq!(Principal::default().words(), None);
-    }
-
-    #[test]
-    fn a_user_is_the_same_with_any_certificate_and_without_a_name_the_certificate_counts() {
-        let principal = |user: Option<&str>, name: &str| Principal {
-            user: user.map(Into::into),
-            attributes: [("CN".to_owned(), name.to_owned())].into(),
-            alternatives: Arc::default(),
-        };
-        assert!(principal(Some("ann"), "a").is_same_as(&principal(Some("ann"), "b")));
-        assert!(!principal(Some("ann"), "a").is_same_as(&principal(Some("bob"), "a")));
-        assert!(!principal(Some("ann"), "a").is_same_as(&principal(None, "a")));
-        assert!(principal(None, "a").is_same_as(&principal(None, "a")));
-        assert!(!principal(None, "a").is_same_as(&principal(None, "b")));
-        assert!(!principal(None, "a").is_same_as(&Principal::default()));
-        assert!(principal(None, "a").is_somebody() && !Principal::default().is_somebody());
     }
 
     #[test]

@@ -4,7 +4,6 @@ pub mod admin;
 pub mod metrics;
 mod page;
 mod prometheus;
-pub mod statistics;
 pub mod sys;
 
 use std::collections::VecDeque;
@@ -17,7 +16,7 @@ use std::time::{Duration, Instant};
 use self::metrics::{Metrics, Outcome, Verb};
 use super::event::Event;
 use super::service::Service;
-use crate::broker::Broker;
+use crate::broker::{self, Broker};
 use crate::clock;
 
 /// How often rates are looked at.
@@ -107,7 +106,7 @@ impl Operations {
     }
 
     fn metrics(&self) -> &Metrics {
-        self.broker.metrics()
+        self.service.metrics()
     }
 
     /// Why a client should not come here now, if so.
@@ -140,10 +139,10 @@ impl Operations {
         let metrics = self.metrics();
         let sums = [
             metrics.requests_of_all_kinds(),
-            metrics.received.packets.get(),
-            metrics.sent.packets.get(),
-            metrics.received.bytes.get(),
-            metrics.sent.bytes.get(),
+            metrics.broker.received.packets.get(),
+            metrics.broker.sent.packets.get(),
+            metrics.broker.received.bytes.get(),
+            metrics.broker.sent.bytes.get(),
         ];
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.push_back(Sample { at, sums });
@@ -184,22 +183,29 @@ impl Metrics {
     /// Counts what an operator is told.
     pub fn note(&self, event: &Event) {
         match event {
-            Event::Denied { .. } | Event::Refused { .. } => self.refused.add(1),
-            Event::NotAuthorized { .. } | Event::KeyNotAuthorized { .. } => self.not_authorized.add(1),
-            Event::Dropped { .. } | Event::NotRetained { .. } => self.dropped.add(1),
+            Event::Broker(event) => self.note_broker_event(event),
+            Event::KeyNotAuthorized { .. } => self.not_authorized.add(1),
             Event::Unanswerable { .. } => self.unanswerable.add(1),
             Event::NotPersisted { .. } => self.has_disk_failed.store(true, Ordering::Relaxed),
             Event::PersistedAgain => self.has_disk_failed.store(false, Ordering::Relaxed),
-            Event::Connected { .. }
-            | Event::Gone { .. }
-            | Event::Reauthenticated { .. }
-            | Event::IdentityFile { .. }
+            Event::IdentityFile { .. }
             | Event::LeftOut { .. }
             | Event::Rules { .. }
             | Event::Certificates { .. }
             | Event::OutOfTime { .. }
-            | Event::ClockBehind { .. }
-            | Event::AcceptFailed { .. } => {}
+            | Event::ClockBehind { .. } => {}
+        }
+    }
+
+    fn note_broker_event(&self, event: &broker::Event) {
+        match event {
+            broker::Event::Denied { .. } | broker::Event::Refused { .. } => self.refused.add(1),
+            broker::Event::NotAuthorized { .. } => self.not_authorized.add(1),
+            broker::Event::Dropped { .. } | broker::Event::NotRetained { .. } => self.dropped.add(1),
+            broker::Event::Connected { .. }
+            | broker::Event::Disconnected { .. }
+            | broker::Event::Reauthenticated { .. }
+            | broker::Event::AcceptFailed { .. } => {}
         }
     }
 
@@ -214,13 +220,13 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::Settings;
+    use crate::broker::{Hooks, Settings};
     use crate::server::service::StoreSettings;
 
     fn operations() -> Operations {
-        let settings = Settings::default();
-        let service = Service::open(StoreSettings::default(), Arc::clone(&settings.events)).unwrap();
-        Operations::new(Broker::new(settings, Arc::<Service>::clone(&service)), service)
+        let service = Service::open(StoreSettings::default(), Arc::new(|_| {}), Arc::default()).unwrap();
+        let hooks = Hooks::new(Arc::<Service>::clone(&service));
+        Operations::new(Broker::new(Settings::default(), hooks), service)
     }
 
     #[test]
@@ -229,7 +235,7 @@ mod tests {
         assert_eq!(operations.trouble(), Some("starting"));
         operations.enter(Phase::Serving);
         assert_eq!(operations.trouble(), None);
-        operations.metrics().note(&Event::AcceptFailed { reason: String::new() });
+        operations.metrics().note(&broker::Event::AcceptFailed { reason: String::new() }.into());
         assert_eq!(operations.trouble(), None);
         operations.metrics().note(&Event::NotPersisted { reason: String::new() });
         assert!(operations.trouble().unwrap().starts_with("the disk has failed"));
@@ -249,7 +255,7 @@ mod tests {
             for _ in 0..6 {
                 operations.metrics().count_request(Verb::Get, Outcome::Ok, Duration::ZERO);
             }
-            operations.metrics().sent.bytes.add(2_000);
+            operations.metrics().broker.sent.bytes.add(2_000);
         }
         let Rates { requests, bytes_sent, bytes_received, .. } = operations.rates();
         assert_eq!((requests, bytes_sent, bytes_received), (3.0, 1_000.0, 0.0));

@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use super::event::Event;
 use super::settings::EventSink;
+use crate::broker::event::Subject;
 use crate::clock;
 
 /// How long is counted at a time.
@@ -71,14 +72,14 @@ impl Drop for Moderated {
     }
 }
 
-/// Whom an event is about: then whether it is trouble.
-type Subject = (Option<Arc<str>>, bool);
+/// What an event is about, and whether it reports a failure.
+type SubjectKind = (Option<Subject>, bool);
 
 /// Counts the events of a period. Pure: time comes as an argument.
 #[derive(Debug, Default)]
 struct Moderator {
     since: Option<Instant>,
-    counts: HashMap<Subject, u32>,
+    counts: HashMap<SubjectKind, u32>,
     /// Whether something has been left out in this period.
     is_silent: bool,
     /// Whether that has just begun.
@@ -94,7 +95,7 @@ impl Moderator {
             told.push(event);
             return told;
         };
-        let mut subject = (Some(subject), event.is_trouble());
+        let mut subject = (Some(subject), event.is_failure());
         if self.counts.len() >= SUBJECTS_MAX && !self.counts.contains_key(&subject) {
             subject.0 = None;
         }
@@ -122,10 +123,10 @@ impl Moderator {
         let mut left_out: Vec<_> = counts
             .into_iter()
             .filter(|(_, count)| *count > TOLD_MAX)
-            .map(|((subject, is_trouble), count)| {
+            .map(|((subject, is_failure), count)| {
                 let (subject, count) =
-                    (subject.unwrap_or_else(|| "others".into()), count.saturating_sub(TOLD_MAX));
-                Event::LeftOut { subject, count, is_trouble }
+                    (subject.unwrap_or(Subject::Other("others")), count.saturating_sub(TOLD_MAX));
+                Event::LeftOut { subject, count, is_failure }
             })
             .collect();
         left_out.sort_unstable_by_key(ToString::to_string);
@@ -140,13 +141,16 @@ impl Moderator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker;
 
     fn gone(client_id: &str) -> Event {
-        Event::Gone { client_id: client_id.into(), reason: "it disconnected".to_owned() }
+        let (client_id, reason) = (client_id.into(), "it disconnected".to_owned());
+        broker::Event::Disconnected { client_id, reason }.into()
     }
 
     fn refused(port: usize) -> Event {
-        Event::Refused { remote: format!("192.0.2.1:{port}"), reason: "no CONNECT in time".to_owned() }
+        let (remote, reason) = (format!("192.0.2.1:{port}"), "no CONNECT in time".to_owned());
+        broker::Event::Refused { remote, reason }.into()
     }
 
     #[test]
@@ -163,7 +167,7 @@ mod tests {
         let left_out: Vec<_> = moderator
             .poll(start + PERIOD)
             .into_iter()
-            .map(|event| (event.to_string(), event.is_trouble()))
+            .map(|event| (event.to_string(), event.is_failure()))
             .collect();
         let expected = [
             ("… and 30 more from 192.0.2.1 within 10 s", true),

@@ -17,14 +17,14 @@ use crate::protocol::request::CommandCase;
 use crate::protocol::{ConnectionId, Message, Request, Timestamp, topic};
 use crate::store::{Limits, Now, Page, Store, StoreRequest};
 
-use super::authorization::Permissions;
-use super::delivery::{Answer, Asker, Delivery, Outlet};
+use super::authorization::ClientPermissions;
+use super::delivery::{Answer, Asker, BrokerOutlet, Delivery, Outlet};
 use super::event::Event;
 use super::operations::OperationsSettings;
-use super::operations::metrics::Verb;
+use super::operations::metrics::{Metrics, Verb};
 use super::settings::EventSink;
 use crate::broker::reason::Reason;
-use crate::broker::{Application, Broker, Peer, SYS, Verdict};
+use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
 use crate::server::storage::{Storage, StorageError};
 
 #[cfg(test)]
@@ -75,7 +75,7 @@ pub struct StoreSettings {
 pub struct Service {
     state: Mutex<State>,
     /// Of those who watch keys, where there are rules. Taken before `state`, never after it.
-    passes: Mutex<HashMap<ConnectionId, Arc<Permissions>>>,
+    passes: Mutex<HashMap<ConnectionId, Arc<ClientPermissions>>>,
     /// Where the journal waits for [`Service::run`].
     journal: Mutex<Option<Storage>>,
     has_unsaved: Condvar,
@@ -84,6 +84,7 @@ pub struct Service {
     keeps_all: bool,
     case: CommandCase,
     events: EventSink,
+    metrics: Arc<Metrics>,
     origin: Instant,
 }
 
@@ -100,14 +101,18 @@ impl Service {
     ///
     /// # Errors
     /// [`StorageError`] if that cannot be read.
-    pub fn open(settings: StoreSettings, events: EventSink) -> Result<Arc<Self>, StorageError> {
+    pub fn open(
+        settings: StoreSettings,
+        events: EventSink,
+        metrics: Arc<Metrics>,
+    ) -> Result<Arc<Self>, StorageError> {
         let (keeps_all, directory) = match &settings.persistence {
             Persistence::None => (false, None),
             Persistence::Custom(directory) => (false, Some(directory)),
             Persistence::All(directory) => (true, Some(directory)),
         };
         let journal = directory.map(|directory| Storage::open(directory)).transpose()?;
-        Self::with_journal(&settings, keeps_all, journal, events, clock::now())
+        Self::with_journal(&settings, keeps_all, journal, events, metrics, clock::now())
     }
 
     fn with_journal(
@@ -115,6 +120,7 @@ impl Service {
         keeps_all: bool,
         mut journal: Option<Storage>,
         events: EventSink,
+        metrics: Arc<Metrics>,
         reading: clock::Reading,
     ) -> Result<Arc<Self>, StorageError> {
         let mut store = Store::new(settings.limits);
@@ -134,6 +140,7 @@ impl Service {
             keeps_all,
             case: settings.case,
             events,
+            metrics,
             origin: reading.monotonic,
         }))
     }
@@ -154,6 +161,11 @@ impl Service {
         let service = Arc::clone(self);
         let timer = tokio::spawn(async move { service.expire(&outlet).await });
         Ok(Running { service: Arc::clone(self), timer, writer })
+    }
+
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 
     /// How much there is now.
@@ -195,7 +207,7 @@ impl Service {
                 show(outlet, from, &message, response_topic.as_deref());
                 let (client_id, what) = (Arc::clone(&from.client_id), "have its answer published to");
                 let topic = response_topic.unwrap_or_default();
-                (self.events)(Event::NotAuthorized { client_id, what, topic });
+                (self.events)(broker::Event::NotAuthorized { client_id, what, topic }.into());
                 return Verdict::Refused(Reason::NotAuthorized);
             }
             Ok(correlation) => {
@@ -219,7 +231,7 @@ impl Service {
             return Verdict::Route(message);
         }
         let (client_id, reason) = (Arc::clone(&from.client_id), "only the state store publishes there");
-        (self.events)(Event::Dropped { client_id, topic: message.topic, reason });
+        (self.events)(broker::Event::Dropped { client_id, topic: message.topic, reason }.into());
         Verdict::Consumed
     }
 
@@ -248,12 +260,14 @@ impl Service {
             persist: self.keeps_all || message.user_property(PERSIST) == Some("true"),
         };
         let now = self.now();
-        if let (Request::KeyNotify { stop: false, .. }, Some(pass)) = (&call.request, &from.pass) {
-            self.passes().insert(call.connection, Arc::clone(pass));
+        if let Request::KeyNotify { stop: false, .. } = &call.request
+            && let Some(permissions) = ClientPermissions::of(from)
+        {
+            self.passes().insert(call.connection, permissions);
         }
         let mut state = self.lock();
         // Under the lock, so that no watch begins that other rules have just ended.
-        call.permissions = from.pass.as_ref().map(|pass| pass.key_permissions());
+        call.permissions = ClientPermissions::key_permissions_of(from);
         // Under the lock, so that requests are overheard in the order in which the store decides them.
         show(outlet, from, message, Some(&asker.response_topic));
         let refused = state.answer(outlet, call, asker, message, now);
@@ -277,7 +291,7 @@ impl Service {
         });
     }
 
-    fn passes(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<Permissions>>> {
+    fn passes(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<ClientPermissions>>> {
         self.passes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -315,10 +329,10 @@ impl Service {
 
 impl Application for Service {
     fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict {
-        self.take(broker, from, message)
+        self.take(&BrokerOutlet { broker, metrics: &*self.metrics }, from, message)
     }
 
-    fn overheard_topic(&self) -> Option<&str> {
+    fn monitored_topic(&self) -> Option<&str> {
         Some(topic::REQUEST)
     }
 
@@ -336,7 +350,7 @@ impl Application for Service {
     }
 
     fn handle_disconnect(&self, _: &Broker, peer: &Peer) {
-        if peer.pass.is_some() {
+        if peer.permissions.is_some() {
             self.passes().remove(&peer.connection);
         }
         self.lock().engine.handle_disconnect(peer.connection);

@@ -10,12 +10,15 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::authorization::Authorizer;
+use super::delivery::BrokerOutlet;
 use super::event::Event;
+use super::identity::IdentityAuthenticator;
+use super::operations::metrics::Metrics;
 use super::operations::{AdminSettings, Operations, OperationsSettings, Phase, admin, sys};
 use super::service::{Persistence, Running, Service, StoreSettings};
 use super::settings::EventSink;
-use super::{Error, ListenerSettings, Server, Settings};
-use crate::broker::Broker;
+use super::{Error, Identities, ListenerSettings, Settings};
+use crate::broker::{self, AccessControl, Broker, Hooks, Server};
 use crate::clock;
 use crate::net::detached::run_detached;
 use crate::net::tls::ServerTls;
@@ -59,7 +62,7 @@ impl RulesReloader {
     pub fn reload(&self) {
         let outcome = self.authorizer.reload().map(|()| self.authorizer.len());
         if outcome.is_ok() {
-            self.broker.judge_all();
+            self.broker.reauthorize_all();
             self.service.revoke();
         }
         (self.events)(Event::Rules { outcome: outcome.map_err(|error| error.to_string()) });
@@ -130,19 +133,21 @@ impl StoreServer {
     ///
     /// # Errors
     /// As for [`StoreServer::start`].
-    pub async fn prepare(mut settings: Settings, store: StoreSettings) -> Result<Self, Error> {
+    pub async fn prepare(settings: Settings, store: StoreSettings) -> Result<Self, Error> {
         let OperationsSettings { admin, sys_interval } = store.operations.clone();
-        settings.events = counting(&settings);
-        let service = opened(store, Arc::clone(&settings.events)).await?;
+        let metrics = Arc::new(Metrics::default());
+        let events = counting(settings.events, Arc::clone(&metrics));
+        let service = opened(store, Arc::clone(&events), Arc::clone(&metrics)).await?;
         let mut doors = Vec::new();
         for AdminSettings { address, names } in admin {
             doors.push(
                 admin::Door::bind(address, names).await.map_err(|cause| Error::Admin { address, cause })?,
             );
         }
-        let (authorizer, events) = (settings.authorizer.clone(), Arc::clone(&settings.events));
-        let certificates = CertificatesReloader::new(&settings.listeners, Arc::clone(&events));
-        let server = Server::prepare(settings, Arc::<Service>::clone(&service)).await?;
+        let Settings { broker, identities, authorizer, .. } = settings;
+        let certificates = CertificatesReloader::new(&broker.listeners, Arc::clone(&events));
+        let hooks = hooks(&service, identities, authorizer.clone(), Arc::clone(&events));
+        let server = Server::prepare(broker, hooks).await?;
         if let Some(certificates) = &certificates {
             certificates.tell_of_time(clock::wall_ms() / 1000);
         }
@@ -152,7 +157,8 @@ impl StoreServer {
             service: Arc::clone(&service),
             events,
         });
-        let running = service.run(server.broker().clone()).map_err(Error::Thread)?;
+        let running =
+            service.run(BrokerOutlet { broker: server.broker().clone(), metrics }).map_err(Error::Thread)?;
         let operations = Arc::new(Operations::new(server.broker().clone(), service));
         let admin_addresses = doors.iter().map(admin::Door::address).collect();
         let has_readers = !doors.is_empty();
@@ -240,18 +246,42 @@ impl StoreServer {
 }
 
 /// Opens the store; on a disk, which may be slow or hang, without holding up whoever else runs in this thread.
-async fn opened(store: StoreSettings, events: EventSink) -> Result<Arc<Service>, Error> {
+async fn opened(
+    store: StoreSettings,
+    events: EventSink,
+    metrics: Arc<Metrics>,
+) -> Result<Arc<Service>, Error> {
     if store.persistence == Persistence::None {
-        return Service::open(store, events).map_err(Error::Storage);
+        return Service::open(store, events, metrics).map_err(Error::Storage);
     }
-    run_detached(move || Service::open(store, events)).await.map_err(Error::Thread)?.map_err(Error::Storage)
+    run_detached(move || Service::open(store, events, metrics))
+        .await
+        .map_err(Error::Thread)?
+        .map_err(Error::Storage)
 }
 
-/// Counts what happens, and tells of it as often as anybody wants to hear.
-fn counting(settings: &Settings) -> EventSink {
-    let (metrics, events) = (Arc::clone(&settings.metrics), moderated(Arc::clone(&settings.events)));
+/// Returns what the broker is given by the state store server.
+fn hooks(
+    service: &Arc<Service>,
+    identities: Arc<Identities>,
+    authorizer: Option<Arc<Authorizer>>,
+    events: EventSink,
+) -> Hooks {
+    let authenticator = IdentityAuthenticator { identities, events: Arc::clone(&events) };
+    Hooks {
+        application: Arc::<Service>::clone(service),
+        authenticator: Arc::new(authenticator),
+        access_control: authorizer.map(|authorizer| authorizer as Arc<dyn AccessControl>),
+        events: Arc::new(move |event: broker::Event| events(event.into())),
+        counters: Arc::clone(&service.metrics().broker),
+    }
+}
+
+/// Returns a sink that counts all events, and passes on a limited number per subject.
+fn counting(events: EventSink, metrics: Arc<Metrics>) -> EventSink {
+    let limited = moderated(events);
     Arc::new(move |event: Event| {
         metrics.note(&event);
-        events(event);
+        limited(event);
     })
 }

@@ -2,8 +2,8 @@
 
 use bytes::BytesMut;
 
-use super::super::Ending;
 use super::super::codec::Decoded;
+use super::super::connection_handle::CloseReason;
 use super::super::packet::Fault;
 use super::PacketHandler;
 use crate::clock;
@@ -15,11 +15,11 @@ impl PacketHandler {
     /// # Errors
     ///
     /// How the connection ends, if not as it has.
-    pub fn handle_last_words(&mut self, input: &mut BytesMut) -> Result<(), Ending> {
+    pub fn handle_final_input(&mut self, input: &mut BytesMut) -> Result<(), CloseReason> {
         let now = clock::monotonic();
-        while self.link.ending().is_none() {
+        while self.handle.close_reason().is_none() {
             self.output.clear();
-            let packet = match self.postponed.pop(now) {
+            let packet = match self.deferred.pop(now) {
                 Some(packet) => packet,
                 None => match self.dialect.decode(input, self.broker.settings().packet_bytes_max) {
                     Ok(Decoded::Packet(packet)) => packet,

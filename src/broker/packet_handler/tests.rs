@@ -1,12 +1,13 @@
-//! A connection that lost its seat while it handled a packet.
+//! A connection that lost its entry while it handled a packet.
 
 use std::sync::Arc;
 
 use bytes::BytesMut;
 
+use super::super::broker::Hooks;
 use super::super::codec::Decoded;
+use super::super::settings::Settings;
 use super::*;
-use crate::server::settings::Settings;
 
 fn begin(broker: &Broker) -> PacketHandler {
     let mut connect = BytesMut::from(&b"\x10\x13\0\x04MQTT\x05\0\0\0\x05\x11\0\0\x0e\x10\0\x01a"[..]);
@@ -14,16 +15,16 @@ fn begin(broker: &Broker) -> PacketHandler {
         Decoded::Packet(Incoming::Connect(connect)) => *connect,
         other => panic!("{other:?}"),
     };
-    let entrance = Entrance::anonymous("memory");
-    let mut conversation = PacketHandler::begin(broker, connect, Principal::default(), &entrance).unwrap();
-    conversation.output.clear();
-    conversation
+    let info = ConnectionInfo::anonymous("memory");
+    let mut handler = PacketHandler::begin(broker, connect, Principal::default(), &info).unwrap();
+    handler.output.clear();
+    handler
 }
 
 /// It would count on a message that was not published, or use a packet id again that stands for another one.
 #[test]
 fn a_client_is_not_told_by_it_that_anything_of_qos_2_has_come_further() {
-    let broker = Broker::new(Settings::default(), Arc::new(()));
+    let broker = Broker::new(Settings::default(), Hooks::new(Arc::new(())));
     let mut taken_over = begin(&broker);
     let mut successor = begin(&broker);
     let publish = || {

@@ -92,7 +92,7 @@ async fn tcp_is_served_on_a_free_port_by_several_servers() {
     stream.read_exact(&mut first).await.unwrap();
     assert_eq!(first, [0x20]);
     let taken = listening(one.addresses()[0]);
-    let error = Server::start(taken, Arc::new(())).await.unwrap_err();
+    let error = Server::start(taken, Hooks::new(Arc::new(()))).await.unwrap_err();
     assert!(error.to_string().starts_with("cannot listen on 127.0.0.1:"), "{error}");
     one.shutdown().await;
     two.shutdown().await;

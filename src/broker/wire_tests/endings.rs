@@ -35,7 +35,7 @@ async fn a_shutdown_tells_everyone_and_waits_for_nobody() {
     let echo = Arc::new(Echo::default());
     // Nothing else ends them: neither is cut off for its silence.
     let settings = Settings { connect_timeout: Duration::from_secs(3600), ..Settings::default() };
-    let server = Server::start(settings, Arc::clone(&echo) as Arc<dyn Application>).await.unwrap();
+    let server = Server::start(settings, Hooks::new(Arc::<Echo>::clone(&echo))).await.unwrap();
     let mut connected = Client::connect(&server, "a").await;
     let mut silent = Client::silent(&server);
     server.shutdown().await;

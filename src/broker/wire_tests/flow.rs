@@ -6,16 +6,14 @@ use super::*;
 async fn a_stalled_reader_is_cut_off_and_others_are_not_held_up() {
     let gone = Arc::new(Mutex::new(Vec::new()));
     let events = Arc::clone(&gone);
-    let settings = Settings {
-        session_queue_messages_max: 10,
-        events: Arc::new(move |event| {
-            if let Event::Gone { client_id, reason } = event {
-                events.lock().unwrap().push((client_id, reason));
-            }
-        }),
-        ..Settings::default()
-    };
-    let server = start_with(settings).await;
+    let settings = Settings { session_queue_messages_max: 10, ..Settings::default() };
+    let events: EventSink = Arc::new(move |event| {
+        if let Event::Disconnected { client_id, reason } = event {
+            events.lock().unwrap().push((client_id, reason));
+        }
+    });
+    let hooks = Hooks { events, ..Hooks::new(Arc::new(())) };
+    let server = Server::start(settings, hooks).await.unwrap();
     let mut stalled = Client::connect(&server, "stalled").await;
     stalled.subscribe(filter("a")).await;
     let mut publisher = Client::connect(&server, "publisher").await;
@@ -52,7 +50,7 @@ async fn start_generous() -> Server {
     let bytes_max = 256 * 1024;
     let settings =
         Settings { session_queue_bytes_max: bytes_max, packet_bytes_max: 64 * 1024, ..Settings::default() };
-    Server::start(settings, Arc::new(Generous)).await.unwrap()
+    Server::start(settings, Hooks::new(Arc::new(Generous))).await.unwrap()
 }
 
 fn numbered_requests(count: u16) -> BytesMut {

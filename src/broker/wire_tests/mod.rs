@@ -26,17 +26,18 @@ use super::codec::wire::{
 };
 use super::reason::Reason;
 use super::test_client::{Client, Hello, filter, qos_0, qos_1, retained, with_properties};
-use super::{Application, Broker, Peer, Verdict};
+use super::{
+    Application, Broker, Event, EventSink, Hooks, ListenerSettings, Peer, Server, Settings, Verdict,
+};
 use crate::protocol::ConnectionId;
 use crate::protocol::message::{Message, Qos};
-use crate::server::{Event, ListenerSettings, Server, Settings};
 
 async fn start() -> Server {
     start_with(Settings::default()).await
 }
 
 async fn start_with(settings: Settings) -> Server {
-    Server::start(settings, Arc::new(())).await.unwrap()
+    Server::start(settings, Hooks::new(Arc::new(()))).await.unwrap()
 }
 
 fn qos_2(topic: &str, packet_id: u16) -> Publish {
@@ -92,5 +93,6 @@ impl Application for Echo {
 
 async fn start_echo() -> (Server, Arc<Echo>) {
     let echo = Arc::new(Echo::default());
-    (Server::start(Settings::default(), Arc::clone(&echo) as Arc<dyn Application>).await.unwrap(), echo)
+    let hooks = Hooks::new(Arc::<Echo>::clone(&echo));
+    (Server::start(Settings::default(), hooks).await.unwrap(), echo)
 }

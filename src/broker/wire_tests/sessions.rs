@@ -116,7 +116,7 @@ async fn a_session_lives_as_long_as_its_connection_whatever_its_expiry() {
     let mut client = Client::connect(&server, "a").await;
     client.subscribe(filter("a")).await;
     let later = crate::clock::monotonic() + Duration::from_secs(100_000);
-    server.broker().sweep(later);
+    server.broker().handle_deadlines(later);
     client.publish(qos_0("a")).await;
     assert_eq!(client.hear_topics(1).await, ["a"]);
 }
@@ -142,6 +142,6 @@ async fn an_expiry_that_a_disconnect_brings_counts_and_must_not_come_out_of_noth
     let (mut client, _) = Client::connect_with(&server, hello).await;
     client.say(disconnect(1000)).await;
     assert_eq!(client.hear_any().await, None);
-    server.broker().sweep(crate::clock::monotonic() + Duration::from_secs(500));
+    server.broker().handle_deadlines(crate::clock::monotonic() + Duration::from_secs(500));
     assert!(Client::connect_with(&server, Hello::new("b")).await.1.session_present);
 }

@@ -165,7 +165,7 @@ async fn what_waits_for_who_never_comes_back_is_given_to_another_when_its_sessio
     }
     let mut b = member(&server, "b").await;
     b.hear_nothing().await;
-    server.broker().sweep(crate::clock::monotonic() + Duration::from_secs(4_000));
+    server.broker().handle_deadlines(crate::clock::monotonic() + Duration::from_secs(4_000));
     assert_eq!(b.hear_topics(2).await, ["a/1", "a/2"]);
     b.hear_nothing().await;
 }

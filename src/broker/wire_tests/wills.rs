@@ -100,12 +100,13 @@ async fn a_will_comes_also_after_a_take_over_a_protocol_error_and_a_goodbye_that
 async fn a_goodbye_takes_the_will_with_it_also_where_the_client_closes_before_it_has_read_all() {
     let (gone, mut reasons) = tokio::sync::mpsc::unbounded_channel();
     let tell = move |event| {
-        if let Event::Gone { reason, .. } = event {
+        if let Event::Disconnected { reason, .. } = event {
             // Nobody listens any more at the end.
             let _ = gone.send(reason);
         }
     };
-    let server = start_with(Settings { events: Arc::new(tell), ..Settings::default() }).await;
+    let hooks = Hooks { events: Arc::new(tell), ..Hooks::new(Arc::new(())) };
+    let server = Server::start(Settings::default(), hooks).await.unwrap();
     let mut watcher = Client::connect(&server, "watcher").await;
     watcher.subscribe(filter("will")).await;
     let large = || Message { payload: vec![0; 1024 * 1024].into(), ..message("busy", Qos::AtMostOnce) };

@@ -4,8 +4,9 @@ use std::fmt;
 
 use clap::Args;
 
+use crate::broker::Settings;
 use crate::protocol::key::VALUE_BYTES_MAX;
-use crate::server::{Limits, Settings};
+use crate::server::Limits;
 
 /// The least that fits the packets that a client must be able to send, in bytes.
 const QUEUE_BYTES_MIN: u64 = 64 * 1024;

@@ -85,7 +85,7 @@ impl Teller {
 
     /// Tells of an event.
     pub fn event(&self, event: &Event) {
-        let least = if event.is_trouble() { Told::ErrorPolicy } else { Told::Everything };
+        let least = if event.is_failure() { Told::ErrorPolicy } else { Told::Everything };
         if self.told < least {
             return;
         }

@@ -209,6 +209,7 @@ mod tests {
     use tokio_rustls::rustls::{ClientConfig, HandshakeKind};
 
     use super::*;
+    use crate::broker;
     use crate::client::{Client, Error, Settings as ClientSettings, Target};
     use crate::net::{ClientTls, TlsOptions};
     use crate::server::{ListenerSettings, Settings, StoreServer, StoreSettings};
@@ -223,7 +224,12 @@ mod tests {
         let tls = Some(ServerTls::load(ServerTlsFiles { certfile, keyfile, client_ca: None }).unwrap());
         let address = "127.0.0.1:0".parse().unwrap();
         let listeners = vec![ListenerSettings { tls, ..ListenerSettings::plain(address) }];
-        StoreServer::start(Settings { listeners, ..settings }, StoreSettings::default()).await.unwrap()
+        StoreServer::start(
+            Settings { broker: broker::Settings { listeners, ..settings.broker }, ..settings },
+            StoreSettings::default(),
+        )
+        .await
+        .unwrap()
     }
 
     async fn connect(server: &StoreServer, home: &TempDir) -> Result<Client, Error> {
@@ -239,7 +245,8 @@ mod tests {
         let connect_timeout = Duration::from_millis(20);
         let events_sink = Arc::new(move |event: crate::server::Event| drop(sender.send(event.to_string())));
         let home = tempfile::tempdir().unwrap();
-        let settings = Settings { connect_timeout, events: events_sink, ..Settings::default() };
+        let broker = broker::Settings { connect_timeout, ..broker::Settings::default() };
+        let settings = Settings { broker, events: events_sink, ..Settings::default() };
         let server = start(&home, settings).await;
         let mut stream = TcpStream::connect(server.addresses()[0]).await.unwrap();
         assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
@@ -251,7 +258,9 @@ mod tests {
     #[tokio::test]
     async fn stalled_handshakes_do_not_block_other_clients_and_time_out() {
         let home = tempfile::tempdir().unwrap();
-        let settings = Settings { connect_timeout: Duration::from_secs(2), ..Settings::default() };
+        let connect_timeout = Duration::from_secs(2);
+        let broker = broker::Settings { connect_timeout, ..broker::Settings::default() };
+        let settings = Settings { broker, ..Settings::default() };
         let server = start(&home, settings).await;
         let mut hanging = Vec::new();
         for number in 0..100 {

@@ -7,10 +7,10 @@ use base64::{DecodeError, Engine};
 
 use super::yaml::{self, Field, Node, Value};
 use super::{Access, Mistake};
+use crate::broker::Principal;
 use crate::broker::filter;
 use crate::net::certificate::Attribute;
 use crate::protocol::key::KEY_BYTES_MAX;
-use crate::server::identity::Principal;
 use crate::store::authorization::{KeyPermissions, KeySet, escape};
 
 /// What stands in place of what a client is begins with.
@@ -184,7 +184,9 @@ impl Principals {
 
     fn has(&self, Who { client_id, principal }: Who<'_>) -> bool {
         let has = |attributes: &Vec<Attribute>| {
-            attributes.iter().all(|wanted| principal.of_certificate().any(|attribute| attribute == wanted))
+            attributes
+                .iter()
+                .all(|wanted| principal.certificate_attributes().any(|attribute| attribute == wanted))
         };
         self.client_ids.iter().any(|id| id == client_id)
             || self.usernames.iter().any(|name| principal.user.as_deref() == Some(name))
@@ -331,7 +333,10 @@ impl Template {
     /// The text for one client; none if it has not all that the text asks for.
     fn fill(&self, Who { client_id, principal }: Who<'_>, put: impl Fn(&str) -> String) -> Option<String> {
         let attribute = |name: &str| {
-            principal.of_certificate().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+            principal
+                .certificate_attributes()
+                .find(|(known, _)| known == name)
+                .map(|(_, value)| value.as_str())
         };
         let pieces = self.0.iter().map(|piece| {
             Some(match piece {

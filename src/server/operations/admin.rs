@@ -182,8 +182,7 @@ mod tests {
 
     use super::super::Phase;
     use super::*;
-    use crate::broker::Broker;
-    use crate::server::Settings;
+    use crate::broker::{Broker, Hooks, Settings};
     use crate::server::service::{Service, StoreSettings};
 
     const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -194,9 +193,8 @@ mod tests {
     const PATIENT: Bounds = Bounds { request_timeout: NEVER, connection_timeout: NEVER, ..BOUNDS };
 
     fn operations() -> Arc<Operations> {
-        let settings = Settings::default();
-        let service = Service::open(StoreSettings::default(), Arc::clone(&settings.events)).unwrap();
-        let broker = Broker::new(settings, Arc::<Service>::clone(&service));
+        let service = Service::open(StoreSettings::default(), Arc::new(|_| {}), Arc::default()).unwrap();
+        let broker = Broker::new(Settings::default(), Hooks::new(Arc::<Service>::clone(&service)));
         let operations = Operations::new(broker, service);
         operations.enter(Phase::Serving);
         Arc::new(operations)

@@ -1,7 +1,10 @@
 //! What is counted while the server works: relaxed atomics, no lock, so that counting costs a request next to nothing.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use crate::broker::counters::{Counter, Counters};
 
 /// The bounds of the histograms' buckets, in microseconds; one more bucket has no bound.
 pub const BOUNDS_US: [u64; 15] = [
@@ -75,28 +78,6 @@ impl Outcome {
     }
 }
 
-/// A number that only grows.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds to it.
-    pub fn add(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
-    }
-
-    /// What it has come to.
-    #[must_use]
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Makes it at least this.
-    pub fn raise(&self, to: u64) {
-        self.0.fetch_max(to, Ordering::Relaxed);
-    }
-}
-
 /// How often something took how long.
 #[derive(Debug, Default)]
 pub struct Histogram {
@@ -140,17 +121,6 @@ impl Histogram {
     }
 }
 
-/// What one direction of the network has carried.
-#[derive(Debug, Default)]
-pub struct Traffic {
-    /// MQTT packets of every kind.
-    pub packets: Counter,
-    /// Those of them that are PUBLISH.
-    pub publishes: Counter,
-    /// Bytes, without what TLS and WebSockets add.
-    pub bytes: Counter,
-}
-
 /// All that one server counts.
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -158,14 +128,8 @@ pub struct Metrics {
     latencies: [Histogram; Verb::ALL.len()],
     /// What the commits to the disk took.
     pub commits: Histogram,
-    /// From clients.
-    pub received: Traffic,
-    /// To clients.
-    pub sent: Traffic,
-    /// Clients that were let in.
-    pub connections: Counter,
-    /// The most that were there at one time.
-    pub connections_max: Counter,
+    /// The traffic of the broker.
+    pub broker: Arc<Counters>,
     /// Connections that were not let in.
     pub refused: Counter,
     /// What the rules did not let clients do.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::metrics::{Histogram, Outcome, Verb};
 use super::{Operations, Rates};
-use crate::server::operations::statistics::Client;
+use crate::broker::ClientStatistics;
 use crate::store::{KeySummary, Page};
 
 /// How many keys are on one page.
@@ -49,7 +49,7 @@ pub fn html(operations: &Operations, from: u32) -> String {
     numbers(&mut html, operations);
     requests(&mut html, operations);
     keys(&mut html, &page, from);
-    list_clients(&mut html, &clients, operations.broker.census().sessions);
+    list_clients(&mut html, &clients, operations.broker.statistics().sessions);
     html.push_str("</body>\n</html>\n");
     html
 }
@@ -68,16 +68,17 @@ fn head(html: &mut String, operations: &Operations) {
 }
 
 fn numbers(html: &mut String, operations: &Operations) {
-    let (stock, census, rates) = (operations.service.stock(), operations.broker.census(), operations.rates());
+    let (stock, statistics, rates) =
+        (operations.service.stock(), operations.broker.statistics(), operations.rates());
     let Rates { requests, packets_received, packets_sent, bytes_received, bytes_sent } = rates;
     let numbers = [
         ("keys", stock.tally.keys.to_string()),
         ("bytes", stock.tally.bytes.to_string()),
         ("watches", stock.tally.watches.to_string()),
-        ("clients connected", census.connected.to_string()),
-        ("sessions", census.sessions.to_string()),
-        ("subscriptions", census.subscriptions.to_string()),
-        ("messages waiting", census.queued.to_string()),
+        ("clients connected", statistics.connected.to_string()),
+        ("sessions", statistics.sessions.to_string()),
+        ("subscriptions", statistics.subscriptions.to_string()),
+        ("messages waiting", statistics.queued.to_string()),
         ("waiting for the disk", stock.waiting_for_disk.to_string()),
         ("requests a second", format!("{requests:.1}")),
         ("packets in a second", format!("{packets_received:.1}")),
@@ -157,7 +158,7 @@ fn key(row: &KeySummary) -> String {
     )
 }
 
-fn list_clients(html: &mut String, clients: &[Client], all: usize) {
+fn list_clients(html: &mut String, clients: &[ClientStatistics], all: usize) {
     html.push_str("<h2>Clients</h2>\n");
     if clients.is_empty() {
         html.push_str("<p>none here</p>\n");

@@ -11,7 +11,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// All there is to measure.
 pub fn text(operations: &Operations) -> String {
     let metrics = operations.metrics();
-    let census = operations.broker.census();
+    let statistics = operations.broker.statistics();
     let stock = operations.service.stock();
     let mut text = Text(String::new());
     let version = [("version", env!("CARGO_PKG_VERSION"))];
@@ -56,22 +56,27 @@ pub fn text(operations: &Operations) -> String {
     );
     let has_failed = u8::from(metrics.has_disk_failed());
     text.one("mqkv_disk_failed", "gauge", "1 if the disk has failed and no write is taken.", has_failed);
-    text.one("mqkv_connections", "gauge", "Clients that are connected.", census.connected);
-    text.one("mqkv_sessions", "gauge", "MQTT sessions, those of absent clients included.", census.sessions);
-    text.one("mqkv_subscriptions", "gauge", "MQTT subscriptions.", census.subscriptions);
-    text.one("mqkv_retained_messages", "gauge", "Retained messages.", census.retained);
+    text.one("mqkv_connections", "gauge", "Clients that are connected.", statistics.connected);
+    text.one(
+        "mqkv_sessions",
+        "gauge",
+        "MQTT sessions, those of absent clients included.",
+        statistics.sessions,
+    );
+    text.one("mqkv_subscriptions", "gauge", "MQTT subscriptions.", statistics.subscriptions);
+    text.one("mqkv_retained_messages", "gauge", "Retained messages.", statistics.retained);
     text.one(
         "mqkv_session_queue_messages",
         "gauge",
         "Messages that wait for clients or their acknowledgements.",
-        census.queued,
+        statistics.queued,
     );
-    text.one("mqkv_session_queue_bytes", "gauge", "Bytes of these messages.", census.queued_bytes);
+    text.one("mqkv_session_queue_bytes", "gauge", "Bytes of these messages.", statistics.queued_bytes);
     text.one(
         "mqkv_connections_accepted_total",
         "counter",
         "Clients that were let in.",
-        metrics.connections.get(),
+        metrics.broker.connections.get(),
     );
     text.one(
         "mqkv_connections_refused_total",
@@ -97,7 +102,7 @@ pub fn text(operations: &Operations) -> String {
         "What the rules did not let clients do.",
         metrics.not_authorized.get(),
     );
-    let (received, sent) = (&metrics.received, &metrics.sent);
+    let (received, sent) = (&metrics.broker.received, &metrics.broker.sent);
     for (name, help, counts) in [
         ("mqkv_mqtt_packets_total", "MQTT packets.", [&received.packets, &sent.packets]),
         (

@@ -49,8 +49,9 @@ fn message(topic: &str, value: &str) -> Message {
 }
 
 fn topics(operations: &Operations, loads: &mut Loads) -> Vec<(String, String)> {
-    let (metrics, census) = (operations.metrics(), operations.broker.census());
-    let (received, sent) = (&metrics.received, &metrics.sent);
+    let (metrics, statistics) = (operations.metrics(), operations.broker.statistics());
+    let counters = &metrics.broker;
+    let (received, sent) = (&counters.received, &counters.sent);
     let sums = [
         received.packets.get(),
         sent.packets.get(),
@@ -58,17 +59,17 @@ fn topics(operations: &Operations, loads: &mut Loads) -> Vec<(String, String)> {
         sent.publishes.get(),
         received.bytes.get(),
         sent.bytes.get(),
-        metrics.connections.get(),
+        counters.connections.get(),
     ];
-    let away = census.sessions.saturating_sub(census.connected);
+    let away = statistics.sessions.saturating_sub(statistics.connected);
     let uptime_s = operations.uptime().as_secs();
     let numbers = [
-        ("clients/connected", count(census.connected)),
-        ("clients/active", count(census.connected)),
+        ("clients/connected", count(statistics.connected)),
+        ("clients/active", count(statistics.connected)),
         ("clients/disconnected", count(away)),
         ("clients/inactive", count(away)),
-        ("clients/total", count(census.sessions)),
-        ("clients/maximum", metrics.connections_max.get()),
+        ("clients/total", count(statistics.sessions)),
+        ("clients/maximum", counters.connections_max.get()),
         ("messages/received", received.packets.get()),
         ("messages/sent", sent.packets.get()),
         ("publish/messages/received", received.publishes.get()),
@@ -76,11 +77,11 @@ fn topics(operations: &Operations, loads: &mut Loads) -> Vec<(String, String)> {
         ("publish/messages/dropped", metrics.dropped.get()),
         ("bytes/received", received.bytes.get()),
         ("bytes/sent", sent.bytes.get()),
-        ("subscriptions/count", count(census.subscriptions)),
-        ("retained messages/count", count(census.retained)),
-        ("store/messages/count", count(census.retained.saturating_add(census.queued))),
-        ("store/messages/bytes", count(census.retained_bytes.saturating_add(census.queued_bytes))),
-        ("messages/stored", count(census.retained.saturating_add(census.queued))),
+        ("subscriptions/count", count(statistics.subscriptions)),
+        ("retained messages/count", count(statistics.retained)),
+        ("store/messages/count", count(statistics.retained.saturating_add(statistics.queued))),
+        ("store/messages/bytes", count(statistics.retained_bytes.saturating_add(statistics.queued_bytes))),
+        ("messages/stored", count(statistics.retained.saturating_add(statistics.queued))),
     ];
     let mut topics = vec![
         ("version".to_owned(), concat!("mqkv version ", env!("CARGO_PKG_VERSION")).to_owned()),

@@ -1,16 +1,18 @@
 //! Requests as others see them: subscribers of the requests' topic, packet by packet.
 
-use super::super::{Server, Settings};
 use super::*;
 use crate::broker::codec::wire::{Packet, Publish, QoS, SubscribeFilter, Unsubscribe};
 use crate::broker::test_client::{Client, Hello, filter, qos_0, qos_1, with_properties};
+use crate::broker::{Hooks, Server, Settings};
 use crate::protocol::{Key, Reply, Value};
 
 async fn start() -> (Server, Running) {
-    let settings = Settings::default();
-    let service = Service::open(StoreSettings::default(), Arc::clone(&settings.events)).unwrap();
-    let server = Server::start(settings, Arc::<Service>::clone(&service)).await.unwrap();
-    let running = service.run(server.broker().clone()).unwrap();
+    let service = Service::open(StoreSettings::default(), Arc::new(|_| {}), Arc::default()).unwrap();
+    let hooks = Hooks::new(Arc::<Service>::clone(&service));
+    let server = Server::start(Settings::default(), hooks).await.unwrap();
+    let running = service
+        .run(BrokerOutlet { broker: server.broker().clone(), metrics: Arc::<Metrics>::default() })
+        .unwrap();
     (server, running)
 }
 
@@ -145,19 +147,19 @@ async fn nothing_is_copied_while_nobody_subscribes() {
     let broker = server.broker();
     let mut other = Client::connect(&server, "other").await;
     other.subscribe(filter("clients/#")).await;
-    assert!(!broker.is_overheard());
+    assert!(!broker.has_monitors());
     other.subscribe(filter("statestore/#")).await;
-    assert!(broker.is_overheard());
+    assert!(broker.has_monitors());
     let filters = vec!["statestore/#".to_owned()];
     other.say(Packet::Unsubscribe(Unsubscribe { pkid: 1, filters, properties: None })).await;
     other.hear().await;
-    assert!(!broker.is_overheard());
+    assert!(!broker.has_monitors());
     let (mut lasting, _) = Client::connect_with(&server, Hello::lasting("lasting")).await;
     lasting.subscribe(filter("#")).await;
     lasting.disconnect().await;
     // Its session waits for the requests that it misses.
-    assert!(broker.is_overheard());
+    assert!(broker.has_monitors());
     let clean = Hello { clean_start: true, ..Hello::new("lasting") };
     let (_clean, _) = Client::connect_with(&server, clean).await;
-    assert!(!broker.is_overheard());
+    assert!(!broker.has_monitors());
 }

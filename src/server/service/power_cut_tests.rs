@@ -153,8 +153,14 @@ impl World {
         }
         let reading = clock::Reading { wall_ms: self.wall_ms, monotonic: clock::monotonic() };
         let settings = StoreSettings::default();
-        let service =
-            Service::with_journal(&settings, self.keeps_all, Some(journal), Arc::new(|_| {}), reading);
+        let service = Service::with_journal(
+            &settings,
+            self.keeps_all,
+            Some(journal),
+            Arc::new(|_| {}),
+            Arc::default(),
+            reading,
+        );
         let service = service.map_err(|error| error.to_string())?;
         let journal = service.journal.lock().unwrap().take().unwrap();
         Ok(Life { service, journal, notes: Notes::default(), now })

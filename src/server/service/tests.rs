@@ -65,7 +65,8 @@ impl Bench {
         let sink = Arc::clone(&events);
         let settings = StoreSettings { persistence, ..StoreSettings::default() };
         let service =
-            Service::open(settings, Arc::new(move |event| sink.lock().unwrap().push(event))).unwrap();
+            Service::open(settings, Arc::new(move |event| sink.lock().unwrap().push(event)), Arc::default())
+                .unwrap();
         Self { service, notes: Notes::default(), events }
     }
 
@@ -77,7 +78,9 @@ impl Bench {
             Arc::new(move |event| events.lock().unwrap().push(event))
         };
         let settings = StoreSettings::default();
-        let service = Service::with_journal(&settings, false, Some(journal), sink, clock::now()).unwrap();
+        let service =
+            Service::with_journal(&settings, false, Some(journal), sink, Arc::default(), clock::now())
+                .unwrap();
         Self { service, notes: Notes::default(), events }
     }
 
@@ -125,8 +128,8 @@ fn peer(connection: u64) -> Peer {
     Peer {
         connection: ConnectionId(connection),
         client_id: "client".into(),
-        principal: crate::server::Principal::default(),
-        pass: None,
+        principal: broker::Principal::default(),
+        permissions: None,
     }
 }
 
@@ -232,7 +235,7 @@ fn nobody_can_forge_a_notification() {
     let bench = Bench::in_memory();
     let topic = topic::notify("client", &key("k")).unwrap();
     assert!(matches!(bench.send(Message { topic, ..Message::default() }), Verdict::Consumed));
-    assert!(matches!(bench.events.lock().unwrap().pop(), Some(Event::Dropped { .. })));
+    assert!(matches!(bench.events.lock().unwrap().pop(), Some(Event::Broker(broker::Event::Dropped { .. }))));
     let other = Message { topic: "other".to_owned(), ..Message::default() };
     assert!(matches!(bench.send(other), Verdict::Route(_)));
 }
@@ -497,7 +500,7 @@ fn a_second_server_on_the_same_directory_is_refused() {
     let _first = Bench::on_disk(&home);
     let settings =
         StoreSettings { persistence: Persistence::All(home.path().to_owned()), ..StoreSettings::default() };
-    let error = Service::open(settings, Arc::new(|_| {})).unwrap_err();
+    let error = Service::open(settings, Arc::new(|_| {}), Arc::default()).unwrap_err();
     assert!(error.to_string().contains("in use"), "{error}");
 }
 

@@ -1,0 +1,474 @@
+//! The handle of a broker, and the traits of the program that it is a part of.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+use super::authentication::Authenticator;
+use super::connection_handle::CloseReason;
+use super::counters::Counters;
+use super::event::{Event, EventSink};
+use super::filter;
+use super::packet::SubscriptionRequest;
+use super::permissions::{AccessControl, Permissions};
+use super::principal::Principal;
+use super::publication::Publication;
+use super::reason::Reason;
+use super::registry::{AttachedSession, Registry};
+use super::session_entry::{SessionEntry, SessionRequest};
+use super::settings::Settings;
+use super::statistics::{ClientStatistics, Statistics};
+use crate::clock;
+use crate::protocol::ConnectionId;
+use crate::protocol::message::{Message, Qos};
+
+/// The start of the topics with the broker's own statistics. Clients must not publish there: they could forge them.
+pub const SYS: &str = "$SYS/";
+/// Why a message of a client on such a topic is rejected.
+pub const SYS_IS_RESERVED: &str = "only the broker publishes there";
+
+/// The client at the other end of a connection.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// The number of the connection. The client's next connection has another number.
+    pub connection: ConnectionId,
+    pub client_id: Arc<str>,
+    pub principal: Principal,
+    /// None if there are no rules: then the client may do everything.
+    pub permissions: Option<Arc<dyn Permissions>>,
+}
+
+impl Peer {
+    #[must_use]
+    pub fn may_publish(&self, topic: &str) -> bool {
+        self.permissions.as_ref().is_none_or(|permissions| permissions.may_publish(topic))
+    }
+
+    /// Returns the event that reports a missing permission.
+    #[must_use]
+    pub fn not_authorized(&self, what: &'static str, topic: String) -> Event {
+        Event::NotAuthorized { client_id: Arc::clone(&self.client_id), what, topic }
+    }
+}
+
+/// What the application decides about a message from a client.
+#[derive(Debug)]
+pub enum Verdict {
+    /// The message is routed to its subscribers.
+    Route(Message),
+    /// The application has handled the message: it is acknowledged, and not routed.
+    Consumed,
+    /// The message is not routed, and the acknowledgement has this reason code.
+    Refused(Reason),
+    /// The client is disconnected.
+    Disconnect {
+        reason: Reason,
+        /// The reason string.
+        text: String,
+    },
+}
+
+/// The application that the broker serves. All of its functions may call the broker: it holds no lock meanwhile.
+pub trait Application: Send + Sync + 'static {
+    /// Handles a message from a client, in the task of its connection, before it is routed and acknowledged.
+    ///
+    /// Messages that are pushed to `from` meanwhile are sent together with the acknowledgement.
+    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict;
+
+    /// Returns the one topic whose messages the application consumes, and copies to its subscribers: see
+    /// [`Broker::publish_monitor_copy`].
+    fn monitored_topic(&self) -> Option<&str> {
+        None
+    }
+
+    /// Checks a Will Message. When it is published later, it does not pass [`Application::handle_publish`].
+    ///
+    /// # Errors
+    ///
+    /// Why the client may not have it.
+    fn check_will(&self, _will: &Message) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Whether a topic filter belongs to a client, so that it needs no permission for it.
+    fn is_own_filter(&self, _client_id: &str, _filter: &str) -> bool {
+        false
+    }
+
+    /// Handles the end of a connection: called once for each that was accepted, after its last message.
+    ///
+    /// When a session is taken over, messages of the new connection may come before this call for the old one:
+    /// distinguish them by [`Peer::connection`], not by the client id.
+    fn handle_disconnect(&self, broker: &Broker, peer: &Peer);
+}
+
+/// Routes every message.
+impl Application for () {
+    fn handle_publish(&self, _: &Broker, _: &Peer, message: Message) -> Verdict {
+        Verdict::Route(message)
+    }
+
+    fn handle_disconnect(&self, _: &Broker, _: &Peer) {}
+}
+
+/// What a broker is given by the program that it is a part of.
+#[derive(Clone)]
+pub struct Hooks {
+    pub application: Arc<dyn Application>,
+    pub authenticator: Arc<dyn Authenticator>,
+    /// None: every client may do everything.
+    pub access_control: Option<Arc<dyn AccessControl>>,
+    pub events: EventSink,
+    pub counters: Arc<Counters>,
+}
+
+impl Hooks {
+    /// Returns the hooks of a broker that knows no users and no rules, and discards its events.
+    #[must_use]
+    pub fn new(application: Arc<dyn Application>) -> Self {
+        Self {
+            application,
+            authenticator: Arc::new(()),
+            access_control: None,
+            events: Arc::new(|_| {}),
+            counters: Arc::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hooks").finish_non_exhaustive()
+    }
+}
+
+/// A handle of the broker: cheap to clone, usable from any thread.
+#[derive(Clone)]
+pub struct Broker {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    settings: Settings,
+    hooks: Hooks,
+    registry: RwLock<Registry>,
+    /// Whether the monitored topic has a subscriber. Updated with every change of the subscriptions, so that a message
+    /// costs one load while there is none: no lock, no search in the trie.
+    has_monitors: AtomicBool,
+    /// Notifies the expiry task of a new deadline.
+    deadline: Notify,
+    /// Notifies [`Broker::drain`] of a connection that has drained or closed.
+    drained: Notify,
+}
+
+/// Returns the number of the next connection.
+pub(super) fn next_connection_id() -> ConnectionId {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    // 64 bits do not overflow: 2^64 connections take centuries.
+    ConnectionId(LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1))
+}
+
+impl Broker {
+    #[must_use]
+    pub fn new(settings: Settings, hooks: Hooks) -> Self {
+        let registry = RwLock::new(Registry::new(&settings));
+        let has_monitors = AtomicBool::new(false);
+        let (deadline, drained) = (Notify::new(), Notify::new());
+        let inner = Inner { settings, hooks, registry, has_monitors, deadline, drained };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Publishes a message to its subscribers; returns the number of sessions that get it.
+    ///
+    /// The session of `from` is left out where its subscription has the option No Local.
+    pub fn publish(&self, from: Option<ConnectionId>, message: Message) -> usize {
+        self.deliver(from, None, message)
+    }
+
+    /// Delivers a message to one connection exactly once, whether or not it subscribes to the topic, at the QoS of the
+    /// message; and to all other sessions that subscribe to it.
+    ///
+    /// If the connection is closed, the client `client_id` does not get the message at all.
+    pub fn push(&self, to: ConnectionId, client_id: &str, message: Message) {
+        self.deliver(None, Some((to, client_id)), message);
+    }
+
+    /// Whether the topic of [`Application::monitored_topic`] has a subscriber.
+    #[must_use]
+    pub fn has_monitors(&self) -> bool {
+        self.inner.has_monitors.load(Ordering::Acquire)
+    }
+
+    /// Delivers a message that the application consumes to the subscribers of its topic, so that a monitor sees it.
+    ///
+    /// The message is not retained, whatever its retain flag: a later subscriber must not take it for a new one.
+    pub fn publish_monitor_copy(&self, from: ConnectionId, message: Message) {
+        let now = clock::monotonic();
+        let publication = Arc::new(Publication::new(message, now));
+        let mut events = Vec::new();
+        self.read().route(Some(from), None, &publication, now, &mut events);
+        self.report(events);
+    }
+
+    /// Closes a connection with a DISCONNECT, if it is still open.
+    pub fn disconnect(&self, connection: ConnectionId, reason: Reason, text: &str) {
+        if let Some(handle) = self.read().handle(connection) {
+            handle.close(reason, text);
+        }
+    }
+
+    fn deliver(
+        &self,
+        from: Option<ConnectionId>,
+        to: Option<(ConnectionId, &str)>,
+        message: Message,
+    ) -> usize {
+        let now = clock::monotonic();
+        let publication = Arc::new(Publication::new(message, now));
+        let mut events = Vec::new();
+        let count = if publication.message.retain {
+            // Under one lock, so that a new subscriber gets the message either as a retained one or as a new one, and
+            // not both or neither.
+            let mut registry = self.write();
+            registry.retain(&publication, now, &mut events);
+            registry.route(from, to, &publication, now, &mut events)
+        } else {
+            self.read().route(from, to, &publication, now, &mut events)
+        };
+        self.report(events);
+        count
+    }
+
+    /// Gives a connection its session.
+    ///
+    /// # Errors
+    ///
+    /// The reason code to reject the connection with.
+    pub(super) fn attach(&self, request: SessionRequest) -> Result<AttachedSession, Reason> {
+        let now = clock::monotonic();
+        let mut attached = self.change(|registry| registry.attach(request, now))?;
+        if attached.needs_reauthorization {
+            self.reauthorize(&attached.entry);
+        }
+        if let Some(will) = attached.will.take() {
+            self.publish(None, will);
+        }
+        Ok(attached)
+    }
+
+    /// Takes the session of a closed connection back.
+    pub(super) fn detach(&self, connection: ConnectionId, close_reason: &CloseReason) {
+        let session_expiry_s = match close_reason {
+            CloseReason::ClientDisconnect { session_expiry_s, .. } => *session_expiry_s,
+            CloseReason::ServerDisconnect { .. } | CloseReason::ConnectionLost(_) => None,
+        };
+        let expiry_s = session_expiry_s.map(|seconds| seconds.min(self.inner.settings.session_expiry_s_max));
+        let now = clock::monotonic();
+        let publishes_will = close_reason.publishes_will();
+        let will = self.change(|registry| registry.detach(connection, publishes_will, expiry_s, now));
+        self.inner.deadline.notify_one();
+        self.note_drained();
+        if let Some(will) = will {
+            self.publish(None, will);
+        }
+    }
+
+    /// Subscribes a client to the topic filters that it has permission for.
+    pub(super) fn subscribe(
+        &self,
+        peer: &Peer,
+        entry: &Arc<SessionEntry>,
+        requests: Vec<SubscriptionRequest>,
+    ) -> Vec<Result<Qos, Reason>> {
+        let Some(permissions) = &peer.permissions else {
+            return self.subscribe_authorized(peer.connection, requests);
+        };
+        let generation = permissions.generation();
+        let is_allowed = |request: &SubscriptionRequest| {
+            let filter = filter::shared(&request.filter).unwrap_or(&request.filter);
+            self.is_own(&peer.client_id, filter) || permissions.may_subscribe(filter)
+        };
+        let allowed: Vec<bool> = requests.iter().map(is_allowed).collect();
+        let (mut granted, mut refused) = (Vec::new(), Vec::new());
+        for (request, is_allowed) in requests.into_iter().zip(&allowed) {
+            if *is_allowed { granted.push(request) } else { refused.push(request.filter) }
+        }
+        self.report(refused.into_iter().map(|filter| peer.not_authorized("subscribe to", filter)));
+        let mut results = self.subscribe_authorized(peer.connection, granted).into_iter();
+        if permissions.generation() != generation {
+            // The rules changed meanwhile. Their re-authorization of all sessions may have come before the subscriptions
+            // were added, and so have missed them.
+            self.reauthorize(entry);
+        }
+        let result = |is_allowed: &bool| match is_allowed {
+            true => results.next().unwrap_or(Err(Reason::UnspecifiedError)),
+            false => Err(Reason::NotAuthorized),
+        };
+        allowed.iter().map(result).collect()
+    }
+
+    fn subscribe_authorized(
+        &self,
+        connection: ConnectionId,
+        requests: Vec<SubscriptionRequest>,
+    ) -> Vec<Result<Qos, Reason>> {
+        // Checked before the lock, which every connection waits for: a packet has room for many filters.
+        if requests.len() > self.inner.settings.subscriptions_per_session_max {
+            return vec![Err(Reason::QuotaExceeded); requests.len()];
+        }
+        let mut events = Vec::new();
+        let now = clock::monotonic();
+        let results = self.change(|registry| registry.subscribe(connection, requests, now, &mut events));
+        self.report(events);
+        results
+    }
+
+    pub(super) fn unsubscribe(&self, connection: ConnectionId, filters: &[String]) -> Vec<Reason> {
+        // No session has so many subscriptions: some filters are not subscribed to, or repeated.
+        if filters.len() > self.inner.settings.subscriptions_per_session_max {
+            return vec![Reason::ImplementationSpecific; filters.len()];
+        }
+        self.change(|registry| registry.unsubscribe(connection, filters))
+    }
+
+    /// Applies changed rules to all sessions: none receives what its client has no permission for.
+    pub fn reauthorize_all(&self) {
+        let sessions = self.read().sessions();
+        sessions.iter().for_each(|entry| self.reauthorize(entry));
+    }
+
+    fn reauthorize(&self, entry: &Arc<SessionEntry>) {
+        // Evaluates the rules before the lock is taken, which every connection waits for.
+        let permissions = entry.lock().permissions.clone();
+        if let Some(permissions) = permissions {
+            permissions.refresh();
+        }
+        let now = clock::monotonic();
+        self.change(|registry| {
+            registry.reauthorize(entry, now, |client_id, topic| self.is_own(client_id, topic));
+        });
+    }
+
+    /// Whether a topic or a topic filter is the client's own, for which it needs no permission.
+    fn is_own(&self, client_id: &str, topic: &str) -> bool {
+        self.inner.hooks.application.is_own_filter(client_id, topic)
+    }
+
+    /// Ends expired sessions and publishes the Will Messages that are due; returns the next deadline.
+    pub(super) fn handle_deadlines(&self, now: Instant) -> Option<Instant> {
+        let (wills, next) =
+            self.change(|registry| (registry.handle_deadlines(now), registry.next_deadline()));
+        for will in wills {
+            self.publish(None, will);
+        }
+        next
+    }
+
+    /// Waits until there may be an earlier deadline than before.
+    pub(super) async fn deadline_changed(&self) {
+        self.inner.deadline.notified().await;
+    }
+
+    /// Rejects new connections and stops reading from the others; returns when every packet that was read by now has
+    /// been handled.
+    pub(super) async fn drain(&self) {
+        self.write().drain();
+        while !self.read().is_drained() {
+            self.inner.drained.notified().await;
+        }
+    }
+
+    /// Closes the connections of a drained broker, each once its messages have been sent.
+    pub(super) fn finish(&self) {
+        self.read().finish();
+    }
+
+    /// Notifies [`Broker::drain`] that a connection has drained or closed.
+    pub(super) fn note_drained(&self) {
+        self.inner.drained.notify_one();
+    }
+
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.read().statistics()
+    }
+
+    /// Returns the number of connected clients.
+    pub(super) fn connections(&self) -> usize {
+        self.read().connections()
+    }
+
+    /// Returns at most `clients_max` clients, in no particular order.
+    #[must_use]
+    pub fn clients(&self, clients_max: usize) -> Vec<ClientStatistics> {
+        self.read().clients(clients_max)
+    }
+
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.inner.hooks.counters
+    }
+
+    /// Closes all connections and rejects new ones.
+    pub(super) fn close(&self) {
+        self.write().close();
+    }
+
+    /// Checks a Will Message with the application.
+    ///
+    /// # Errors
+    ///
+    /// Why the client may not have it.
+    pub(super) fn check_will(&self, will: &Message) -> Result<(), String> {
+        if will.topic.starts_with(SYS) {
+            return Err(SYS_IS_RESERVED.to_owned());
+        }
+        self.inner.hooks.application.check_will(will)
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    pub(super) fn hooks(&self) -> &Hooks {
+        &self.inner.hooks
+    }
+
+    /// Passes events to the operator.
+    pub(super) fn report(&self, events: impl IntoIterator<Item = Event>) {
+        for event in events {
+            (self.inner.hooks.events)(event);
+        }
+    }
+
+    /// Runs a change of the registry that may change the subscriptions.
+    fn change<T>(&self, change: impl FnOnce(&mut Registry) -> T) -> T {
+        let mut registry = self.write();
+        let result = change(&mut registry);
+        let topic = self.inner.hooks.application.monitored_topic();
+        let has_monitors = topic.is_some_and(|topic| registry.has_subscribers(topic));
+        self.inner.has_monitors.store(has_monitors, Ordering::Release);
+        let events = registry.take_events();
+        // The sink of the events is foreign code, so it is not called under the lock.
+        drop(registry);
+        self.report(events);
+        result
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Registry> {
+        self.inner.registry.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Registry> {
+        self.inner.registry.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Broker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broker").field("settings", &self.inner.settings).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+//! Connection handles: what the rest of the broker sees of a connection, and how it closes one.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use tokio::sync::Notify;
+
+use super::reason::Reason;
+use crate::protocol::ConnectionId;
+
+/// Why a connection is closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The client has sent a DISCONNECT.
+    ClientDisconnect {
+        /// Whether the Will Message is published all the same (reason code 0x04).
+        publishes_will: bool,
+        /// A new session expiry interval in seconds, if the client has sent one.
+        session_expiry_s: Option<u32>,
+    },
+    /// The server closes the connection, with a DISCONNECT.
+    ServerDisconnect {
+        reason: Reason,
+        /// The reason string.
+        text: String,
+    },
+    /// The network connection was lost.
+    ConnectionLost(String),
+}
+
+impl CloseReason {
+    /// Whether the client's Will Message is published (MQTT 5, 3.1.2.5).
+    #[must_use]
+    pub fn publishes_will(&self) -> bool {
+        match self {
+            Self::ClientDisconnect { publishes_will, .. } => *publishes_will,
+            // All clients are disconnected, so no client would receive the message.
+            Self::ServerDisconnect { reason, .. } => *reason != Reason::ServerShuttingDown,
+            Self::ConnectionLost(_) => true,
+        }
+    }
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClientDisconnect { .. } => write!(f, "it disconnected"),
+            Self::ServerDisconnect { reason, text } => write!(f, "{reason}: {text}"),
+            Self::ConnectionLost(text) => write!(f, "connection lost: {text}"),
+        }
+    }
+}
+
+/// How far a connection has come when the broker drains. A connection passes the phases in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DrainPhase {
+    /// The broker does not drain.
+    Open,
+    /// The packets that were read are handled, and no others.
+    Draining,
+    /// These packets have been handled.
+    Drained,
+    /// The connection closes once all its messages have been sent.
+    Finishing,
+}
+
+/// An accepted connection, shared by its task and the rest of the broker.
+#[derive(Debug)]
+pub struct ConnectionHandle {
+    pub id: ConnectionId,
+    /// Wakes the connection's task.
+    pub wake: Notify,
+    close_reason: OnceLock<CloseReason>,
+    phase: AtomicU8,
+}
+
+impl ConnectionHandle {
+    #[must_use]
+    pub fn new(id: ConnectionId) -> Self {
+        let phase = AtomicU8::new(DrainPhase::Open as u8);
+        Self { id, wake: Notify::new(), close_reason: OnceLock::new(), phase }
+    }
+
+    /// Moves the connection to a later phase; an earlier one changes nothing.
+    pub fn advance(&self, phase: DrainPhase) {
+        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        self.wake.notify_one();
+    }
+
+    #[must_use]
+    pub fn has_reached(&self, phase: DrainPhase) -> bool {
+        self.phase.load(Ordering::Acquire) >= phase as u8
+    }
+
+    /// Requests that the connection's task closes it with a DISCONNECT.
+    pub fn close(&self, reason: Reason, text: &str) {
+        // The first request decides; an error means that there was one.
+        let _ = self.close_reason.set(CloseReason::ServerDisconnect { reason, text: text.to_owned() });
+        self.wake.notify_one();
+    }
+
+    /// Returns why the connection is to be closed, if it is.
+    #[must_use]
+    pub fn close_reason(&self) -> Option<&CloseReason> {
+        self.close_reason.get()
+    }
+}

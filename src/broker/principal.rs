@@ -1,0 +1,83 @@
+//! Principals: the authenticated identity of a client.
+
+use std::sync::Arc;
+
+use crate::net::certificate::Attribute;
+
+/// The identity that a client has authenticated as; the default is an anonymous client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Principal {
+    /// The user of a password, or the owner of a token.
+    pub user: Option<Arc<str>>,
+    /// The attributes of the subject of the client's certificate, in their order.
+    pub attributes: Arc<[Attribute]>,
+    /// The alternative names of the certificate: `DNS`, `IP`, `URI` and `email`.
+    pub alternatives: Arc<[Attribute]>,
+}
+
+impl Principal {
+    /// Whether the client is not anonymous.
+    #[must_use]
+    pub fn is_authenticated(&self) -> bool {
+        self.user.is_some() || !self.certificate_name().is_empty()
+    }
+
+    /// Whether both are the same user or, if neither has one, have certificates with the same name.
+    #[must_use]
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        self.user == other.user
+            && (self.user.is_some() || self.certificate_name() == other.certificate_name())
+    }
+
+    /// Returns the attributes of the certificate's subject, then its alternative names.
+    pub fn certificate_attributes(&self) -> impl Iterator<Item = &Attribute> {
+        self.attributes.iter().chain(self.alternatives.iter())
+    }
+
+    /// Returns the subject of the certificate, or its alternative names if the subject is empty (RFC 5280, 4.1.2.6).
+    fn certificate_name(&self) -> &[Attribute] {
+        if self.attributes.is_empty() { &self.alternatives } else { &self.attributes }
+    }
+
+    /// Returns user and certificate as text, not escaped; None for an anonymous client.
+    #[must_use]
+    pub fn describe(&self) -> Option<String> {
+        let attributes = self.certificate_name().iter().map(|(name, value)| format!("{name}={value}"));
+        let parts: Vec<String> = self.user.iter().map(|user| user.to_string()).chain(attributes).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_of_a_principal_is_its_user_and_its_certificate() {
+        let attributes = [("CN".to_owned(), "press 7".to_owned()), ("O".to_owned(), "Werk".to_owned())];
+        let alternatives: Arc<[Attribute]> = [("URI".to_owned(), "spiffe://werk/press".to_owned())].into();
+        let user = Some("ann".into());
+        let principal = Principal { user, attributes: attributes.into(), alternatives };
+        assert_eq!(principal.describe().as_deref(), Some("ann, CN=press 7, O=Werk"));
+        let without_subject = Principal { user: None, attributes: Arc::default(), ..principal };
+        assert_eq!(without_subject.describe().as_deref(), Some("URI=spiffe://werk/press"));
+        assert!(without_subject.is_authenticated() && !without_subject.is_same_as(&Principal::default()));
+        assert_eq!(Principal::default().describe(), None);
+    }
+
+    #[test]
+    fn a_user_is_the_same_with_any_certificate_and_without_a_user_the_certificate_decides() {
+        let principal = |user: Option<&str>, name: &str| Principal {
+            user: user.map(Into::into),
+            attributes: [("CN".to_owned(), name.to_owned())].into(),
+            alternatives: Arc::default(),
+        };
+        assert!(principal(Some("ann"), "a").is_same_as(&principal(Some("ann"), "b")));
+        assert!(!principal(Some("ann"), "a").is_same_as(&principal(Some("bob"), "a")));
+        assert!(!principal(Some("ann"), "a").is_same_as(&principal(None, "a")));
+        assert!(principal(None, "a").is_same_as(&principal(None, "a")));
+        assert!(!principal(None, "a").is_same_as(&principal(None, "b")));
+        assert!(!principal(None, "a").is_same_as(&Principal::default()));
+        assert!(principal(None, "a").is_authenticated() && !Principal::default().is_authenticated());
+    }
+}

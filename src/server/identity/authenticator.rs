@@ -1,0 +1,123 @@
+//! Authenticator of the broker: checks passwords and tokens with the files of identities.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Identities;
+use crate::broker::{Authenticator, PendingCheck};
+use crate::net::Secret;
+use crate::protocol::connection::K8S_SAT;
+use crate::server::settings::EventSink;
+
+/// Checks passwords and tokens; reports files that have become invalid.
+pub struct IdentityAuthenticator {
+    pub identities: Arc<Identities>,
+    pub events: EventSink,
+}
+
+impl fmt::Debug for IdentityAuthenticator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IdentityAuthenticator").field("identities", &self.identities).finish_non_exhaustive()
+    }
+}
+
+impl Authenticator for IdentityAuthenticator {
+    fn has_users(&self) -> bool {
+        self.identities.has_users()
+    }
+
+    fn supports_method(&self, method: &str) -> bool {
+        method == K8S_SAT && self.identities.has_tokens()
+    }
+
+    fn check_password(&self, username: String, password: Secret) -> PendingCheck {
+        let (identities, events) = (Arc::clone(&self.identities), Arc::clone(&self.events));
+        Box::pin(async move { identities.check_password(username, password, events).await })
+    }
+
+    fn check_data(&self, _: &str, token: Secret) -> PendingCheck {
+        let (identities, events) = (Arc::clone(&self.identities), Arc::clone(&self.events));
+        Box::pin(async move { identities.check_token(token, events).await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::process::Command;
+    use std::time::Duration;
+
+    use tempfile::TempDir;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::broker::{self, Hooks, ListenerSettings, Server};
+    use crate::server::IdentityFiles;
+
+    /// A server with a list of tokens that cannot be read, a client that has sent one, and what the server tells.
+    async fn unreadable(
+        connect_timeout: Duration,
+    ) -> (Server, TcpStream, mpsc::UnboundedReceiver<String>, Pipe) {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("tokens");
+        std::fs::write(&path, "sat token\n").unwrap();
+        let files = IdentityFiles { users: None, tokens: Some(path.clone()) };
+        let identities = Arc::new(Identities::load(&files).unwrap());
+        // Whoever opens a pipe waits until somebody writes.
+        std::fs::remove_file(&path).unwrap();
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let (sender, told) = mpsc::unbounded_channel();
+        let authenticator = Arc::new(IdentityAuthenticator { identities, events: Arc::new(|_| {}) });
+        let events = Arc::new(move |event: broker::Event| drop(sender.send(event.to_string())));
+        let hooks = Hooks { authenticator, events, ..Hooks::new(Arc::new(())) };
+        let address = "127.0.0.1:0".parse().unwrap();
+        let listener = ListenerSettings { is_anonymous: false, ..ListenerSettings::plain(address) };
+        let settings =
+            broker::Settings { connect_timeout, listeners: vec![listener], ..broker::Settings::default() };
+        let server = Server::start(settings, hooks).await.unwrap();
+        let mut client = TcpStream::connect(server.addresses()[0]).await.unwrap();
+        let properties = b"\x12\x15\0\x07K8S-SAT\x16\0\x05token";
+        let head = b"\x10\x20\0\x04MQTT\x05\x02\0\0";
+        client.write_all(&[&head[..], properties, b"\0\x01c"].concat()).await.unwrap();
+        (server, client, told, Pipe { path, _home: home })
+    }
+
+    struct Pipe {
+        path: PathBuf,
+        _home: TempDir,
+    }
+
+    impl Drop for Pipe {
+        fn drop(&mut self) {
+            // The thread that reads can end.
+            std::fs::write(&self.path, "sat token\n").unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_checked_in_time_is_refused_as_busy() {
+        let (server, mut client, mut told, _pipe) = unreadable(Duration::from_millis(50)).await;
+        let line = told.recv().await.unwrap();
+        assert!(
+            line.ends_with("server busy (0x89): what it says of itself could not be checked in time"),
+            "{line}"
+        );
+        let mut connack = [0; 4];
+        client.read_exact(&mut connack).await.unwrap();
+        assert_eq!((connack[0], connack[3]), (0x20, 0x89));
+        server.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn whoever_hangs_up_before_he_is_checked_is_waited_for_no_longer() {
+        let (server, mut client, mut told, _pipe) = unreadable(Duration::from_secs(3600)).await;
+        // What a client says before it is let in is no end.
+        client.write_all(b"\xC0\0").await.unwrap();
+        drop(client);
+        let line = told.recv().await.unwrap();
+        assert!(line.ends_with(" refused: it closed before it was let in"), "{line}");
+        server.shutdown().await;
+    }
+}
