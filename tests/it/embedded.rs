@@ -145,7 +145,7 @@ fn a_folder_that_cannot_be_written_is_74() {
 #[test]
 fn garbage_in_the_file_is_an_error_and_stays_as_it_is() {
     let damaged = |shown: &str| {
-        shown.starts_with("--- stderr\nerror: kept/store.redb is damaged or no store: ")
+        shown.starts_with("--- stderr\nerror: kept/store.redb is corrupt or not a store: ")
             && shown.ends_with(
                 "\n  try: the files of kept from one backup, or what `mqkv serve --data kept --verify` finds in it\n--- exit 74\n",
             )

@@ -98,7 +98,7 @@ fn what_can_be_read_of_a_damaged_file_is_saved_beside_it() {
     places.into_iter().for_each(|at| bytes[at] = b'V');
     place.write(FILE, &bytes);
     let shown = run(&place, "serve --data kept --listen 127.0.0.1:0");
-    assert!(shown.contains("kept/store.redb is damaged or no store"), "{shown}");
+    assert!(shown.contains("kept/store.redb is corrupt or not a store"), "{shown}");
     assert!(shown.ends_with("what `mqkv serve --data kept --verify` finds in it\n--- exit 74\n"), "{shown}");
     let shown = run(&place, "serve --data kept --verify");
     assert_eq!([line(&shown, "condition"), line(&shown, "keys")], ["damaged; 1 key cannot be read", "89"]);
@@ -156,7 +156,7 @@ fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved
     assert!(fs::read(place.path("kept/store.log")).unwrap() == log, "nothing is changed");
     let refused = |damage: &str| {
         let shown = run(&place, "serve --data kept --listen 127.0.0.1:0");
-        let error = format!("--- stderr\nerror: kept is damaged: {damage}");
+        let error = format!("--- stderr\nerror: kept is corrupt: {damage}");
         let hint = "\n  try: the files of kept from one backup, or ";
         assert!(shown.starts_with(&error) && shown.contains(hint), "{shown}");
         assert!(
@@ -183,7 +183,7 @@ fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved
     let mut bad = log.clone();
     places(&log, b"value-of-k35").into_iter().for_each(|at| bad[at] = b'V');
     place.write("kept/store.log", &bad);
-    assert_eq!(refused("in store.log, group "), 29);
+    assert_eq!(refused("store.log: group "), 29);
     fs::remove_file(place.path("kept/store.log")).unwrap();
     assert!((10..30).contains(&refused("store.log is missing")));
     let shown = run(&place, "serve --data kept --verify -j");
@@ -196,7 +196,7 @@ fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved
     fs::create_dir(place.path("kept/store.log")).unwrap();
     let shown = run(&place, "serve --data kept --verify");
     assert!(
-        shown.contains("error: kept is damaged: kept/store.log is not a regular file\n")
+        shown.contains("error: kept is corrupt: kept/store.log is not a regular file\n")
             && shown.ends_with("--- exit 74\n"),
         "{shown}"
     );
@@ -320,7 +320,7 @@ fn what_is_done_offline_needs_a_folder_and_nobody_in_it() {
         assert!(shown.contains("--data DIR is missing") && shown.ends_with("--- exit 2\n"), "{shown}");
         let shown = run(&place, &format!("serve --data missing {verb}"));
         assert!(
-            shown.contains("there is no missing/store.redb") && shown.ends_with("--- exit 74\n"),
+            shown.contains("missing/store.redb does not exist") && shown.ends_with("--- exit 74\n"),
             "{shown}"
         );
     }

@@ -246,7 +246,7 @@ fn corruption(report: &VerifyReport) -> Option<String> {
             (report.path.as_path(), corruption)
         }
     };
-    Some(format!("{} is damaged: {corruption}", path.display()))
+    Some(format!("{} is corrupt: {corruption}", path.display()))
 }
 
 /// What there is to say, for programs.

@@ -3,7 +3,7 @@
 use super::tests::{Bench, del, get, key, message, set, set_with, value, version};
 use super::*;
 use crate::protocol::{ErrorReply, Reply};
-use crate::server::storage::LogPolicy;
+use crate::server::storage::WalPolicy;
 use crate::server::storage::simulated::SimulatedDisk;
 use crate::store::Version;
 use tempfile::TempDir;
@@ -113,13 +113,13 @@ fn a_clock_that_has_gone_back_is_told_and_versions_go_on() {
 #[tokio::test]
 async fn on_a_full_disk_only_what_must_be_kept_is_refused_and_taken_again_when_there_is_room() {
     let disk = SimulatedDisk::default();
-    let open = || Bench::on(Storage::open_on(Box::new(disk.clone()), LogPolicy::default()).unwrap());
+    let open = || Bench::on(Storage::open_files(Box::new(disk.clone()), WalPolicy::default()).unwrap());
     let bench = open();
     let running = bench.run();
     bench.send(persistent("k", "before"));
     bench.notes.wait_for(1);
     let large = "x".repeat(3_000_000);
-    disk.trouble(|trouble| trouble.bytes_max = Some(200_000));
+    disk.set_faults(|faults| faults.bytes_max = Some(200_000));
     bench.notes.take();
     bench.send(persistent("k", &large));
     bench.notes.wait_for(1);
@@ -128,13 +128,13 @@ async fn on_a_full_disk_only_what_must_be_kept_is_refused_and_taken_again_when_t
     assert_eq!(bench.reply(&get("k")), value("before"));
     assert_eq!(bench.reply(&set("passing", "v")), Reply::Done);
     assert_eq!(bench.reply(&del("passing")), Reply::Count(1));
-    disk.trouble(|trouble| trouble.bytes_max = None);
+    disk.set_faults(|faults| faults.bytes_max = None);
     bench.wait_for_event(&Event::PersistedAgain);
     bench.send(persistent("k", &large));
     bench.notes.wait_for(1);
     assert_eq!(bench.notes.replies(), [Reply::Done]);
     // Another failure, of the kind after which the file is not believed any more.
-    disk.trouble(|trouble| trouble.fails_next_sync = true);
+    disk.set_faults(|faults| faults.fails_next_sync = true);
     bench.send(persistent("other", "v"));
     bench.notes.wait_for(1);
     assert_eq!(bench.notes.replies(), [refused]);
@@ -150,22 +150,22 @@ async fn on_a_full_disk_only_what_must_be_kept_is_refused_and_taken_again_when_t
 #[tokio::test]
 async fn what_expires_while_the_disk_does_not_work_is_gone_from_it_too() {
     let disk = SimulatedDisk::default();
-    let journal = Storage::open_on(Box::new(disk.clone()), LogPolicy::default()).unwrap();
+    let journal = Storage::open_files(Box::new(disk.clone()), WalPolicy::default()).unwrap();
     let bench = Bench::on(journal);
     let running = bench.run();
     let mut short = message(&set_with("short", "v", None, 60_000));
     short.user_properties.push((PERSIST.into(), "true".into()));
     bench.send(short);
     bench.notes.wait_for(1);
-    disk.trouble(|trouble| trouble.bytes_max = Some(0));
+    disk.set_faults(|faults| faults.bytes_max = Some(0));
     bench.send(persistent("k", &"x".repeat(2_000_000)));
     bench.notes.wait_for(2);
     let later = Now { monotonic_ms: u64::MAX, ..bench.service.now() };
     bench.service.lock().expire_due(&bench.notes, later);
-    disk.trouble(|trouble| trouble.bytes_max = None);
+    disk.set_faults(|faults| faults.bytes_max = None);
     bench.wait_for_event(&Event::PersistedAgain);
     drop((running, bench));
-    let journal = Storage::open_on(Box::new(disk), LogPolicy::default()).unwrap();
+    let journal = Storage::open_files(Box::new(disk), WalPolicy::default()).unwrap();
     let mut keys = Vec::new();
     journal.load(Now::default(), |key, _, _| keys.push(key)).unwrap();
     assert_eq!(keys, [], "{:?} is gone", key("short"));

@@ -1,5 +1,5 @@
 //! The power goes, again and again, in the middle of whatever the disk does: what was acknowledged is there afterwards,
-//! nothing is there that was not written, and no version goes back. A disk that lies is caught by the same checks.
+//! nothing is there that was not written, and no version goes back. A disk that ignores_syncs is caught by the same checks.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,21 +7,21 @@ use super::tests::{Notes, del, get, message, set_with, version};
 use super::writer::Work;
 use super::*;
 use crate::protocol::{Condition, Key, Reply};
-use crate::server::storage::LogPolicy;
-use crate::server::storage::simulated::{Chance, SimulatedDisk};
+use crate::server::storage::WalPolicy;
+use crate::server::storage::simulated::{SeededRandom, SimulatedDisk};
 use crate::store::Version;
 
 /// What a key holds, as far as it can be compared.
 type Held = (Version, Bytes, Option<Timestamp>);
 /// One that is made soon, and is soon full.
-const LOG: LogPolicy = LogPolicy { commits_before: 3, bytes: 128 * 1024 };
+const LOG: WalPolicy = WalPolicy { commits_before: 3, bytes: 128 * 1024 };
 
 /// What is kept.
 type Kept = BTreeMap<Key, Held>;
 
 /// A store on a disk that loses its power now and then.
 struct World {
-    chance: Chance,
+    random: SeededRandom,
     disk: SimulatedDisk,
     keeps_all: bool,
     /// What must be there, and what may be there instead, all of it: a commit that was not over when the power went.
@@ -64,11 +64,11 @@ struct Life {
 }
 
 impl World {
-    fn new(seed: u64, keeps_all: bool, lies: bool) -> Self {
+    fn new(seed: u64, keeps_all: bool, ignores_syncs: bool) -> Self {
         let disk = SimulatedDisk::default();
-        disk.trouble(|trouble| trouble.lies = lies);
+        disk.set_faults(|faults| faults.ignores_syncs = ignores_syncs);
         Self {
-            chance: Chance::new(seed),
+            random: SeededRandom::new(seed),
             disk,
             keeps_all,
             acknowledged: Kept::new(),
@@ -83,9 +83,9 @@ impl World {
     fn live(&mut self) -> Result<(), String> {
         // Every fourth power cut may come while the file is made, or put in order after the last one.
         let cut_after =
-            if self.chance.below(4) == 0 { self.chance.below(200) } else { self.chance.below(1_200) };
+            if self.random.below(4) == 0 { self.random.below(200) } else { self.random.below(1_200) };
         let is_early = cut_after < 200;
-        self.disk.trouble(|trouble| trouble.cut_after = is_early.then_some(cut_after));
+        self.disk.set_faults(|faults| faults.cut_after = is_early.then_some(cut_after));
         let mut life = match self.begin() {
             Err(_) if self.disk.is_off() => {
                 self.end(true);
@@ -94,12 +94,12 @@ impl World {
             }
             other => other?,
         };
-        self.disk.trouble(|trouble| trouble.cut_after = trouble.cut_after.or(Some(cut_after)));
+        self.disk.set_faults(|faults| faults.cut_after = faults.cut_after.or(Some(cut_after)));
         while !self.disk.is_off() {
-            self.have_troubles();
-            (0..=self.chance.below(8)).for_each(|_| self.ask(&mut life));
+            self.draw_faults();
+            (0..=self.random.below(8)).for_each(|_| self.ask(&mut life));
             self.commit(&mut life);
-            if self.chance.below(300) == 0 {
+            if self.random.below(300) == 0 {
                 self.figures.ends += 1;
                 let is_believed = !life.journal.must_rewrite();
                 let _ = life.journal.close();
@@ -117,27 +117,27 @@ impl World {
     /// The power goes, or the process alone.
     fn end(&mut self, may_be_killed: bool) {
         self.figures.cuts += 1;
-        if may_be_killed && self.chance.below(3) == 0 {
+        if may_be_killed && self.random.below(3) == 0 {
             self.figures.kills += 1;
-            self.disk = self.disk.after_the_kill();
+            self.disk = self.disk.after_kill();
         } else {
-            self.disk = self.disk.after_the_cut(&mut self.chance);
+            self.disk = self.disk.after_power_cut(&mut self.random);
         }
     }
 
     /// Opens what the cut has left, and checks it.
     fn begin(&mut self) -> Result<Life, String> {
         // The clock may have gone back meanwhile.
-        self.wall_ms = (self.wall_ms + self.chance.below(20_000)).saturating_sub(5_000);
+        self.wall_ms = (self.wall_ms + self.random.below(20_000)).saturating_sub(5_000);
         let now = Now { wall_ms: self.wall_ms, monotonic_ms: 0 };
-        let journal = Storage::open_on(Box::new(self.disk.clone()), LOG)
+        let journal = Storage::open_files(Box::new(self.disk.clone()), LOG)
             .map_err(|error| format!("cannot be opened: {error}"))?;
         let mut kept = Kept::new();
         let each = |key, version, content: crate::store::StoredValue| {
             drop(kept.insert(key, (version, content.value, content.fence)));
         };
         journal.load(now, each).map_err(|error| format!("cannot be read: {error}"))?;
-        self.figures.logged += u64::from(journal.logged().is_some_and(|groups| groups > 0));
+        self.figures.logged += u64::from(journal.wal_groups().is_some_and(|groups| groups > 0));
         let has_finished = self.unfinished.as_ref() == Some(&kept);
         if !has_finished && kept != self.acknowledged {
             return Err(difference(&self.acknowledged, self.unfinished.as_ref(), &kept));
@@ -145,10 +145,10 @@ impl World {
         self.figures.finished += u64::from(has_finished && kept != self.acknowledged);
         (self.acknowledged, self.unfinished) = (kept, None);
         let greatest = self.seen.values().copied().max().unwrap_or_default();
-        if journal.past().greatest < greatest {
+        if journal.metadata().greatest_version < greatest {
             return Err(format!(
                 "the greatest version went back from {greatest:?} to {:?}",
-                journal.past().greatest
+                journal.metadata().greatest_version
             ));
         }
         let reading = clock::Reading { wall_ms: self.wall_ms, monotonic: clock::monotonic() };
@@ -167,24 +167,24 @@ impl World {
     }
 
     /// Now and then the disk is full, or a sync fails.
-    fn have_troubles(&mut self) {
-        let (kind, room) = (self.chance.below(40), self.chance.below(6) * 100_000);
-        self.disk.trouble(|trouble| match kind {
-            0 => trouble.fails_next_sync = true,
-            1 => trouble.bytes_max = Some(room),
-            2..10 => trouble.bytes_max = None,
+    fn draw_faults(&mut self) {
+        let (kind, room) = (self.random.below(40), self.random.below(6) * 100_000);
+        self.disk.set_faults(|faults| match kind {
+            0 => faults.fails_next_sync = true,
+            1 => faults.bytes_max = Some(room),
+            2..10 => faults.bytes_max = None,
             _ => {}
         });
     }
 
     fn ask(&mut self, life: &mut Life) {
-        life.now.wall_ms += self.chance.below(3);
+        life.now.wall_ms += self.random.below(3);
         life.now.monotonic_ms += 1;
         self.wall_ms = life.now.wall_ms;
-        let name = format!("k{}", self.chance.below(40));
-        let len = [3, 40, 700, 5_000][usize::try_from(self.chance.below(4)).unwrap()];
-        let value = format!("{}{}", self.chance.below(1_000_000), "v".repeat(len));
-        let request = match self.chance.below(10) {
+        let name = format!("k{}", self.random.below(40));
+        let len = [3, 40, 700, 5_000][usize::try_from(self.random.below(4)).unwrap()];
+        let value = format!("{}{}", self.random.below(1_000_000), "v".repeat(len));
+        let request = match self.random.below(10) {
             0..5 => set_with(&name, &value, None, 0),
             5 => set_with(&name, &value, Some(Condition::Absent), 0),
             6 => set_with(&name, &value, None, 3_600_000),
@@ -196,9 +196,9 @@ impl World {
             permissions: None,
             client_id: "client".into(),
             request: request.clone(),
-            timestamp: Some(Ok(Timestamp::of_store(life.now.wall_ms + self.chance.below(50), 0))),
-            fence: (self.chance.below(3) == 0).then(|| Ok(Timestamp::of_store(life.now.wall_ms, 1))),
-            persist: self.keeps_all || self.chance.below(2) == 0,
+            timestamp: Some(Ok(Timestamp::of_store(life.now.wall_ms + self.random.below(50), 0))),
+            fence: (self.random.below(3) == 0).then(|| Ok(Timestamp::of_store(life.now.wall_ms, 1))),
+            persist: self.keeps_all || self.random.below(2) == 0,
         };
         let message = message(&request);
         // The answer says what it was about.
@@ -221,9 +221,9 @@ impl World {
         let after = kept(life);
         self.unfinished = Some(after.clone());
         let begun = self.acknowledged.clone();
-        let logged = life.journal.logged();
+        let logged = life.journal.wal_groups();
         if life.service.commit(&mut life.journal, &work, life.now, &life.notes) {
-            self.figures.emptied += u64::from(logged > life.journal.logged());
+            self.figures.emptied += u64::from(logged > life.journal.wal_groups());
             self.figures.commits += 1;
             self.acknowledged = after;
             self.unfinished = None;
@@ -251,7 +251,7 @@ impl World {
         while !self.disk.is_off() {
             // While it does not work, the rest goes on, and nothing that is kept is changed.
             self.ask(life);
-            self.disk.trouble(|trouble| trouble.bytes_max = trouble.bytes_max.map(|room| room + 200_000));
+            self.disk.set_faults(|faults| faults.bytes_max = faults.bytes_max.map(|room| room + 200_000));
             if life.service.try_again(&mut life.journal, life.now).is_ok() {
                 assert!(kept(life) == begun, "nothing was taken meanwhile");
                 self.unfinished = None;
@@ -287,9 +287,9 @@ fn cut(cuts: u64) {
     for seed in 0..cuts.div_ceil(CUTS_OF_A_WORLD) {
         let mut world = World { figures: sum, ..World::new(seed, seed % 2 == 0, false) };
         for cut in 0..CUTS_OF_A_WORLD {
-            world.live().unwrap_or_else(|trouble| panic!("seed {seed}, after cut {cut}: {trouble}"));
+            world.live().unwrap_or_else(|error| panic!("seed {seed}, after cut {cut}: {error}"));
         }
-        world.begin().unwrap_or_else(|trouble| panic!("seed {seed}, after the last cut: {trouble}"));
+        world.begin().unwrap_or_else(|error| panic!("seed {seed}, after the last cut: {error}"));
         sum = world.figures;
     }
     println!("{sum:?}");

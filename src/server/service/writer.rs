@@ -31,15 +31,15 @@ pub(super) struct Work {
 /// Fills a store with what the disk holds. Says by how many milliseconds the clock has gone back since, if it has.
 pub(super) fn load(journal: &mut Storage, store: &mut Store, now: Now) -> Result<Option<u64>, StorageError> {
     journal.load(now, |key, version, content| store.restore(&key, Some((version, content))))?;
-    let past = journal.past();
-    store.raise_floor(past.greatest);
+    let past = journal.metadata();
+    store.raise_floor(past.greatest_version);
     Ok(past.wall_ms.checked_sub(now.wall_ms).filter(|by_ms| *by_ms > 0))
 }
 
 impl Service {
     /// Commits changes in groups, as many as have come while the disk was busy, until the service closes.
     pub(super) fn save(&self, mut journal: Storage, outlet: &dyn Outlet) {
-        while let Some(work) = self.next_work(journal.past().greatest) {
+        while let Some(work) = self.next_work(journal.metadata().greatest_version) {
             if !self.commit(&mut journal, &work, self.now(), outlet) && !self.recover(&mut journal) {
                 return;
             }

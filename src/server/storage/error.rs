@@ -1,43 +1,39 @@
-//! Why the file of the store cannot be opened, read or written.
+//! Errors of the storage: files that cannot be opened, read or written.
 
-use std::fmt;
-use std::io;
 use std::path::PathBuf;
+use std::{error, fmt, io};
 
-use redb::DatabaseError;
+use super::record::{FORMAT_VERSION, RecordTooLong};
 
-/// Why the file cannot be opened, read or written.
+/// Failure to open, read or write the files of a store.
 #[derive(Debug)]
 pub struct StorageError {
-    /// The file.
+    /// The file of the tables, also if the write-ahead log beside it is the cause.
     pub path: PathBuf,
-    /// The trouble.
     pub kind: StorageErrorKind,
 }
 
-/// What can be wrong with the file.
+/// Cause of a [`StorageError`].
 #[derive(Debug)]
 pub enum StorageErrorKind {
-    /// Another process has it open.
+    /// Another process has the files open.
     InUse,
-    /// There is none; only where nobody means to make one.
+    /// There is no store, where none is created.
     Missing,
-    /// This is in its place, or in that of a file beside it, and a pipe, a device or a folder.
+    /// This path, of the tables or of a file beside them, is a pipe, a device or a directory.
     NotAFile(PathBuf),
-    /// It holds something else than it should, in these words.
+    /// The tables are corrupt, or are no tables of this program.
     Corrupt(String),
-    /// What was written last, in the log, is missing or not whole, in these words.
+    /// The write-ahead log is missing or corrupt, although the tables need it.
     CorruptWal(String),
-    /// It was written by another version of this program, in this format.
+    /// Another version of this program wrote the files, in this format.
     UnsupportedFormat(u64),
-    /// The system refused.
     Io(io::Error),
-    /// The storage crate refused, in these words.
+    /// The storage crate failed for another reason.
     Other(String),
 }
 
 impl StorageErrorKind {
-    /// Whether something is there that is not as it was written.
     pub(super) fn is_corrupt(&self) -> bool {
         matches!(self, Self::Corrupt(_) | Self::CorruptWal(_))
     }
@@ -45,12 +41,18 @@ impl StorageErrorKind {
 
 impl From<io::Error> for StorageErrorKind {
     fn from(error: io::Error) -> Self {
-        // What is no file of this kind is reported so.
+        // The storage crate reports a file that is not one of its own as invalid data.
         if error.kind() == io::ErrorKind::InvalidData {
             Self::Corrupt(error.to_string())
         } else {
             Self::Io(error)
         }
+    }
+}
+
+impl From<RecordTooLong> for StorageErrorKind {
+    fn from(_: RecordTooLong) -> Self {
+        Self::Other("a key or value is too long for the format".to_owned())
     }
 }
 
@@ -80,25 +82,33 @@ macro_rules! from_each {
     };
 }
 
-from_each!(DatabaseError, redb::StorageError, redb::TransactionError, redb::TableError, redb::CommitError);
+from_each!(
+    redb::DatabaseError,
+    redb::StorageError,
+    redb::TransactionError,
+    redb::TableError,
+    redb::CommitError
+);
 
 impl fmt::Display for StorageError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         match &self.kind {
             StorageErrorKind::InUse => write!(out, "{path} is in use by another process"),
-            StorageErrorKind::Missing => write!(out, "there is no {path}"),
+            StorageErrorKind::Missing => write!(out, "{path} does not exist"),
             StorageErrorKind::NotAFile(path) => {
                 write!(out, "{} is not a regular file", path.display())
             }
-            StorageErrorKind::Corrupt(what) => write!(out, "{path} is damaged or no store: {what}"),
+            StorageErrorKind::Corrupt(what) => write!(out, "{path} is corrupt or not a store: {what}"),
             StorageErrorKind::CorruptWal(what) => {
-                let folder = self.path.parent().unwrap_or(&self.path).display();
-                write!(out, "{folder} is damaged: {what}")
+                let directory = self.path.parent().unwrap_or(&self.path).display();
+                write!(out, "{directory} is corrupt: {what}")
             }
             StorageErrorKind::UnsupportedFormat(format) => {
-                let ours = super::tables::FORMAT;
-                write!(out, "{path} has format {format}; this version reads and writes format {ours}")
+                write!(
+                    out,
+                    "{path} has format {format}; this version reads and writes format {FORMAT_VERSION}"
+                )
             }
             StorageErrorKind::Io(error) => write!(out, "cannot use {path}: {error}"),
             StorageErrorKind::Other(what) => write!(out, "cannot use {path}: {what}"),
@@ -106,8 +116,8 @@ impl fmt::Display for StorageError {
     }
 }
 
-impl std::error::Error for StorageError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl error::Error for StorageError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match &self.kind {
             StorageErrorKind::Io(error) => Some(error),
             _ => None,

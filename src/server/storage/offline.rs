@@ -1,4 +1,4 @@
-//! The file while no server has it: what is in it, what can be saved of it, and fences that nobody holds any more.
+//! Work on the files of a store that no server has open: verify, recover, remove a fencing token.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -8,193 +8,190 @@ use std::path::{Path, PathBuf};
 use redb::backends::FileBackend;
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
-use super::disk::{Disk, Doubt};
+use super::core::{Storage, create_tables, wal_without_tables};
 use super::error::{StorageError, StorageErrorKind};
-use super::medium::{Folder, open_regular};
-use super::tables::{Mark, ROWS, check, open_unchecked, read_mark};
-use super::{FILE_NAME, LOG_NAME, Past, Storage, make, tables, without_tables};
+use super::files::{Directory, TABLES_NAME, WAL_NAME, open_regular};
+use super::panic_guard::catch_panics;
+use super::record::{CommitMetadata, ParsedRecord, Record, find_magic};
+use super::staged_backend::{StagedBackend, SyncFailure};
+use super::tables::{self, Checkpoint, RECORDS, check, open_unchecked, read_checkpoint};
+use super::wal::{self, EncodedChanges, WalPolicy};
 use crate::protocol::{Key, Timestamp};
-use crate::server::storage::panic_guard::guarded;
-use crate::server::storage::record::{Found, Row, next_mark};
-use crate::server::storage::wal;
-use crate::server::storage::wal::{Entries, LogPolicy};
 use crate::store::Version;
 
-/// The folder, within that of the damaged file, that takes what was saved.
+/// Name of the directory, inside the directory of a corrupt store, to which [`recover`] writes.
 pub const RECOVERED_DIRECTORY: &str = "salvaged";
-/// How much of a file is read at once.
+/// Bytes read at once while a file is searched for records.
 const READ_BYTES: usize = 1024 * 1024;
 
-/// How far a file can be read.
+/// How much of a store can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Integrity {
-    /// It is whole, or was after what a crash leaves had been put in order.
+    /// Everything, once an interrupted transaction has been rolled back.
     Intact,
-    /// Its order can be read except for a gap. Keys that were found in the gap may be older than they should be, or
-    /// deleted long ago.
+    /// The table can be read in its order except for a gap. Records that were found in the gap may be outdated, or
+    /// their keys deleted.
     Gap {
-        /// What is wrong with it.
         corruption: String,
-        /// How many keys were found in the gap.
+        /// Number of records found in the gap.
         recovered: usize,
-        /// How many keys there should be and are not found anywhere, as far as that is known.
+        /// Number of keys that are missing, if the length of the table is known.
         lost: Option<usize>,
     },
-    /// It is whole up to a time; of what was written last, in the log, not everything can be read.
-    IncompleteWal {
-        /// What is wrong with it.
-        corruption: String,
-    },
-    /// There is no order: what was found is the newest of each key that is anywhere in the file, deleted ones too.
-    Unordered {
-        /// What is wrong with it.
-        corruption: String,
-    },
+    /// The tables are intact; of the write-ahead log, not everything can be read.
+    IncompleteWal { corruption: String },
+    /// The table has no readable order: of each key, the newest record anywhere in the file was taken, also of keys
+    /// that had been deleted.
+    Unordered { corruption: String },
 }
 
-/// What is in a file.
+/// Contents and integrity of a store's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// The file.
+    /// Path of the tables.
     pub path: PathBuf,
-    /// How many bytes it has.
+    /// Size of the tables in bytes.
     pub file_bytes: u64,
-    /// How many bytes the log beside it has; none, if there is none.
+    /// Size of the write-ahead log in bytes; `None` if there is none.
     pub wal_bytes: Option<u64>,
-    /// How far it can be read.
     pub integrity: Integrity,
-    /// How many keys there are.
     pub keys: usize,
-    /// How many bytes they have together.
+    /// Total length of the keys in bytes.
     pub key_bytes: u64,
-    /// How many bytes their values have together.
+    /// Total length of the values in bytes.
     pub value_bytes: u64,
-    /// How many keys a token protects.
+    /// Number of keys that a fencing token protects.
     pub fenced: usize,
-    /// How many keys run out some day.
+    /// Number of keys with a time to live.
     pub expiring: usize,
-    /// How many of those have run out by now.
+    /// Number of keys whose time to live is over.
     pub expired: usize,
-    /// The least and the greatest version of the values.
+    /// The least and the greatest version of the keys.
     pub versions: Option<(Version, Version)>,
-    /// The greatest version ever given out, as far as it is known.
+    /// The greatest version ever given out, as far as the files show it.
     pub greatest: Version,
-    /// When it was written last, in Unix milliseconds; 0 if that is not known.
+    /// Wall clock at the last commit, in Unix milliseconds; 0 if unknown.
     pub written_ms: u64,
 }
 
-/// What has become of a fence.
+/// Result of [`clear_fence`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClearFenceOutcome {
-    /// This token protects the key no more.
+    /// The removed fencing token.
     Cleared(Timestamp),
-    /// There was none.
+    /// The key has no fencing token.
     NotFenced,
-    /// There is no such key.
     KeyNotFound,
 }
 
-struct Findings {
+struct Inspection {
     report: VerifyReport,
-    rows: BTreeMap<Key, Row>,
-    past: Past,
+    records: BTreeMap<Key, Record>,
+    metadata: CommitMetadata,
 }
 
-/// Looks at the file in a folder, and changes nothing.
+/// Reads all files of the store in `directory` and reports what they hold. Changes nothing.
 ///
 /// # Errors
-/// There is none, it cannot be read, another process has it, or it is of another format.
+/// There is no store, its files cannot be read, another process has them open, or they have another format. Corruption
+/// is no error here: see [`VerifyReport::integrity`].
 pub fn verify(directory: &Path, wall_ms: u64) -> Result<VerifyReport, StorageError> {
     Ok(inspect(directory, wall_ms)?.report)
 }
 
-/// Writes what can be read of a damaged file to a new one, in a folder within its folder; nothing, if it is whole.
-/// Returns the folder.
+/// Writes what can be read of a corrupt store to a new one in [`RECOVERED_DIRECTORY`] inside `directory`, and returns
+/// the path of that directory; writes nothing if the store is intact. The corrupt files are not changed.
 ///
 /// # Errors
-/// As for [`report`]; or there is nothing to be saved, or the new file is there already or cannot be written.
+/// Those of [`verify`]; no record can be read; the new store exists already or cannot be written.
 pub fn recover(directory: &Path, wall_ms: u64) -> Result<(VerifyReport, Option<PathBuf>), StorageError> {
-    let Findings { report, rows, past } = inspect(directory, wall_ms)?;
+    let Inspection { report, records, metadata } = inspect(directory, wall_ms)?;
     if report.integrity == Integrity::Intact {
         return Ok((report, None));
     }
     let to = directory.join(RECOVERED_DIRECTORY);
-    let error = |kind| StorageError { path: to.join(FILE_NAME), kind };
-    if to.join(FILE_NAME).exists() {
+    let error = |kind| StorageError { path: to.join(TABLES_NAME), kind };
+    if to.join(TABLES_NAME).exists() {
         return Err(error(StorageErrorKind::Io(ErrorKind::AlreadyExists.into())));
     }
-    if rows.is_empty() {
+    if records.is_empty() {
         let nothing = StorageErrorKind::Corrupt("no key in it can be read".to_owned());
         return Err(StorageError { path: report.path, kind: nothing });
     }
-    let mut folder = Folder::take(&to).map_err(error)?;
-    let mut rows = Some(rows.into_values().collect());
-    guarded(|| make(&mut folder, &Doubt::default(), || rows.take(), past)).map_err(error)?;
+    let mut files = Directory::lock(&to).map_err(error)?;
+    let mut records = Some(records.into_values().collect());
+    catch_panics(|| create_tables(&mut files, &SyncFailure::default(), || records.take(), metadata))
+        .map_err(error)?;
     Ok((report, Some(to)))
 }
 
-/// Takes the token from a key, whoever holds it.
+/// Removes the fencing token of a key, whatever its version.
 ///
 /// # Errors
-/// As for [`report`], or the file cannot be written.
+/// Those of [`verify`], corruption, and failure to write the files.
 pub fn clear_fence(directory: &Path, key: &Key) -> Result<ClearFenceOutcome, StorageError> {
-    let path = directory.join(FILE_NAME);
+    let path = directory.join(TABLES_NAME);
     if !path.exists() {
         return Err(StorageError { path, kind: StorageErrorKind::Missing });
     }
-    let journal = Storage::open(directory)?;
-    let Some(Row { fence, version, deadline, value, key }) = journal.row(key)? else {
+    let storage = Storage::open(directory)?;
+    let Some(mut record) = storage.record(key)? else {
         return Ok(ClearFenceOutcome::KeyNotFound);
     };
-    let Some(fence) = fence else { return Ok(ClearFenceOutcome::NotFenced) };
-    let row = Row { fence: None, version, deadline, value, key };
-    journal.close_with(Entries::from([(row.key.clone(), Some(row.encode()))]))?;
+    let Some(fence) = record.fence.take() else { return Ok(ClearFenceOutcome::NotFenced) };
+    let encoded = record.encode().map_err(|error| StorageError { path, kind: error.into() })?;
+    storage.close_with(EncodedChanges::from([(record.key, Some(encoded))]))?;
     Ok(ClearFenceOutcome::Cleared(fence))
 }
 
-fn inspect(directory: &Path, wall_ms: u64) -> Result<Findings, StorageError> {
-    let path = directory.join(FILE_NAME);
+fn inspect(directory: &Path, wall_ms: u64) -> Result<Inspection, StorageError> {
+    let path = directory.join(TABLES_NAME);
     read(&path, wall_ms).map_err(|kind| StorageError { path, kind })
 }
 
-fn read(path: &Path, wall_ms: u64) -> Result<Findings, StorageErrorKind> {
-    let log = fs::metadata(path.with_file_name(LOG_NAME)).ok();
-    let has_log = log.is_some();
+fn read(path: &Path, wall_ms: u64) -> Result<Inspection, StorageErrorKind> {
+    let wal = fs::metadata(path.with_file_name(WAL_NAME)).ok();
+    let has_wal = wal.is_some();
     let file_bytes = match open(path)? {
         Some(file) => file.metadata()?.len(),
-        None if has_log => 0,
+        None if has_wal => 0,
         None => return Err(StorageErrorKind::Missing),
     };
-    let whole = if file_bytes == 0 && has_log { Err(without_tables()) } else { guarded(|| read_whole(path)) };
-    let (integrity, found, past) = match whole {
+    let intact = if file_bytes == 0 && has_wal {
+        Err(wal_without_tables())
+    } else {
+        catch_panics(|| read_intact(path))
+    };
+    let (integrity, records, metadata) = match intact {
         Ok(read) => read,
-        Err(StorageErrorKind::Corrupt(damage)) => read_damaged(path, damage)?,
+        Err(StorageErrorKind::Corrupt(corruption)) => read_corrupt(path, corruption)?,
         Err(other) => return Err(other),
     };
-    let versions = found.values().map(|row| row.version);
+    let versions = records.values().map(|record| record.version);
     let versions = versions.clone().min().zip(versions.max());
-    let greatest = past.greatest.max(versions.unwrap_or_default().1);
-    let bytes = |len: fn(&Row) -> usize| found.values().map(|row| len(row) as u64).sum();
-    let count = |is: &dyn Fn(&Row) -> bool| found.values().filter(|row| is(row)).count();
+    let greatest = metadata.greatest_version.max(versions.unwrap_or_default().1);
+    let bytes = |len: fn(&Record) -> usize| records.values().map(|record| len(record) as u64).sum();
+    let count = |is: &dyn Fn(&Record) -> bool| records.values().filter(|record| is(record)).count();
     let report = VerifyReport {
         path: path.to_owned(),
         file_bytes,
-        wal_bytes: log.filter(fs::Metadata::is_file).map(|log| log.len()),
+        wal_bytes: wal.filter(fs::Metadata::is_file).map(|wal| wal.len()),
         integrity,
-        keys: found.len(),
-        key_bytes: bytes(|row| row.key.as_bytes().len()),
-        value_bytes: bytes(|row| row.value.len()),
-        fenced: count(&|row| row.fence.is_some()),
-        expiring: count(&|row| row.deadline.is_some()),
-        expired: count(&|row| row.deadline.is_some_and(|deadline| deadline.wall_ms <= wall_ms)),
+        keys: records.len(),
+        key_bytes: bytes(|record| record.key.as_bytes().len()),
+        value_bytes: bytes(|record| record.value.len()),
+        fenced: count(&|record| record.fence.is_some()),
+        expiring: count(&|record| record.deadline.is_some()),
+        expired: count(&|record| record.deadline.is_some_and(|deadline| deadline.wall_ms <= wall_ms)),
         versions,
         greatest,
-        written_ms: past.wall_ms,
+        written_ms: metadata.wall_ms,
     };
-    Ok(Findings { report, rows: found, past: Past { greatest, ..past } })
+    let metadata = CommitMetadata { greatest_version: greatest, ..metadata };
+    Ok(Inspection { report, records, metadata })
 }
 
-/// What is there, if anything is, and is a file.
+/// Opens a regular file; `None` if it does not exist.
 fn open(path: &Path) -> Result<Option<File>, StorageErrorKind> {
     match open_regular(File::options().read(true), path) {
         Ok(file) => Ok(Some(file)),
@@ -203,120 +200,128 @@ fn open(path: &Path) -> Result<Option<File>, StorageErrorKind> {
     }
 }
 
-fn disk(path: &Path) -> Result<Disk, StorageErrorKind> {
+fn open_backend(path: &Path) -> Result<StagedBackend, StorageErrorKind> {
     let file = open(path)?.ok_or(StorageErrorKind::Missing)?;
-    Ok(Disk::read_only(Box::new(FileBackend::new(file)?))?)
+    Ok(StagedBackend::read_only(Box::new(FileBackend::new(file)?))?)
 }
 
-/// Why the log gives back no more than it does.
-fn unread(kind: StorageErrorKind, path: &Path) -> String {
-    StorageError { path: path.with_file_name(LOG_NAME), kind }.to_string()
+/// Returns an error of the write-ahead log as text.
+fn wal_error(kind: StorageErrorKind, path: &Path) -> String {
+    StorageError { path: path.with_file_name(WAL_NAME), kind }.to_string()
 }
 
-fn read_whole(path: &Path) -> Result<(Integrity, BTreeMap<Key, Row>, Past), StorageErrorKind> {
-    let database = check(&disk(path)?)?;
-    let mark = read_mark(&database)?;
-    let mut found = BTreeMap::new();
-    tables::read(&database, |row| drop(found.insert(row.key.clone(), row)))?;
-    let (past, damage) = add_log(path, mark, &mut found);
+fn read_intact(path: &Path) -> Result<(Integrity, BTreeMap<Key, Record>, CommitMetadata), StorageErrorKind> {
+    let database = check(&open_backend(path)?)?;
+    let checkpoint = read_checkpoint(&database)?;
+    let mut records = BTreeMap::new();
+    tables::read(&database, |record| drop(records.insert(record.key.clone(), record)))?;
+    let (metadata, corruption) = apply_wal(path, checkpoint, &mut records);
     let integrity =
-        damage.map_or(Integrity::Intact, |damage| Integrity::IncompleteWal { corruption: damage });
-    Ok((integrity, found, past))
+        corruption.map_or(Integrity::Intact, |corruption| Integrity::IncompleteWal { corruption });
+    Ok((integrity, records, metadata))
 }
 
-/// Adds what was written last. What of it cannot be read, is said.
-fn add_log(path: &Path, Mark { past, tag }: Mark, rows: &mut BTreeMap<Key, Row>) -> (Past, Option<String>) {
-    let Some(tag) = tag else { return (past, None) };
-    let policy = LogPolicy::default();
+/// Applies the groups of the write-ahead log that follow the checkpoint, as far as they can be read. Returns the
+/// metadata after them, and the corruption of the log, if any.
+fn apply_wal(
+    path: &Path,
+    Checkpoint { metadata, wal_generation }: Checkpoint,
+    records: &mut BTreeMap<Key, Record>,
+) -> (CommitMetadata, Option<String>) {
+    let Some(generation) = wal_generation else { return (metadata, None) };
+    let policy = WalPolicy::default();
     let mut bytes = Vec::new();
-    let read = open(&path.with_file_name(LOG_NAME)).and_then(|log| {
-        let read = log.map(|log| log.take(policy.bytes as u64).read_to_end(&mut bytes));
+    let read = open(&path.with_file_name(WAL_NAME)).and_then(|file| {
+        let read = file.map(|file| file.take(policy.bytes as u64).read_to_end(&mut bytes));
         Ok(read.transpose()?.is_some())
     });
-    let found = wal::find((!matches!(read, Ok(false))).then_some(&bytes), policy, tag);
-    // What is before a place that the disk does not give back is something, and the tables are more.
-    let unread = read.err().map(|kind| unread(kind, path));
-    for (key, row) in found.entries {
-        match row.and_then(|row| Row::decode(&row)) {
-            Some(row) => drop(rows.insert(key, row)),
-            None => drop(rows.remove(&key)),
+    // After a read error, the groups before it still count.
+    let recovered = wal::recover((!matches!(read, Ok(false))).then_some(&bytes), policy, generation);
+    let unreadable = read.err().map(|kind| wal_error(kind, path));
+    for (key, record) in recovered.changes {
+        match record.and_then(|record| Record::decode(&record)) {
+            Some(record) => drop(records.insert(key, record)),
+            None => drop(records.remove(&key)),
         }
     }
-    (found.past.unwrap_or(past), unread.or(found.damage))
+    (recovered.metadata.unwrap_or(metadata), unreadable.or(recovered.corruption))
 }
 
-fn read_damaged(
+fn read_corrupt(
     path: &Path,
     mut corruption: String,
-) -> Result<(Integrity, BTreeMap<Key, Row>, Past), StorageErrorKind> {
+) -> Result<(Integrity, BTreeMap<Key, Record>, CommitMetadata), StorageErrorKind> {
     let mut ordered = BTreeMap::new();
     let mut gap = None;
-    let mut mark = None;
-    let mut should_be = None;
-    // What is not checked is opened as the storage crate left it, and read until a page makes no sense.
-    let opened = guarded(|| {
-        let database = open_unchecked(&disk(path)?)?;
-        mark = guarded(|| read_mark(&database)).ok();
-        should_be = guarded(|| Ok(database.begin_read()?.open_table(ROWS)?.len()?)).ok();
-        gap = read_to_the_gap(&database, &mut ordered)?;
+    let mut checkpoint = None;
+    let mut expected_len = None;
+    // Opened without a check, tables with one corrupt page can be read up to that page.
+    let opened = catch_panics(|| {
+        let database = open_unchecked(&open_backend(path)?)?;
+        checkpoint = catch_panics(|| read_checkpoint(&database)).ok();
+        expected_len = catch_panics(|| Ok(database.begin_read()?.open_table(RECORDS)?.len()?)).ok();
+        gap = read_up_to_gap(&database, &mut ordered)?;
         Ok(())
     });
     let is_ordered = opened.is_ok();
-    let mut rows = BTreeMap::new();
-    scan(path, &mut rows)?;
-    let (mut found, mut lost) = (0, None);
+    let mut records = BTreeMap::new();
+    search_records(path, &mut records)?;
+    let (mut recovered, mut lost) = (0_usize, None);
     if is_ordered {
+        // Outside the gap the table is right, and other records in the file are outdated. Inside the gap, a record of
+        // unknown age is better than none.
         let (from, to) = gap.as_ref().map_or((None, None), |(from, to)| (from.as_ref(), to.as_ref()));
-        for (key, row) in std::mem::replace(&mut rows, ordered) {
-            let is_behind = from.is_none_or(|from| key > *from);
-            let is_within = gap.is_some() && is_behind && to.is_none_or(|to| key < *to);
-            if is_within && !rows.contains_key(&key) {
-                found = usize::saturating_add(found, 1);
-                rows.insert(key, row);
+        for (key, record) in std::mem::replace(&mut records, ordered) {
+            let is_after = from.is_none_or(|from| key > *from);
+            let is_within = gap.is_some() && is_after && to.is_none_or(|to| key < *to);
+            if is_within && !records.contains_key(&key) {
+                recovered = recovered.saturating_add(1);
+                records.insert(key, record);
             }
         }
-        let should_be = should_be.and_then(|count| usize::try_from(count).ok());
-        lost = should_be.map(|count| count.saturating_sub(rows.len()));
+        let expected_len = expected_len.and_then(|count| usize::try_from(count).ok());
+        lost = expected_len.map(|count| count.saturating_sub(records.len()));
     }
-    let past = match mark {
-        Some(mark) => {
-            let (past, late) = add_log(path, mark, &mut rows);
-            corruption.extend(late.map(|late| format!("; {late}")));
-            past
+    let metadata = match checkpoint {
+        Some(checkpoint) => {
+            let (metadata, wal_corruption) = apply_wal(path, checkpoint, &mut records);
+            corruption.extend(wal_corruption.map(|wal_corruption| format!("; {wal_corruption}")));
+            metadata
         }
         None => {
-            let scanned = scan(&path.with_file_name(LOG_NAME), &mut rows);
-            corruption.extend(scanned.err().map(|kind| format!("; {}", unread(kind, path))));
-            Past::default()
+            // The generation is unknown: records of the log count like those of the tables, by their version.
+            let searched = search_records(&path.with_file_name(WAL_NAME), &mut records);
+            corruption.extend(searched.err().map(|kind| format!("; {}", wal_error(kind, path))));
+            CommitMetadata::default()
         }
     };
     let integrity = if is_ordered {
-        Integrity::Gap { corruption, recovered: found, lost }
+        Integrity::Gap { corruption, recovered, lost }
     } else {
         Integrity::Unordered { corruption }
     };
-    Ok((integrity, rows, past))
+    Ok((integrity, records, metadata))
 }
 
-/// The keys around what cannot be read: the last one before, and the first one after.
+/// The last key before an unreadable part of the table, and the first one after it.
 type Gap = (Option<Key>, Option<Key>);
 
-/// Reads from both ends until a page makes no sense.
-fn read_to_the_gap(
+/// Reads the table from both ends until a page is malformed. Returns `None` if there is no gap.
+fn read_up_to_gap(
     database: &Database,
-    into: &mut BTreeMap<Key, Row>,
+    into: &mut BTreeMap<Key, Record>,
 ) -> Result<Option<Gap>, StorageErrorKind> {
-    let table = database.begin_read()?.open_table(ROWS)?;
+    let table = database.begin_read()?.open_table(RECORDS)?;
     let mut gap = (None, None);
-    let take = |entry: redb::Result<_>, into: &mut BTreeMap<Key, Row>| {
-        let (key, row): (redb::AccessGuard<'_, &[u8]>, redb::AccessGuard<'_, &[u8]>) = entry?;
-        let row = Row::decode(row.value()).filter(|row| row.key.as_bytes() == key.value());
-        let row = row.ok_or_else(|| StorageErrorKind::Corrupt("a row makes no sense".to_owned()))?;
-        let key = row.key.clone();
-        into.insert(key.clone(), row);
+    let take = |entry: redb::Result<_>, into: &mut BTreeMap<Key, Record>| {
+        let (key, record): (redb::AccessGuard<'_, &[u8]>, redb::AccessGuard<'_, &[u8]>) = entry?;
+        let record = Record::decode(record.value()).filter(|record| record.key.as_bytes() == key.value());
+        let record = record.ok_or_else(|| StorageErrorKind::Corrupt("a record is malformed".to_owned()))?;
+        let key = record.key.clone();
+        into.insert(key.clone(), record);
         Ok::<_, StorageErrorKind>(key)
     };
-    let forward = guarded(|| {
+    let forward = catch_panics(|| {
         for entry in table.iter()? {
             gap.0 = Some(take(entry, into)?);
         }
@@ -325,8 +330,8 @@ fn read_to_the_gap(
     if forward.is_ok() {
         return Ok(None);
     }
-    // It ends at the same page, or at another one further behind.
-    let _ = guarded(|| {
+    // The backward pass fails at the same page, or at a later one if several are malformed. Either bounds the gap.
+    let _ = catch_panics(|| {
         for entry in table.iter()?.rev() {
             gap.1 = Some(take(entry, into)?);
         }
@@ -335,12 +340,12 @@ fn read_to_the_gap(
     Ok(Some(gap))
 }
 
-/// Looks for rows wherever they are in a file, if it is there, and keeps the newest of each key.
-fn scan(path: &Path, found: &mut BTreeMap<Key, Row>) -> Result<(), StorageErrorKind> {
+/// Searches a whole file for records and adds the newest one of each key. A missing file has none.
+fn search_records(path: &Path, found: &mut BTreeMap<Key, Record>) -> Result<(), StorageErrorKind> {
     let Some(mut file) = open(path)? else { return Ok(()) };
     let mut bytes = Vec::new();
     let mut is_at_end = false;
-    // How many bytes are wanted at the place where a row may begin.
+    // Bytes needed from the place where a record may begin.
     let mut wanted = READ_BYTES;
     loop {
         while !is_at_end && bytes.len() < wanted {
@@ -348,31 +353,31 @@ fn scan(path: &Path, found: &mut BTreeMap<Key, Row>) -> Result<(), StorageErrorK
             (&mut file).take(READ_BYTES as u64).read_to_end(&mut bytes)?;
             is_at_end = bytes.len() == before;
         }
-        let mut done = 0;
+        let mut done = 0_usize;
         wanted = READ_BYTES;
-        while let Some(at) = bytes.get(done..).and_then(next_mark) {
+        while let Some(at) = bytes.get(done..).and_then(find_magic) {
             done = done.saturating_add(at);
-            match Row::find(bytes.get(done..).unwrap_or_default()) {
-                Found::Row(row, len) => {
+            match Record::parse(bytes.get(done..).unwrap_or_default()) {
+                ParsedRecord::Record(record, len) => {
                     done = done.saturating_add(len);
-                    let is_newer = found.get(&row.key).is_none_or(|known| known.version < row.version);
+                    let is_newer = found.get(&record.key).is_none_or(|known| known.version < record.version);
                     if is_newer {
-                        found.insert(row.key.clone(), *row);
+                        found.insert(record.key.clone(), *record);
                     }
                 }
-                Found::Cut(len) if !is_at_end => {
+                ParsedRecord::Truncated(len) if !is_at_end => {
                     wanted = len.max(READ_BYTES);
                     break;
                 }
-                Found::Cut(_) | Found::Nothing => done = done.saturating_add(1),
+                ParsedRecord::Truncated(_) | ParsedRecord::Invalid => done = done.saturating_add(1),
             }
         }
         if is_at_end {
             return Ok(());
         }
-        // Without a row that is cut, all but the beginning of a mark has been looked at.
+        // If no record is truncated, only the last three bytes are needed: they may begin the magic bytes.
         let rest = bytes.get(done..).unwrap_or_default();
-        let keep = if next_mark(rest).is_some() { rest.len() } else { rest.len().min(3) };
+        let keep = if find_magic(rest).is_some() { rest.len() } else { rest.len().min(3) };
         bytes.drain(..bytes.len().saturating_sub(keep));
     }
 }

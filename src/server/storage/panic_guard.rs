@@ -1,4 +1,4 @@
-//! Panics of the storage crate, made errors.
+//! Turns panics of the storage crate into errors.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
@@ -7,22 +7,25 @@ use std::sync::Once;
 use super::error::StorageErrorKind;
 
 thread_local! {
-    static GUARDED: Cell<bool> = const { Cell::new(false) };
+    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Damage that the storage crate does not see coming is a panic of its. It becomes an error, and is told as one.
-pub fn guarded<T>(action: impl FnOnce() -> Result<T, StorageErrorKind>) -> Result<T, StorageErrorKind> {
-    static HUSHED: Once = Once::new();
-    HUSHED.call_once(|| {
-        let tell = panic::take_hook();
+/// Runs `action`; a panic in it becomes [`StorageErrorKind::Corrupt`].
+///
+/// The storage crate trusts the pages that it reads: corruption that its checksums do not cover ends in a panic. The
+/// panic hook is silenced for this thread meanwhile, because the caller reports the error.
+pub fn catch_panics<T>(action: impl FnOnce() -> Result<T, StorageErrorKind>) -> Result<T, StorageErrorKind> {
+    static SET_HOOK: Once = Once::new();
+    SET_HOOK.call_once(|| {
+        let report = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
-            if !GUARDED.get() {
-                tell(panic);
+            if !IS_GUARDED.get() {
+                report(panic);
             }
         }));
     });
-    let was_guarded = GUARDED.replace(true);
+    let was_guarded = IS_GUARDED.replace(true);
     let caught = catch_unwind(AssertUnwindSafe(action));
-    GUARDED.set(was_guarded);
-    caught.unwrap_or_else(|_| Err(StorageErrorKind::Corrupt("a page makes no sense".to_owned())))
+    IS_GUARDED.set(was_guarded);
+    caught.unwrap_or_else(|_| Err(StorageErrorKind::Corrupt("a page is malformed".to_owned())))
 }

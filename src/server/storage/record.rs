@@ -1,72 +1,83 @@
-//! One key on disk, as bytes that can be told from all others: whatever happens to the file around it, a row is whole
-//! or it is none.
+//! One key on disk, as bytes with a checksum: a record is read whole or not at all, whatever is damaged around it.
 
 use bytes::{Buf, BufMut, Bytes};
 
 use crate::protocol::{Key, Timestamp};
 use crate::store::{Now, StoredValue, Version};
 
-/// What a row begins with.
-const MARK: [u8; 4] = [0xA7, b'k', b'v', 0x02];
-/// Mark, length and checksum.
-const HEAD_BYTES: usize = 4 + 4 + 8;
-/// The longest row that is believed to be one: the longest key and packet, and more than what else there is.
+/// Version of the layout of the tables and of the write-ahead log. Files of another version are rejected.
+pub const FORMAT_VERSION: u64 = 3;
+/// The first bytes of a record, by which recovery finds records in a corrupt file.
+const MAGIC: [u8; 4] = [0xA7, b'k', b'v', 0x02];
+/// Magic bytes, length of the body and checksum.
+const HEADER_BYTES: usize = 4 + 4 + 8;
+/// The longest body that is accepted: more than the longest key, value and fencing token together. It bounds what
+/// recovery reads on account of a corrupt length.
 const BODY_BYTES_MAX: usize = 512 * 1024 * 1024;
-/// Where a checksum begins.
-pub const CHECKSUM_OF_NOTHING: u64 = 0xcbf2_9ce4_8422_2325;
+/// Checksum of no bytes.
+pub const CHECKSUM_SEED: u64 = 0xcbf2_9ce4_8422_2325;
 const HAS_DEADLINE: u8 = 1;
 const HAS_FENCE: u8 = 2;
 
-/// When a key runs out, so that it can be known after a restart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deadline {
-    /// The Unix milliseconds at which it passes.
+/// What every commit stores besides its changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommitMetadata {
+    /// The greatest version ever given out. A key that was deleted must not come back with a lower one (protocol §4),
+    /// and no record is left that shows what it had.
+    pub greatest_version: Version,
+    /// The wall clock at the commit, in Unix milliseconds; 0 before the first commit.
     pub wall_ms: u64,
-    /// How many were left when it was written.
-    pub left_ms: u64,
 }
 
-/// A key with what it holds.
+/// Expiry of a key in a form that survives a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// When the key expires, in Unix milliseconds.
+    pub wall_ms: u64,
+    /// The time to live when the record was written, in milliseconds.
+    pub ttl_ms: u64,
+}
+
+/// A key with its version and what it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
-    /// The key.
+pub struct Record {
     pub key: Key,
-    /// The value's version.
     pub version: Version,
-    /// The token that protects it, if any.
     pub fence: Option<Timestamp>,
-    /// When it runs out, if ever.
+    /// When the key expires; `None`: never.
     pub deadline: Option<Deadline>,
-    /// The value.
     pub value: Bytes,
 }
 
-/// What stands at a place where a row may stand.
+/// The key or the value of a record is too long for the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordTooLong;
+
+/// Result of parsing bytes that may begin with a record.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found {
-    /// A row of so many bytes.
-    Row(Box<Row>, usize),
-    /// None.
-    Nothing,
-    /// A row perhaps, of so many bytes, of which these are too few.
-    Cut(usize),
+pub enum ParsedRecord {
+    /// A record, and its length in bytes.
+    Record(Box<Record>, usize),
+    /// No record begins here.
+    Invalid,
+    /// A record of this length may begin here, but fewer bytes are there.
+    Truncated(usize),
 }
 
-impl Row {
-    /// What a key holds now, for the disk.
-    pub fn new(key: &Key, version: Version, content: &StoredValue, now: Now) -> Self {
+impl Record {
+    pub fn new(key: &Key, version: Version, stored: &StoredValue, now: Now) -> Self {
         Self {
             key: key.clone(),
             version,
-            fence: content.fence.clone(),
-            deadline: content.deadline_ms.map(|at| Deadline::new(at, now)),
-            value: content.value.clone(),
+            fence: stored.fence.clone(),
+            deadline: stored.deadline_ms.map(|at| Deadline::new(at, now)),
+            value: stored.value.clone(),
         }
     }
 
-    /// What the key holds. A deadline that has passed meanwhile is at `now` or before; one that lies ahead is at most as
-    /// far away as it was when it was written, should the machine's clock have gone back since.
-    pub fn content(&self, now: Now) -> StoredValue {
+    /// Returns what the key holds. A deadline that has passed since the record was written is at `now` or before. One
+    /// that has not passed is at most its original time to live away, even if the wall clock has gone back since.
+    pub fn stored_value(&self, now: Now) -> StoredValue {
         StoredValue {
             value: self.value.clone(),
             fence: self.fence.clone(),
@@ -75,62 +86,69 @@ impl Row {
         }
     }
 
-    /// The bytes of the row.
-    pub fn encode(&self) -> Vec<u8> {
+    /// # Errors
+    /// [`RecordTooLong`]: the key, the fencing token or the value does not fit. None of them does that comes from a
+    /// request, for [`Key`] and the packet size are bounded far below.
+    pub fn encode(&self) -> Result<Vec<u8>, RecordTooLong> {
         let fence = self.fence.as_ref().map(Timestamp::to_string).unwrap_or_default();
         let key = self.key.as_bytes();
-        let mut body = Vec::with_capacity(
+        let mut record = Vec::with_capacity(
             64_usize.saturating_add(fence.len()).saturating_add(key.len()).saturating_add(self.value.len()),
         );
-        body.put_u64(self.version.ms);
-        body.put_u32(self.version.counter);
+        record.put_bytes(0, HEADER_BYTES);
+        record.put_u64(self.version.ms);
+        record.put_u32(self.version.counter);
         let has_deadline = self.deadline.map_or(0, |_| HAS_DEADLINE);
-        body.put_u8(has_deadline | self.fence.as_ref().map_or(0, |_| HAS_FENCE));
-        if let Some(Deadline { wall_ms, left_ms }) = self.deadline {
-            body.put_u64(wall_ms);
-            body.put_u64(left_ms);
+        record.put_u8(has_deadline | self.fence.as_ref().map_or(0, |_| HAS_FENCE));
+        if let Some(Deadline { wall_ms, ttl_ms }) = self.deadline {
+            record.put_u64(wall_ms);
+            record.put_u64(ttl_ms);
         }
-        put_text(&mut body, fence.as_bytes());
-        put_text(&mut body, key);
-        body.put_slice(&self.value);
-        let mut row = Vec::with_capacity(HEAD_BYTES.saturating_add(body.len()));
-        row.put_slice(&MARK);
-        // A value has at most as many bytes as a packet, which has less than 2^28.
-        row.put_u32(u32::try_from(body.len()).unwrap_or(u32::MAX));
-        row.put_u64(checksum(&body));
-        row.append(&mut body);
-        row
+        put_bytes(&mut record, fence.as_bytes())?;
+        put_bytes(&mut record, key)?;
+        record.put_slice(&self.value);
+        let (mut header, body) = record.split_at_mut_checked(HEADER_BYTES).ok_or(RecordTooLong)?;
+        if body.len() > BODY_BYTES_MAX {
+            return Err(RecordTooLong);
+        }
+        header.put_slice(&MAGIC);
+        header.put_u32(u32::try_from(body.len()).map_err(|_| RecordTooLong)?);
+        header.put_u64(checksum(body));
+        Ok(record)
     }
 
-    /// Reads a row that these bytes are, and nothing else.
+    /// Decodes bytes that are one whole record.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        match Self::find(bytes) {
-            Found::Row(row, len) if len == bytes.len() => Some(*row),
+        match Self::parse(bytes) {
+            ParsedRecord::Record(record, len) if len == bytes.len() => Some(*record),
             _ => None,
         }
     }
 
-    /// Looks for a row at the beginning of these bytes.
-    pub fn find(bytes: &[u8]) -> Found {
-        if !bytes.starts_with(&MARK) {
-            return Found::Nothing;
+    /// Parses the record with which `bytes` begins.
+    pub fn parse(bytes: &[u8]) -> ParsedRecord {
+        if !bytes.starts_with(&MAGIC) {
+            return ParsedRecord::Invalid;
         }
-        let Some((mut head, rest)) = bytes.split_at_checked(HEAD_BYTES) else {
-            return Found::Cut(HEAD_BYTES);
+        let Some((mut header, rest)) = bytes.split_at_checked(HEADER_BYTES) else {
+            return ParsedRecord::Truncated(HEADER_BYTES);
         };
-        head.advance(MARK.len());
-        let (len, sum) = (usize::try_from(head.get_u32()).unwrap_or(usize::MAX), head.get_u64());
-        if len > BODY_BYTES_MAX {
-            return Found::Nothing;
-        }
-        let row_bytes = HEAD_BYTES.saturating_add(len);
+        header.advance(MAGIC.len());
+        let len = usize::try_from(header.get_u32()).ok().filter(|len| *len <= BODY_BYTES_MAX);
+        let sum = header.get_u64();
+        let Some(len) = len else {
+            return ParsedRecord::Invalid;
+        };
+        // `len` is bounded, so the sum does not overflow.
+        let record_bytes = HEADER_BYTES.saturating_add(len);
         let Some(body) = rest.get(..len) else {
-            return Found::Cut(row_bytes);
+            return ParsedRecord::Truncated(record_bytes);
         };
         if checksum(body) != sum {
-            return Found::Nothing;
+            return ParsedRecord::Invalid;
         }
-        Self::decode_body(body).map_or(Found::Nothing, |row| Found::Row(Box::new(row), row_bytes))
+        Self::decode_body(body)
+            .map_or(ParsedRecord::Invalid, |record| ParsedRecord::Record(Box::new(record), record_bytes))
     }
 
     fn decode_body(mut body: &[u8]) -> Option<Self> {
@@ -139,57 +157,61 @@ impl Row {
         let deadline = if flags & HAS_DEADLINE == 0 {
             None
         } else {
-            Some(Deadline { wall_ms: body.try_get_u64().ok()?, left_ms: body.try_get_u64().ok()? })
+            Some(Deadline { wall_ms: body.try_get_u64().ok()?, ttl_ms: body.try_get_u64().ok()? })
         };
-        let fence = take_text(&mut body)?;
+        let fence = take_bytes(&mut body)?;
         let fence =
             if flags & HAS_FENCE == 0 { None } else { Some(std::str::from_utf8(fence).ok()?.parse().ok()?) };
-        let key = Key::new(take_text(&mut body)?.to_vec()).ok()?;
+        let key = Key::new(take_bytes(&mut body)?.to_vec()).ok()?;
         let version = Version { ms, counter };
         Some(Self { key, version, fence, deadline, value: Bytes::copy_from_slice(body) })
     }
 }
 
 impl Deadline {
-    /// Rounded up by the millisecond that two truncated clocks may differ by: late rather than early.
+    /// Adds one millisecond: both clocks are truncated to milliseconds and may differ by one, and a key must expire
+    /// late rather than early.
     fn new(monotonic_ms: u64, now: Now) -> Self {
-        let left_ms = monotonic_ms.saturating_sub(now.monotonic_ms).saturating_add(1);
-        Self { wall_ms: now.wall_ms.saturating_add(left_ms), left_ms }
+        let ttl_ms = monotonic_ms.saturating_sub(now.monotonic_ms).saturating_add(1);
+        Self { wall_ms: now.wall_ms.saturating_add(ttl_ms), ttl_ms }
     }
 
     fn monotonic_ms(self, now: Now) -> u64 {
-        let left_ms = self.wall_ms.saturating_sub(now.wall_ms).min(self.left_ms);
+        let left_ms = self.wall_ms.saturating_sub(now.wall_ms).min(self.ttl_ms);
         now.monotonic_ms.saturating_add(left_ms)
     }
 }
 
-/// Where the next row may begin; none: nowhere in these bytes, but for the last three.
-pub fn next_mark(bytes: &[u8]) -> Option<usize> {
-    bytes.windows(MARK.len()).position(|window| window == MARK)
+/// Returns the offset at which the next record may begin. `None` leaves the last three bytes open: they may be the
+/// beginning of the magic bytes.
+pub fn find_magic(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(MAGIC.len()).position(|window| window == MAGIC)
 }
 
-/// Of 64 bits, against accidents: FNV-1a, which no release of any library can change.
+/// FNV-1a with 64 bits. It detects accidents, not attacks, and is defined here because a checksum on disk must not
+/// change with a release of a library.
 fn checksum(bytes: &[u8]) -> u64 {
-    checksum_on(CHECKSUM_OF_NOTHING, bytes)
+    extend_checksum(CHECKSUM_SEED, bytes)
 }
 
-/// The checksum of what has this one, and of these bytes behind it.
-pub fn checksum_on(sum: u64, bytes: &[u8]) -> u64 {
+/// Returns the checksum of the bytes that have the checksum `sum`, followed by `bytes`.
+pub fn extend_checksum(sum: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(sum, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
-/// Puts a key, which has at most 65,535 bytes, or a fence, which has far fewer.
-pub fn put_text(out: &mut Vec<u8>, text: &[u8]) {
-    out.put_u16(u16::try_from(text.len()).unwrap_or(u16::MAX));
-    out.put_slice(text);
+/// Appends bytes with their length in 16 bits.
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), RecordTooLong> {
+    out.put_u16(u16::try_from(bytes.len()).map_err(|_| RecordTooLong)?);
+    out.put_slice(bytes);
+    Ok(())
 }
 
-/// Takes what [`put_text`] has put.
-pub fn take_text<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
+/// Takes what [`put_bytes`] appended.
+pub fn take_bytes<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
     let len = usize::from(from.try_get_u16().ok()?);
-    let (text, rest) = from.split_at_checked(len)?;
+    let (bytes, rest) = from.split_at_checked(len)?;
     *from = rest;
-    Some(text)
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -199,8 +221,8 @@ mod tests {
 
     const NOW: Now = Now { wall_ms: 1_000_000, monotonic_ms: 5_000 };
 
-    fn row(key: &[u8], value: &[u8]) -> Row {
-        Row {
+    fn record(key: &[u8], value: &[u8]) -> Record {
+        Record {
             key: Key::new(key.to_vec()).unwrap(),
             version: Version { ms: 7, counter: 3 },
             fence: None,
@@ -213,7 +235,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
         #[test]
-        fn a_row_comes_out_as_it_went_in_and_a_changed_one_not_at_all(
+        fn a_record_decodes_unchanged_and_not_at_all_after_any_byte_changes(
             key in prop::collection::vec(any::<u8>(), 1..300),
             value in prop::collection::vec(any::<u8>(), 0..3_000),
             fence in prop::option::of((0_u64..1 << 48, 0_u32..9)),
@@ -221,43 +243,43 @@ mod tests {
             at in any::<prop::sample::Index>(),
             flip in 1_u8..,
         ) {
-            let row = Row {
+            let record = Record {
                 fence: fence.map(|(ms, counter)| Timestamp::of_store(ms, counter)),
-                deadline: deadline.map(|(wall_ms, left_ms)| Deadline { wall_ms, left_ms }),
-                ..row(&key, &value)
+                deadline: deadline.map(|(wall_ms, ttl_ms)| Deadline { wall_ms, ttl_ms }),
+                ..record(&key, &value)
             };
-            let mut bytes = row.encode();
-            prop_assert_eq!(Row::decode(&bytes), Some(row));
+            let mut bytes = record.encode().unwrap();
+            prop_assert_eq!(Record::decode(&bytes), Some(record));
             let at = at.index(bytes.len());
             bytes[at] ^= flip;
-            prop_assert_eq!(Row::decode(&bytes), None);
+            prop_assert_eq!(Record::decode(&bytes), None);
         }
 
         #[test]
-        fn any_bytes_are_taken(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let marked = [&MARK[..], &bytes].concat();
-            prop_assert_eq!(Row::decode(&bytes), None);
-            prop_assert_eq!(Row::decode(&marked), None);
+        fn arbitrary_bytes_are_not_a_record(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let marked = [&MAGIC[..], &bytes].concat();
+            prop_assert_eq!(Record::decode(&bytes), None);
+            prop_assert_eq!(Record::decode(&marked), None);
         }
     }
 
     #[test]
-    fn a_row_that_is_cut_off_says_how_long_it_is() {
-        let bytes = row(b"k", b"value").encode();
-        assert_eq!(Row::find(&bytes[..6]), Found::Cut(HEAD_BYTES));
-        assert_eq!(Row::find(&bytes[..bytes.len() - 1]), Found::Cut(bytes.len()));
-        assert_eq!(Row::find(b"kv"), Found::Nothing);
-        let endless = [&MARK[..], &[0xFF; 100]].concat();
-        assert_eq!(Row::find(&endless), Found::Nothing);
+    fn a_truncated_record_returns_its_length() {
+        let bytes = record(b"k", b"value").encode().unwrap();
+        assert_eq!(Record::parse(&bytes[..6]), ParsedRecord::Truncated(HEADER_BYTES));
+        assert_eq!(Record::parse(&bytes[..bytes.len() - 1]), ParsedRecord::Truncated(bytes.len()));
+        assert_eq!(Record::parse(b"kv"), ParsedRecord::Invalid);
+        let endless = [&MAGIC[..], &[0xFF; 100]].concat();
+        assert_eq!(Record::parse(&endless), ParsedRecord::Invalid);
     }
 
     #[test]
-    fn a_deadline_is_kept_late_rather_than_early() {
+    fn a_stored_deadline_passes_late_rather_than_early() {
         let deadline = Deadline::new(NOW.monotonic_ms + 100, NOW);
         let left = |wall_ms| deadline.monotonic_ms(Now { wall_ms, monotonic_ms: 3 }) - 3;
         assert_eq!(left(NOW.wall_ms), 101);
         assert_eq!(left(NOW.wall_ms + 60), 41);
         assert_eq!(left(NOW.wall_ms + 1_000), 0);
-        assert_eq!(left(0), 101, "the machine does not know the time yet");
+        assert_eq!(left(0), 101, "the wall clock is not set yet");
     }
 }

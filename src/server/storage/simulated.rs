@@ -1,4 +1,4 @@
-//! A disk that loses power: what was written and not synced is lost, torn, or there before what was written earlier.
+//! Simulated disk that loses power: writes that were not synced are lost, torn or reordered.
 
 use std::io;
 use std::ops::Bound;
@@ -8,21 +8,21 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use redb::{BackendError, StorageBackend};
 
 use super::error::StorageErrorKind;
-use super::medium::Medium;
+use super::files::StorageFiles;
 
-/// What a disk writes at once, or not at all.
+/// The unit that a disk writes whole or not at all.
 const SECTOR: usize = 512;
 
-/// Random numbers that are the same for the same seed.
+/// Random numbers that a seed determines.
 #[derive(Clone, Debug)]
-pub struct Chance(u64);
+pub struct SeededRandom(u64);
 
-impl Chance {
+impl SeededRandom {
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// One of so many numbers, from 0 on.
+    /// Returns a number less than `count`.
     pub fn below(&mut self, count: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -31,34 +31,34 @@ impl Chance {
     }
 }
 
-/// What is the matter with a disk.
+/// Faults of a simulated disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Trouble {
-    /// How many things it does before its power is cut.
+pub struct Faults {
+    /// Number of operations before the power is cut.
     pub cut_after: Option<u64>,
-    /// How many bytes a file may have.
+    /// The most bytes of a file.
     pub bytes_max: Option<u64>,
-    /// Up to where a file can be written: it may be longer, with nothing in it, for that takes no room.
+    /// The offset up to which a file can be written. It may be longer: a sparse file takes no room.
     pub written_max: Option<u64>,
-    /// Whether the next sync fails: what was to be synced is lost, and can be read nonetheless.
+    /// Whether the next sync fails: its writes are lost, and are read nevertheless.
     pub fails_next_sync: bool,
-    /// Whether it says that it has synced, and has not.
-    pub lies: bool,
+    /// Whether syncs succeed without writing anything.
+    pub ignores_syncs: bool,
 }
 
-/// The disk, with a file, one that is being made, and a log. Clones are the same disk.
+/// A disk with tables, new tables and a write-ahead wal. Clones are the same disk.
 #[derive(Clone, Debug, Default)]
-pub struct SimulatedDisk(Arc<Mutex<World>>);
+pub struct SimulatedDisk(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
-struct World {
-    trouble: Trouble,
+struct State {
+    faults: Faults,
     is_off: bool,
     files: Vec<File>,
-    main: Option<usize>,
-    new: Option<usize>,
-    log: Option<usize>,
-    tags: u64,
+    tables: Option<usize>,
+    new_tables: Option<usize>,
+    wal: Option<usize>,
+    generations: u64,
 }
 
 #[derive(Debug, Default)]
@@ -81,47 +81,48 @@ struct Handle {
 }
 
 impl SimulatedDisk {
-    fn world(&self) -> MutexGuard<'_, World> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }
 
-    pub fn trouble(&self, change: impl FnOnce(&mut Trouble)) {
-        change(&mut self.world().trouble);
+    pub fn set_faults(&self, change: impl FnOnce(&mut Faults)) {
+        change(&mut self.state().faults);
     }
 
     pub fn is_off(&self) -> bool {
-        self.world().is_off
+        self.state().is_off
     }
 
-    /// The disk after its power has come back: of what was not synced, any sectors may be there, and any may not.
-    pub fn after_the_cut(&self, chance: &mut Chance) -> Self {
-        let world = self.world();
-        let trouble = Trouble { cut_after: None, fails_next_sync: false, ..world.trouble };
-        let mut new = World { trouble, tags: world.tags, ..World::default() };
+    /// Returns the disk after the power has come back: each sector that was not synced is there or not, at
+    /// random.
+    pub fn after_power_cut(&self, random: &mut SeededRandom) -> Self {
+        let state = self.state();
+        let faults = Faults { cut_after: None, fails_next_sync: false, ..state.faults };
+        let mut new = State { faults, generations: state.generations, ..State::default() };
         let mut survive = |file: Option<usize>| {
-            new.files.push(File::new(world.files.get(file?)?.survivor(chance)));
+            new.files.push(File::new(state.files.get(file?)?.survivor(random)));
             Some(new.files.len() - 1)
         };
-        (new.main, new.log) = (survive(world.main), survive(world.log));
+        (new.tables, new.wal) = (survive(state.tables), survive(state.wal));
         Self(Arc::new(Mutex::new(new)))
     }
 
-    /// The disk after its process was killed: the system still has all that was written, the disk perhaps not.
-    pub fn after_the_kill(&self) -> Self {
+    /// Returns the disk after the process was killed: the system still has all writes, synced or not.
+    pub fn after_kill(&self) -> Self {
         {
-            let mut world = self.world();
-            world.is_off = false;
-            (world.trouble.cut_after, world.trouble.fails_next_sync) = (None, false);
-            world.new = None;
+            let mut state = self.state();
+            state.is_off = false;
+            (state.faults.cut_after, state.faults.fails_next_sync) = (None, false);
+            state.new_tables = None;
         }
         self.clone()
     }
 }
 
-impl World {
-    /// Counts what is done; the last thing is not.
+impl State {
+    /// Counts an operation; fails with the one at which the power is cut.
     fn act(&mut self) -> io::Result<()> {
-        if let Some(left) = &mut self.trouble.cut_after {
+        if let Some(left) = &mut self.faults.cut_after {
             self.is_off |= *left == 0;
             *left = left.saturating_sub(1);
         }
@@ -139,22 +140,22 @@ impl File {
         bytes[at..at + data.len()].copy_from_slice(data);
     }
 
-    fn survivor(&self, chance: &mut Chance) -> Vec<u8> {
+    fn survivor(&self, random: &mut SeededRandom) -> Vec<u8> {
         let mut bytes = self.durable.clone();
         let mut len = bytes.len();
-        // Everything, nothing, or something in between: a disk that is nearly done is as likely as one that has not begun.
-        let odds = [0, 10, 50, 90, 100][usize::try_from(chance.below(5)).unwrap()];
+        // All, none, or a part: a disk that is nearly done is as likely as one that has not begun.
+        let odds = [0, 10, 50, 90, 100][usize::try_from(random.below(5)).unwrap()];
         for pending in &self.pending {
             match pending {
                 Pending::SetLen(to) => {
-                    if chance.below(100) < odds {
+                    if random.below(100) < odds {
                         bytes.resize(*to, 0);
                         len = *to;
                     }
                 }
                 Pending::Write(at, data) => {
                     for (sector, part) in data.chunks(SECTOR).enumerate() {
-                        if chance.below(100) < odds {
+                        if random.below(100) < odds {
                             Self::apply(&mut bytes, at + sector * SECTOR, part);
                         }
                     }
@@ -166,110 +167,112 @@ impl File {
     }
 }
 
-impl Medium for SimulatedDisk {
+impl StorageFiles for SimulatedDisk {
     fn path(&self) -> PathBuf {
         PathBuf::from("simulated")
     }
 
-    fn open(&mut self) -> Result<Option<Box<dyn StorageBackend>>, StorageErrorKind> {
-        let world = self.world();
-        let file = world.main.filter(|main| !world.files[*main].current.is_empty());
+    fn open_tables(&mut self) -> Result<Option<Box<dyn StorageBackend>>, StorageErrorKind> {
+        let state = self.state();
+        let file = state.tables.filter(|tables| !state.files[*tables].current.is_empty());
         Ok(file.map(|file| Box::new(Handle { disk: self.clone(), file }) as Box<dyn StorageBackend>))
     }
 
-    fn create(&mut self) -> Result<Box<dyn StorageBackend>, StorageErrorKind> {
-        let mut world = self.world();
-        world.act()?;
-        world.files.push(File::default());
-        let file = world.files.len() - 1;
-        world.new = Some(file);
+    fn create_new_tables(&mut self) -> Result<Box<dyn StorageBackend>, StorageErrorKind> {
+        let mut state = self.state();
+        state.act()?;
+        state.files.push(File::default());
+        let file = state.files.len() - 1;
+        state.new_tables = Some(file);
         Ok(Box::new(Handle { disk: self.clone(), file }))
     }
 
-    fn discard(&mut self) {
-        self.world().new = None;
+    fn discard_new_tables(&mut self) {
+        self.state().new_tables = None;
     }
 
-    /// A journaling file system: the name is there when this returns, and before that one or the other is.
-    fn install(&mut self) -> Result<(), StorageErrorKind> {
-        let mut world = self.world();
-        let done = world.act();
-        // Whether it has happened when the power goes, is told by what was done before.
-        if done.is_ok() || world.files.len().is_multiple_of(2) {
-            world.main = world.new.take();
+    /// A rename on a journaling file system: it has happened when this returns, and before that it may have.
+    fn install_new_tables(&mut self) -> Result<(), StorageErrorKind> {
+        let mut state = self.state();
+        let done = state.act();
+        // If the power is cut here, whether the rename happened depends on earlier operations, as on the
+        // seed.
+        if done.is_ok() || state.files.len().is_multiple_of(2) {
+            state.tables = state.new_tables.take();
         }
         Ok(done?)
     }
 
-    fn log(&mut self) -> Result<Option<Box<dyn StorageBackend>>, StorageErrorKind> {
-        let file = self.world().log;
+    fn open_wal(&mut self) -> Result<Option<Box<dyn StorageBackend>>, StorageErrorKind> {
+        let file = self.state().wal;
         Ok(file.map(|file| Box::new(Handle { disk: self.clone(), file }) as Box<dyn StorageBackend>))
     }
 
-    fn create_log(&mut self) -> Result<Box<dyn StorageBackend>, StorageErrorKind> {
-        let mut world = self.world();
-        world.act()?;
-        world.files.push(File::default());
-        let file = world.files.len() - 1;
-        world.log = Some(file);
+    fn create_wal(&mut self) -> Result<Box<dyn StorageBackend>, StorageErrorKind> {
+        let mut state = self.state();
+        state.act()?;
+        state.files.push(File::default());
+        let file = state.files.len() - 1;
+        state.wal = Some(file);
         Ok(Box::new(Handle { disk: self.clone(), file }))
     }
 
-    fn remove_log(&mut self) {
-        let mut world = self.world();
-        if world.act().is_ok() {
-            world.log = None;
+    fn remove_wal(&mut self) {
+        let mut state = self.state();
+        if state.act().is_ok() {
+            state.wal = None;
         }
     }
 
-    fn draw_tag(&mut self) -> u64 {
-        let mut world = self.world();
-        world.tags += 1;
-        world.tags
+    fn draw_wal_generation(&mut self) -> u64 {
+        let mut state = self.state();
+        state.generations += 1;
+        state.generations
     }
 }
 
 impl StorageBackend for Handle {
     fn len(&self) -> io::Result<u64> {
-        let mut world = self.disk.world();
-        world.act()?;
-        Ok(world.files[self.file].current.len() as u64)
+        let mut state = self.disk.state();
+        state.act()?;
+        Ok(state.files[self.file].current.len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let mut world = self.disk.world();
-        world.act()?;
+        let mut state = self.disk.state();
+        state.act()?;
         let at = usize::try_from(offset).unwrap();
-        let bytes = world.files[self.file].current.get(at..at + out.len());
+        let bytes = state.files[self.file].current.get(at..at + out.len());
         out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let mut world = self.disk.world();
-        world.act()?;
-        if world.trouble.bytes_max.is_some_and(|bytes_max| len > bytes_max) {
+        let mut state = self.disk.state();
+        state.act()?;
+        if state.faults.bytes_max.is_some_and(|bytes_max| len > bytes_max) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let len = usize::try_from(len).unwrap();
-        let file = &mut world.files[self.file];
+        let file = &mut state.files[self.file];
         file.current.resize(len, 0);
         file.pending.push(Pending::SetLen(len));
         Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let mut world = self.disk.world();
-        world.act()?;
-        let (fails, lies) = (std::mem::take(&mut world.trouble.fails_next_sync), world.trouble.lies);
-        let file = &mut world.files[self.file];
+        let mut state = self.disk.state();
+        state.act()?;
+        let (fails, ignores_syncs) =
+            (std::mem::take(&mut state.faults.fails_next_sync), state.faults.ignores_syncs);
+        let file = &mut state.files[self.file];
         if fails {
-            // The system has given up, and takes for written what is not.
+            // The system drops the writes and marks their pages as written.
             file.pending.clear();
             return Err(io::Error::other("the sync has failed"));
         }
-        if !lies {
-            // Only what was to be written: what an earlier sync has lost stays lost.
+        if !ignores_syncs {
+            // Only pending writes: those that an earlier sync has lost stay lost.
             for pending in std::mem::take(&mut file.pending) {
                 match pending {
                     Pending::SetLen(len) => file.durable.resize(len, 0),
@@ -281,13 +284,13 @@ impl StorageBackend for Handle {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut world = self.disk.world();
-        world.act()?;
-        if world.trouble.written_max.is_some_and(|max| offset + data.len() as u64 > max) {
+        let mut state = self.disk.state();
+        state.act()?;
+        if state.faults.written_max.is_some_and(|max| offset + data.len() as u64 > max) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let at = usize::try_from(offset).unwrap();
-        let file = &mut world.files[self.file];
+        let file = &mut state.files[self.file];
         File::apply(&mut file.current, at, data);
         file.pending.push(Pending::Write(at, data.to_vec()));
         Ok(())

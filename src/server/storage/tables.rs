@@ -1,190 +1,170 @@
-//! The keys in the tables of the storage crate: opened only when all of it makes sense, and written in transactions.
+//! Tables of all keys in a file of the storage crate: opened only after a full check, written in transactions.
 
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, WriteTransaction};
 
-use super::Past;
-use super::disk::{Disk, Doubt};
 use super::error::StorageErrorKind;
+use super::record::{CommitMetadata, FORMAT_VERSION, Record};
+use super::staged_backend::{StagedBackend, SyncFailure};
+use super::wal::EncodedChanges;
 use crate::protocol::Key;
-use crate::server::storage::record::Row;
-use crate::server::storage::wal::Entries;
 use crate::store::Version;
 
-/// The layout of the tables below, and of the log. Another one is refused, never guessed at.
-pub const FORMAT: u64 = 3;
-/// The map in memory serves; the file is read once.
+/// Small, because every read is served from memory: the file is read once, when the store starts.
 const CACHE_BYTES: usize = 16 * 1024 * 1024;
 
 pub const FORMATS: TableDefinition<(), u64> = TableDefinition::new("format");
-/// The key again, and a [`Row`].
-pub const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
-/// [`Mark`]: milliseconds and counter of the greatest version, the clock, and the tag.
-const MARKS: TableDefinition<(), (u64, u32, u64, Option<u64>)> = TableDefinition::new("mark");
+/// Maps a key to its encoded [`Record`], which repeats the key so that recovery needs no table.
+pub const RECORDS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
+/// [`Checkpoint`]: milliseconds and counter of the greatest version, the wall clock, the generation of the log.
+const CHECKPOINTS: TableDefinition<(), (u64, u32, u64, Option<u64>)> = TableDefinition::new("mark");
 
-/// The file of the storage crate, open.
+/// The tables, open.
 #[derive(Debug)]
 pub struct Tables {
     database: Database,
-    disk: Disk,
+    backend: StagedBackend,
 }
 
-/// Up to where the tables go.
+/// How far the tables go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
-    /// What was known when they were written.
-    pub past: Past,
-    /// What the groups of the log begin with that are to be added to them; none, if they are all there is.
-    pub tag: Option<u64>,
+pub struct Checkpoint {
+    /// Metadata of the last commit that is in the tables.
+    pub metadata: CommitMetadata,
+    /// Generation of the write-ahead log whose groups follow the tables; `None` if no log follows them.
+    pub wal_generation: Option<u64>,
 }
 
 impl Tables {
-    /// Opens what is there, without what is beyond a length. Nothing of it is touched before [`Tables::release`].
+    /// Opens existing tables, ignoring all bytes beyond `len_max`. Nothing is written before [`Tables::release`].
     ///
     /// # Errors
-    /// [`StorageErrorKind`]: it cannot be read, makes no sense, or is of another format.
+    /// The file cannot be read, is corrupt, or has another format.
     pub fn open(
-        below: Box<dyn StorageBackend>,
-        doubt: &Doubt,
+        inner: Box<dyn StorageBackend>,
+        sync_failure: &SyncFailure,
         len_max: u64,
-    ) -> Result<(Self, Mark), StorageErrorKind> {
-        let disk = Disk::holding(below, doubt)?;
-        if disk.len()? > len_max {
-            disk.set_len(len_max)?;
+    ) -> Result<(Self, Checkpoint), StorageErrorKind> {
+        let backend = StagedBackend::staging(inner, sync_failure)?;
+        if backend.len()? > len_max {
+            backend.set_len(len_max)?;
         }
-        let database = check(&disk)?;
-        let mark = read_mark(&database)?;
-        Ok((Self { database, disk }, mark))
+        let database = check(&backend)?;
+        let checkpoint = read_checkpoint(&database)?;
+        Ok((Self { database, backend }, checkpoint))
     }
 
-    /// Writes what has put the file in order, if it had to be.
-    ///
-    /// # Errors
-    /// The system's.
+    /// Writes the repairs that the storage crate made while it opened the file.
     pub fn release(&self) -> Result<(), StorageErrorKind> {
-        Ok(self.disk.release()?)
+        Ok(self.backend.release()?)
     }
 
-    /// Makes a file that is there with all its rows, or not at all.
-    ///
-    /// # Errors
-    /// The system's.
+    /// Creates tables with `portions` of records in one transaction: all of them are there afterwards, or none.
     pub fn create(
-        below: Box<dyn StorageBackend>,
-        doubt: &Doubt,
-        mut portions: impl FnMut() -> Option<Vec<Row>>,
-        past: Past,
+        inner: Box<dyn StorageBackend>,
+        sync_failure: &SyncFailure,
+        mut portions: impl FnMut() -> Option<Vec<Record>>,
+        metadata: CommitMetadata,
     ) -> Result<Self, StorageErrorKind> {
-        let disk = Disk::direct(below, doubt);
-        let database = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(disk.clone())?;
+        let backend = StagedBackend::direct(inner, sync_failure);
+        let database =
+            Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(backend.clone())?;
         let write = database.begin_write()?;
-        write.open_table(FORMATS)?.insert((), FORMAT)?;
+        write.open_table(FORMATS)?.insert((), FORMAT_VERSION)?;
         {
-            let mut rows = write.open_table(ROWS)?;
+            let mut records = write.open_table(RECORDS)?;
             while let Some(portion) = portions() {
-                for row in portion {
-                    rows.insert(row.key.as_bytes(), row.encode().as_slice())?;
+                for record in portion {
+                    records.insert(record.key.as_bytes(), record.encode()?.as_slice())?;
                 }
             }
         }
-        write_mark(&write, Mark { past, tag: None })?;
+        write_checkpoint(&write, Checkpoint { metadata, wal_generation: None })?;
         write.commit()?;
-        Ok(Self { database, disk })
+        Ok(Self { database, backend })
     }
 
-    /// Commits entries, all or none; when this returns, they are on the disk.
+    /// Commits changes, all or none, and waits until they are on disk.
     ///
     /// # Errors
-    /// The system's; nothing more is to be done with what is open then: the storage crate would refuse it.
-    pub fn commit(&self, entries: &Entries, mark: Mark) -> Result<(), StorageErrorKind> {
+    /// The tables must not be used afterwards: the storage crate rejects every further transaction.
+    pub fn commit(&self, changes: &EncodedChanges, checkpoint: Checkpoint) -> Result<(), StorageErrorKind> {
         let write = self.database.begin_write()?;
         {
-            let mut rows = write.open_table(ROWS)?;
-            for (key, row) in entries {
-                match row {
-                    Some(row) => drop(rows.insert(key.as_bytes(), row.as_slice())?),
-                    None => drop(rows.remove(key.as_bytes())?),
+            let mut records = write.open_table(RECORDS)?;
+            for (key, record) in changes {
+                match record {
+                    Some(record) => drop(records.insert(key.as_bytes(), record.as_slice())?),
+                    None => drop(records.remove(key.as_bytes())?),
                 }
             }
         }
-        write_mark(&write, mark)?;
+        write_checkpoint(&write, checkpoint)?;
         Ok(write.commit()?)
     }
 
-    /// Hands over each row.
-    ///
-    /// # Errors
-    /// It cannot be read, or holds what no store has written.
-    pub fn read(&self, each: impl FnMut(Row)) -> Result<(), StorageErrorKind> {
+    /// Calls `each` with every record.
+    pub fn read(&self, each: impl FnMut(Record)) -> Result<(), StorageErrorKind> {
         read(&self.database, each)
     }
 
-    /// That of one key.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub fn row(&self, key: &Key) -> Result<Option<Row>, StorageErrorKind> {
-        let row = self.database.begin_read()?.open_table(ROWS)?.get(key.as_bytes())?;
-        Ok(row.and_then(|row| Row::decode(row.value())))
+    pub fn record(&self, key: &Key) -> Result<Option<Record>, StorageErrorKind> {
+        let record = self.database.begin_read()?.open_table(RECORDS)?.get(key.as_bytes())?;
+        Ok(record.and_then(|record| Record::decode(record.value())))
     }
 
-    /// How long the file is; if that cannot be known, there is no limit.
+    /// Returns the length of the file; `u64::MAX`, which cuts nothing off, if it cannot be read.
     pub fn len(&self) -> u64 {
-        self.disk.len().unwrap_or(u64::MAX)
+        self.backend.len().unwrap_or(u64::MAX)
     }
 }
 
-/// Opens and reads everything: the storage crate believes its pages, and one that is damaged would be a panic later.
-///
-/// # Errors
-/// [`StorageErrorKind`]: it cannot be read, or makes no sense.
-pub fn check(disk: &Disk) -> Result<Database, StorageErrorKind> {
-    let mut database = open_unchecked(disk)?;
+/// Opens the tables and verifies all pages. The storage crate trusts its pages, so that a corrupt one would be a panic
+/// in a later transaction.
+pub fn check(backend: &StagedBackend) -> Result<Database, StorageErrorKind> {
+    let mut database = open_unchecked(backend)?;
     if !database.check_integrity()? {
-        return Err(StorageErrorKind::Corrupt("what was written last makes no sense".to_owned()));
+        return Err(StorageErrorKind::Corrupt("the last transaction is malformed".to_owned()));
     }
     Ok(database)
 }
 
-/// Opens what may make no sense: whatever is done with it can be a panic.
-///
-/// # Errors
-/// [`StorageErrorKind`]: not even that can be done.
-pub fn open_unchecked(disk: &Disk) -> Result<Database, StorageErrorKind> {
-    Ok(Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(disk.clone())?)
+/// Opens tables that may be corrupt. Every use of them can panic: see [`super::panic_guard::catch_panics`].
+pub fn open_unchecked(backend: &StagedBackend) -> Result<Database, StorageErrorKind> {
+    Ok(Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(backend.clone())?)
 }
 
-/// Reads up to where the tables go.
-///
 /// # Errors
-/// It cannot be read, or is of another format.
-pub fn read_mark(database: &Database) -> Result<Mark, StorageErrorKind> {
+/// The tables cannot be read, or have another format.
+pub fn read_checkpoint(database: &Database) -> Result<Checkpoint, StorageErrorKind> {
     let read = database.begin_read()?;
     match read.open_table(FORMATS)?.get(())?.map(|format| format.value()) {
-        Some(FORMAT) => {}
+        Some(FORMAT_VERSION) => {}
         Some(other) => return Err(StorageErrorKind::UnsupportedFormat(other)),
         None => return Err(StorageErrorKind::Corrupt("it has no format".to_owned())),
     }
-    let mark = read.open_table(MARKS)?.get(())?.map(|mark| mark.value());
-    let mark = mark.ok_or_else(|| StorageErrorKind::Corrupt("it has no mark".to_owned()));
-    let (ms, counter, wall_ms, tag) = mark?;
-    Ok(Mark { past: Past { greatest: Version { ms, counter }, wall_ms }, tag })
+    let checkpoint = read.open_table(CHECKPOINTS)?.get(())?.map(|checkpoint| checkpoint.value());
+    let checkpoint = checkpoint.ok_or_else(|| StorageErrorKind::Corrupt("it has no checkpoint".to_owned()));
+    let (ms, counter, wall_ms, wal_generation) = checkpoint?;
+    let metadata = CommitMetadata { greatest_version: Version { ms, counter }, wall_ms };
+    Ok(Checkpoint { metadata, wal_generation })
 }
 
-fn write_mark(write: &WriteTransaction, mark: Mark) -> Result<(), StorageErrorKind> {
-    let Mark { past: Past { greatest: Version { ms, counter }, wall_ms }, tag } = mark;
-    write.open_table(MARKS)?.insert((), (ms, counter, wall_ms, tag))?;
+fn write_checkpoint(write: &WriteTransaction, checkpoint: Checkpoint) -> Result<(), StorageErrorKind> {
+    let Checkpoint { metadata: CommitMetadata { greatest_version, wall_ms }, wal_generation } = checkpoint;
+    let Version { ms, counter } = greatest_version;
+    write.open_table(CHECKPOINTS)?.insert((), (ms, counter, wall_ms, wal_generation))?;
     Ok(())
 }
 
-/// Hands over each row.
+/// Calls `each` with every record.
 ///
 /// # Errors
-/// It cannot be read, or holds what no store has written.
-pub fn read(database: &Database, mut each: impl FnMut(Row)) -> Result<(), StorageErrorKind> {
-    for entry in database.begin_read()?.open_table(ROWS)?.iter()? {
-        let (key, row) = entry?;
-        let row = Row::decode(row.value()).filter(|row| row.key.as_bytes() == key.value());
-        each(row.ok_or_else(|| StorageErrorKind::Corrupt("a row makes no sense".to_owned()))?);
+/// The tables cannot be read, or hold a record that no store has written.
+pub fn read(database: &Database, mut each: impl FnMut(Record)) -> Result<(), StorageErrorKind> {
+    for entry in database.begin_read()?.open_table(RECORDS)?.iter()? {
+        let (key, record) = entry?;
+        let record = Record::decode(record.value()).filter(|record| record.key.as_bytes() == key.value());
+        each(record.ok_or_else(|| StorageErrorKind::Corrupt("a record is malformed".to_owned()))?);
     }
     Ok(())
 }

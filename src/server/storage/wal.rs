@@ -1,9 +1,11 @@
-//! The last changes, one group behind the other in a file of its own, ahead of the tables: one place to write and to wait
-//! for, where the tables take seven. What is in it goes to the tables when it is full.
+//! Write-ahead wal: one group of changes per commit, ahead of the tables.
 //!
-//! A file of fixed length that is written from its beginning again and again: what it begins with, a tag, says which of it
-//! belongs to the tables as they are, for they name it. Each group begins a block, so that none that is on the disk is
-//! ever written again while it is needed.
+//! A group is one write and one sync of one file, where a transaction of the tables writes to seven places. When the
+//! wal is full, a checkpoint moves its changes to the tables.
+//!
+//! The file has a fixed length and is written from its beginning again and again. Every group carries a generation, a
+//! random number that the checkpoint in the tables names: groups of other generations are left from earlier rounds
+//! and ignored. Each group begins at a block boundary, so that a torn write of one group cannot touch the one before.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,264 +13,285 @@ use std::io;
 use bytes::{Buf, BufMut};
 use redb::StorageBackend;
 
-use super::disk::{Disk, Doubt};
 use super::error::StorageErrorKind;
-use super::{LOG_NAME, Past};
-use crate::protocol::Key;
-use crate::server::storage::record::{
-    CHECKSUM_OF_NOTHING, Found as FoundRow, Row, checksum_on, put_text, take_text,
+use super::files::WAL_NAME;
+use super::record::{
+    CHECKSUM_SEED, CommitMetadata, ParsedRecord, Record, RecordTooLong, extend_checksum, put_bytes,
+    take_bytes,
 };
+use super::staged_backend::{StagedBackend, SyncFailure};
+use crate::protocol::Key;
 use crate::store::Version;
 
-/// What a disk writes at once, or more.
+/// The smallest unit that a disk writes, or a multiple of it.
 const BLOCK_BYTES: usize = 4096;
-/// What a group begins with.
-const MARK: [u8; 4] = [0xA7, b'k', b'l', 0x03];
-/// Mark, length of the body, tag, number and checksum.
-const HEAD_BYTES: usize = 4 + 4 + 8 + 8 + 8;
-/// The greatest version and the clock.
-const PAST_BYTES: usize = 8 + 4 + 8;
-const IS_ROW: u8 = 1;
-const IS_GONE: u8 = 0;
+/// The first bytes of a group.
+const MAGIC: [u8; 4] = [0xA7, b'k', b'l', 0x03];
+/// Magic bytes, length of the body, generation, number and checksum.
+const HEADER_BYTES: usize = 4 + 4 + 8 + 8 + 8;
+/// Greatest version and wall clock.
+const METADATA_BYTES: usize = 8 + 4 + 8;
+const IS_RECORD: u8 = 1;
+const IS_DELETED: u8 = 0;
 
-/// What has become of keys: the bytes of the [`Row`], or none if it is gone.
-pub type Entries = BTreeMap<Key, Option<Vec<u8>>>;
+/// Changed keys: the encoded [`Record`], or `None` if the key was deleted.
+pub type EncodedChanges = BTreeMap<Key, Option<Vec<u8>>>;
 
-/// When there is a log, and how much it holds.
+/// When a write-ahead wal is created, and how long it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogPolicy {
-    /// How many commits go to the tables before it is made: who writes a little and ends needs none.
+pub struct WalPolicy {
+    /// Commits that go to the tables before a wal is created: a process that writes little and ends needs none.
     pub commits_before: u32,
-    /// How long its file is, in whole blocks.
+    /// Length of the file, a multiple of the block size.
     pub bytes: usize,
 }
 
-impl Default for LogPolicy {
+impl Default for WalPolicy {
     fn default() -> Self {
         Self { commits_before: 16, bytes: 1024 * 1024 }
     }
 }
 
-/// A log that takes groups.
+/// A write-ahead wal that groups are appended to.
 #[derive(Debug)]
-pub struct Log {
-    disk: Disk,
+pub struct Wal {
+    backend: StagedBackend,
     bytes: usize,
-    tag: u64,
-    /// That of the next group, from 1 on.
+    generation: u64,
+    /// Number of the next group; the first of a generation has 1.
     number: u64,
+    /// Offset of the next group.
     at: usize,
-    /// Room for a group, kept for the next one.
+    /// The encoded group, whose memory is used again.
     group: Vec<u8>,
 }
 
-/// What a log holds.
+/// What recovery reads from a write-ahead wal.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Found {
-    /// What is newest of each key.
-    pub entries: Entries,
-    /// What the last group says of the time before; none, if there is none.
-    pub past: Option<Past>,
-    /// What is wrong with it, if anything: a group that is not there although later ones are must have been there.
-    pub damage: Option<String>,
+pub struct RecoveredWal {
+    /// The last change of each key.
+    pub changes: EncodedChanges,
+    /// The metadata of the last group; `None` if there is no group.
+    pub metadata: Option<CommitMetadata>,
+    /// What is wrong with the wal, if anything. A missing group before a later one is corruption; a missing last group
+    /// is a commit that was not acknowledged.
+    pub corruption: Option<String>,
     number: u64,
     end: usize,
 }
 
-impl Log {
-    /// Makes a log of an empty file, and takes the room of all that it will hold. It has no room for a group before it is
-    /// [`Log::restart`]ed.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn create(below: Box<dyn StorageBackend>, policy: LogPolicy, doubt: &Doubt) -> io::Result<Self> {
-        let LogPolicy { bytes, .. } = policy;
-        below.set_len(bytes as u64)?;
-        below.write(0, &vec![0; bytes])?;
-        // If this fails, nothing is lost.
-        below.sync_data()?;
-        let disk = Disk::direct(below, doubt);
-        Ok(Self { disk, bytes, tag: 0, number: 0, at: bytes, group: Vec::new() })
+impl Wal {
+    /// Initializes an empty file with its whole length, so that no append runs out of disk space or changes metadata
+    /// of the file system. The wal accepts groups after [`Wal::restart`].
+    pub fn create(
+        inner: Box<dyn StorageBackend>,
+        policy: WalPolicy,
+        sync_failure: &SyncFailure,
+    ) -> io::Result<Self> {
+        let WalPolicy { bytes, .. } = policy;
+        inner.set_len(bytes as u64)?;
+        inner.write(0, &vec![0; bytes])?;
+        // Not through the staged backend: no data depends on this sync, so its failure raises no doubt about any.
+        inner.sync_data()?;
+        let backend = StagedBackend::direct(inner, sync_failure);
+        Ok(Self { backend, bytes, generation: 0, number: 0, at: bytes, group: Vec::new() })
     }
 
-    /// Reads what is there, and goes on behind it.
+    /// Reads the groups of `generation`; further groups are appended behind them.
     ///
     /// # Errors
-    /// The system's; or it is damaged.
+    /// The wal cannot be read, or is corrupt.
     pub fn open(
-        below: Box<dyn StorageBackend>,
-        policy: LogPolicy,
-        doubt: &Doubt,
-        tag: u64,
-    ) -> Result<(Self, Found), StorageErrorKind> {
-        let disk = Disk::direct(below, doubt);
-        let len = usize::try_from(disk.len()?).unwrap_or(usize::MAX);
+        inner: Box<dyn StorageBackend>,
+        policy: WalPolicy,
+        sync_failure: &SyncFailure,
+        generation: u64,
+    ) -> Result<(Self, RecoveredWal), StorageErrorKind> {
+        let backend = StagedBackend::direct(inner, sync_failure);
+        // Of a file that is longer than the policy allows, only the expected length is read.
+        let len = usize::try_from(backend.len()?).unwrap_or(usize::MAX);
         let mut bytes = vec![0; len.min(policy.bytes)];
-        disk.read(0, &mut bytes)?;
-        let mut found = find(Some(&bytes), policy, tag);
-        if let Some(damage) = found.damage.take() {
-            return Err(StorageErrorKind::CorruptWal(damage));
+        backend.read(0, &mut bytes)?;
+        let mut recovered = recover(Some(&bytes), policy, generation);
+        if let Some(corruption) = recovered.corruption.take() {
+            return Err(StorageErrorKind::CorruptWal(corruption));
         }
-        // Another process may have written it and not have waited for the disk.
-        disk.sync_data()?;
-        let LogPolicy { bytes, .. } = policy;
-        let log = Self { disk, bytes, tag, number: found.number, at: found.end, group: Vec::new() };
-        Ok((log, found))
+        // A process that was killed may have written the last group and not have synced it: reads return it, and a
+        // power cut would take it back after it was served.
+        backend.sync_data()?;
+        let WalPolicy { bytes, .. } = policy;
+        let (number, at) = (recovered.number, recovered.end);
+        Ok((Self { backend, bytes, generation, number, at, group: Vec::new() }, recovered))
     }
 
-    /// Begins again from the beginning: what is there belongs to another tag.
-    pub fn restart(&mut self, tag: u64) {
-        (self.tag, self.number, self.at) = (tag, 1, 0);
+    /// Starts a new generation at the beginning of the file. The checkpoint that names it must be on disk.
+    pub fn restart(&mut self, generation: u64) {
+        (self.generation, self.number, self.at) = (generation, 1, 0);
     }
 
-    /// How many groups it holds.
+    /// Number of groups of this generation.
     #[cfg(test)]
     pub fn groups(&self) -> u64 {
         self.number.saturating_sub(1)
     }
 
-    /// Adds a group; when this returns true, it is on the disk. False: there is no room for it.
+    /// Appends a group and waits until it is on disk. Returns false if there is no room for it.
     ///
     /// # Errors
-    /// The system's; it is not known then whether it is there.
-    pub fn append(&mut self, entries: &Entries, past: Past) -> io::Result<bool> {
-        let entry_bytes = |(key, row): (&Key, &Option<Vec<u8>>)| {
-            1_usize
-                .saturating_add(row.as_ref().map_or_else(|| key.as_bytes().len().saturating_add(2), Vec::len))
+    /// It is unknown whether the group is on disk.
+    pub fn append(
+        &mut self,
+        changes: &EncodedChanges,
+        metadata: CommitMetadata,
+    ) -> Result<bool, StorageErrorKind> {
+        let change_bytes = |(key, record): (&Key, &Option<Vec<u8>>)| {
+            record.as_ref().map_or_else(|| key.as_bytes().len().saturating_add(2), Vec::len).saturating_add(1)
         };
-        let body_bytes = entries.iter().map(entry_bytes).fold(PAST_BYTES, usize::saturating_add);
-        let room = self.bytes.saturating_sub(self.at).saturating_sub(HEAD_BYTES);
+        // The sum of lengths in memory does not overflow.
+        let body_bytes = changes.iter().map(change_bytes).fold(METADATA_BYTES, usize::saturating_add);
+        let room = self.bytes.saturating_sub(self.at).saturating_sub(HEADER_BYTES);
         let Some(len) = u32::try_from(body_bytes).ok().filter(|_| body_bytes <= room) else {
             return Ok(false);
         };
-        self.encode(len, entries, past);
-        self.disk.write(self.at as u64, &self.group)?;
-        self.disk.sync_data()?;
+        self.encode(len, changes, metadata)?;
+        self.backend.write(self.at as u64, &self.group)?;
+        self.backend.sync_data()?;
         self.at = self.at.saturating_add(self.group.len());
         self.number = self.number.saturating_add(1);
         Ok(true)
     }
 
-    /// Whole blocks: the rest is zero.
-    fn encode(&mut self, len: u32, entries: &Entries, past: Past) {
-        let Self { tag, number, group, .. } = self;
+    /// Encodes a group into whole blocks, filled up with zeros.
+    fn encode(
+        &mut self,
+        len: u32,
+        changes: &EncodedChanges,
+        metadata: CommitMetadata,
+    ) -> Result<(), RecordTooLong> {
+        let Self { generation, number, group, .. } = self;
         group.clear();
-        group.put_slice(&MARK);
+        group.put_slice(&MAGIC);
         group.put_u32(len);
-        group.put_u64(*tag);
+        group.put_u64(*generation);
         group.put_u64(*number);
         group.put_u64(0);
-        group.put_u64(past.greatest.ms);
-        group.put_u32(past.greatest.counter);
-        group.put_u64(past.wall_ms);
-        for (key, row) in entries {
-            match row {
-                Some(row) => {
-                    group.put_u8(IS_ROW);
-                    group.put_slice(row);
+        group.put_u64(metadata.greatest_version.ms);
+        group.put_u32(metadata.greatest_version.counter);
+        group.put_u64(metadata.wall_ms);
+        for (key, record) in changes {
+            match record {
+                Some(record) => {
+                    group.put_u8(IS_RECORD);
+                    group.put_slice(record);
                 }
                 None => {
-                    group.put_u8(IS_GONE);
-                    put_text(group, key.as_bytes());
+                    group.put_u8(IS_DELETED);
+                    put_bytes(group, key.as_bytes())?;
                 }
             }
         }
-        let sum = checksum(*tag, *number, group.get(HEAD_BYTES..).unwrap_or_default());
-        if let Some(at) = group.get_mut(HEAD_BYTES.saturating_sub(8)..HEAD_BYTES) {
+        let sum = checksum(*generation, *number, group.get(HEADER_BYTES..).unwrap_or_default());
+        if let Some(at) = group.get_mut(HEADER_BYTES.saturating_sub(8)..HEADER_BYTES) {
             at.copy_from_slice(&sum.to_be_bytes());
         }
         group.resize(group.len().next_multiple_of(BLOCK_BYTES), 0);
+        Ok(())
     }
 }
 
-/// Looks for what belongs to a tag in what a log file has, if there is one. The last group may have been cut off in the
-/// middle, and is none then.
-pub fn find(bytes: Option<&[u8]>, policy: LogPolicy, tag: u64) -> Found {
-    let damage = match bytes {
-        None => Some(format!("{LOG_NAME} is missing")),
-        Some(bytes) if bytes.len() < policy.bytes => Some(format!("{LOG_NAME} has lost its end")),
+/// Reads the groups of `generation` from the bytes of a wal; `None` stands for a missing file.
+///
+/// A last group with a torn write does not count: its commit was never acknowledged.
+pub fn recover(bytes: Option<&[u8]>, policy: WalPolicy, generation: u64) -> RecoveredWal {
+    let corruption = match bytes {
+        None => Some(format!("{WAL_NAME} is missing")),
+        Some(bytes) if bytes.len() < policy.bytes => Some(format!("{WAL_NAME} is too short")),
         Some(_) => None,
     };
-    let mut found = Found { entries: Entries::new(), past: None, damage, number: 1, end: 0 };
+    let mut recovered =
+        RecoveredWal { changes: EncodedChanges::new(), metadata: None, corruption, number: 1, end: 0 };
     let (bytes, mut at) = (bytes.unwrap_or_default(), 0);
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-        let group = group(rest, tag).filter(|(number, _)| *number >= found.number);
+        let group = group(rest, generation).filter(|(number, _)| *number >= recovered.number);
         let Some((number, body)) = group else {
             at = at.saturating_add(BLOCK_BYTES);
             continue;
         };
-        if number > found.number {
-            found.note(found.number);
+        if number > recovered.number {
+            recovered.note_malformed(recovered.number);
         }
-        match decode(body, &mut found.entries) {
-            Some(past) => found.past = Some(past),
-            None => found.note(number),
+        match decode(body, &mut recovered.changes) {
+            Some(metadata) => recovered.metadata = Some(metadata),
+            None => recovered.note_malformed(number),
         }
-        found.number = number.saturating_add(1);
-        at = at.saturating_add(HEAD_BYTES.saturating_add(body.len()).next_multiple_of(BLOCK_BYTES));
-        found.end = at;
+        recovered.number = number.saturating_add(1);
+        at = at.saturating_add(HEADER_BYTES.saturating_add(body.len()).next_multiple_of(BLOCK_BYTES));
+        recovered.end = at;
     }
-    found
+    recovered
 }
 
-impl Found {
-    fn note(&mut self, number: u64) {
-        let damage = || format!("in {LOG_NAME}, group {number} makes no sense");
-        self.damage.get_or_insert_with(damage);
+impl RecoveredWal {
+    fn note_malformed(&mut self, number: u64) {
+        self.corruption.get_or_insert_with(|| format!("{WAL_NAME}: group {number} is malformed"));
     }
 }
 
-/// The group that begins here, if one of this tag does: its number and its body.
-fn group(bytes: &[u8], tag: u64) -> Option<(u64, &[u8])> {
-    let mut head = bytes.strip_prefix(&MARK)?;
-    let len = usize::try_from(head.try_get_u32().ok()?).ok()?;
-    let its_tag = head.try_get_u64().ok()?;
-    let (number, sum) = (head.try_get_u64().ok()?, head.try_get_u64().ok()?);
-    let body = head.get(..len)?;
-    (its_tag == tag && checksum(tag, number, body) == sum).then_some((number, body))
+/// Returns number and body of the group of `generation` with which `bytes` begins.
+fn group(bytes: &[u8], generation: u64) -> Option<(u64, &[u8])> {
+    let mut header = bytes.strip_prefix(&MAGIC)?;
+    let len = usize::try_from(header.try_get_u32().ok()?).ok()?;
+    let its_generation = header.try_get_u64().ok()?;
+    let (number, sum) = (header.try_get_u64().ok()?, header.try_get_u64().ok()?);
+    let body = header.get(..len)?;
+    (its_generation == generation && checksum(generation, number, body) == sum).then_some((number, body))
 }
 
-fn decode(mut body: &[u8], entries: &mut Entries) -> Option<Past> {
+fn decode(mut body: &[u8], changes: &mut EncodedChanges) -> Option<CommitMetadata> {
     let (ms, counter) = (body.try_get_u64().ok()?, body.try_get_u32().ok()?);
-    let past = Past { greatest: Version { ms, counter }, wall_ms: body.try_get_u64().ok()? };
+    let metadata =
+        CommitMetadata { greatest_version: Version { ms, counter }, wall_ms: body.try_get_u64().ok()? };
     while !body.is_empty() {
-        if body.try_get_u8().ok()? == IS_GONE {
-            entries.insert(Key::new(take_text(&mut body)?.to_vec()).ok()?, None);
+        if body.try_get_u8().ok()? == IS_DELETED {
+            changes.insert(Key::new(take_bytes(&mut body)?.to_vec()).ok()?, None);
             continue;
         }
-        let FoundRow::Row(row, len) = Row::find(body) else { return None };
+        let ParsedRecord::Record(record, len) = Record::parse(body) else { return None };
         let (bytes, rest) = body.split_at_checked(len)?;
-        entries.insert(row.key, Some(bytes.to_vec()));
+        changes.insert(record.key, Some(bytes.to_vec()));
         body = rest;
     }
-    Some(past)
+    Some(metadata)
 }
 
-fn checksum(tag: u64, number: u64, body: &[u8]) -> u64 {
-    let sum = checksum_on(checksum_on(CHECKSUM_OF_NOTHING, &tag.to_be_bytes()), &number.to_be_bytes());
-    checksum_on(sum, body)
+/// The generation and the number are part of the checksum, so that a group of an earlier round is never taken for one
+/// of this round after a torn write.
+fn checksum(generation: u64, number: u64, body: &[u8]) -> u64 {
+    let sum =
+        extend_checksum(extend_checksum(CHECKSUM_SEED, &generation.to_be_bytes()), &number.to_be_bytes());
+    extend_checksum(sum, body)
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::medium::Medium;
+    use super::super::files::StorageFiles;
     use super::super::simulated::SimulatedDisk;
     use super::*;
     use bytes::Bytes;
 
-    const TAG: u64 = 77;
-    const POLICY: LogPolicy = LogPolicy { commits_before: 0, bytes: 512 * 1024 };
+    const GENERATION: u64 = 77;
+    const POLICY: WalPolicy = WalPolicy { commits_before: 0, bytes: 512 * 1024 };
 
-    fn begin(disk: &mut SimulatedDisk) -> Log {
-        let mut log = Log::create(disk.create_log().unwrap(), POLICY, &Doubt::default()).unwrap();
-        log.restart(TAG);
-        log
+    fn begin(disk: &mut SimulatedDisk) -> Wal {
+        let mut wal = Wal::create(disk.create_wal().unwrap(), POLICY, &SyncFailure::default()).unwrap();
+        wal.restart(GENERATION);
+        wal
     }
 
     fn bytes(disk: &mut SimulatedDisk) -> Vec<u8> {
-        let below = disk.log().unwrap().unwrap();
+        let below = disk.open_wal().unwrap().unwrap();
         let mut bytes = vec![0; usize::try_from(below.len().unwrap()).unwrap()];
         below.read(0, &mut bytes).unwrap();
         bytes
@@ -278,24 +301,24 @@ mod tests {
         let key = Key::new(key.to_owned()).unwrap();
         let row = value.map(|value| {
             let (version, value) = (Version { ms: 5, counter: 1 }, Bytes::copy_from_slice(value));
-            Row { key: key.clone(), version, fence: None, deadline: None, value }.encode()
+            Record { key: key.clone(), version, fence: None, deadline: None, value }.encode().unwrap()
         });
         (key, row)
     }
 
-    fn past(ms: u64) -> Past {
-        Past { greatest: Version { ms, counter: 3 }, wall_ms: ms + 1 }
+    fn metadata(ms: u64) -> CommitMetadata {
+        CommitMetadata { greatest_version: Version { ms, counter: 3 }, wall_ms: ms + 1 }
     }
 
-    /// What so many groups make of the keys.
-    fn sum(groups: &[Entries]) -> Entries {
+    /// Returns the state of the keys after `groups`.
+    fn sum(groups: &[EncodedChanges]) -> EncodedChanges {
         groups.iter().flatten().map(|(key, row)| (key.clone(), row.clone())).collect()
     }
 
-    fn groups() -> impl Strategy<Value = Vec<Entries>> {
+    fn groups() -> impl Strategy<Value = Vec<EncodedChanges>> {
         let value = prop::option::of(prop::collection::vec(any::<u8>(), 0..6_000));
         let entry = (0..8_u8, value).prop_map(|(key, value)| entry(&format!("k{key}"), value.as_deref()));
-        let group = prop::collection::vec(entry, 0..4).prop_map(Entries::from_iter);
+        let group = prop::collection::vec(entry, 0..4).prop_map(EncodedChanges::from_iter);
         prop::collection::vec(group, 1..12)
     }
 
@@ -303,102 +326,102 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
         #[test]
-        fn groups_come_back_in_their_order_but_for_a_last_one_that_was_cut_off(
+        fn recovery_reads_all_groups_in_order_except_a_torn_last_one(
             older in groups(),
             groups in groups(),
             at in any::<prop::sample::Index>(),
         ) {
             let disk = &mut SimulatedDisk::default();
-            let mut log = begin(disk);
-            // What an earlier use has left is of another tag.
-            log.restart(TAG + 1);
+            let mut wal = begin(disk);
+            // The file begins with groups of another generation.
+            wal.restart(GENERATION + 1);
             for group in &older {
-                prop_assert!(log.append(group, past(999)).unwrap());
+                prop_assert!(wal.append(group, metadata(999)).unwrap());
             }
-            log.restart(TAG);
+            wal.restart(GENERATION);
             let mut begins = Vec::new();
             for (number, group) in groups.iter().enumerate() {
-                begins.push(log.at);
-                prop_assert!(log.append(group, past(number as u64)).unwrap());
+                begins.push(wal.at);
+                prop_assert!(wal.append(group, metadata(number as u64)).unwrap());
             }
-            let (begin, end) = (*begins.last().unwrap(), log.at);
+            let (begin, end) = (*begins.last().unwrap(), wal.at);
             let mut bytes = bytes(disk);
-            let whole = find(Some(&bytes), POLICY, TAG);
-            prop_assert_eq!(&whole.entries, &sum(&groups));
-            prop_assert_eq!(whole.past, Some(past(groups.len() as u64 - 1)));
-            prop_assert_eq!((whole.damage, whole.number, whole.end), (None, groups.len() as u64 + 1, end));
-            // Any byte of what was written last has not come to the disk.
+            let whole = recover(Some(&bytes), POLICY, GENERATION);
+            prop_assert_eq!(&whole.changes, &sum(&groups));
+            prop_assert_eq!(whole.metadata, Some(metadata(groups.len() as u64 - 1)));
+            prop_assert_eq!((whole.corruption, whole.number, whole.end), (None, groups.len() as u64 + 1, end));
+            // One byte of the last group did not reach the disk.
             let last = groups.len() - 1;
             let used = bytes[begin..end].iter().rposition(|byte| *byte != 0).unwrap() + 1;
             bytes[begin + at.index(used)] ^= 0x55;
-            let cut = find(Some(&bytes), POLICY, TAG);
-            prop_assert_eq!(&cut.entries, &sum(&groups[..last]));
-            prop_assert_eq!((cut.damage, cut.number, cut.end), (None, last as u64 + 1, begin));
-            prop_assert_eq!(cut.past, last.checked_sub(1).map(|number| past(number as u64)));
+            let cut = recover(Some(&bytes), POLICY, GENERATION);
+            prop_assert_eq!(&cut.changes, &sum(&groups[..last]));
+            prop_assert_eq!((cut.corruption, cut.number, cut.end), (None, last as u64 + 1, begin));
+            prop_assert_eq!(cut.metadata, last.checked_sub(1).map(|number| metadata(number as u64)));
         }
 
         #[test]
-        fn a_group_that_is_damaged_in_the_middle_is_noticed_and_the_others_are_found(
+        fn a_corrupt_group_in_the_middle_is_reported_and_the_others_are_read(
             groups in groups(),
             which in any::<prop::sample::Index>(),
             at in any::<prop::sample::Index>(),
         ) {
             let disk = &mut SimulatedDisk::default();
-            let mut log = begin(disk);
+            let mut wal = begin(disk);
             let mut begins = Vec::new();
-            for group in groups.iter().chain([&Entries::new()]) {
-                begins.push(log.at);
-                prop_assert!(log.append(group, past(1)).unwrap());
+            for group in groups.iter().chain([&EncodedChanges::new()]) {
+                begins.push(wal.at);
+                prop_assert!(wal.append(group, metadata(1)).unwrap());
             }
             let mut bytes = bytes(disk);
             let which = which.index(groups.len());
             let group = &bytes[begins[which]..begins[which + 1]];
             let used = group.iter().rposition(|byte| *byte != 0).unwrap() + 1;
             bytes[begins[which] + at.index(used)] ^= 0x55;
-            let found = find(Some(&bytes), POLICY, TAG);
-            prop_assert_eq!(found.damage, Some(format!("in store.log, group {} makes no sense", which + 1)));
+            let found = recover(Some(&bytes), POLICY, GENERATION);
+            prop_assert_eq!(found.corruption, Some(format!("store.log: group {} is malformed", which + 1)));
             let others = [&groups[..which], &groups[which + 1..]].concat();
-            prop_assert_eq!(found.entries, sum(&others));
-            let opened = Log::open(disk.log().unwrap().unwrap(), POLICY, &Doubt::default(), TAG);
-            prop_assert!(opened.is_ok(), "on the disk it is as it was");
+            prop_assert_eq!(found.changes, sum(&others));
+            let opened = Wal::open(disk.open_wal().unwrap().unwrap(), POLICY, &SyncFailure::default(), GENERATION);
+            prop_assert!(opened.is_ok(), "the file is intact");
         }
 
         #[test]
-        fn any_bytes_are_taken(bytes in prop::collection::vec(any::<u8>(), 0..9_000), len in any::<u32>()) {
-            let head = |len: u32| [&MARK[..], &len.to_be_bytes(), &TAG.to_be_bytes(), &1_u64.to_be_bytes()].concat();
+        fn recovery_reads_arbitrary_bytes_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..9_000), len in any::<u32>()) {
+            let head = |len: u32| [&MAGIC[..], &len.to_be_bytes(), &GENERATION.to_be_bytes(), &1_u64.to_be_bytes()].concat();
             for bytes in [bytes.clone(), [&head(len)[..], &bytes].concat(), [&head(100)[..], &bytes].concat()] {
-                prop_assert_eq!(find(Some(&bytes), POLICY, TAG).entries, Entries::new());
+                prop_assert_eq!(recover(Some(&bytes), POLICY, GENERATION).changes, EncodedChanges::new());
             }
         }
     }
 
     #[test]
-    fn a_group_for_which_there_is_no_room_is_not_written() {
+    fn a_group_that_does_not_fit_is_not_written() {
         let disk = &mut SimulatedDisk::default();
-        let mut log = begin(disk);
-        let half = Entries::from([entry("k", Some(&[b'x'; POLICY.bytes / 2]))]);
-        assert!(log.append(&half, past(1)).unwrap());
-        assert!(!log.append(&half, past(2)).unwrap());
-        // To the last block.
-        let overhead = HEAD_BYTES + PAST_BYTES + 1 + entry("k", Some(b"")).1.unwrap().len();
-        let rest = vec![b'y'; POLICY.bytes - log.at - overhead];
-        let too_much = Entries::from([entry("k", Some(&[&rest[..], b"y"].concat()))]);
-        assert!(!log.append(&too_much, past(2)).unwrap());
-        let rest = Entries::from([entry("k", Some(&rest))]);
-        assert!(log.append(&rest, past(2)).unwrap());
-        assert!(!log.append(&Entries::new(), past(3)).unwrap());
-        assert_eq!(find(Some(&bytes(disk)), POLICY, TAG).entries, rest);
+        let mut wal = begin(disk);
+        let half = EncodedChanges::from([entry("k", Some(&[b'x'; POLICY.bytes / 2]))]);
+        assert!(wal.append(&half, metadata(1)).unwrap());
+        assert!(!wal.append(&half, metadata(2)).unwrap());
+        // The next group fills the file to its last block.
+        let overhead = HEADER_BYTES + METADATA_BYTES + 1 + entry("k", Some(b"")).1.unwrap().len();
+        let rest = vec![b'y'; POLICY.bytes - wal.at - overhead];
+        let too_much = EncodedChanges::from([entry("k", Some(&[&rest[..], b"y"].concat()))]);
+        assert!(!wal.append(&too_much, metadata(2)).unwrap());
+        let rest = EncodedChanges::from([entry("k", Some(&rest))]);
+        assert!(wal.append(&rest, metadata(2)).unwrap());
+        assert!(!wal.append(&EncodedChanges::new(), metadata(3)).unwrap());
+        assert_eq!(recover(Some(&bytes(disk)), POLICY, GENERATION).changes, rest);
     }
 
     #[test]
-    fn what_is_missing_of_the_file_is_noticed() {
+    fn a_missing_or_too_short_log_is_reported() {
         let disk = &mut SimulatedDisk::default();
-        let mut log = begin(disk);
-        assert!(log.append(&Entries::from([entry("k", Some(b"v"))]), past(1)).unwrap());
+        let mut wal = begin(disk);
+        assert!(wal.append(&EncodedChanges::from([entry("k", Some(b"v"))]), metadata(1)).unwrap());
         let bytes = bytes(disk);
-        let damage = |bytes: Option<&[u8]>| find(bytes, POLICY, TAG).damage;
-        assert_eq!(damage(Some(&bytes)), None);
-        assert_eq!(damage(Some(&bytes[1..])), Some("store.log has lost its end".to_owned()));
-        assert_eq!(damage(None), Some("store.log is missing".to_owned()));
+        let corruption = |bytes: Option<&[u8]>| recover(bytes, POLICY, GENERATION).corruption;
+        assert_eq!(corruption(Some(&bytes)), None);
+        assert_eq!(corruption(Some(&bytes[1..])), Some("store.log is too short".to_owned()));
+        assert_eq!(corruption(None), Some("store.log is missing".to_owned()));
     }
 }
