@@ -1,54 +1,60 @@
-//! What can be typed: the verbs, and the options that every verb takes before or after it.
+//! Definition of the command line: the verbs, with the shared options before and after each.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{
+    ArgMatches, Args, Command as Definition, CommandFactory, Error, FromArgMatches, Parser, Subcommand,
+};
+use clap_complete::Shell;
 
 use super::config::verb::ConfigArgs;
-use super::context::ContextArgs;
-use super::generate::{CompletionsArgs, ManArgs};
-use super::help::HelpArgs;
-use super::prompt::ShellArgs;
-use super::serve::ServeArgs;
-use crate::cli::serve::misplaced;
-use crate::commands::{Command, duration};
+use super::context::args::ContextArgs;
+use super::options::{self, ConnectionArgs, DisplayArgs, Options, Shared};
+use super::serve::args::ServeArgs;
+use crate::commands::Command;
 
 const AFTER_HELP: &str = "\
 Examples:
-  mqkv serve                            a broker with a state store, in this terminal
-  mqkv set line1/temp 21.5              in another one
+  mqkv serve                            broker with a state store, in this terminal
+  mqkv set line1/temp 21.5              in another terminal
   mqkv get line1/temp
-  mqkv --embedded=./state set k v       no broker at all: a store inside this process
+  mqkv --embedded=./state set k v       no broker: a store inside this process
 
---embedded keeps everything in memory, gone at the end; --embedded=DIR keeps everything in DIR.
-More: mqkv help VERB, mqkv help config, mqkv help exit-codes, mqkv help formats, mqkv help environment, \
-mqkv help locks";
+--embedded keeps the data in memory until exit; --embedded=DIR stores it in DIR.
+More: mqkv help VERB, mqkv help options, mqkv help config, mqkv help exit-codes, mqkv help formats, \
+mqkv help environment, mqkv help locks";
 
-/// Command line for the Azure IoT Operations state store
-///
-/// Reads and writes the keys of the state store behind an MQTT broker, or of a store of its own.
-/// Where nothing says something else, the broker is mqtt://localhost:1883, where `mqkv serve` listens.
-#[derive(Debug, Parser)]
-#[command(name = "mqkv", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
-#[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
+/// A parsed command line.
+#[derive(Debug)]
 pub struct Cli {
-    /// What to do.
-    #[command(subcommand)]
     pub verb: Option<Verb>,
-    /// The options of every verb.
-    #[command(flatten)]
+    /// The options before and after the verb together.
     pub options: Options,
 }
 
-/// Everything that can be done.
+/// Command line for the Azure IoT Operations state store
+///
+/// Reads and writes the keys of the state store behind an MQTT broker, or of a store inside this process.
+/// The default broker is mqtt://localhost:1883, where `mqkv serve` listens.
+#[derive(Debug, Parser)]
+#[command(name = "mqkv", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
+#[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
+struct Root {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    before_verb: Options,
+}
+
+/// The verbs.
 #[derive(Debug, Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "a process has one of them")]
 pub enum Verb {
     #[command(flatten)]
     Command(Command),
     Shell(ShellArgs),
-    #[command(defer(misplaced::hide))]
     Serve(Box<ServeArgs>),
     Context(ContextArgs),
     Config(ConfigArgs),
@@ -57,180 +63,177 @@ pub enum Verb {
     Help(HelpArgs),
 }
 
-/// The options of every verb.
+const SHELL_EXAMPLES: &str = "\
+Examples:
+  mqkv                                  the same, on a terminal
+  mqkv --embedded                       on an embedded store
+  mqkv shell -b mqtt://aio-broker:1883
+
+The prompt takes the verbs of the command line, in any case; \\? lists the commands that begin with a backslash. `watch` \
+and `lock` run in the background. `get k | jq .` and `get k > file` redirect the output. Ctrl-C cancels the running \
+command, Ctrl-D exits.
+
+The history is in $XDG_STATE_HOME/mqkv/history (~/.local/state/mqkv/history), readable by its owner only. It contains \
+neither the values of set and vdel nor lines that begin with a blank.
+
+If standard input is not a terminal, its lines are run as by `mqkv batch -`.";
+
+/// Open an interactive prompt on one session
 #[derive(Debug, Args)]
-pub struct Options {
-    #[command(flatten)]
-    pub connection: ConnectionArgs,
-    #[command(flatten)]
-    pub display: DisplayArgs,
-    /// Write, although the context is read-only
-    #[arg(long, global = true, help_heading = "Connection", hide_short_help = true)]
-    pub force_write: bool,
+#[command(after_long_help = SHELL_EXAMPLES)]
+pub struct ShellArgs {}
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  mqkv completions bash > ~/.local/share/bash-completion/completions/mqkv
+  mqkv completions zsh > ~/.zfunc/_mqkv
+  mqkv completions fish > ~/.config/fish/completions/mqkv.fish
+  mqkv completions powershell >> $PROFILE";
+
+/// Print the completion script of a shell
+#[derive(Debug, Args)]
+#[command(after_long_help = COMPLETIONS_EXAMPLES)]
+pub struct CompletionsArgs {
+    /// Shell to print the script for
+    #[arg(value_name = "SHELL", required_unless_present = "all")]
+    pub shell: Option<Shell>,
+    /// Write the scripts of all shells to this directory
+    #[arg(long, value_name = "DIR", conflicts_with = "shell")]
+    pub all: Option<PathBuf>,
 }
 
-/// Where the broker is and how to talk to it, as typed.
-#[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Connection")]
-pub struct ConnectionArgs {
-    /// The broker: mqtt://HOST[:1883] or, with TLS, mqtts://HOST[:8883]; over WebSockets ws://HOST[:80][/PATH] or wss://
-    #[arg(short, long, global = true, value_name = "URL", conflicts_with_all = ["hostname", "port", "embedded"])]
-    pub broker: Option<String>,
-    /// The broker's host; with TLS and port 8883 unless told otherwise
-    #[arg(
-        short = 'n',
-        long,
-        visible_alias = "host",
-        global = true,
-        value_name = "HOST",
-        conflicts_with = "embedded"
-    )]
-    pub hostname: Option<String>,
-    /// The broker's port
-    #[arg(short, long, global = true, value_name = "N", conflicts_with = "embedded", value_parser = clap::value_parser!(u16).range(1..))]
-    pub port: Option<u16>,
-    /// Plain MQTT, no TLS
-    #[arg(long, visible_alias = "no-tls", global = true)]
-    pub notls: bool,
-    /// The certificates of the CAs to trust, in PEM [default: those of this machine]
-    #[arg(short = 'T', long, global = true, value_name = "FILE", hide_short_help = true)]
-    pub cafile: Option<PathBuf>,
-    /// The client's certificate, and those that lead to its CA, in PEM
-    #[arg(short = 'C', long, global = true, value_name = "FILE", hide_short_help = true)]
-    pub certfile: Option<PathBuf>,
-    /// The client's key, in PEM
-    #[arg(short = 'K', long, global = true, value_name = "FILE", hide_short_help = true)]
-    pub keyfile: Option<PathBuf>,
-    /// The file with the key's password
-    #[arg(short = 'P', long, global = true, value_name = "FILE", hide_short_help = true)]
-    pub keypasswordfile: Option<PathBuf>,
-    /// The name that the broker's certificate must have [default: the host]
-    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
-    pub server_name: Option<String>,
-    /// Trust any certificate, and so anybody in between
-    #[arg(long, global = true, hide_short_help = true)]
-    pub insecure: bool,
-    /// The user's name
-    #[arg(short, long, global = true, value_name = "NAME", hide_short_help = true)]
-    pub username: Option<String>,
-    /// The file with the user's password in its first line; - is standard input
-    #[arg(long, global = true, value_name = "FILE", hide_short_help = true, conflicts_with = "ask_password")]
-    pub password_file: Option<PathBuf>,
-    /// Ask for the user's password on the terminal
-    #[arg(long, global = true, hide_short_help = true)]
-    pub ask_password: bool,
-    /// The file with a Kubernetes service account token; read again for every connection
-    #[arg(long, global = true, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["username", "password_file", "ask_password"])]
-    pub sat_file: Option<PathBuf>,
-    /// A broker and store of its own inside this process
-    ///
-    /// In memory, gone at the end; with =DIR everything is kept in DIR.
-    #[arg(long, global = true, value_name = "DIR", num_args = 0..=1, require_equals = true)]
-    pub embedded: Option<Option<PathBuf>>,
-    /// The MQTT client id [default: mqkv-HOST-RANDOM]
-    #[arg(short = 'i', long, global = true, value_name = "ID", hide_short_help = true)]
-    pub client_id: Option<String>,
-    /// How long to wait for each answer [default: 10s]
-    #[arg(short, long, global = true, value_name = "DURATION", value_parser = duration::parse)]
-    pub timeout: Option<Duration>,
-    /// How long to wait for the connection [default: 5s]
-    #[arg(long, global = true, value_name = "DURATION", value_parser = duration::parse, hide_short_help = true)]
-    pub connect_timeout: Option<Duration>,
-    /// How often to try again for a connection that could not be made [default: 0]
-    ///
-    /// Never after a refusal: a wrong password stays wrong.
-    #[arg(long, global = true, value_name = "N", hide_short_help = true)]
-    pub retries: Option<u32>,
-    /// How long the broker may be silent before it is probed, in whole seconds [default: 10s]
-    ///
-    /// It is taken for lost after half as much again.
-    #[arg(long, global = true, value_name = "DURATION", value_parser = duration::parse_keep_alive, hide_short_help = true)]
-    pub keep_alive: Option<Duration>,
-    /// The context to use: broker, credentials and more under one name (see `mqkv help config`)
-    #[arg(short = 'x', long, global = true, value_name = "NAME", conflicts_with = "no_context")]
-    pub context: Option<String>,
-    /// Use no context, not even the default one
-    #[arg(long, global = true, hide_short_help = true)]
-    pub no_context: bool,
-    /// The configuration file [default: ~/.config/mqkv/config.toml]
-    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
-    pub config: Option<PathBuf>,
-    /// Show every MQTT packet, with its time in UTC, on standard error or in a file
-    ///
-    /// Decoded, a line each, as JSON with -j. Passwords and tokens are left out; keys and values are not, as far as they
-    /// are shown: a text or a value is cut after 512 bytes. A file is appended to; a new one only its owner can read.
-    #[arg(long, global = true, value_name = "FILE", num_args = 0..=1, require_equals = true, hide_short_help = true, help_heading = "Output")]
-    pub trace: Option<Option<PathBuf>>,
+/// Print the manual page, or write those of all verbs
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Directory for the pages of all verbs
+    #[arg(value_name = "DIR")]
+    pub dir: Option<PathBuf>,
 }
 
-/// What the output shall look like, as typed.
-#[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Output")]
-pub struct DisplayArgs {
-    /// The shape of the output (see `mqkv help formats`)
-    #[arg(short, long, global = true, value_name = "FORMAT")]
-    pub output: Option<OutputFormat>,
-    /// Short for --output json
-    #[arg(short, long, global = true, conflicts_with = "output")]
-    pub json: bool,
-    /// No words about what was done or not done; errors stay
-    #[arg(short, long, global = true)]
-    pub quiet: bool,
-    /// Say more: versions beside values
-    #[arg(short, long, global = true)]
-    pub verbose: bool,
-    /// Whether to use colour [default: auto]
-    #[arg(long, global = true, value_name = "WHEN", hide_short_help = true)]
-    pub color: Option<ColorWhen>,
+/// Show help for a verb or a topic
+#[derive(Debug, Args)]
+pub struct HelpArgs {
+    /// A verb, or config, environment, exit-codes, formats, locks, options
+    #[arg(value_name = "VERB|TOPIC")]
+    pub names: Vec<String>,
 }
 
-/// The shapes that output can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OutputFormat {
-    /// Text on a terminal, bare values and lines in a pipe
-    Auto,
-    /// For people: escaped, and in words
-    Text,
-    /// Exact bytes, no line feed
-    Raw,
-    /// Hexadecimal digits
-    Hex,
-    /// Base64
-    Base64,
-    /// One JSON object
-    Json,
-    /// JSON objects, one a line
-    Jsonl,
+/// Returns whether a verb connects to a broker or works with the settings of connections.
+fn takes_connection(verb: &str) -> bool {
+    !WITHOUT_CONNECTION.contains(&verb)
 }
 
-/// When to use colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ColorWhen {
-    /// On a terminal that takes it
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
+const WITHOUT_CONNECTION: [&str; 4] = ["serve", "completions", "man", "help"];
+
+impl CommandFactory for Cli {
+    fn command() -> Definition {
+        Root::command().mut_subcommands(|verb| {
+            // Deferred: most runs need the options of one verb only.
+            if takes_connection(verb.get_name()) {
+                verb.defer(options::add_to::<Options>)
+            } else {
+                verb.defer(options::add_to::<DisplayArgs>)
+            }
+        })
+    }
+
+    fn command_for_update() -> Definition {
+        Self::command()
+    }
+}
+
+impl FromArgMatches for Cli {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let Root { verb, before_verb } = Root::from_arg_matches(matches)?;
+        let options = match matches.subcommand() {
+            None => before_verb,
+            Some((verb, below)) if takes_connection(verb) => {
+                options::collect::<Options>(below)?.or(before_verb)
+            }
+            Some((_, below)) => {
+                refuse_connection_options(matches)?;
+                let display = options::collect::<DisplayArgs>(below)?.or(before_verb.display);
+                Options { display, ..Options::default() }
+            }
+        };
+        Ok(Self { verb, options })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Parser for Cli {}
+
+/// Rejects connection options before a verb that does not connect, as clap rejects them after it.
+fn refuse_connection_options(before_verb: &ArgMatches) -> Result<(), Error> {
+    let connection = ConnectionArgs::augment_args(Definition::new("connection"));
+    let is_typed = |id: &str| before_verb.value_source(id) == Some(ValueSource::CommandLine);
+    let options = connection.get_arguments().map(|arg| (arg.get_id().as_str(), arg.get_long()));
+    let mut typed = options.chain([("force_write", Some("force-write"))]).filter(|(id, _)| is_typed(id));
+    let Some((id, long)) = typed.next() else { return Ok(()) };
+    let mut error = Error::new(ErrorKind::UnknownArgument);
+    let name = format!("--{}", long.unwrap_or(id));
+    error.insert(ContextKind::InvalidArg, ContextValue::String(name));
+    Err(error)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
-    fn the_definition_holds_together() {
+    fn the_definition_is_consistent() {
         Cli::command().debug_assert();
     }
 
     #[test]
+    fn every_verb_without_connection_options_exists() {
+        let definition = Cli::command();
+        for verb in WITHOUT_CONNECTION {
+            assert!(definition.find_subcommand(verb).is_some(), "{verb}");
+        }
+    }
+
+    #[test]
     fn options_stand_before_or_after_the_verb() {
-        let before = Cli::try_parse_from(["mqkv", "-p", "1884", "-j", "get", "k"]).unwrap();
-        let after = Cli::try_parse_from(["mqkv", "get", "k", "-p", "1884", "-j"]).unwrap();
-        for cli in [before, after] {
-            assert_eq!(cli.options.connection.port, Some(1884));
-            assert!(cli.options.display.json);
+        for line in [
+            "mqkv -p 1884 -j get k",
+            "mqkv get k -p 1884 -j",
+            "mqkv -j get -p 1884 k",
+            "mqkv -p 1884 context show -j",
+            "mqkv context -p 1884 -j show",
+            "mqkv context -j show -p 1884",
+        ] {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            assert_eq!(cli.options.connection.port, Some(1884), "{line}");
+            assert!(cli.options.display.json, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_option_after_the_verb_wins_over_the_same_option_before_it() {
+        let cli = Cli::try_parse_from(["mqkv", "-b", "mqtt://a", "get", "k", "-b", "mqtt://b"]).unwrap();
+        assert_eq!(cli.options.connection.broker.as_deref(), Some("mqtt://b"));
+        let twice = Cli::try_parse_from(["mqkv", "get", "k", "-p", "1", "-p", "2"]).unwrap_err();
+        assert_eq!(twice.kind(), ErrorKind::ArgumentConflict);
+    }
+
+    #[test]
+    fn verbs_that_do_not_connect_have_output_options_only() {
+        for verb in ["serve", "serve user ls f", "completions bash", "man", "help"] {
+            for option in ["-b mqtt://h", "--insecure", "--force-write", "-x c"] {
+                for line in [format!("mqkv {verb} {option}"), format!("mqkv {option} {verb}")] {
+                    let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::UnknownArgument, "{line}");
+                }
+            }
+            for line in [format!("mqkv {verb} -j --color never"), format!("mqkv --color never -j {verb}")] {
+                let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+                assert!(cli.options.display.json && cli.options.display.color.is_some(), "{line}");
+            }
         }
     }
 

@@ -1,12 +1,12 @@
-//! Where to connect to and how, from what was settled (pure, but for the look whether a file is there).
+//! Where to connect to and how, from what was settings (pure, but for the look whether a file is there).
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::broker::{PLAIN_PORT, TLS_PORT};
-use super::config::layers::{Entry, Rank, Settled};
+use super::config::layers::{Entry, Rank, Resolved};
 use super::config::origin::Origin;
-use super::config::setting::{Embedding, Setting, Url, Value};
+use super::config::setting::{EmbeddedStore, Setting, Url, Value};
 use crate::client::{Authentication, PasswordSource, Settings, Target};
 use crate::commands::CommandError;
 use crate::net::{ClientTls, IdentityFiles, TlsOptions};
@@ -15,7 +15,7 @@ use crate::net::{ClientTls, IdentityFiles, TlsOptions};
 #[derive(Clone, Debug)]
 pub struct Connection {
     /// Where the broker is.
-    pub place: Place,
+    pub endpoint: Endpoint,
     /// Who the client says it is.
     pub login: Login,
     /// How long each step of the way to the broker may take.
@@ -45,7 +45,7 @@ pub enum Login {
 
 /// Where the broker is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Endpoint {
     /// Somewhere on the network.
     Network {
         /// Name or address.
@@ -85,18 +85,18 @@ impl Connection {
     ///
     /// # Errors
     /// What does not fit together: of the command line, or of the configuration.
-    pub fn of(settled: &Settled, process: Process) -> Result<Self, CommandError> {
+    pub fn of(settings: &Resolved, process: Process) -> Result<Self, CommandError> {
         Ok(Self {
-            place: place(settled)?,
-            login: login(settled, process)?,
-            client_id: match settled.get(Setting::ClientId) {
+            endpoint: endpoint(settings)?,
+            login: login(settings, process)?,
+            client_id: match settings.get(Setting::ClientId) {
                 Some(entry) => client_id(entry)?,
                 None => (process.client_id)(),
             },
-            connect_timeout: settled.wait(Setting::ConnectTimeout).unwrap_or(CONNECT_TIMEOUT),
-            connect_retries: settled.number(Setting::Retries).unwrap_or(0),
-            request_timeout: settled.wait(Setting::Timeout).unwrap_or(TIMEOUT),
-            keep_alive: settled.wait(Setting::KeepAlive).unwrap_or(KEEP_ALIVE),
+            connect_timeout: settings.wait(Setting::ConnectTimeout).unwrap_or(CONNECT_TIMEOUT),
+            connect_retries: settings.number(Setting::Retries).unwrap_or(0),
+            request_timeout: settings.wait(Setting::Timeout).unwrap_or(TIMEOUT),
+            keep_alive: settings.wait(Setting::KeepAlive).unwrap_or(KEEP_ALIVE),
         })
     }
 
@@ -121,8 +121,10 @@ impl Connection {
 
     /// The files whose content nobody else should read, if any are used.
     pub fn secret_files(&self) -> impl Iterator<Item = &PathBuf> {
-        let identity = match &self.place {
-            Place::Network { tls: Some(TlsOptions { identity: Some(identity), .. }), .. } => Some(identity),
+        let identity = match &self.endpoint {
+            Endpoint::Network { tls: Some(TlsOptions { identity: Some(identity), .. }), .. } => {
+                Some(identity)
+            }
             _ => None,
         };
         let key = identity
@@ -137,7 +139,7 @@ impl Connection {
     }
 }
 
-impl Place {
+impl Endpoint {
     /// The broker as a URL; none: it is inside this process.
     #[must_use]
     pub fn url(&self) -> Option<String> {
@@ -169,49 +171,49 @@ impl Place {
 ///
 /// # Errors
 /// What does not fit together.
-pub fn place(settled: &Settled) -> Result<Place, CommandError> {
-    let port = settled.number(Setting::Port).and_then(|port| u16::try_from(port).ok());
-    if let Some(Entry { value: Value::Store(embedding), .. }) = settled.get(Setting::Embedded) {
-        refuse_without_tls(settled)?;
-        if let Some(Entry { origin, .. }) = settled.get(Setting::Port) {
+pub fn endpoint(settings: &Resolved) -> Result<Endpoint, CommandError> {
+    let port = settings.number(Setting::Port).and_then(|port| u16::try_from(port).ok());
+    if let Some(Entry { value: Value::Store(embedded_store), .. }) = settings.get(Setting::Embedded) {
+        refuse_without_tls(settings)?;
+        if let Some(Entry { origin, .. }) = settings.get(Setting::Port) {
             return Err(origin.error(Setting::Port, "a store inside this process has no port"));
         }
-        let data = match embedding {
-            Embedding::Folder(folder) => Some(folder.clone()),
-            Embedding::Memory | Embedding::Off => None,
+        let data = match embedded_store {
+            EmbeddedStore::Folder(folder) => Some(folder.clone()),
+            EmbeddedStore::Memory | EmbeddedStore::Off => None,
         };
-        return Ok(Place::Embedded { data });
+        return Ok(Endpoint::Embedded { data });
     }
     let (host, port, has_tls) =
-        if let Some(Entry { value: Value::Url(url), .. }) = settled.get(Setting::Broker) {
-            let has_tls = tls_of_url(settled, url)?;
+        if let Some(Entry { value: Value::Url(url), .. }) = settings.get(Setting::Broker) {
+            let has_tls = tls_of_url(settings, url)?;
             (url.broker.host.clone(), port.unwrap_or(url.broker.port), has_tls)
-        } else if let Some(entry) = settled.get(Setting::Hostname) {
+        } else if let Some(entry) = settings.get(Setting::Hostname) {
             // Microsoft's tool takes TLS for granted, and its port even without; so does its command line here.
-            (hostname(entry)?, port.unwrap_or(TLS_PORT), !settled.is_on(Setting::Notls))
+            (hostname(entry)?, port.unwrap_or(TLS_PORT), !settings.is_on(Setting::Notls))
         } else {
             ("localhost".to_owned(), port.unwrap_or(PLAIN_PORT), false)
         };
     let tls = if has_tls {
-        Some(tls_options(settled)?)
+        Some(tls_options(settings)?)
     } else {
-        refuse_without_tls(settled)?;
+        refuse_without_tls(settings)?;
         None
     };
-    let web_socket = match settled.get(Setting::Broker) {
+    let web_socket = match settings.get(Setting::Broker) {
         Some(Entry { value: Value::Url(url), .. }) => url.broker.web_socket.clone(),
         _ => None,
     };
-    Ok(Place::Network { host, port, tls, web_socket })
+    Ok(Endpoint::Network { host, port, tls, web_socket })
 }
 
 /// The URL says it, unless a higher layer says something else.
-fn tls_of_url(settled: &Settled, url: &Url) -> Result<bool, CommandError> {
-    let Some(entry) = settled.get(Setting::Notls) else {
+fn tls_of_url(settings: &Resolved, url: &Url) -> Result<bool, CommandError> {
+    let Some(entry) = settings.get(Setting::Notls) else {
         return Ok(url.broker.tls);
     };
     let is_off = entry.value == Value::Switch(true);
-    if settled.rank(Setting::Notls) < settled.rank(Setting::Broker) {
+    if settings.rank(Setting::Notls) < settings.rank(Setting::Broker) {
         return Ok(!is_off);
     }
     if is_off && url.broker.tls {
@@ -278,10 +280,10 @@ const FOR_TLS: [Setting; 6] = [
 
 /// What is for TLS, where there is none: a mistake of whoever said both, but not of one who sets a variable once and
 /// for all.
-fn refuse_without_tls(settled: &Settled) -> Result<(), CommandError> {
+fn refuse_without_tls(settings: &Resolved) -> Result<(), CommandError> {
     let said =
-        FOR_TLS.iter().filter_map(|setting| settled.get(*setting)).filter(|entry| !entry.value.is_off());
-    let place = settled.rank_of_place();
+        FOR_TLS.iter().filter_map(|setting| settings.get(*setting)).filter(|entry| !entry.value.is_off());
+    let endpoint = settings.rank_of_broker();
     for entry in said {
         if entry.origin == Origin::Flag {
             let message = "-T, -C, -K, -P, --server-name and --insecure are for TLS, and there is none";
@@ -289,7 +291,7 @@ fn refuse_without_tls(settled: &Settled) -> Result<(), CommandError> {
                 CommandError::usage(message).hint("-b mqtts://HOST[:PORT], or -n HOST without --notls")
             );
         }
-        if place.is_some() && settled.rank(entry.setting) == place {
+        if endpoint.is_some() && settings.rank(entry.setting) == endpoint {
             return Err(entry.origin.error(entry.setting, "it is for TLS, and there is none"));
         }
     }
@@ -297,10 +299,10 @@ fn refuse_without_tls(settled: &Settled) -> Result<(), CommandError> {
 }
 
 /// What was said of TLS; no file is opened before it is used.
-fn tls_options(settled: &Settled) -> Result<TlsOptions, CommandError> {
-    let file = |setting| settled.path(setting);
+fn tls_options(settings: &Resolved) -> Result<TlsOptions, CommandError> {
+    let file = |setting| settings.path(setting);
     let fail = |setting: Setting, flag: &str, other: &str| {
-        let origin = settled.get(setting).map_or(Origin::Flag, |entry| entry.origin.clone());
+        let origin = settings.get(setting).map_or(Origin::Flag, |entry| entry.origin.clone());
         match origin {
             Origin::Flag => Err(CommandError::usage(flag)),
             origin => Err(origin.error(setting, other)),
@@ -335,23 +337,23 @@ fn tls_options(settled: &Settled) -> Result<TlsOptions, CommandError> {
     Ok(TlsOptions {
         cafile: file(Setting::Cafile),
         identity,
-        server_name: settled.text(Setting::ServerName).map(str::to_owned),
-        insecure: settled.is_on(Setting::Insecure),
+        server_name: settings.text(Setting::ServerName).map(str::to_owned),
+        insecure: settings.is_on(Setting::Insecure),
     })
 }
 
 /// Who the client says it is; a password that must be read or asked for is not read yet.
-fn login(settled: &Settled, process: Process) -> Result<Login, CommandError> {
-    let is_embedded = settled.get(Setting::Embedded).is_some();
+fn login(settings: &Resolved, process: Process) -> Result<Login, CommandError> {
+    let is_embedded = settings.get(Setting::Embedded).is_some();
     // Nobody asks for a login within this process; what was typed is an error elsewhere or does no harm.
-    let is_used = |setting| !is_embedded || settled.rank(setting) == Some(Rank::Flags);
-    if let Some(file) = settled.path(Setting::SatFile).filter(|_| is_used(Setting::SatFile)) {
+    let is_used = |setting| !is_embedded || settings.rank(setting) == Some(Rank::Flags);
+    if let Some(file) = settings.path(Setting::SatFile).filter(|_| is_used(Setting::SatFile)) {
         return Ok(Login::Known(Authentication::ServiceAccountToken { file }));
     }
-    let username = settled.text(Setting::Username).filter(|_| is_used(Setting::Username)).map(str::to_owned);
+    let username = settings.text(Setting::Username).filter(|_| is_used(Setting::Username)).map(str::to_owned);
     let Some(username) = username else {
         for setting in [Setting::PasswordFile, Setting::AskPassword] {
-            let entry = settled.get(setting).filter(|entry| is_used(setting) && !entry.value.is_off());
+            let entry = settings.get(setting).filter(|entry| is_used(setting) && !entry.value.is_off());
             match entry.map(|entry| &entry.origin) {
                 Some(origin @ Origin::Flag) => {
                     return Err(origin
@@ -367,8 +369,8 @@ fn login(settled: &Settled, process: Process) -> Result<Login, CommandError> {
         }
         return Ok(Login::Known(Authentication::None));
     };
-    Ok(match settled.path(Setting::PasswordFile) {
-        _ if settled.is_on(Setting::AskPassword) => Login::Ask { username },
+    Ok(match settings.path(Setting::PasswordFile) {
+        _ if settings.is_on(Setting::AskPassword) => Login::Ask { username },
         // On a terminal it would be seen.
         Some(file) if file.as_os_str() == "-" && (process.input_is_terminal)() => Login::Ask { username },
         Some(file) if file.as_os_str() == "-" => Login::Input { username },
@@ -403,55 +405,63 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::args::Cli;
     use crate::cli::config::Configuration;
     use crate::cli::config::variables::Variables;
+    use crate::cli::options::Options;
+
+    #[derive(Parser)]
+    struct Line {
+        /// The verb and its operands.
+        _words: Vec<String>,
+        #[command(flatten)]
+        options: Options,
+    }
 
     const PROCESS: Process = Process { client_id: || "me".to_owned(), input_is_terminal: || false };
 
     fn connection_with(line: &str, variables: &[(&str, &str)]) -> Result<Connection, CommandError> {
-        let options = Cli::try_parse_from(line.split(' '))
+        let options = Line::try_parse_from(line.split(' '))
             .map_err(|error| CommandError::usage(error.to_string()))?
             .options;
         let variables = Variables::of(variables.iter().map(|(name, value)| (name.into(), value.into())));
-        let configuration = Configuration::settle(&options.connection, &options.display, &variables)?;
-        Connection::of(&configuration.settled, PROCESS)
+        let configuration = Configuration::resolve(&options.connection, &options.display, &variables)?;
+        Connection::of(&configuration.settings, PROCESS)
     }
 
-    fn settled(line: &str) -> Result<Place, CommandError> {
-        Ok(connection_with(line, &[])?.place)
+    fn settings(line: &str) -> Result<Endpoint, CommandError> {
+        Ok(connection_with(line, &[])?.endpoint)
     }
 
-    fn network(host: &str, port: u16) -> Place {
+    fn network(host: &str, port: u16) -> Endpoint {
         let host = host.to_owned();
-        Place::Network { host, port, tls: None, web_socket: None }
+        Endpoint::Network { host, port, tls: None, web_socket: None }
     }
 
-    fn with_tls(host: &str, port: u16, options: TlsOptions) -> Place {
+    fn with_tls(host: &str, port: u16, options: TlsOptions) -> Endpoint {
         let host = host.to_owned();
-        Place::Network { host, port, tls: Some(options), web_socket: None }
+        Endpoint::Network { host, port, tls: Some(options), web_socket: None }
     }
 
     #[test]
     fn with_nothing_configured_the_broker_is_here() {
-        assert_eq!(settled("mqkv get k").unwrap(), network("localhost", 1883));
-        assert_eq!(settled("mqkv get k -p 1884").unwrap(), network("localhost", 1884));
+        assert_eq!(settings("mqkv get k").unwrap(), network("localhost", 1883));
+        assert_eq!(settings("mqkv get k -p 1884").unwrap(), network("localhost", 1884));
     }
 
     #[test]
     fn a_host_takes_tls_for_granted() {
         let tls = TlsOptions::default();
-        assert_eq!(settled("mqkv get k -n aio-broker").unwrap(), with_tls("aio-broker", 8883, tls.clone()));
-        assert_eq!(settled("mqkv get k -b mqtts://h:1").unwrap(), with_tls("h", 1, tls));
-        assert_eq!(settled("mqkv get k -n aio-broker --notls").unwrap(), network("aio-broker", 8883));
-        assert_eq!(settled("mqkv get k --host ::1 -p 1883 --no-tls").unwrap(), network("::1", 1883));
+        assert_eq!(settings("mqkv get k -n aio-broker").unwrap(), with_tls("aio-broker", 8883, tls.clone()));
+        assert_eq!(settings("mqkv get k -b mqtts://h:1").unwrap(), with_tls("h", 1, tls));
+        assert_eq!(settings("mqkv get k -n aio-broker --notls").unwrap(), network("aio-broker", 8883));
+        assert_eq!(settings("mqkv get k --host ::1 -p 1883 --no-tls").unwrap(), network("::1", 1883));
     }
 
     #[test]
     fn what_is_for_tls_needs_tls() {
         let cafile = Some(PathBuf::from("ca"));
         let options = TlsOptions { cafile, ..TlsOptions::default() };
-        assert_eq!(settled("mqkv get k -n h -T ca").unwrap(), with_tls("h", 8883, options));
+        assert_eq!(settings("mqkv get k -n h -T ca").unwrap(), with_tls("h", 8883, options));
         for line in [
             "mqkv get k -T ca",
             "mqkv get k --insecure",
@@ -462,20 +472,20 @@ mod tests {
             "mqkv get k -n h -K k",
             "mqkv get k -b mqtts://h --notls",
         ] {
-            assert!(settled(line).is_err(), "{line}");
+            assert!(settings(line).is_err(), "{line}");
         }
     }
 
     #[test]
     fn an_embedded_store_is_in_memory_or_in_a_folder() {
-        assert_eq!(settled("mqkv --embedded get k").unwrap(), Place::Embedded { data: None });
+        assert_eq!(settings("mqkv --embedded get k").unwrap(), Endpoint::Embedded { data: None });
         let data = Some(PathBuf::from("dir"));
-        assert_eq!(settled("mqkv get --embedded=dir k").unwrap(), Place::Embedded { data });
+        assert_eq!(settings("mqkv get --embedded=dir k").unwrap(), Endpoint::Embedded { data });
     }
 
     #[test]
     fn a_password_in_place_of_a_file_is_not_repeated() {
-        let error = settled("mqkv get k -n h -P hunter2").unwrap_err();
+        let error = settings("mqkv get k -n h -P hunter2").unwrap_err();
         assert!(!format!("{error:?}").contains("hunter2"));
         let variables = [("MQKV_HOSTNAME", "h"), ("MQKV_KEYPASSWORDFILE", "hunter2")];
         let error = connection_with("mqkv get k", &variables).unwrap_err();
@@ -522,21 +532,21 @@ mod tests {
         ];
         let connection = connection_with("mqkv get k", &pod).unwrap();
         let options = TlsOptions { cafile: Some("/ca.crt".into()), ..TlsOptions::default() };
-        assert_eq!(connection.place, with_tls("aio-broker", 8883, options));
+        assert_eq!(connection.endpoint, with_tls("aio-broker", 8883, options));
         let sat = Authentication::ServiceAccountToken { file: "/sat".into() };
         assert_eq!(connection.login, Login::Known(sat));
         assert_eq!(connection.client_id, "me", "the application's would be taken over");
         // Another broker gets neither the token nor an error about the CA.
         let connection = connection_with("mqkv get k -b mqtt://h", &pod).unwrap();
         assert_eq!(
-            (connection.place, connection.login),
+            (connection.endpoint, connection.login),
             (network("h", 1883), Login::Known(Authentication::None))
         );
     }
 
     #[test]
     fn ports_and_tls_of_higher_layers_change_a_url() {
-        let over = |line: &str, url: &str| connection_with(line, &[("MQKV_BROKER", url)]).map(|c| c.place);
+        let over = |line: &str, url: &str| connection_with(line, &[("MQKV_BROKER", url)]).map(|c| c.endpoint);
         assert_eq!(over("mqkv get k -p 5", "mqtts://h").unwrap(), with_tls("h", 5, TlsOptions::default()));
         assert_eq!(over("mqkv get k --notls", "mqtts://h:7").unwrap(), network("h", 7));
         assert_eq!(

@@ -1,9 +1,9 @@
-//! How many files and sockets this process may have open.
+//! Limit on the open files and sockets of this process.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Takes as many as the system gives for the asking: what it gives unasked, often 1,024, is for programs that use
-/// `select`, and is fewer than a server has connections. Says how many there may be now, where that is known.
+/// Raises the soft limit to the hard limit and returns the new soft limit, if it is known. The default soft limit is
+/// often 1,024, for the sake of programs that use `select`: fewer than a server's connections.
 pub fn raise_limit() -> Option<u64> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     let raised = soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok();

@@ -1,13 +1,15 @@
-//! Work that may hang, kept away from the signals and from the end of the process.
+//! Blocking work on a thread of its own, which does not delay signals or the exit of the process.
 
 use crate::commands::CommandError;
-use crate::net::detached::run_detached;
+use crate::net::detached;
 
-/// Does what waits for people, pipes or disks, in a thread of its own: signals are heard meanwhile, and nobody waits for it
-/// when it is not wanted any more.
+/// Runs work that waits for a person, a pipe or a disk. If the returned future is dropped, the work goes on without
+/// anything that waits for it.
 ///
 /// # Errors
-/// The system starts no other thread.
-pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, CommandError> {
-    run_detached(work).await.map_err(|error| CommandError::system("start a thread", &error))
+/// The system cannot start a thread.
+pub async fn run_detached<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, CommandError> {
+    detached::run_detached(work).await.map_err(|error| CommandError::system("start a thread", &error))
 }

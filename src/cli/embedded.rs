@@ -1,4 +1,4 @@
-//! `--embedded`: a broker and store inside this process, for as long as a verb runs.
+//! `--embedded`: a broker with a store inside this process, for the duration of a verb.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,33 +8,33 @@ use crate::client::Target;
 use crate::commands::CommandError;
 use crate::server::{Settings, StoreServer, StoreSettings};
 
-/// A running store inside this process, reached through memory: nobody else can connect to it.
+/// A running store inside this process. It has no listener: only this process can connect to it.
 #[derive(Debug)]
 pub struct Embedded {
     server: Arc<StoreServer>,
 }
 
 impl Embedded {
-    /// Starts a store: in memory, or with everything kept in a folder.
+    /// Starts a store, in memory or with its data in a directory.
     ///
     /// # Errors
-    /// The folder cannot be used.
+    /// The directory cannot be used.
     pub async fn start(data: Option<&Path>) -> Result<Self, CommandError> {
         let store = StoreSettings { persistence: serve::data::keep_all(data), ..StoreSettings::default() };
         let server = StoreServer::start(Settings::default(), store).await.map_err(serve::failure)?;
         Ok(Self { server: Arc::new(server) })
     }
 
-    /// How the client gets there.
+    /// Returns the target of a client of this store.
     #[must_use]
     pub fn target(&self) -> Target {
         let server = Arc::downgrade(&self.server);
-        // Whoever connects after the end finds the line dead.
-        let dead = || tokio::io::duplex(1).0;
-        Target::Pipe(Arc::new(move || server.upgrade().map_or_else(dead, |server| server.pipe())))
+        // Connections after the end are closed at once.
+        let closed = || tokio::io::duplex(1).0;
+        Target::Pipe(Arc::new(move || server.upgrade().map_or_else(closed, |server| server.pipe())))
     }
 
-    /// Stops; returns when everything that was acknowledged is kept.
+    /// Stops the store; returns when everything that it has acknowledged is durable.
     pub async fn stop(self) {
         if let Some(server) = Arc::into_inner(self.server) {
             server.shutdown().await;

@@ -3,41 +3,14 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::{Arg, Args, Command, CommandFactory};
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::args::Cli;
+use super::args::{Cli, CompletionsArgs, ManArgs};
 use crate::commands::{CommandError, Kind};
-
-const COMPLETIONS_EXAMPLES: &str = "\
-Examples:
-  mqkv completions bash > ~/.local/share/bash-completion/completions/mqkv
-  mqkv completions zsh > ~/.zfunc/_mqkv
-  mqkv completions fish > ~/.config/fish/completions/mqkv.fish
-  mqkv completions powershell >> $PROFILE";
-
-/// Print the completions for a shell
-#[derive(Debug, Args)]
-#[command(after_long_help = COMPLETIONS_EXAMPLES)]
-pub struct CompletionsArgs {
-    /// The shell
-    #[arg(value_name = "SHELL", required_unless_present = "all")]
-    shell: Option<Shell>,
-    /// Write those of all shells into a folder
-    #[arg(long, value_name = "DIR", conflicts_with = "shell")]
-    all: Option<PathBuf>,
-}
-
-/// Print the manual page, or write those of all verbs into a folder
-#[derive(Debug, Args)]
-pub struct ManArgs {
-    /// The folder for all pages
-    #[arg(value_name = "DIR")]
-    dir: Option<PathBuf>,
-}
 
 /// A generated file: its name and what it holds.
 pub type Generated = (OsString, Vec<u8>);
@@ -91,28 +64,9 @@ pub fn man(args: &ManArgs) -> Result<Vec<u8>, CommandError> {
 }
 
 fn completions_for(shell: Shell) -> Vec<u8> {
-    let mut helped = Cli::command();
-    helped.build();
-    let root = Cli::command();
-    let every: Vec<Arg> = root.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
-    let mut root = root
-        .mut_args(|arg| arg.global(false))
-        .mut_subcommands(|verb| with_those_shown(verb, &helped, &every));
     let mut out = Vec::new();
-    clap_complete::generate(shell, &mut root, "mqkv", &mut out);
+    clap_complete::generate(shell, &mut Cli::command(), "mqkv", &mut out);
     out
-}
-
-/// Gives a command, and those below it, the options of every verb, but for those that its help hides: the completions'
-/// generator knows of nothing hidden.
-fn with_those_shown(command: Command, above: &Command, every: &[Arg]) -> Command {
-    let Some(helped) = above.find_subcommand(command.get_name()) else { return command };
-    let is_shown = |arg: &&Arg| {
-        helped.get_arguments().any(|shown| shown.get_id() == arg.get_id() && !shown.is_hide_set())
-    };
-    command
-        .args(every.iter().filter(is_shown).cloned())
-        .mut_subcommands(|below| with_those_shown(below, helped, every))
 }
 
 /// The page of a command, then those of the commands below it.

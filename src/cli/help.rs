@@ -1,54 +1,55 @@
-//! `help`: of a verb, or on a topic that belongs to none.
+//! `help`: help of a verb, or a topic that belongs to no verb.
 
 use std::fmt::Write;
 
-use clap::{Args, CommandFactory};
+use clap::Command as Definition;
 
-use super::args::Cli;
 use super::config::setting::Setting;
 use super::config::variables::{CONFIG as CONFIG_VARIABLE, CONTEXT};
 use super::exit::TABLE;
+use super::options::{self, Options};
 use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY};
 
-/// Show help for a verb or a topic
-#[derive(Debug, Args)]
-pub struct HelpArgs {
-    /// A verb, or config, environment, exit-codes, formats, locks
-    #[arg(value_name = "VERB|TOPIC")]
-    names: Vec<String>,
-}
+/// The topics beside the verbs.
+pub const TOPICS: &[&str] = &["config", "environment", "exit-codes", "formats", "locks", "options"];
 
-/// What there is help for beside the verbs.
-pub const TOPICS: &[&str] = &["config", "environment", "exit-codes", "formats", "locks"];
-
-impl HelpArgs {
-    /// Whether no verb and no topic is named.
-    #[must_use]
-    pub fn is_general(&self) -> bool {
-        self.names.is_empty()
-    }
-}
-
-/// The help that is asked for; with colour where `color` says so.
+/// Returns the help of a topic, or of the verb with these names in the definition.
 ///
 /// # Errors
 /// There is no such verb or topic.
-pub fn text(args: &HelpArgs, color: bool) -> Result<String, CommandError> {
-    if let Some(text) = topic(&args.names) {
+pub fn text(names: &[String], mut definition: Definition, color: bool) -> Result<String, CommandError> {
+    if let Some(text) = topic(names) {
         return Ok(text);
     }
-    let mut root = Cli::command();
-    root.build();
-    let mut command = &mut root;
-    for name in &args.names {
+    if let [name] = names
+        && name == "options"
+    {
+        return Ok(render(&mut options(), color));
+    }
+    definition.build();
+    let mut command = &mut definition;
+    for name in names {
         command = command.find_subcommand_mut(name).ok_or_else(|| {
-            CommandError::usage(format!("no such verb or topic: {name}"))
+            CommandError::usage(format!("unknown verb or topic: {name}"))
                 .hint("mqkv help")
-                .hint("mqkv help config|environment|exit-codes|formats|locks")
+                .hint("mqkv help config|environment|exit-codes|formats|locks|options")
         })?;
     }
+    Ok(render(command, color))
+}
+
+fn render(command: &mut Definition, color: bool) -> String {
     let help = command.render_long_help();
-    Ok(if color { help.ansi().to_string() } else { help.to_string() })
+    if color { help.ansi().to_string() } else { help.to_string() }
+}
+
+/// Returns a definition whose help lists the options that the verbs share.
+fn options() -> Definition {
+    let definition = Definition::new("options").disable_help_flag(true).help_template(
+        "Options of every verb that connects to a broker, before or after the verb. The output options belong to every \
+         verb.\n\n{options}",
+    );
+    options::add_to::<Options>(definition)
 }
 
 fn topic(names: &[String]) -> Option<String> {
@@ -307,11 +308,14 @@ command's own; 128 and the signal's number if a signal ended it.
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::cli::args::Cli;
 
     fn shown(names: &[&str]) -> Result<String, CommandError> {
-        let names = names.iter().map(ToString::to_string).collect();
-        text(&HelpArgs { names }, false)
+        let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+        text(&names, Cli::command(), false)
     }
 
     #[test]
@@ -326,6 +330,9 @@ mod tests {
         assert!(shown(&["locks"]).unwrap().contains("--fence-env"));
         assert!(shown(&["environment"]).unwrap().contains("MQKV_LOCK_HOLDER"));
         assert!(shown(&["formats"]).is_ok() && shown(&["environment"]).is_ok());
-        assert!(shown(&["nonsense"]).is_err());
+        let options = shown(&["options"]).unwrap();
+        assert!(options.contains("Connection options:") && options.contains("--keep-alive <DURATION>"));
+        assert!(options.contains("Output options:") && !options.contains("Usage:"));
+        assert!(shown(&["unknown"]).is_err());
     }
 }

@@ -1,5 +1,4 @@
-//! What a server tells its operator, and a trace its reader, written by a thread of its own: whoever does not read it
-//! holds nobody up.
+//! Lines of a log or trace, written by a thread of its own: a slow reader does not block the writers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,15 +9,15 @@ use std::time::Duration;
 use super::report;
 use crate::commands::CommandError;
 
-/// How many bytes of lines may wait to be written; what comes on top is counted, not kept.
+/// Maximum size of the lines that wait to be written; further lines are dropped and counted.
 const WAITING_BYTES_MAX: usize = 256 * 1024;
-/// How long the last lines may take at the end.
-const FAREWELL: Duration = Duration::from_millis(200);
+/// Time to wait for progress of the writer at the end.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The way to the operator: cheap to clone, never blocks.
+/// Sender of lines: cheap to clone, never blocks.
 #[derive(Clone, Debug)]
 pub struct Log {
-    lines: Sender<Said>,
+    lines: Sender<Message>,
     counts: Arc<Counts>,
     waiting_bytes_max: usize,
 }
@@ -26,13 +25,13 @@ pub struct Log {
 #[derive(Debug, Default)]
 struct Counts {
     waiting_bytes: AtomicUsize,
-    untold: AtomicU64,
+    dropped: AtomicU64,
 }
 
 #[derive(Debug)]
-enum Said {
+enum Message {
     Line(String),
-    /// Everything before it is written.
+    /// Answered when all lines before it are written.
     Flush(Sender<()>),
 }
 
@@ -43,24 +42,24 @@ pub struct Writer {
 }
 
 impl Log {
-    /// Starts the thread; `unread` says in a line how many were not written.
+    /// Starts a thread that writes to standard error; `unread` formats the number of dropped lines.
     ///
     /// # Errors
-    /// The system starts no other thread.
+    /// The system cannot start a thread.
     pub fn start(unread: fn(u64) -> String) -> Result<(Self, Writer), CommandError> {
         Self::with(report::log, WAITING_BYTES_MAX, unread)
     }
 
-    /// Says how many lines were not written.
+    /// Formats the number of dropped lines.
     #[must_use]
     pub fn unread(count: u64) -> String {
-        format!("{count} more lines were not written: nobody read them in time")
+        format!("{count} more lines were dropped: they were not read in time")
     }
 
-    /// Starts a thread that writes lines elsewhere, of which so many bytes may wait.
+    /// Starts a thread that writes with `write`.
     ///
     /// # Errors
-    /// The system starts no other thread.
+    /// The system cannot start a thread.
     pub fn to(
         write: impl FnMut(&str) + Send + 'static,
         waiting_bytes_max: usize,
@@ -78,20 +77,20 @@ impl Log {
         let counts = Arc::<Counts>::default();
         let counted = Arc::clone(&counts);
         let write = move || {
-            for said in waiting {
-                match said {
-                    Said::Line(line) => {
+            for message in waiting {
+                match message {
+                    Message::Line(line) => {
                         write(&line);
                         counted.waiting_bytes.fetch_sub(line.len(), Ordering::Relaxed);
                     }
-                    Said::Flush(flushed) => drop(flushed.send(())),
+                    Message::Flush(flushed) => drop(flushed.send(())),
                 }
-                let untold = counted.untold.swap(0, Ordering::Relaxed);
-                if untold > 0 {
-                    write(&unread(untold));
+                let dropped = counted.dropped.swap(0, Ordering::Relaxed);
+                if dropped > 0 {
+                    write(&unread(dropped));
                 }
             }
-            // Nobody may wait for it any more.
+            // An error means that the process no longer waits for the end.
             let _ = ended.send(());
         };
         let thread = thread::Builder::new().name("log".to_owned()).spawn(write);
@@ -99,27 +98,27 @@ impl Log {
         Ok((Self { lines, counts, waiting_bytes_max }, Writer { done }))
     }
 
-    /// Tells the operator, if there is room.
-    pub fn tell(&self, line: String) {
+    /// Queues a line, or drops and counts it if too many bytes wait already.
+    pub fn write(&self, line: String) {
         let len = line.len();
         let waiting = self.counts.waiting_bytes.fetch_add(len, Ordering::Relaxed);
         let has_room = waiting.saturating_add(len) <= self.waiting_bytes_max;
-        if !has_room || self.lines.send(Said::Line(line)).is_err() {
+        if !has_room || self.lines.send(Message::Line(line)).is_err() {
             self.counts.waiting_bytes.fetch_sub(len, Ordering::Relaxed);
-            self.counts.untold.fetch_add(1, Ordering::Relaxed);
+            self.counts.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Waits until what was told so far is written, but not for one who does not read: there must be progress.
+    /// Waits until the lines so far are written, for as long as the writer makes progress.
     pub fn flush(&self) {
         let (flush, flushed) = channel();
-        if self.lines.send(Said::Flush(flush)).is_err() {
+        if self.lines.send(Message::Flush(flush)).is_err() {
             return;
         }
         let mut waiting = usize::MAX;
         loop {
             let left = self.counts.waiting_bytes.load(Ordering::Relaxed);
-            if left >= waiting || flushed.recv_timeout(FAREWELL) != Err(RecvTimeoutError::Timeout) {
+            if left >= waiting || flushed.recv_timeout(FLUSH_TIMEOUT) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
             waiting = left;
@@ -128,8 +127,8 @@ impl Log {
 }
 
 impl Writer {
-    /// Waits until everything is written, if every [`Log`] is gone, but not for one who does not read.
+    /// Waits until everything is written, but not longer than a moment. Every [`Log`] must have been dropped before.
     pub fn finish(self) {
-        let _ = self.done.recv_timeout(FAREWELL);
+        let _ = self.done.recv_timeout(FLUSH_TIMEOUT);
     }
 }

@@ -1,4 +1,4 @@
-//! Asks for a password on the terminal, where nobody sees it, and gives the terminal back whatever ends the question.
+//! Password prompt on the terminal; restores the terminal's modes, whatever ends the prompt.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -8,34 +8,34 @@ use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use tokio::time::sleep;
 
 use super::runtime;
-use crate::cli::detached::aside;
+use crate::cli::detached::run_detached;
 use crate::commands::CommandError;
 use crate::commands::process::signal::{Signal, Signals};
 use crate::net::Secret;
 
-/// Asks; the terminal is used even where standard input and output are pipes. May be dropped at any time: whoever
-/// calls listens to the signals, Ctrl-C among them.
+/// Asks for a password on the terminal, even if standard input and output are pipes. The future can be dropped at any
+/// time: the caller handles the signals, including Ctrl-C.
 ///
 /// # Errors
-/// There is no terminal, or it was left without an answer.
+/// There is no terminal, or no password was entered.
 pub async fn ask(question: String) -> Result<Secret, CommandError> {
-    let mut lent = Lent::terminal();
-    let asked = aside(move || rpassword::prompt_password(question)).await;
-    if let Some(lent) = &mut lent {
-        lent.is_asking = false;
+    let mut saved = SavedTerminal::new();
+    let asked = run_detached(move || rpassword::prompt_password(question)).await;
+    if let Some(saved) = &mut saved {
+        saved.is_asking = false;
     }
     let answer = match asked? {
         Ok(answer) => Secret::new(answer.into_bytes()),
         Err(error) => {
             if error.kind() == ErrorKind::Interrupted {
-                // Ctrl-C: the signal is on its way to whoever listens, unless it is ignored.
+                // Ctrl-C: gives the signal time to arrive, unless it is ignored.
                 sleep(Duration::from_secs(1)).await;
             }
             return Err(match error.kind() {
                 ErrorKind::UnexpectedEof | ErrorKind::Interrupted => {
-                    CommandError::usage("no password was given")
+                    CommandError::usage("no password was entered")
                 }
-                _ => CommandError::usage("there is no terminal to ask for the password on")
+                _ => CommandError::usage("there is no terminal to ask for the password")
                     .hint("--password-file FILE, or - for standard input"),
             });
         }
@@ -46,10 +46,10 @@ pub async fn ask(question: String) -> Result<Secret, CommandError> {
     Ok(answer)
 }
 
-/// Asks where nothing else runs; or the signal that came instead of an answer.
+/// Asks in a runtime of its own; returns the signal if one arrived instead of an answer.
 ///
 /// # Errors
-/// There is no terminal, or it was left without an answer.
+/// There is no terminal, or no password was entered.
 pub fn ask_here(question: String) -> Result<Result<Secret, Signal>, CommandError> {
     runtime::here()?.block_on(async {
         let mut signals =
@@ -61,24 +61,24 @@ pub fn ask_here(question: String) -> Result<Result<Secret, Signal>, CommandError
     })
 }
 
-/// The terminal as it was: who asks makes it dark, and a signal in the middle of that would leave it so.
-struct Lent {
+/// Modes of the terminal before the prompt: the prompt switches echo off, and a signal must not leave it so.
+struct SavedTerminal {
     terminal: File,
     modes: Termios,
     is_asking: bool,
 }
 
-impl Lent {
-    fn terminal() -> Option<Self> {
+impl SavedTerminal {
+    fn new() -> Option<Self> {
         let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
         let modes = tcgetattr(&terminal).ok()?;
         Some(Self { terminal, modes, is_asking: true })
     }
 }
 
-impl Drop for Lent {
+impl Drop for SavedTerminal {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
+        // Fails if the terminal is gone: nothing to restore.
         let _ = tcsetattr(&self.terminal, SetArg::TCSANOW, &self.modes);
         if self.is_asking {
             let _ = self.terminal.write_all(b"\n");

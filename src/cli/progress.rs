@@ -49,7 +49,7 @@ impl Bar {
     }
 
     /// Writes something else without the bar in its way.
-    pub fn aside<T>(&self, write_it: impl FnOnce() -> T) -> T {
+    pub fn suspend<T>(&self, write_it: impl FnOnce() -> T) -> T {
         let line = self.shown.as_ref().map_or("", |shown| &shown.line);
         if line.is_empty() {
             return write_it();

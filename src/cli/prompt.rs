@@ -6,19 +6,21 @@ use std::sync::Arc;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Args, Command as Definer, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgMatches, Command as Definer, CommandFactory, FromArgMatches};
 
-use super::args::{Cli, ConnectionArgs, Options, OutputFormat, Verb};
+use super::args::{Cli, Verb};
 use super::config::variables::Variables;
 use super::config::{self, Configuration};
-use super::connection::{Connection, Place};
+use super::connection::{Connection, Endpoint};
 use super::exit::Exit;
 use super::help;
+use super::options::{self, ConnectionArgs, Options, OutputFormat};
 use super::report::{self, Reporter};
 use super::runtime;
+use super::session::{guarded, session};
 use super::trace::Tracing;
 use crate::cli::resolve;
-use crate::cli::signals::Heeded;
+use crate::cli::signals::EndSignals;
 use crate::client::Tracer;
 use crate::clock;
 use crate::commands::grammar::{Grammar, wire_options_as_flags};
@@ -28,25 +30,6 @@ use crate::render::escape::escape;
 use crate::render::{Style, trace};
 use crate::shell::definition::{self, Choice, Definition, Operand};
 use crate::shell::{self, Above, House, InUse, Meaning, Opened, Streams};
-
-const EXAMPLES: &str = "\
-Examples:
-  mqkv                                  the same, at a terminal
-  mqkv --embedded                       on a store of its own: the fastest way to try everything
-  mqkv shell -b mqtt://aio-broker:1883
-
-At the prompt, \\? lists what there is. The verbs are those of the command line, in any case; `watch` and `lock` run in \
-the background; `get k | jq .` and `get k > file` do what they look like. Ctrl-C stops what runs, Ctrl-D leaves.
-
-The history is kept in $XDG_STATE_HOME/mqkv/history (~/.local/state/mqkv/history), readable by this user alone, without \
-the values of set and vdel and without lines that begin with a blank.
-
-Where standard input is no terminal, its lines are run as `mqkv batch -` runs them.";
-
-/// Open a prompt on one session
-#[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
-pub struct ShellArgs {}
 
 /// The verb of a line that is written here.
 ///
@@ -80,8 +63,8 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
         }
     };
     let told = tracer.clone();
-    let is_auto = Configuration::settle(&options.connection, &options.display, variables)
-        .is_ok_and(|configuration| resolve::is_auto(&configuration.settled));
+    let is_auto = Configuration::resolve(&options.connection, &options.display, variables)
+        .is_ok_and(|configuration| resolve::is_auto(&configuration.settings));
     let named = (options.connection.clone(), variables.clone());
     let opened_with = variables.clone();
     let house = House {
@@ -132,28 +115,27 @@ fn open(
         Some(url) if url.contains("://") => to_url(&options.connection, url),
         Some(context) => to_context(&options.connection, context),
     };
-    let configuration = Configuration::settle(&args, &options.display, variables)?;
-    let connection = Connection::of(&configuration.settled, resolve::process())?;
-    let url = connection.place.url();
-    let (broker, about) = match &connection.place {
-        Place::Network { .. } => {
-            let place = connection.place.address().unwrap_or_default();
+    let configuration = Configuration::resolve(&args, &options.display, variables)?;
+    let connection = Connection::of(&configuration.settings, resolve::process())?;
+    let url = connection.endpoint.url();
+    let (broker, about) = match &connection.endpoint {
+        Endpoint::Network { .. } => {
+            let place = connection.endpoint.address().unwrap_or_default();
             (place.clone(), format!("connected to {place}"))
         }
-        Place::Embedded { data: None } => {
+        Endpoint::Embedded { data: None } => {
             ("embedded".to_owned(), "a store of its own, in memory: gone when you leave".to_owned())
         }
-        Place::Embedded { data: Some(folder) } => {
+        Endpoint::Embedded { data: Some(folder) } => {
             let folder = escape(folder.as_os_str().as_encoded_bytes());
             ("embedded".to_owned(), format!("a store of its own, kept in {folder}"))
         }
     };
-    let is_transient = matches!(connection.place, Place::Embedded { data: None });
+    let is_transient = matches!(connection.endpoint, Endpoint::Embedded { data: None });
     // The shell listens to signals itself.
-    let (session, embedded) =
-        super::session(Some(connection), Some(tracer.clone()), Heeded::default(), style);
+    let (session, embedded) = session(Some(connection), Some(tracer.clone()), EndSignals::default(), style);
     // What was allowed on the command line is allowed for its broker.
-    let session = super::guard(session, &configuration, options.force_write && destination.is_none());
+    let session = guarded(session, &configuration, options.force_write && destination.is_none());
     // What is typed is for the prompt.
     session.close_input();
     let context = configuration.context.as_ref().map(|context| InUse {
@@ -161,7 +143,7 @@ fn open(
         shade: context.shade,
         is_read_only: configuration.read_only().is_some(),
     });
-    let close = Box::new(move || -> shell::Closing { Box::pin(super::stop(embedded)) });
+    let close = Box::new(move || -> shell::Closing { Box::pin(embedded.stop()) });
     Ok(Opened { session, broker, context, about, url, is_transient, close })
 }
 
@@ -244,7 +226,7 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<Meaning, CommandError> {
     let is_formatted = is_formatted || is_json;
     let style = Style {
         format: if is_formatted {
-            resolve::style(&Configuration::typed(display).settled, is_json).format
+            resolve::style(&Configuration::typed(display).settings, is_json).format
         } else {
             style.format
         },
@@ -257,8 +239,8 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<Meaning, CommandError> {
             let is_forced = cli.options.force_write;
             Ok(Meaning::Run { command: Box::new(command), style, is_formatted, is_forced })
         }
-        Some(Verb::Help(args)) if args.is_general() => Ok(Meaning::Help),
-        Some(Verb::Help(args)) => help::text(&args, false).map(Meaning::Show),
+        Some(Verb::Help(args)) if args.names.is_empty() => Ok(Meaning::Help),
+        Some(Verb::Help(args)) => help::text(&args.names, Cli::command(), false).map(Meaning::Show),
         Some(Verb::Shell(_)) => Err(CommandError::usage("this is the shell already").hint("\\?")),
         Some(Verb::Serve(_) | Verb::Completions(_) | Verb::Man(_) | Verb::Context(_) | Verb::Config(_)) => {
             Err(CommandError::usage(format!("{verb} is none of the prompt's"))
@@ -268,13 +250,12 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<Meaning, CommandError> {
     }
 }
 
-/// Where the broker is has been said: a line that says something else would not be heard.
+/// Rejects connection options: the session is open.
 fn refuse_connection(matches: &ArgMatches) -> Result<(), CommandError> {
-    let connection = ConnectionArgs::augment_args(Definer::new("connection"));
-    let names: Vec<&str> = connection.get_arguments().map(|arg| arg.get_id().as_str()).collect();
+    let names = options::ids::<ConnectionArgs>();
     let mut matches = Some(matches);
     while let Some(level) = matches {
-        for id in level.ids().filter(|id| names.contains(&id.as_str())) {
+        for id in level.ids().filter(|id| names.iter().any(|name| name == id.as_str())) {
             if level.value_source(id.as_str()) == Some(ValueSource::CommandLine) {
                 let option = id.as_str().replace('_', "-");
                 let message = format!("--{option} belongs to the command line of mqkv: the session is open");
@@ -304,12 +285,9 @@ fn definition() -> Definition {
     }
 }
 
-/// The options of every verb: known, but not worth a hint; those of the connection are refused.
+/// Returns the shared options and those of the connection: the former get no hint, the latter are rejected.
 fn own_options() -> (Vec<String>, Vec<String>) {
-    let names = |definer: Definer| definer.get_arguments().map(|arg| arg.get_id().to_string()).collect();
-    let every = names(Options::augment_args(Definer::new("options")));
-    let refused = names(ConnectionArgs::augment_args(Definer::new("connection")));
-    (every, refused)
+    (options::ids::<Options>(), options::ids::<ConnectionArgs>())
 }
 
 fn verb_of(definer: &Definer, (every, refused): &(Vec<String>, Vec<String>)) -> definition::Verb {

@@ -56,7 +56,7 @@ impl Reporter {
         if !rendered.words.is_empty() {
             // What was said before goes first.
             self.flush()?;
-            self.bar.aside(|| put_words(&rendered.words, self.style.color_words));
+            self.bar.suspend(|| put_words(&rendered.words, self.style.color_words));
         }
         self.data(&rendered.data)
     }
@@ -92,7 +92,8 @@ impl Reporter {
             // What is shown there is progress enough.
             self.bar.clear();
         }
-        let result = self.bar.aside(|| if color { put_data(&bytes, color) } else { put_whole_lines(&bytes) });
+        let result =
+            self.bar.suspend(|| if color { put_data(&bytes, color) } else { put_whole_lines(&bytes) });
         self.note(result)
     }
 

@@ -9,13 +9,13 @@ use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use super::args::{ColorWhen, OutputFormat};
-use super::config::layers::{Entry, Settled};
+use super::config::layers::{Entry, Resolved};
 use super::config::setting::{Setting, Value};
 use super::config::variables::Variables;
 use super::connection::Process;
+use super::options::{ColorWhen, OutputFormat};
 use super::{report, terminal};
-use crate::cli::detached::aside;
+use crate::cli::detached::run_detached;
 use crate::clock;
 use crate::commands::session::Ending;
 use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, Kind, LOCK_HOLDER, Surroundings};
@@ -76,20 +76,20 @@ pub fn shows_progress() -> bool {
 
 /// Whether no shape of the output is asked for.
 #[must_use]
-pub fn is_auto(settled: &Settled) -> bool {
+pub fn is_auto(settings: &Resolved) -> bool {
     let is_auto = |entry: &Entry| entry.value == Value::Format(OutputFormat::Auto);
-    !settled.is_on(Setting::Json) && settled.get(Setting::Output).is_none_or(is_auto)
+    !settings.is_on(Setting::Json) && settings.get(Setting::Output).is_none_or(is_auto)
 }
 
 /// Settles what the output looks like; `json` is what the verb prefers.
 #[must_use]
-pub fn style(settled: &Settled, json: bool) -> Style {
-    let is_on = |setting| settled.is_on(setting);
-    let wanted = match settled.get(Setting::Output) {
+pub fn style(settings: &Resolved, json: bool) -> Style {
+    let is_on = |setting| settings.is_on(setting);
+    let wanted = match settings.get(Setting::Output) {
         Some(Entry { value: Value::Format(format), .. }) => *format,
         _ => OutputFormat::Auto,
     };
-    let color = match settled.get(Setting::Color) {
+    let color = match settings.get(Setting::Color) {
         Some(Entry { value: Value::When(when), .. }) => *when,
         _ => ColorWhen::Auto,
     };
@@ -217,7 +217,7 @@ fn read_input(max: usize) -> io::Result<Vec<u8>> {
 
 fn end_of_input() -> Ending {
     Box::pin(async {
-        match aside(|| io::copy(&mut io::stdin().lock(), &mut io::sink())).await? {
+        match run_detached(|| io::copy(&mut io::stdin().lock(), &mut io::sink())).await? {
             Ok(_) => Ok(()),
             // Input that cannot be read has no end that could mean anything.
             Err(_) => pending().await,

@@ -1,4 +1,4 @@
-//! What a verb runs in: this thread alone, or this one and another that drives the session.
+//! Runtimes of the verbs: on this thread alone, or with a second thread that drives the session.
 
 use tokio::runtime::Runtime;
 
@@ -6,10 +6,10 @@ use crate::commands::CommandError;
 use crate::net::runtime_thread;
 use crate::net::runtime_thread::RuntimeThread;
 
-/// Does all the work here, and if `has_driver`, what is spawned in a thread of its own. Tasks that are left are dropped.
+/// Runs `work` on this thread, and with `has_driver` the tasks that it spawns on a second one. Drops unfinished tasks.
 ///
 /// # Errors
-/// The system has no thread to give, or no descriptor.
+/// The system has no thread or descriptor available.
 pub fn block_on<T>(has_driver: bool, work: impl Future<Output = T>) -> Result<T, CommandError> {
     if has_driver {
         let driver = start()?;
@@ -20,18 +20,18 @@ pub fn block_on<T>(has_driver: bool, work: impl Future<Output = T>) -> Result<T,
     Ok(here()?.block_on(work))
 }
 
-/// What this thread alone works in.
+/// Returns a runtime for this thread.
 ///
 /// # Errors
-/// The system has no descriptor to give.
+/// The system has no descriptor available.
 pub fn here() -> Result<Runtime, CommandError> {
     runtime_thread::runtime().map_err(|error| CommandError::system("start", &error))
 }
 
-/// Starts a thread that drives what is spawned.
+/// Starts a runtime whose tasks run on another thread.
 ///
 /// # Errors
-/// As above.
+/// The system has no thread or descriptor available.
 pub fn start() -> Result<RuntimeThread, CommandError> {
     RuntimeThread::start("session").map_err(|error| CommandError::system("start", &error))
 }

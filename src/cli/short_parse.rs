@@ -1,52 +1,56 @@
-//! The short way to the verbs that are run most: one verb's definition instead of all, with the same result.
+//! Fast parser for the frequent verbs: builds the definition of one verb instead of all, with the same result.
 //!
-//! To build and drop the whole definition takes more instructions than all the rest of a `get`.
+//! Building the whole definition takes more instructions than the rest of a `get`.
 
 use std::ffi::OsString;
 
-use clap::{Args, Parser};
+use clap::{Args, Command as Definition};
 
-use super::args::{Cli, Options, Verb};
+use super::args::{Cli, Verb};
+use super::options::{self, DisplayArgs, Options, Shared};
 use crate::commands::Command;
 
-/// One verb with the options of every verb.
-#[derive(Debug, Parser)]
-#[command(no_binary_name = true)]
-struct Lean<A: Args> {
-    #[command(flatten)]
-    verb: A,
-    #[command(flatten)]
-    options: Options,
-}
-
-/// What the words mean, if they begin with such a verb and make sense. If not, the whole definition judges them: it
-/// knows better what may have been meant.
+/// Returns the parsed command line if it begins with one of these verbs and is valid. Otherwise the whole definition has
+/// to parse it, which can also suggest what was meant.
 pub fn parse(words: &[OsString]) -> Option<Cli> {
     let [_, verb, rest @ ..] = words else {
         return None;
     };
     match verb.to_str()? {
-        "get" => parse_as(rest, |verb| Verb::Command(Command::Get(verb))),
-        "set" => parse_as(rest, |verb| Verb::Command(Command::Set(verb))),
-        "del" => parse_as(rest, |verb| Verb::Command(Command::Del(verb))),
-        "vdel" => parse_as(rest, |verb| Verb::Command(Command::Vdel(verb))),
-        // It is memory that a server keeps for as long as it runs.
-        "serve" => parse_as(rest, Verb::Serve),
+        "get" => client_verb(rest, |verb| Verb::Command(Command::Get(verb))),
+        "set" => client_verb(rest, |verb| Verb::Command(Command::Set(verb))),
+        "del" => client_verb(rest, |verb| Verb::Command(Command::Del(verb))),
+        "vdel" => client_verb(rest, |verb| Verb::Command(Command::Vdel(verb))),
+        // A server would hold the memory of the whole definition for as long as it runs.
+        "serve" => {
+            let (verb, display) = parse_as::<_, DisplayArgs>(rest)?;
+            Some(Cli { verb: Some(Verb::Serve(verb)), options: Options { display, ..Options::default() } })
+        }
         _ => None,
     }
 }
 
-fn parse_as<A: Args>(words: &[OsString], verb_of: fn(A) -> Verb) -> Option<Cli> {
-    let Lean { verb, options } = Lean::<A>::try_parse_from(words).ok()?;
+fn client_verb<A: Args>(words: &[OsString], verb_of: fn(A) -> Verb) -> Option<Cli> {
+    let (verb, options) = parse_as(words)?;
     Some(Cli { verb: Some(verb_of(verb)), options })
+}
+
+fn parse_as<A: Args, O: Shared>(words: &[OsString]) -> Option<(A, O)> {
+    let definition = A::augment_args(Definition::new("mqkv").no_binary_name(true));
+    let definition = options::add_to::<O>(definition);
+    let mut matches = definition.try_get_matches_from(words).ok()?;
+    let options = options::collect(&matches).ok()?;
+    Some((A::from_arg_matches_mut(&mut matches).ok()?, options))
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
     #[test]
-    fn the_short_way_comes_to_the_same() {
+    fn the_fast_parser_agrees_with_the_whole_definition() {
         for line in [
             "get k",
             "get -k k -n host -p 1883 --notls",
@@ -67,19 +71,18 @@ mod tests {
             "serve --listen ws://127.0.0.1:0/mqtt --port-file p --users u",
             "serve user add FILE NAME -j",
             "serve user add FILE NAME --password-file p",
-            "serve -b mqtt://h:1 -x prod --trace=t",
-            "get k -x prod --config file",
+            "get k -x prod --config file --trace=t",
             "set k v --no-context --force-write",
         ] {
             let words: Vec<OsString> = ["mqkv"].into_iter().chain(line.split(' ')).map(Into::into).collect();
             let whole = Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{line}: {error}"));
-            let lean = parse(&words).unwrap_or_else(|| panic!("{line}"));
-            assert_eq!(format!("{lean:?}"), format!("{whole:?}"), "{line}");
+            let fast = parse(&words).unwrap_or_else(|| panic!("{line}"));
+            assert_eq!(format!("{fast:?}"), format!("{whole:?}"), "{line}");
         }
     }
 
     #[test]
-    fn what_makes_no_sense_or_asks_for_help_is_left_to_the_whole_definition() {
+    fn invalid_lines_and_requests_for_help_are_left_to_the_whole_definition() {
         for line in [
             "",
             "get",
@@ -91,8 +94,10 @@ mod tests {
             "ping",
             "get a b c",
             "serve --keys-max 0",
+            "serve -b mqtt://h:1",
+            "serve user ls FILE --trace=t",
             "serve user",
-            "serve somebody",
+            "serve unknown",
         ] {
             let words: Vec<OsString> =
                 ["mqkv"].into_iter().chain(line.split_whitespace()).map(Into::into).collect();

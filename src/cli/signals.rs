@@ -1,4 +1,4 @@
-//! The signals that end a verb: since when they are listened to, and what is told of what they end.
+//! Signals that end a verb: when they are handled, and the result of a write that they interrupt.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -15,66 +15,66 @@ use crate::commands::output::Outcome;
 use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{CommandError, Kind, Verdict};
 
-/// How long what a signal ends may take: longer than a goodbye to a broker that does not listen.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time that an interrupted verb has to end: longer than a DISCONNECT to a broker that does not read.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Begins to listen to some signals.
+/// Starts to handle some signals.
 type Listen = fn() -> io::Result<Signals>;
 
-/// The signals that end a verb, from when on they no longer end the process by themselves: a terminal that was made
-/// dark for a question must be given back, and what became of a write must be told.
+/// Handler of the signals that end a verb. Without a handler a signal ends the process at once. Two cases need one: a
+/// password prompt must restore the terminal's modes, and a write must report what is known of its outcome.
 #[derive(Clone, Debug, Default)]
-pub struct Heeded {
+pub struct EndSignals {
     listen: Option<Listen>,
-    heard: Rc<RefCell<Option<mpsc::Receiver<Signal>>>>,
+    received: Rc<RefCell<Option<mpsc::Receiver<Signal>>>>,
 }
 
-impl Heeded {
-    /// The signals of a verb that does not listen itself; `asks` says whether it asks for a password.
+impl EndSignals {
+    /// Returns the handler of a verb that has none of its own; `asks` is whether it asks for a password.
     #[must_use]
     pub fn of(access: Access, asks: bool) -> Self {
         let listen: Option<Listen> = match access {
             _ if asks => Some(Signals::new),
-            // A terminal that is gone takes along whoever could be told.
+            // Without SIGHUP: the terminal that could show the outcome is gone.
             Access::Write => Some(Signals::of_requests),
             Access::Read => None,
         };
-        Self { listen, heard: Rc::default() }
+        Self { listen, received: Rc::default() }
     }
 
-    /// Whether there is something to listen to.
+    /// Returns whether there are signals to handle.
     #[must_use]
-    pub fn listens(&self) -> bool {
+    pub fn has_handler(&self) -> bool {
         self.listen.is_some()
     }
 
-    /// Begins to listen.
+    /// Starts to handle the signals, once.
     ///
     /// # Errors
-    /// The system takes no handler.
-    pub fn begin(&self) -> Result<(), CommandError> {
-        let Some(listen) = self.listen.filter(|_| self.heard.borrow().is_none()) else { return Ok(()) };
+    /// The system accepts no handler.
+    pub fn handle(&self) -> Result<(), CommandError> {
+        let Some(listen) = self.listen.filter(|_| self.received.borrow().is_none()) else { return Ok(()) };
         let failed = |error| CommandError::system("listen to signals", &error);
         let mut signals = listen().map_err(failed)?;
-        let (told, heard) = mpsc::channel(1);
+        let (sender, receiver) = mpsc::channel(1);
         tokio::spawn(async move {
             let signal = signals.next().await;
-            let _ = told.send(signal).await;
-            // Who is held up by a reader that does not read never hears of it.
+            let _ = sender.send(signal).await;
+            // A thread that blocks on a slow reader of its output does not see the signal: the process ends anyway.
             tokio::select! {
                 _ = signals.next() => {}
-                () = sleep(PATIENCE) => {}
+                () = sleep(END_TIMEOUT) => {}
             }
             signal.take_effect();
         });
-        self.heard.replace(Some(heard));
+        self.received.replace(Some(receiver));
         Ok(())
     }
 
-    /// The signal, once it has come; never, as long as signals end the process by themselves.
+    /// Waits for the first signal; for ever, if none is handled.
     pub async fn next(&self) -> Signal {
-        poll_fn(|context| match &mut *self.heard.borrow_mut() {
-            Some(heard) => match heard.poll_recv(context) {
+        poll_fn(|context| match &mut *self.received.borrow_mut() {
+            Some(received) => match received.poll_recv(context) {
                 Poll::Ready(Some(signal)) => Poll::Ready(signal),
                 Poll::Ready(None) | Poll::Pending => Poll::Pending,
             },
@@ -84,31 +84,31 @@ impl Heeded {
     }
 }
 
-/// What a write ends with into which a signal came, by what is known of its requests. Of `many` lines some may have been
-/// carried out before.
-pub fn ended(
+/// Returns the result of a write that a signal has interrupted, from the `result` of its requests. Of `many` lines, some
+/// can have been executed before.
+pub fn interrupted_result(
     signal: Signal,
     many: bool,
     result: Result<Verdict, CommandError>,
 ) -> Result<Verdict, CommandError> {
     let Some(failure) = signal.failure() else { return Ok(signal.verdict()) };
     match result {
-        // The answer was there with the signal.
+        // The reply arrived together with the signal.
         Ok(verdict) if !many => Ok(verdict),
-        Ok(_) => Err(failure.cause("what had been sent by then was answered")),
-        Err(error) if !many && is_no(&error) => Err(error),
+        Ok(_) => Err(failure.cause("all requests sent until then were answered")),
+        Err(error) if !many && is_refusal(&error) => Err(error),
         Err(error) => {
-            let is_told = many || error.kind != Kind::Unavailable;
-            let causes = is_told.then_some(error.message).into_iter().chain(error.causes).collect();
-            let looks = !many && error.outcome == Some(Outcome::Unknown);
-            let hints = looks.then(|| "mqkv get KEY, to see what is there".to_owned()).into_iter().collect();
+            let is_reported = many || error.kind != Kind::Unavailable;
+            let causes = is_reported.then_some(error.message).into_iter().chain(error.causes).collect();
+            let is_unknown = !many && error.outcome == Some(Outcome::Unknown);
+            let hints = is_unknown.then(|| "check the value: mqkv get KEY".to_owned()).into_iter().collect();
             Err(CommandError { causes, hints, outcome: error.outcome, ..failure })
         }
     }
 }
 
-/// Whether it is the answer, and leaves nothing open that the signal could have cut short.
-fn is_no(error: &CommandError) -> bool {
+/// Returns whether the error is a reply that leaves nothing unknown.
+fn is_refusal(error: &CommandError) -> bool {
     let is_answer = matches!(error.kind, Kind::Refused | Kind::Authorization);
     is_answer && error.outcome == Some(Outcome::Unchanged)
 }
@@ -120,14 +120,17 @@ mod tests {
     use crate::protocol::ErrorReply;
 
     #[test]
-    fn a_refusal_that_comes_together_with_the_signal_is_the_answer() {
+    fn a_refusal_that_arrives_with_the_signal_is_the_result() {
         let refused = CommandError::from(Error::Refused(ErrorReply::FenceRequired));
-        assert_eq!(ended(Signal::Interrupt, false, Err(refused.clone())), Err(refused.clone()));
-        let of_many = ended(Signal::Interrupt, true, Err(refused.clone())).unwrap_err();
+        assert_eq!(interrupted_result(Signal::Interrupt, false, Err(refused.clone())), Err(refused.clone()));
+        let of_many = interrupted_result(Signal::Interrupt, true, Err(refused.clone())).unwrap_err();
         assert_eq!((of_many.kind, of_many.causes), (Kind::Interrupted, vec![refused.message.clone()]));
         let open = CommandError { outcome: Some(Outcome::Unknown), ..refused };
-        assert_eq!(ended(Signal::Interrupt, false, Err(open)).unwrap_err().kind, Kind::Interrupted);
-        let closed = ended(Signal::Terminate, false, Err(Error::Closed.into())).unwrap_err();
+        assert_eq!(
+            interrupted_result(Signal::Interrupt, false, Err(open)).unwrap_err().kind,
+            Kind::Interrupted
+        );
+        let closed = interrupted_result(Signal::Terminate, false, Err(Error::Closed.into())).unwrap_err();
         assert_eq!((closed.kind, closed.causes), (Kind::Terminated, vec![]));
     }
 }

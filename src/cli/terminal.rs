@@ -1,15 +1,15 @@
-//! The terminal's size; the only user of the `terminal_size` crate.
+//! Width of the terminal.
 
 use std::io;
 use std::os::fd::AsFd;
 
-/// How wide the terminal is that standard output is; none if it is no terminal, or does not tell.
+/// Returns the number of columns of the terminal on standard output; `None` if there is none or its size is unknown.
 #[must_use]
 pub fn columns() -> Option<usize> {
     columns_of(io::stdout())
 }
 
-/// The same of standard error.
+/// Returns the number of columns of the terminal on standard error.
 #[must_use]
 pub fn columns_of_words() -> Option<usize> {
     columns_of(io::stderr())

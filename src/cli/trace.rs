@@ -1,4 +1,4 @@
-//! `--trace`: lines to standard error or to a file, written beside what the verb does and never in its way.
+//! `--trace`: packets as lines on standard error or in a file, written without delaying the verb.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -12,22 +12,22 @@ use crate::commands::CommandError;
 use crate::render::escape::escape;
 use crate::render::{Style, trace};
 
-/// How many bytes of lines may wait: a verb may be faster than a terminal, for a while.
+/// Maximum size of the lines that wait to be written: a verb can be faster than a terminal for a while.
 const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// A trace that is written.
+/// A running trace.
 #[derive(Debug)]
 pub struct Tracing {
-    /// What is told of it.
+    /// Receives the packets.
     pub tracer: Tracer,
     log: Log,
 }
 
 impl Tracing {
-    /// Begins a trace, if one is asked for: to a file, or to standard error.
+    /// Starts a trace if `to` requests one: to a file, or to standard error.
     ///
     /// # Errors
-    /// The file cannot be opened. One that takes no more, later on, ends nothing but the trace.
+    /// The file cannot be opened. A later write error ends the trace only.
     pub fn start(to: Option<&Option<PathBuf>>, style: &Style) -> Result<Option<Self>, CommandError> {
         Ok(match to {
             None => None,
@@ -39,7 +39,7 @@ impl Tracing {
         })
     }
 
-    /// Begins a trace to a file, which is made if it is not there, for its owner alone to read.
+    /// Starts a trace to a file. A new file is readable by its owner only.
     ///
     /// # Errors
     /// The file cannot be opened.
@@ -51,7 +51,7 @@ impl Tracing {
             let written = file.as_mut().map_or(Ok(()), |file: &mut File| file.write_all(line.as_bytes()));
             if let Err(error) = written {
                 file = None;
-                report::log(&format!("the trace in {name} ends here: {error}"));
+                report::log(&format!("warning: the trace ends: cannot write {name}: {error}"));
             }
         })
     }
@@ -62,12 +62,12 @@ impl Tracing {
             false => write(&format!("{line}\n")),
         };
         let (log, _) = Log::to(write_line, WAITING_BYTES_MAX)?;
-        let told = log.clone();
-        let tracer = Tracer::new(true, move |traced, at_ms| told.tell(trace::line(traced, at_ms, &style)));
+        let lines = log.clone();
+        let tracer = Tracer::new(true, move |traced, at_ms| lines.write(trace::line(traced, at_ms, &style)));
         Ok(Self { tracer, log })
     }
 
-    /// Waits until all of it is written, but not for one who does not read.
+    /// Waits until the lines so far are written, for as long as the writer makes progress.
     pub fn finish(&self) {
         self.log.flush();
     }

@@ -1,37 +1,70 @@
-//! What clap says about a command line that makes no sense, in our own shape.
+//! Errors of clap as errors of ours: message, cause and hints.
 
 use std::ffi::{OsStr, OsString};
 
 use clap::CommandFactory;
-use clap::error::{Error, ErrorKind};
+use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use super::args::Cli;
 use crate::commands::{CommandError, usage};
 
-/// What is to be shown instead of running a verb.
+/// What to do instead of running a verb.
 #[derive(Debug)]
 pub enum Instead {
-    /// Help or the version, which was asked for.
+    /// Print the help or version that was requested.
     Show(Box<Error>),
-    /// An error.
     Fail(CommandError),
 }
 
-/// Turns clap's verdict on a command line into ours.
+/// Converts an error of clap; `words` are the command line.
 #[must_use]
-pub fn judge(error: Error, words: &[OsString]) -> Instead {
+pub fn explain(error: Error, words: &[OsString]) -> Instead {
     match error.kind() {
         ErrorKind::DisplayHelp if is_host_after_h(words) => Instead::Fail(host_after_h(words)),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Instead::Show(Box::new(error)),
-        ErrorKind::InvalidUtf8 => Instead::Fail(no_text(words).hint(help_hint(words))),
-        _ => {
-            let program = format!("{} ", verbs(words).join(" "));
-            Instead::Fail(usage::explain(&error, &program).hint(help_hint(words)))
+        ErrorKind::InvalidUtf8 => Instead::Fail(not_utf8(words).hint(help_hint(words))),
+        kind => {
+            let verbs = verbs(words);
+            let program = format!("{} ", verbs.join(" "));
+            let mut failure = usage::explain(&error, &program);
+            if kind == ErrorKind::UnknownArgument
+                && verbs.get(1).is_some_and(|verb| verb == "serve")
+                && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
+                && let Some(hint) = option_of_serve(option)
+            {
+                // Clap's suggestions are options of similar spelling, which have another meaning.
+                failure.causes.clear();
+                failure.hints.push(hint.to_owned());
+            }
+            Instead::Fail(failure.hint(help_hint(words)))
         }
     }
 }
 
-/// Whether JSON is asked for, as far as can be told of a command line that makes no sense.
+/// Returns what replaces an option that `serve` does not have: those of clients, and those that have become verbs.
+fn option_of_serve(option: &str) -> Option<&'static str> {
+    let name = option.split('=').next().unwrap_or(option);
+    Some(match name {
+        "-b" | "--broker" | "-n" | "--hostname" | "--host" | "-p" | "--port" | "-x" | "--context" => {
+            "--listen HOST:PORT sets where to listen"
+        }
+        "--notls" | "--no-tls" => "--listen mqtt://HOST:PORT listens without TLS",
+        "-T" | "--cafile" => "--client-ca FILE sets the CAs of client certificates",
+        "-C" | "--certfile" => "--tls-cert FILE sets the server's certificate",
+        "-K" | "--keyfile" => "--tls-key FILE sets the key of the server's certificate",
+        "-P" | "--keypasswordfile" => "--tls-key FILE needs a key that is not encrypted",
+        "--server-name" => "--tls-cert FILE: the certificate contains the names",
+        "-u" | "--username" | "--password-file" | "--ask-password" => {
+            "--users FILE requires a user of this file; mqkv serve user add FILE NAME adds one"
+        }
+        "--sat-file" => "--sat-tokens FILE requires a token of this file",
+        "--embedded" => "--data DIR stores the data in DIR",
+        "--trace" => "--log text logs each connection",
+        _ => return None,
+    })
+}
+
+/// Returns whether a command line that cannot be parsed requests JSON.
 #[must_use]
 pub fn wants_json(words: &[OsString]) -> bool {
     let options = || words.iter().take_while(|word| *word != "--");
@@ -45,21 +78,21 @@ pub fn wants_json(words: &[OsString]) -> bool {
         .any(|(option, value)| (option == "-o" || option == "--output") && json(value))
 }
 
-/// Clap does not say which word it is: all that it can be are named.
-fn no_text(words: &[OsString]) -> CommandError {
-    let odd = words.iter().filter(|word| word.to_str().is_none());
-    let odd: Vec<_> = odd.map(|word| word.as_encoded_bytes().escape_ascii().to_string()).collect();
-    CommandError::usage(format!("no UTF-8: {}", odd.join(" ")))
-        .cause("only keys, values and names of files may hold any byte")
+/// Clap does not report which word it is: the error contains all candidates.
+fn not_utf8(words: &[OsString]) -> CommandError {
+    let invalid = words.iter().filter(|word| word.to_str().is_none());
+    let invalid: Vec<_> = invalid.map(|word| word.as_encoded_bytes().escape_ascii().to_string()).collect();
+    CommandError::usage(format!("invalid UTF-8: {}", invalid.join(" ")))
+        .cause("only keys, values and file names may contain arbitrary bytes")
 }
 
-/// Users of mosquitto's tools write `-h localhost`, and a script would take the help for success.
+/// Detects `-h localhost`, as mosquitto's tools take it: a script would take the help for success.
 fn is_host_after_h(words: &[OsString]) -> bool {
-    let Some(place) = words.iter().position(|word| word.as_encoded_bytes().starts_with(b"-h")) else {
+    let Some(at) = words.iter().position(|word| word.as_encoded_bytes().starts_with(b"-h")) else {
         return false;
     };
-    let joined = words.get(place).is_some_and(|word| word != "-h");
-    let next = words.get(place.saturating_add(1));
+    let joined = words.get(at).is_some_and(|word| word != "-h");
+    let next = words.get(at.saturating_add(1));
     let separate = next.is_some_and(|word| !word.as_encoded_bytes().starts_with(b"-") && !is_verb(word));
     joined || separate
 }
@@ -78,13 +111,13 @@ fn is_verb(word: &OsStr) -> bool {
     word.to_str().is_some_and(|word| command.find_subcommand(word).is_some())
 }
 
-/// The help of the verb that was typed, or of all.
+/// Returns the command that prints the help of the verb on the command line, or of all verbs.
 fn help_hint(words: &[OsString]) -> String {
     let names = verbs(words);
     if names.len() == 1 { "mqkv help".to_owned() } else { format!("{} --help", names.join(" ")) }
 }
 
-/// The verbs that were typed, each below the one before it, behind the program.
+/// Returns the program and the verbs on the command line, each below the one before it.
 fn verbs(words: &[OsString]) -> Vec<String> {
     let root = Cli::command();
     let mut command = &root;
@@ -108,9 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn a_host_after_h_is_told_from_a_wish_for_help() {
-        for trap in ["mqkv -h localhost get k", "mqkv get -h HOST", "mqkv -hlocalhost get"] {
-            assert!(is_host_after_h(&words(trap)), "{trap}");
+    fn a_host_after_h_is_not_a_request_for_help() {
+        for line in ["mqkv -h localhost get k", "mqkv get -h HOST", "mqkv -hlocalhost get"] {
+            assert!(is_host_after_h(&words(line)), "{line}");
         }
         for help in ["mqkv -h", "mqkv get -h", "mqkv -h get", "mqkv get -h -j", "mqkv get --help x"] {
             assert!(!is_host_after_h(&words(help)), "{help}");
@@ -118,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_recognised_on_a_line_that_makes_no_sense() {
+    fn a_request_for_json_is_recognized_on_an_invalid_command_line() {
         for line in ["mqkv gte -j", "mqkv -o json gte", "mqkv --output=jsonl", "mqkv -ojson x"] {
             assert!(wants_json(&words(line)), "{line}");
         }

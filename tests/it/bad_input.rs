@@ -81,7 +81,7 @@ fn text_that_is_no_utf_8_is_told_where_text_is_needed() {
     let place = Place::new();
     let told = |word: &str, verb: &str| {
         format!(
-            "--- stderr\nerror: no UTF-8: {word}\n  only keys, values and names of files may hold any byte\n  \
+            "--- stderr\nerror: invalid UTF-8: {word}\n  only keys, values and file names may contain arbitrary bytes\n  \
              try: {verb} --help\n--- exit 2\n"
         )
     };
@@ -186,13 +186,13 @@ fn an_address_that_cannot_be_listened_at_is_told_with_one_that_can() {
     assert_eq!(
         serve(&taken),
         "--- stderr\nerror: cannot listen on BROKER: Address already in use (os error 98)\n  \
-         try: --listen BROKER for any free port, or end what listens there\n--- exit 69\n"
+         try: --listen BROKER for any free port, or stop the process that listens there\n--- exit 69\n"
     );
     // No machine has an address that is reserved for documentation.
     assert_eq!(
         serve("192.0.2.1:1883"),
         "--- stderr\nerror: cannot listen on 192.0.2.1:1883: Cannot assign requested address (os error 99)\n  \
-         try: --listen 0.0.0.0:1883 for all addresses of this machine: it has no 192.0.2.1\n--- exit 69\n"
+         try: --listen 0.0.0.0:1883 for all addresses: this machine does not have 192.0.2.1\n--- exit 69\n"
     );
 }
 

@@ -51,7 +51,7 @@ fn a_write_that_a_signal_ends_says_that_its_outcome_is_unknown() {
             let left = end_with(signal, (0, 1), words, &place);
             let told = format!(
                 "error: {name} came before the answer\n  the write may or may not have happened\n  \
-                 try: mqkv get KEY, to see what is there\n"
+                 try: check the value: mqkv get KEY\n"
             );
             assert_eq!((left.errors, left.output), (told, String::new()), "{words:?}");
             // A shell makes 130 or 143 of it, and ends a loop around it.
@@ -151,7 +151,7 @@ fn lines_that_were_all_answered_are_no_doubt_when_a_signal_ends_the_wait_for_mor
     let left = child.wait_with_output().unwrap();
     assert_eq!(
         String::from_utf8_lossy(&left.stderr),
-        "error: SIGINT came before the answer\n  what had been sent by then was answered\n"
+        "error: SIGINT came before the answer\n  all requests sent until then were answered\n"
     );
     drop(input);
 }

@@ -122,8 +122,8 @@ fn a_system_that_gives_fewer_files_than_there_may_be_connections_is_told_of() {
         StreamedProcess::start(&mut shell).error_line()
     };
     let wanted = 10_000 + own;
-    let room = "warning: the system lets this process have about 100 connections";
-    assert_eq!(told(""), format!("{room}: `ulimit -n {wanted}` for more"));
+    let room = "warning: the limit on open files allows about 100 connections";
+    assert_eq!(told(""), format!("{room}: `ulimit -n {wanted}` allows all"));
     assert!(told("--connections-max 100").starts_with("listening on "));
     assert!(told("--connections-max 101").contains(&format!("`ulimit -n {}`", limit + 1)));
 }

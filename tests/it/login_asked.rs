@@ -81,7 +81,7 @@ fn a_signal_in_the_middle_of_a_new_password_leaves_the_terminal_as_it_was() {
 #[test]
 fn a_question_that_is_left_without_an_answer_is_a_usage_error() {
     let place = Place::new();
-    for (keys, said) in [(CTRL_D, "error: no password was given"), ("\r", "error: the password is empty")] {
+    for (keys, said) in [(CTRL_D, "error: no password was entered"), ("\r", "error: the password is empty")] {
         let mut terminal = asked(&place, "mqtt://127.0.0.1:1", &["get", "k"]);
         terminal.keys(keys);
         assert_eq!(terminal.end(), Some(2));
@@ -114,7 +114,7 @@ fn without_a_terminal_nobody_can_be_asked() {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     assert_eq!(
         bounded_transcript(&mut command),
-        "--- stderr\nerror: there is no terminal to ask for the password on\n  \
+        "--- stderr\nerror: there is no terminal to ask for the password\n  \
          try: --password-file FILE, or - for standard input\n--- exit 2\n"
     );
 }

@@ -108,7 +108,7 @@ fn an_address_that_is_taken_is_told_and_what_helps() {
     assert!(shown.starts_with(&format!("--- stderr\nerror: cannot listen on {address}: ")), "{shown}");
     assert!(
         shown.ends_with(
-            "  try: --admin 127.0.0.1:0 for any free port, or end what listens there\n--- exit 69\n"
+            "  try: --admin 127.0.0.1:0 for any free port, or stop the process that listens there\n--- exit 69\n"
         ),
         "{shown}"
     );
@@ -124,7 +124,7 @@ fn an_address_for_others_is_warned_of_and_a_name_that_was_not_given_is_not_answe
     let server = StreamedProcess::start(place.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()));
     let warning = server.error_line();
     assert!(
-        warning.starts_with("warning: whoever reaches 0.0.0.0:0 can read keys and values there"),
+        warning.starts_with("warning: every client that can reach 0.0.0.0:0 can read keys and values"),
         "{warning}"
     );
     let (_server, _, port) = serve(&place, &[]);

@@ -139,7 +139,7 @@ fn draining(place: &Place, drain: &str) -> (StreamedProcess, RawClient, u16) {
     assert!(server.error_line().contains("stuck connected"));
     assert!(http::get(admin, "/healthz").0.starts_with("HTTP/1.1 200 "));
     server.signal(Signal::SIGTERM);
-    assert_eq!(server.error_line(), "answering what has come in, then stopping");
+    assert_eq!(server.error_line(), "stopping: answering pending requests");
     (server, client, admin)
 }
 

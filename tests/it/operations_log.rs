@@ -117,7 +117,7 @@ fn the_service_manager_hears_when_it_serves_and_when_it_stops() {
     let ready = format!("READY=1\nSTATUS=listening on 127.0.0.1:{port}, in memory");
     assert_eq!(told(&socket), ready);
     server.signal(Signal::SIGTERM);
-    assert_eq!(told(&socket), "STOPPING=1\nSTATUS=answering what has come in");
+    assert_eq!(told(&socket), "STOPPING=1\nSTATUS=answering pending requests");
     assert_eq!(server.end().2, Some(0));
 }
 

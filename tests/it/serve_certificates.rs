@@ -246,7 +246,7 @@ fn a_hangup_ends_a_server_that_has_nothing_to_read_again_in_order() {
     while !server.error_line().starts_with("listening on ") {}
     server.signal(Signal::SIGHUP);
     let (_, words, code) = server.end();
-    let stopping = "answering what has come in, then stopping".to_owned();
+    let stopping = "stopping: answering pending requests".to_owned();
     assert_eq!((words, code), (vec![stopping], Some(0)));
 }
 

@@ -58,27 +58,27 @@ fn doors_that_contradict_the_other_options_are_usage_errors() {
     for (options, message, hint) in [
         (
             "--listen mqtts://h:1",
-            "mqtts://: TLS needs a certificate and its key",
+            "mqtts://: TLS requires a certificate and its key",
             "--tls-cert FILE --tls-key FILE",
         ),
         (
             "--listen wss://h:1/a",
-            "wss://: TLS needs a certificate and its key",
+            "wss://: TLS requires a certificate and its key",
             "--tls-cert FILE --tls-key FILE",
         ),
         (
             "--listen ws://h:1?anonymous=no",
-            "ws://: nobody could come in here: nobody is known",
+            "ws://: no client can authenticate: there are no users, tokens or certificates",
             "--users FILE, --sat-tokens FILE, or --client-ca FILE",
         ),
         (
             &format!("{tls} --listen mqtts://h:1?client-cert=optional"),
-            "mqtts://: client certificates need a CA that stands for them",
+            "mqtts://: client certificates require a CA to verify them",
             "--client-ca FILE",
         ),
         (
             &format!("{tls} --listen mqtt://h:1"),
-            "--tls-cert has no use: there is no TLS where --listen says",
+            "--tls-cert has no effect: no --listen uses TLS",
             "--listen mqtts://HOST:PORT",
         ),
     ] {

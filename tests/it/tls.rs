@@ -177,7 +177,7 @@ fn whoever_answers_is_trusted_if_that_is_what_is_wanted_and_it_is_said_once() {
     let ca = Ca::new(&place, "ca.pem");
     ca.issue_between(&place, "old", &["plant.example"], [2020, 2021]);
     let server = serve(&place, "old", &[]);
-    let warning = "warning: --insecure: whoever answers is trusted, and may read and change everything\n";
+    let warning = "warning: --insecure: the broker's certificate is not verified, an attacker can read and change everything\n";
     assert_eq!(
         said(&place, server.port(), "del a b -q -n localhost -p PORT --insecure"),
         format!("--- stderr\n{warning}--- exit 1\n")

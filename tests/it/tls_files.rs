@@ -148,7 +148,7 @@ fn a_file_without_an_end_is_told_to_be_too_long() {
 fn a_pipe_that_never_delivers_can_be_stopped_and_holds_up_no_longer_than_a_connection_may_take() {
     let place = Place::new();
     assert!(Command::new("mkfifo").arg(place.path("fifo")).status().unwrap().success());
-    let message = "the files of the connection could not be read within 100ms";
+    let message = "cannot read the files of the connection within 100ms";
     for line in ["get k -T fifo", "watch k -C fifo -K fifo", "lock k -T fifo -- true"] {
         let words: Vec<_> = line.split(' ').collect();
         let options = ["-n", "localhost", "--connect-timeout", "100ms"];

@@ -135,7 +135,7 @@ fn a_trace_that_cannot_be_begun_is_told_and_one_that_cannot_go_on_ends_nothing()
     let message = "cannot write the trace to no/such: No such file or directory (os error 2)";
     assert_eq!(shown, format!("--- stderr\nerror: {message}\n--- exit 74\n"));
     let shown = place.run_bounded(&["--embedded", "get", "k", "--trace=/dev/full"]);
-    let words = "the trace in /dev/full ends here: No space left on device (os error 28)\n";
+    let words = "warning: the trace ends: cannot write /dev/full: No space left on device (os error 28)\n";
     assert_eq!(shown, format!("--- stderr\n{words}--- exit 1\n"));
     // Nobody has the other end of the pipe, or somebody has and does not read.
     for reads in [false, true] {
@@ -194,8 +194,5 @@ fn at_the_prompt_a_trace_is_turned_on_and_off_and_goes_above_the_line() {
 fn the_help_says_what_a_trace_shows_and_what_not() {
     let output = Command::new(env!("CARGO_BIN_EXE_mqkv")).args(["get", "--help"]).output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        help.contains("--trace[=<FILE>]") && help.contains("Passwords and tokens are left out"),
-        "{help}"
-    );
+    assert!(help.contains("--trace[=<FILE>]") && help.contains("Passwords and tokens are omitted"), "{help}");
 }

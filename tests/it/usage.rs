@@ -71,27 +71,71 @@ fn words_that_are_missing_are_named_with_their_usage() {
 
 #[test]
 fn a_server_refuses_what_only_a_client_can_use() {
-    for (typed, flag, hint) in [
-        ("-b mqtt://h:1", "--broker", "--listen HOST:PORT, or --listen URL: where to listen"),
-        ("-p 1884", "--port", "--listen HOST:PORT, or --listen URL: where to listen"),
-        ("-x prod", "--context", "--listen HOST:PORT, or --listen URL: where to listen"),
-        ("-C me.pem", "--certfile", "--tls-cert FILE: the server's certificate"),
-        ("--embedded=d", "--embedded", "--data DIR keeps everything in DIR; without it, in memory"),
-        ("--trace", "--trace", "--log text: every connection and what became of it"),
-        ("-t 5s", "--timeout", "mqkv serve --help"),
-        ("--force-write", "--force-write", "mqkv serve --help"),
-        (
-            "--password-file p",
-            "--password-file",
-            "--users FILE, with what `mqkv serve user add FILE NAME` has written: who is let in",
-        ),
+    let listen = "  try: --listen HOST:PORT sets where to listen\n";
+    let users = "  try: --users FILE requires a user of this file; mqkv serve user add FILE NAME adds one\n";
+    for (typed, option, long, hint) in [
+        ("-b mqtt://h:1", "-b", "--broker", listen),
+        ("-p 1884", "-p", "--port", listen),
+        ("-x prod", "-x", "--context", listen),
+        ("-C me.pem", "-C", "--certfile", "  try: --tls-cert FILE sets the server's certificate\n"),
+        ("--embedded=d", "--embedded", "--embedded", "  try: --data DIR stores the data in DIR\n"),
+        ("--trace", "--trace", "--trace", "  try: --log text logs each connection\n"),
+        ("--password-file p", "--password-file", "--password-file", users),
     ] {
-        let words = format!("error: {flag} is for those who connect, and serve does not\n  try: {hint}\n");
-        assert_usage(&format!("serve {typed} --listen 127.0.0.1:0"), &words);
-        // Before the verb the whole definition parses the line, behind it that of `serve` alone.
-        assert_usage(&format!("{typed} serve --listen 127.0.0.1:0"), &words);
-        assert_usage(&format!("serve user ls users {typed}"), &words);
-        assert_usage(&format!("serve {typed} --data d --verify"), &words);
+        let words = |option: &str, verb: &str| {
+            format!("error: unexpected argument '{option}' found\n{hint}  try: mqkv {verb} --help\n")
+        };
+        // Before the verb the whole definition parses the line, after it that of `serve` alone.
+        assert_usage(&format!("serve {typed} --listen 127.0.0.1:0"), &words(option, "serve"));
+        assert_usage(&format!("{typed} serve --listen 127.0.0.1:0"), &words(long, "serve"));
+        assert_usage(&format!("serve user ls users {typed}"), &words(option, "serve user ls"));
+        assert_usage(&format!("serve {typed} --data d --verify"), &words(option, "serve"));
+    }
+    for (typed, option) in [("-t 5s", "--timeout"), ("--force-write", "--force-write")] {
+        let words = format!("error: unexpected argument '{option}' found\n  try: mqkv serve --help\n");
+        assert_usage(&format!("{typed} serve"), &words);
+        assert_usage(&format!("{typed} serve --data d --verify"), &words);
+        let shown = run(&format!("serve {typed}"));
+        let begin = typed.split(' ').next().unwrap();
+        let words = format!("error: unexpected argument '{begin}' found\n");
+        assert!(
+            shown.contains(&words) && shown.ends_with("  try: mqkv serve --help\n--- exit 2\n"),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn verbs_that_do_not_connect_have_no_connection_options() {
+    for (line, option, verb) in [
+        ("man -b mqtt://h", "-b", "man"),
+        ("-b mqtt://h man", "--broker", "man"),
+        ("-x prod completions bash", "--context", "completions"),
+        ("--insecure help", "--insecure", "help"),
+    ] {
+        let shown = run(line);
+        assert!(
+            shown.starts_with(&format!("--- stderr\nerror: unexpected argument '{option}' found\n")),
+            "{shown}"
+        );
+        assert!(shown.ends_with(&format!("  try: mqkv {verb} --help\n--- exit 2\n")), "{shown}");
+    }
+}
+
+#[test]
+fn options_that_exclude_each_other_are_rejected_on_both_sides_of_the_verb() {
+    for (line, message) in [
+        ("-b mqtt://h get k -n h", "--hostname cannot be used with --broker"),
+        ("--embedded get k -p 1", "--embedded cannot be used with --port"),
+        ("-x a get k --no-context", "--context cannot be used with --no-context"),
+        ("-j get k -o text", "--json cannot be used with --output"),
+        ("--sat-file f get k -u u", "--username cannot be used with --sat-file"),
+        ("--sat-file f get k -b mqtt://u@h", "--sat-file cannot be used with a user name in the URL"),
+    ] {
+        let shown = run(line);
+        let json = if line.starts_with("-j") { "message\":\"" } else { "error: " };
+        assert!(shown.contains(&format!("{json}{message}")), "{line}: {shown}");
+        assert!(shown.ends_with("--- exit 2\n"), "{line}: {shown}");
     }
 }
 

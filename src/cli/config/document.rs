@@ -47,13 +47,13 @@ pub struct Syntax {
 pub fn read(text: &str) -> Result<Vec<Node>, Syntax> {
     let document = Document::parse(text).map_err(|error| of_parser(text, &error))?;
     let feeds = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
-    Ok(nodes(document.as_table(), &Feeds(feeds)))
+    Ok(nodes(document.as_table(), &LineFeeds(feeds)))
 }
 
 /// Where lines end.
-struct Feeds(Vec<usize>);
+struct LineFeeds(Vec<usize>);
 
-impl Feeds {
+impl LineFeeds {
     fn line(&self, at: usize) -> usize {
         self.0.partition_point(|feed| *feed < at).saturating_add(1)
     }
@@ -75,7 +75,7 @@ fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count().saturating_add(1)
 }
 
-fn nodes(table: &dyn TableLike, feeds: &Feeds) -> Vec<Node> {
+fn nodes(table: &dyn TableLike, feeds: &LineFeeds) -> Vec<Node> {
     let node = |(key, item): (&str, &Item)| {
         let begin = |span: Option<Range<usize>>| span.map(|span| span.start);
         // The header of a table stands for its key; a table that is only a part of headers has none.
@@ -85,7 +85,7 @@ fn nodes(table: &dyn TableLike, feeds: &Feeds) -> Vec<Node> {
     table.iter().map(node).collect()
 }
 
-fn content(item: &Item, feeds: &Feeds) -> Content {
+fn content(item: &Item, feeds: &LineFeeds) -> Content {
     if let Some(table) = item.as_table_like() {
         return Content::Table(nodes(table, feeds));
     }

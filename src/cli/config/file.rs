@@ -6,8 +6,8 @@ use std::rc::Rc;
 use super::document::{self, Content, Node, Syntax};
 use super::layers::{Layer, Rank};
 use super::origin::{Line, Origin};
-use super::setting::{Plain, Roots, Setting, Value};
-use crate::cli::config::suggestions::near;
+use super::setting::{PathBases, RawValue, Setting, Value};
+use crate::cli::config::suggestions::closest;
 use crate::commands::{CommandError, Kind};
 
 /// The largest file that is read, in bytes: far more than anybody writes.
@@ -61,7 +61,7 @@ impl File {
         self.contexts.iter().find(|context| &*context.name == name).ok_or_else(|| {
             let error = configuration(format!("there is no context {name} in {}", self.path.display()));
             let names = || self.contexts.iter().map(|context| context.name.to_string());
-            let error = match near(name, names()) {
+            let error = match closest(name, names()) {
                 Some(near) => error.hint(near),
                 None => error,
             };
@@ -143,20 +143,20 @@ impl Reading<'_> {
             return Err(self.unknown(node.line, key, Setting::all().map(Setting::key)));
         };
         let plain = match &node.content {
-            Content::Text(text) => Plain::Text(text.as_ref()),
-            Content::Number(number) => Plain::Number(*number),
-            Content::Switch(switch) => Plain::Switch(*switch),
-            Content::Table(_) => Plain::Other("a table"),
-            Content::Other(name) => Plain::Other(name),
+            Content::Text(text) => RawValue::Text(text.as_ref()),
+            Content::Number(number) => RawValue::Number(*number),
+            Content::Switch(switch) => RawValue::Switch(*switch),
+            Content::Table(_) => RawValue::Other("a table"),
+            Content::Other(name) => RawValue::Other(name),
         };
         let plain = match plain {
             // `notls = "yes"` would be read by one who does not expect it.
-            Plain::Text(_) if setting.is_switch() => Plain::Other("a text"),
+            RawValue::Text(_) if setting.is_switch() => RawValue::Other("a text"),
             plain => plain,
         };
-        let roots = Roots { folder: self.file.parent(), home: self.home };
+        let bases = PathBases { folder: self.file.parent(), home: self.home };
         let value =
-            setting.read(plain, roots).map_err(|what| self.wrong(node.line, &format!("{key}: {what}")))?;
+            setting.read(plain, bases).map_err(|what| self.wrong(node.line, &format!("{key}: {what}")))?;
         Ok((setting, value))
     }
 
@@ -169,7 +169,12 @@ impl Reading<'_> {
         let error = self.wrong(line, &format!("there is no setting {key}"));
         // As on the command line.
         let meant = key.trim_start_matches('-').replace('-', "_").to_lowercase();
-        match names.iter().find(|name| **name == meant).cloned().or_else(|| near(&meant, names.into_iter())) {
+        match names
+            .iter()
+            .find(|name| **name == meant)
+            .cloned()
+            .or_else(|| closest(&meant, names.into_iter()))
+        {
             Some(near) => error.hint(near),
             None => error.hint("mqkv help config"),
         }

@@ -55,7 +55,7 @@ pub struct Layer {
 
 /// What all layers come to: each setting at most once, with where it comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settled {
+pub struct Resolved {
     entries: Vec<(Rank, Entry)>,
 }
 
@@ -130,6 +130,10 @@ impl Layer {
         self.says(PLACE) || self.says(&[Port])
     }
 
+    fn has_user_in_url(&self) -> bool {
+        matches!(self.get(Broker), Some(Entry { value: Value::Url(url), .. }) if url.broker.user.is_some())
+    }
+
     /// A URL with a user in it names the user, too.
     fn spread(&mut self) -> Result<(), CommandError> {
         let Some(Entry { value: Value::Url(url), origin, .. }) = self.get(Broker) else {
@@ -166,9 +170,15 @@ impl Layer {
             let said = |setting: Setting| self.get(setting).filter(|entry| !entry.value.is_off());
             let (Some(first), Some(second)) = (said(*one), said(*other)) else { continue };
             if self.rank == Rank::Flags {
-                // All that is left there is the user of a URL.
-                let what = "--sat-file says who the client is, and so does the user's name";
-                return Err(CommandError::usage(what).hint("one of the two"));
+                // Clap rejects two options on one side of the verb, but neither the user of a URL nor two options of
+                // which one stands before the verb and one after it.
+                let is_typed = |setting: Setting| setting != Username || !self.has_user_in_url();
+                let message = if is_typed(*one) && is_typed(*other) {
+                    format!("--{} cannot be used with --{}", other.long(), one.long())
+                } else {
+                    "--sat-file cannot be used with a user name in the URL".to_owned()
+                };
+                return Err(CommandError::usage(message).hint("use one of the two"));
             }
             let first = match &first.origin {
                 Origin::Variable(name) => name.clone(),
@@ -180,7 +190,7 @@ impl Layer {
     }
 }
 
-impl Settled {
+impl Resolved {
     /// Settles what the layers, the highest first, come to.
     ///
     /// # Errors
@@ -210,15 +220,15 @@ impl Settled {
             let behind = first_that_says(&layers, group).map(|at| at.saturating_add(1));
             leave_out(&mut layers, behind, group);
         }
-        let mut settled = Self::default();
+        let mut settings = Self::default();
         for layer in layers {
             for entry in layer.entries {
-                if settled.get(entry.setting).is_none() {
-                    settled.entries.push((layer.rank, entry));
+                if settings.get(entry.setting).is_none() {
+                    settings.entries.push((layer.rank, entry));
                 }
             }
         }
-        Ok(settled)
+        Ok(settings)
     }
 
     /// The setting, with where it comes from; none: nobody has said anything.
@@ -277,7 +287,7 @@ impl Settled {
 
     /// The layer that says where the broker is.
     #[must_use]
-    pub fn rank_of_place(&self) -> Option<Rank> {
+    pub fn rank_of_broker(&self) -> Option<Rank> {
         PLACE.iter().find_map(|setting| self.rank(*setting))
     }
 }

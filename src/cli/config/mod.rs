@@ -15,12 +15,12 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use self::file::{Context, File};
-use self::layers::{Entry, Layer, Rank, Settled};
+use self::layers::{Entry, Layer, Rank, Resolved};
 use self::location::Location;
 use self::origin::{Line, Origin};
 use self::setting::{Setting, Value};
 use self::variables::{CONTEXT, Variables};
-use super::args::{ConnectionArgs, DisplayArgs};
+use super::options::{ConnectionArgs, DisplayArgs};
 use crate::commands::{CommandError, Kind};
 use crate::render::style::Shade;
 
@@ -28,7 +28,7 @@ use crate::render::style::Shade;
 #[derive(Clone, Debug, Default)]
 pub struct Configuration {
     /// The settings.
-    pub settled: Settled,
+    pub settings: Resolved,
     /// The context that has a say on where the broker is, or could have had.
     pub context: Option<Active>,
 }
@@ -57,7 +57,7 @@ impl Configuration {
     ///
     /// # Errors
     /// Something that was typed, set or written makes no sense.
-    pub fn settle(
+    pub fn resolve(
         connection: &ConnectionArgs,
         display: &DisplayArgs,
         variables: &Variables,
@@ -69,20 +69,20 @@ impl Configuration {
         layers.push(flags);
         layers.extend(context.as_ref().map(|(context, _)| context.layer.clone()));
         layers.sort_by_key(|layer| layer.rank);
-        let settled = Settled::of(layers)?;
+        let settings = Resolved::of(layers)?;
         let context = context.filter(|(context, _)| {
             let rank = context.layer.rank;
             // Where somebody else says where the broker is, a default context is not what the user works with.
-            rank != Rank::DefaultContext || settled.rank_of_place().is_none_or(|place| place == rank)
+            rank != Rank::DefaultContext || settings.rank_of_broker().is_none_or(|place| place == rank)
         });
         let context = context.map(|(context, file)| {
-            let shade = match settled.get(Setting::PromptColor) {
+            let shade = match settings.get(Setting::PromptColor) {
                 Some(Entry { value: Value::Shade(shade), .. }) => Some(*shade),
                 _ => None,
             };
             Active { name: context.name, file, shade }
         });
-        Ok(Self { settled, context })
+        Ok(Self { settings, context })
     }
 
     /// The settings of the display alone, from flags and variables: for what never asks a broker.
@@ -91,22 +91,23 @@ impl Configuration {
     /// A variable makes no sense.
     pub fn of_display(display: &DisplayArgs, variables: &Variables) -> Result<Self, CommandError> {
         let flags = typed::layer(&ConnectionArgs::default(), display)?;
-        let settled = Settled::of(vec![flags, variables.layer()?])?;
-        Ok(Self { settled, context: None })
+        let settings = Resolved::of(vec![flags, variables.layer()?])?;
+        Ok(Self { settings, context: None })
     }
 
     /// What was typed alone: for what must work whatever else makes no sense.
     #[must_use]
     pub fn typed(display: &DisplayArgs) -> Self {
         let flags = typed::layer(&ConnectionArgs::default(), display);
-        let settled = flags.and_then(|flags| Settled::of(vec![flags])).unwrap_or_default();
-        Self { settled, context: None }
+        let settings = flags.and_then(|flags| Resolved::of(vec![flags])).unwrap_or_default();
+        Self { settings, context: None }
     }
 
     /// The line that makes the context in use read-only, if one does.
     #[must_use]
     pub fn read_only(&self) -> Option<&Line> {
-        let entry = self.settled.get(Setting::ReadOnly).filter(|entry| entry.value == Value::Switch(true))?;
+        let entry =
+            self.settings.get(Setting::ReadOnly).filter(|entry| entry.value == Value::Switch(true))?;
         match &entry.origin {
             Origin::File(line) if self.context.is_some() => Some(line),
             _ => None,
@@ -121,6 +122,11 @@ fn context(
     variables: &Variables,
 ) -> Result<Option<(Context, Rc<PathBuf>)>, CommandError> {
     if connection.no_context {
+        // Clap rejects both on one side of the verb only.
+        if connection.context.is_some() {
+            let message = "--context cannot be used with --no-context";
+            return Err(CommandError::usage(message).hint("use one of the two"));
+        }
         return Ok(None);
     }
     if connection.context.as_deref() == Some("") {

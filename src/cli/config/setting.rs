@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::cli::args::{ColorWhen, OutputFormat};
 use crate::cli::broker::{self, BrokerUrl};
+use crate::cli::options::{ColorWhen, OutputFormat};
 use crate::commands::duration;
 use crate::render::style::Shade;
 
@@ -112,7 +112,7 @@ pub enum Value {
     Number(u32),
     Switch(bool),
     Path(PathBuf),
-    Store(Embedding),
+    Store(EmbeddedStore),
     Wait(Duration),
     Format(OutputFormat),
     When(ColorWhen),
@@ -130,7 +130,7 @@ pub struct Url {
 
 /// A store inside this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Embedding {
+pub enum EmbeddedStore {
     /// None, said in so many words.
     Off,
     /// In memory.
@@ -141,7 +141,7 @@ pub enum Embedding {
 
 /// A value as it stands where it was written.
 #[derive(Clone, Copy, Debug)]
-pub enum Plain<'a> {
+pub enum RawValue<'a> {
     /// A text.
     Text(&'a OsStr),
     /// A number.
@@ -154,7 +154,7 @@ pub enum Plain<'a> {
 
 /// What paths begin at that are not absolute.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Roots<'a> {
+pub struct PathBases<'a> {
     /// The folder of the file in which they are written; none: where the process is.
     pub folder: Option<&'a Path>,
     /// What `~/` stands for; none: for nothing.
@@ -226,52 +226,52 @@ impl Setting {
     ///
     /// # Errors
     /// What it takes; a value that may be a secret is not repeated.
-    pub fn read(self, plain: Plain<'_>, roots: Roots<'_>) -> Result<Value, String> {
+    pub fn read(self, plain: RawValue<'_>, bases: PathBases<'_>) -> Result<Value, String> {
         let Some(Row { kind, .. }) = self.row() else {
             return Err("it is no setting".to_owned());
         };
         let takes = |what: &str| match plain {
-            Plain::Other(name) => format!("it takes {what}, not {name}"),
-            Plain::Number(_) | Plain::Switch(_) | Plain::Text(_) => format!("it takes {what}"),
+            RawValue::Other(name) => format!("it takes {what}, not {name}"),
+            RawValue::Number(_) | RawValue::Switch(_) | RawValue::Text(_) => format!("it takes {what}"),
         };
         let text = match plain {
-            Plain::Text(text) => text.to_str(),
+            RawValue::Text(text) => text.to_str(),
             _ => None,
         };
         match kind {
             Kind::File => match plain {
-                Plain::Text(path) if !path.is_empty() => Ok(Value::Path(match path.to_str() {
+                RawValue::Text(path) if !path.is_empty() => Ok(Value::Path(match path.to_str() {
                     // Standard input.
                     Some("-") if self == Self::PasswordFile => path.into(),
-                    _ => rooted(path, roots),
+                    _ => rooted(path, bases),
                 })),
                 _ => Err(takes("the name of a file")),
             },
             Kind::Store => match plain {
-                Plain::Switch(is_on) => Ok(Value::Store(embedding(is_on))),
-                Plain::Text(text) if !text.is_empty() => {
+                RawValue::Switch(is_on) => Ok(Value::Store(embedded_store(is_on))),
+                RawValue::Text(text) if !text.is_empty() => {
                     Ok(Value::Store(match text.to_str().and_then(yes_or_no) {
-                        Some(is_on) => embedding(is_on),
-                        None => Embedding::Folder(rooted(text, roots)),
+                        Some(is_on) => embedded_store(is_on),
+                        None => EmbeddedStore::Folder(rooted(text, bases)),
                     }))
                 }
                 _ => Err(takes("true, false or the name of a folder")),
             },
             Kind::Switch => match plain {
-                Plain::Switch(is_on) => Some(is_on),
+                RawValue::Switch(is_on) => Some(is_on),
                 _ => text.and_then(yes_or_no),
             }
             .map(Value::Switch)
             .ok_or_else(|| takes("true or false")),
             Kind::Port => match plain {
-                Plain::Number(number) => u16::try_from(number).ok(),
+                RawValue::Number(number) => u16::try_from(number).ok(),
                 _ => text.and_then(|text| text.parse().ok()),
             }
             .filter(|port| *port > 0)
             .map(|port| Value::Number(port.into()))
             .ok_or_else(|| takes("a number from 1 to 65535")),
             Kind::Count => match plain {
-                Plain::Number(number) => u32::try_from(number).ok(),
+                RawValue::Number(number) => u32::try_from(number).ok(),
                 _ => text.and_then(|text| text.parse().ok()),
             }
             .map(Value::Number)
@@ -332,12 +332,12 @@ impl Value {
     /// Whether it is a switch that is off, which says no more than nothing would.
     #[must_use]
     pub fn is_off(&self) -> bool {
-        matches!(self, Self::Switch(false) | Self::Store(Embedding::Off))
+        matches!(self, Self::Switch(false) | Self::Store(EmbeddedStore::Off))
     }
 }
 
-fn embedding(is_on: bool) -> Embedding {
-    if is_on { Embedding::Memory } else { Embedding::Off }
+fn embedded_store(is_on: bool) -> EmbeddedStore {
+    if is_on { EmbeddedStore::Memory } else { EmbeddedStore::Off }
 }
 
 fn yes_or_no(text: &str) -> Option<bool> {
@@ -348,11 +348,11 @@ fn yes_or_no(text: &str) -> Option<bool> {
     }
 }
 
-fn rooted(path: &OsStr, roots: Roots<'_>) -> PathBuf {
+fn rooted(path: &OsStr, bases: PathBases<'_>) -> PathBuf {
     let path = Path::new(path);
-    match (roots.home, path.strip_prefix("~")) {
+    match (bases.home, path.strip_prefix("~")) {
         (Some(home), Ok(rest)) => home.join(rest),
-        _ => roots.folder.map_or_else(|| path.to_owned(), |folder| folder.join(path)),
+        _ => bases.folder.map_or_else(|| path.to_owned(), |folder| folder.join(path)),
     }
 }
 
@@ -361,10 +361,10 @@ mod tests {
     use clap::{Args, Command};
 
     use super::*;
-    use crate::cli::args::{ConnectionArgs, DisplayArgs};
+    use crate::cli::options::{ConnectionArgs, DisplayArgs};
 
     fn text(setting: Setting, text: &str) -> Result<Value, String> {
-        setting.read(Plain::Text(text.as_ref()), Roots::default())
+        setting.read(RawValue::Text(text.as_ref()), PathBases::default())
     }
 
     #[test]
@@ -421,32 +421,33 @@ mod tests {
 
     #[test]
     fn types_of_the_file_are_taken_where_they_fit() {
-        let of = |setting: Setting, plain| setting.read(plain, Roots::default());
-        assert_eq!(of(Setting::Port, Plain::Number(1)), Ok(Value::Number(1)));
-        assert_eq!(of(Setting::Notls, Plain::Switch(true)), Ok(Value::Switch(true)));
-        assert_eq!(of(Setting::Embedded, Plain::Switch(true)), Ok(Value::Store(Embedding::Memory)));
+        let of = |setting: Setting, plain| setting.read(plain, PathBases::default());
+        assert_eq!(of(Setting::Port, RawValue::Number(1)), Ok(Value::Number(1)));
+        assert_eq!(of(Setting::Notls, RawValue::Switch(true)), Ok(Value::Switch(true)));
+        assert_eq!(of(Setting::Embedded, RawValue::Switch(true)), Ok(Value::Store(EmbeddedStore::Memory)));
         assert_eq!(
-            of(Setting::Timeout, Plain::Number(5)).unwrap_err(),
+            of(Setting::Timeout, RawValue::Number(5)).unwrap_err(),
             "it takes a duration, for example \"30s\""
         );
         assert_eq!(
-            of(Setting::Port, Plain::Other("an array")).unwrap_err(),
+            of(Setting::Port, RawValue::Other("an array")).unwrap_err(),
             "it takes a number from 1 to 65535, not an array"
         );
         assert!(
-            of(Setting::Port, Plain::Number(-1)).is_err() && of(Setting::Quiet, Plain::Number(1)).is_err()
+            of(Setting::Port, RawValue::Number(-1)).is_err()
+                && of(Setting::Quiet, RawValue::Number(1)).is_err()
         );
     }
 
     #[test]
     fn paths_begin_where_they_are_written() {
-        let roots = Roots { folder: Some("/etc/mqkv".as_ref()), home: Some("/home/ann".as_ref()) };
-        let path = |setting: Setting, text: &str| setting.read(Plain::Text(text.as_ref()), roots).unwrap();
+        let bases = PathBases { folder: Some("/etc/mqkv".as_ref()), home: Some("/home/ann".as_ref()) };
+        let path = |setting: Setting, text: &str| setting.read(RawValue::Text(text.as_ref()), bases).unwrap();
         assert_eq!(path(Setting::Cafile, "ca"), Value::Path("/etc/mqkv/ca".into()));
         assert_eq!(path(Setting::Cafile, "~/ca"), Value::Path("/home/ann/ca".into()));
         assert_eq!(path(Setting::Cafile, "/ca"), Value::Path("/ca".into()));
         assert_eq!(path(Setting::PasswordFile, "-"), Value::Path("-".into()));
-        assert_eq!(path(Setting::Embedded, "s"), Value::Store(Embedding::Folder("/etc/mqkv/s".into())));
+        assert_eq!(path(Setting::Embedded, "s"), Value::Store(EmbeddedStore::Folder("/etc/mqkv/s".into())));
         assert_eq!(text(Setting::Cafile, "~/ca"), Ok(Value::Path("~/ca".into())), "the shell's own business");
     }
 }

@@ -4,7 +4,7 @@ use strsim::damerau_levenshtein;
 
 /// The name nearest to a mistyped one, if any is near: a slip or two, or the beginning of it.
 #[must_use]
-pub fn near(typed: &str, names: impl Iterator<Item = String>) -> Option<String> {
+pub fn closest(typed: &str, names: impl Iterator<Item = String>) -> Option<String> {
     /// Where it is not even a third of the word, it is another word.
     const PART: usize = 3;
     let measured = names.filter_map(|name| {
@@ -23,11 +23,11 @@ mod tests {
     #[test]
     fn slips_are_recognised_and_other_words_are_not() {
         let names = || ["read_only", "broker", "password_file", "port"].map(str::to_owned).into_iter();
-        assert_eq!(near("read_onyl", names()).as_deref(), Some("read_only"));
-        assert_eq!(near("brocker", names()).as_deref(), Some("broker"));
-        assert_eq!(near("password", names()).as_deref(), Some("password_file"));
-        assert_eq!(near("prot", names()).as_deref(), Some("port"));
-        assert_eq!(near("proxy", names()), None);
-        assert_eq!(near("", names()), None);
+        assert_eq!(closest("read_onyl", names()).as_deref(), Some("read_only"));
+        assert_eq!(closest("brocker", names()).as_deref(), Some("broker"));
+        assert_eq!(closest("password", names()).as_deref(), Some("password_file"));
+        assert_eq!(closest("prot", names()).as_deref(), Some("port"));
+        assert_eq!(closest("proxy", names()), None);
+        assert_eq!(closest("", names()), None);
     }
 }

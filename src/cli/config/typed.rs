@@ -2,8 +2,8 @@
 
 use super::layers::{Layer, Rank};
 use super::origin::Origin;
-use super::setting::{Embedding, Setting, Value};
-use crate::cli::args::{ConnectionArgs, DisplayArgs};
+use super::setting::{EmbeddedStore, Setting, Value};
+use crate::cli::options::{ConnectionArgs, DisplayArgs};
 use crate::commands::CommandError;
 
 /// The layer of the flags. Switches that were not typed say nothing.
@@ -45,15 +45,15 @@ pub fn layer(connection: &ConnectionArgs, display: &DisplayArgs) -> Result<Layer
         }
     };
     let is_on = |typed: &bool| typed.then_some(Value::Switch(true));
-    let embedding = |folder: &Option<_>| match folder {
-        Some(folder) => Embedding::Folder(std::path::PathBuf::clone(folder)),
-        None => Embedding::Memory,
+    let embedded_store = |folder: &Option<_>| match folder {
+        Some(folder) => EmbeddedStore::Folder(std::path::PathBuf::clone(folder)),
+        None => EmbeddedStore::Memory,
     };
     put(Setting::Broker, broker.as_deref().map(Value::url).transpose()?);
     put(Setting::Hostname, hostname.clone().map(Value::Text));
     put(Setting::Port, port.map(|port| Value::Number(port.into())));
     put(Setting::Notls, is_on(notls));
-    put(Setting::Embedded, embedded.as_ref().map(|folder| Value::Store(embedding(folder))));
+    put(Setting::Embedded, embedded.as_ref().map(|folder| Value::Store(embedded_store(folder))));
     put(Setting::Cafile, cafile.clone().map(Value::Path));
     put(Setting::Certfile, certfile.clone().map(Value::Path));
     put(Setting::Keyfile, keyfile.clone().map(Value::Path));

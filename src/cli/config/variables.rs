@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use super::layers::{Layer, Rank};
 use super::origin::Origin;
-use super::setting::{PREFIX, Plain, Roots, Setting, Value};
-use crate::cli::config::suggestions::near;
+use super::setting::{PREFIX, PathBases, RawValue, Setting, Value};
+use crate::cli::config::suggestions::closest;
 use crate::commands::CommandError;
 
 /// The variables that concern us: those with our prefix and the SDK's, and where files may be.
@@ -150,7 +150,7 @@ impl Variables {
                 Setting::of_key(&name.to_ascii_lowercase()).filter(|setting| !setting.has_flag());
             match of_context {
                 Some(setting) => Some(format!("{} in a context", setting.key())),
-                None => near(name, known.iter().cloned()).map(|near| format!("{PREFIX}{near}")),
+                None => closest(name, known.iter().cloned()).map(|near| format!("{PREFIX}{near}")),
             }
         };
         ours.filter(|name| !known.iter().any(|known| known == name))
@@ -161,7 +161,7 @@ impl Variables {
 
 fn read(name: &str, value: &OsStr, setting: Setting) -> Result<Value, CommandError> {
     let what = |what: String| Origin::Variable(name.to_owned()).error(setting, &what);
-    setting.read(Plain::Text(value), Roots::default()).map_err(what)
+    setting.read(RawValue::Text(value), PathBases::default()).map_err(what)
 }
 
 #[cfg(test)]

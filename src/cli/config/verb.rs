@@ -6,10 +6,10 @@ use super::Configuration;
 use super::layers::Entry;
 use super::location;
 use super::origin::Origin;
-use super::setting::{Embedding, Setting, Value};
+use super::setting::{EmbeddedStore, Setting, Value};
 use super::variables::Variables;
-use crate::cli::args::{ColorWhen, ConnectionArgs, OutputFormat};
-use crate::cli::connection::{CONNECT_TIMEOUT, KEEP_ALIVE, Place, TIMEOUT, place};
+use crate::cli::connection::{CONNECT_TIMEOUT, Endpoint, KEEP_ALIVE, TIMEOUT, endpoint};
+use crate::cli::options::{ColorWhen, ConnectionArgs, OutputFormat};
 use crate::commands::configured::{Configured, Row, Shown};
 use crate::commands::{CommandError, duration};
 
@@ -57,48 +57,48 @@ pub fn path(connection: &ConnectionArgs, variables: &Variables) -> Result<Config
 /// What is in force.
 ///
 /// # Errors
-/// The parts of the broker's place do not fit together.
+/// The parts of the broker's endpoint do not fit together.
 pub fn show(configuration: &Configuration, with_origin: bool) -> Result<Configured, CommandError> {
-    let settled = &configuration.settled;
-    let place = place(settled)?;
-    let mut settings = vec![row_of_place(&place, configuration)];
+    let endpoint = endpoint(&configuration.settings)?;
+    let mut rows = vec![row_of_endpoint(&endpoint, configuration)];
     for setting in Setting::all() {
-        let is_part_of_place = matches!(
+        let is_part_of_endpoint = matches!(
             setting,
             Setting::Broker | Setting::Hostname | Setting::Embedded | Setting::Port | Setting::Notls
         );
         let is_without_effect = setting == Setting::ReadOnly && configuration.read_only().is_none();
-        if is_part_of_place || is_without_effect {
+        if is_part_of_endpoint || is_without_effect {
             continue;
         }
-        let entry = settled.get(setting).map(|entry| (entry.value.clone(), entry.origin.clone()));
+        let entry =
+            configuration.settings.get(setting).map(|entry| (entry.value.clone(), entry.origin.clone()));
         let entry = entry.or_else(|| Some((built_in(setting)?, Origin::BuiltIn)));
         if let Some((value, origin)) = entry {
-            settings.push(Row { name: setting.key(), value: shown(&value), origin: origin.text(setting) });
+            rows.push(Row { name: setting.key(), value: shown(&value), origin: origin.text(setting) });
         }
     }
     let context = configuration.context.as_ref();
     Ok(Configured::Settings {
         context: context.map(|context| context.name.to_string()),
         file: context.map(|context| context.file.to_path_buf()),
-        settings,
+        settings: rows,
         with_origin,
     })
 }
 
 /// Where the broker is, all parts together, with where each part comes from.
-fn row_of_place(place: &Place, configuration: &Configuration) -> Row {
+fn row_of_endpoint(endpoint: &Endpoint, configuration: &Configuration) -> Row {
     let parts = [Setting::Broker, Setting::Hostname, Setting::Embedded, Setting::Port, Setting::Notls];
-    let parts = parts.iter().filter_map(|setting| configuration.settled.get(*setting));
+    let parts = parts.iter().filter_map(|setting| configuration.settings.get(*setting));
     // One line of a context is enough to find the others.
     let mut entries: Vec<&Entry> = parts.collect();
     entries.dedup_by(|one, other| one.origin.is_of_context() && other.origin.is_of_context());
     let origins: Vec<String> = entries.iter().map(|entry| entry.origin.text(entry.setting)).collect();
     let origin = if origins.is_empty() { Origin::BuiltIn.text(Setting::Broker) } else { origins.join("; ") };
-    let (name, value) = match place {
-        Place::Network { .. } => ("broker", Shown::Text(place.url().unwrap_or_default())),
-        Place::Embedded { data: Some(folder) } => ("embedded", Shown::Text(folder.display().to_string())),
-        Place::Embedded { data: None } => ("embedded", Shown::Switch(true)),
+    let (name, value) = match endpoint {
+        Endpoint::Network { .. } => ("broker", Shown::Text(endpoint.url().unwrap_or_default())),
+        Endpoint::Embedded { data: Some(folder) } => ("embedded", Shown::Text(folder.display().to_string())),
+        Endpoint::Embedded { data: None } => ("embedded", Shown::Switch(true)),
     };
     Row { name: name.to_owned(), value, origin }
 }
@@ -132,9 +132,9 @@ fn shown(value: &Value) -> Shown {
     Shown::Text(match value {
         Value::Number(number) => return Shown::Number(*number),
         Value::Switch(switch) => return Shown::Switch(*switch),
-        Value::Store(Embedding::Off) => return Shown::Switch(false),
-        Value::Store(Embedding::Memory) => return Shown::Switch(true),
-        Value::Store(Embedding::Folder(path)) | Value::Path(path) => path.display().to_string(),
+        Value::Store(EmbeddedStore::Off) => return Shown::Switch(false),
+        Value::Store(EmbeddedStore::Memory) => return Shown::Switch(true),
+        Value::Store(EmbeddedStore::Folder(path)) | Value::Path(path) => path.display().to_string(),
         Value::Url(url) => url.text.clone(),
         Value::Text(text) => text.clone(),
         Value::Wait(wait) => duration::text(*wait),

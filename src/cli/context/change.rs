@@ -2,17 +2,17 @@
 
 use std::path::PathBuf;
 
-use super::{AddArgs, absolute, before};
-use crate::cli::args::ConnectionArgs;
+use super::args::AddArgs;
 use crate::cli::config::document::{self, Content};
 use crate::cli::config::file::{File, check_name, of_syntax};
-use crate::cli::config::layers::{Entry, Layer, Settled};
+use crate::cli::config::layers::{Entry, Layer, Resolved};
 use crate::cli::config::location::Location;
 use crate::cli::config::origin::Origin;
-use crate::cli::config::setting::{Embedding, Plain, Roots, Setting, Value};
+use crate::cli::config::setting::{EmbeddedStore, PathBases, RawValue, Setting, Value};
 use crate::cli::config::typed;
 use crate::cli::config::variables::Variables;
 use crate::cli::connection;
+use crate::cli::options::ConnectionArgs;
 use crate::cli::resolve;
 use crate::commands::configured::{Change, Configured};
 use crate::commands::{CommandError, Kind, duration};
@@ -39,7 +39,7 @@ pub fn add(
         return Err(error.hint(format!("mqkv context add {} -b URL", add.name)));
     }
     // What does not fit together is told now, not at the first use.
-    connection::Connection::of(&Settled::of(vec![layer.clone()])?, resolve::process())?;
+    connection::Connection::of(&Resolved::of(vec![layer.clone()])?, resolve::process())?;
     let settings = layer.entries.iter().map(content).collect::<Result<Vec<_>, _>>()?;
     let _held = at.hold()?;
     let (text, file) = before(at, variables)?;
@@ -62,7 +62,7 @@ fn typed_layer(add: &AddArgs, args: &ConnectionArgs) -> Result<Layer, CommandErr
         layer.put(Setting::ReadOnly, Value::Switch(true), Origin::Flag);
     }
     if let Some(color) = &add.prompt_color {
-        let value = Setting::PromptColor.read(Plain::Text(color.as_ref()), Roots::default());
+        let value = Setting::PromptColor.read(RawValue::Text(color.as_ref()), PathBases::default());
         let value = value.map_err(|what| CommandError::usage(format!("--prompt-color: {what}")))?;
         layer.put(Setting::PromptColor, value, Origin::Flag);
     }
@@ -82,8 +82,8 @@ fn content(entry: &Entry) -> Result<(String, Content), CommandError> {
         Value::Text(text) => Content::Text(text.clone()),
         Value::Number(number) => Content::Number(i64::from(*number)),
         Value::Switch(switch) => Content::Switch(*switch),
-        Value::Path(file) | Value::Store(Embedding::Folder(file)) => path(file)?,
-        Value::Store(embedding) => Content::Switch(*embedding == Embedding::Memory),
+        Value::Path(file) | Value::Store(EmbeddedStore::Folder(file)) => path(file)?,
+        Value::Store(embedded_store) => Content::Switch(*embedded_store == EmbeddedStore::Memory),
         // As one word, which is how it was typed most of the time.
         Value::Wait(wait) => Content::Text(duration::text(*wait).replace(' ', "")),
         Value::Shade(shade) => Content::Text(shade.name()),
@@ -136,4 +136,17 @@ pub fn remove(name: &str, at: &Location, variables: &Variables) -> Result<Config
 fn write(at: &Location, text: &str, variables: &Variables) -> Result<(), CommandError> {
     File::read(&at.path, text.as_bytes(), variables.home.as_deref())?;
     at.write(text.as_bytes())
+}
+
+/// The file's text, and what it says, before it is changed.
+fn before(at: &Location, variables: &Variables) -> Result<(String, File), CommandError> {
+    let bytes = at.read()?.unwrap_or_default();
+    let file = File::read(&at.path, &bytes, variables.home.as_deref())?;
+    // It was read, so it is UTF-8.
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), file))
+}
+
+/// Where a path points to, wherever it is read.
+fn absolute(path: &PathBuf) -> Result<PathBuf, CommandError> {
+    std::path::absolute(path).map_err(|error| CommandError::file("find", path, &error))
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use crate::cli::config::file::File;
-use crate::cli::config::layers::Settled;
+use crate::cli::config::layers::Resolved;
 use crate::cli::config::location::Location;
 use crate::cli::config::variables::Variables;
 use crate::cli::connection::Connection;
@@ -86,7 +86,7 @@ fn check(path: &Path, text: &[u8], variables: &Variables) -> Result<(), CommandE
         file.context(name).map_err(|error| error.cause("default_context names it"))?;
     }
     for context in &file.contexts {
-        Connection::of(&Settled::of(vec![context.layer.clone()])?, resolve::process())?;
+        Connection::of(&Resolved::of(vec![context.layer.clone()])?, resolve::process())?;
     }
     Ok(())
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::args::DisplayArgs;
 use crate::cli::exit::Exit;
+use crate::cli::options::DisplayArgs;
 use crate::cli::report::{self, Reporter};
 use crate::clock;
 use crate::commands::encoding::{Encoded, parse_base64, parse_hex};
@@ -63,7 +63,7 @@ impl DataArgs {
     }
 
     /// What is kept, in words.
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         let Some(folder) = &self.data else {
             return "in memory".to_owned();
         };

@@ -5,14 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf, absolute};
 use std::time::Duration;
 
-use clap::Args;
 use tokio::time::{Instant, sleep_until};
 
-use super::ServeArgs;
+use super::args::ServeArgs;
 use crate::cli::config::setting::Setting;
 use crate::cli::config::variables;
-use crate::cli::detached::aside;
-use crate::cli::serve::listener::Settled;
+use crate::cli::detached::run_detached;
+use crate::cli::serve::listener::Listener;
 use crate::clock;
 use crate::commands::process::child::{Change, Group};
 use crate::commands::process::signal::{Signal, Signals};
@@ -22,31 +21,17 @@ use crate::net::tls::contains_ca;
 /// How long what the command has left running may take to end when told to.
 const KILL_AFTER: Duration = Duration::from_secs(5);
 
-/// What a store is started for, and what it begins with.
-#[derive(Debug, Args)]
-pub struct ExecArgs {
-    /// Begin with the keys of this file, JSON lines as `export` writes them; they replace what --data holds of these keys
-    #[arg(long, value_name = "FILE")]
-    pub seed: Option<PathBuf>,
-    /// Run the command behind --, with the variables that lead to this store; end with it, and with its exit code
-    #[arg(long, requires = "command")]
-    pub exec: bool,
-    /// The command of --exec and its arguments
-    #[arg(last = true, value_name = "CMD", requires = "exec")]
-    pub command: Vec<OsString>,
-}
-
 /// Runs the command to its end; signals are passed on.
 ///
 /// # Errors
 /// It cannot be started, or the system does not say what has become of it.
 pub async fn run(
     args: &ServeArgs,
-    doors: &[(Settled, SocketAddr)],
+    listeners: &[(Listener, SocketAddr)],
     signals: &mut Signals,
 ) -> Result<Verdict, CommandError> {
-    let variables = leading(doors, own_ca(args).await?.as_deref());
-    let mut group = Group::spawn(&args.run.command, &variables, &foreign(args, doors))?;
+    let variables = leading(listeners, own_ca(args).await?.as_deref());
+    let mut group = Group::spawn(&args.run.command, &variables, &foreign(args, listeners))?;
     let (mut code, mut kill_at) = (None, None);
     loop {
         tokio::select! {
@@ -70,12 +55,12 @@ pub async fn run(
 }
 
 /// The variables that lead to another broker, or say who one is there, where this one gives them no meaning.
-fn foreign(args: &ServeArgs, doors: &[(Settled, SocketAddr)]) -> Vec<String> {
+fn foreign(args: &ServeArgs, listeners: &[(Listener, SocketAddr)]) -> Vec<String> {
     use Setting::{
         AskPassword, Cafile, Certfile, ClientId, Embedded, Hostname, Insecure, Keyfile, Keypasswordfile,
         Notls, PasswordFile, Port, SatFile, ServerName, Username,
     };
-    let has_tls = doors.iter().any(|(door, _)| door.has_tls);
+    let has_tls = listeners.iter().any(|(listener, _)| listener.has_tls);
     let tls = [Cafile, Certfile, Keyfile, Keypasswordfile, ServerName, Insecure];
     let groups = [
         // Under one client id the clients of one command would take each other's session over.
@@ -94,25 +79,25 @@ fn foreign(args: &ServeArgs, doors: &[(Settled, SocketAddr)]) -> Vec<String> {
 /// The file of the certificate, if that of its CA is in it, too.
 async fn own_ca(args: &ServeArgs) -> Result<Option<PathBuf>, CommandError> {
     let Some(file) = args.tls_cert.clone() else { return Ok(None) };
-    aside(move || contains_ca(&file).then(|| absolute(&file).unwrap_or(file))).await
+    run_detached(move || contains_ca(&file).then(|| absolute(&file).unwrap_or(file))).await
 }
 
 /// What leads a command to the store: our own variables, and those of the official SDKs (protocol §8).
-fn leading(doors: &[(Settled, SocketAddr)], ca: Option<&Path>) -> Vec<(&'static str, OsString)> {
-    let ca_of = |door: &Settled| ca.filter(|_| door.has_tls).map(OsString::from);
+fn leading(listeners: &[(Listener, SocketAddr)], ca: Option<&Path>) -> Vec<(&'static str, OsString)> {
+    let ca_of = |listener: &Listener| ca.filter(|_| listener.has_tls).map(OsString::from);
     let mut variables: Vec<(&str, OsString)> = Vec::new();
-    if let Some((door, address)) = doors.first() {
-        variables.push(("MQKV_BROKER", door.broker(reachable(*address)).into()));
+    if let Some((listener, address)) = listeners.first() {
+        variables.push(("MQKV_BROKER", listener.broker(reachable(*address)).into()));
         // A context named there would have its say, too.
         variables.push(("MQKV_CONTEXT", OsString::new()));
-        variables.extend(ca_of(door).map(|ca| ("MQKV_CAFILE", ca)));
+        variables.extend(ca_of(listener).map(|ca| ("MQKV_CAFILE", ca)));
     }
-    if let Some((door, address)) = doors.iter().find(|(door, _)| !door.has_web_sockets) {
+    if let Some((listener, address)) = listeners.iter().find(|(listener, _)| !listener.has_web_sockets) {
         let address = reachable(*address);
         variables.push(("AIO_BROKER_HOSTNAME", address.ip().to_string().into()));
         variables.push(("AIO_BROKER_TCP_PORT", address.port().to_string().into()));
-        variables.push(("AIO_MQTT_USE_TLS", door.has_tls.to_string().into()));
-        variables.extend(ca_of(door).map(|ca| ("AIO_TLS_CA_FILE", ca)));
+        variables.push(("AIO_MQTT_USE_TLS", listener.has_tls.to_string().into()));
+        variables.extend(ca_of(listener).map(|ca| ("AIO_TLS_CA_FILE", ca)));
     }
     variables
 }

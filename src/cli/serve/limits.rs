@@ -69,7 +69,7 @@ impl LimitArgs {
 
 /// What is in force, for the operator.
 #[must_use]
-pub fn words(store: &Limits, broker: &Settings) -> String {
+pub fn describe(store: &Limits, broker: &Settings) -> String {
     let size = |bytes: usize| Size(u64::try_from(bytes).unwrap_or(u64::MAX));
     // No value is longer than what it comes in.
     let value_bytes_max = size(store.value_bytes_max).0.min(broker.packet_bytes_max.into());
@@ -130,7 +130,6 @@ mod tests {
     use clap::{CommandFactory, Parser};
 
     use super::*;
-    use crate::cli::args::Cli;
 
     #[test]
     fn a_size_has_a_unit_or_is_in_bytes() {
@@ -171,15 +170,6 @@ mod tests {
             Some((arg.get_id().to_string(), default))
         });
         assert_eq!(told.collect::<Vec<_>>(), defaults);
-    }
-
-    #[test]
-    fn nothing_but_limits_stands_below_their_heading_in_the_help() {
-        let cli = Cli::command();
-        let serve = cli.find_subcommand("serve").unwrap();
-        let below = serve.get_arguments().filter(|arg| arg.get_help_heading() == Some("Limits"));
-        let limits = Only::command();
-        assert!(below.map(clap::Arg::get_id).eq(limits.get_arguments().map(clap::Arg::get_id)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What `serve` tells its operator: in which shape, and how much of it.
+//! Log of the server: its format, and which events it contains.
 
 use std::path::Path;
 
@@ -10,86 +10,76 @@ use crate::commands::CommandError;
 use crate::render::log::{Field, json};
 use crate::server::Event;
 
-/// How much is told.
+/// The events that are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Told {
-    /// Nothing.
-    Nothing,
-    /// That it serves, and what goes wrong.
-    ErrorPolicy,
-    /// Every connection too.
-    Everything,
+pub enum LogLevel {
+    Off,
+    /// The ready line, warnings and errors.
+    Warnings,
+    /// Also each connection and what it does.
+    All,
 }
 
-/// The way to the operator: cheap to clone, never blocks.
+/// Log of the server: cheap to clone, never blocks.
 #[derive(Clone, Debug)]
-pub struct Teller {
+pub struct EventLog {
     log: Log,
     format: LogFormat,
-    told: Told,
+    level: LogLevel,
 }
 
-impl Teller {
-    /// Starts the thread that writes.
+impl EventLog {
+    /// Starts the thread that writes the log.
     ///
     /// # Errors
-    /// The system starts no other thread.
-    pub fn start(format: LogFormat, told: Told) -> Result<(Self, Writer), CommandError> {
+    /// The system cannot start a thread.
+    pub fn start(format: LogFormat, level: LogLevel) -> Result<(Self, Writer), CommandError> {
         let unread: fn(u64) -> String = match format {
             LogFormat::Text => Log::unread,
             LogFormat::Json => |count| object("unread", [("count", Field::Number(count))]),
         };
         let (log, writer) = Log::start(unread)?;
-        Ok((Self { log, format, told }, writer))
+        Ok((Self { log, format, level }, writer))
     }
 
-    /// Tells what the operator might want to change.
+    /// Logs a warning.
     pub fn warn(&self, message: &str) {
-        if self.told >= Told::ErrorPolicy {
-            self.log.tell(match self.format {
-                LogFormat::Text => format!("warning: {message}"),
-                LogFormat::Json => object("warning", [("message", Field::Text(message.to_owned()))]),
-            });
-        }
+        self.write(LogLevel::Warnings, || match self.format {
+            LogFormat::Text => format!("warning: {message}"),
+            LogFormat::Json => object("warning", [("message", Field::Text(message.to_owned()))]),
+        });
     }
 
-    /// Warns of a file with a secret in it that others may use.
+    /// Logs a warning if other users can read or write a file that contains a secret.
     pub fn warn_of_secret(&self, file: &Path) {
         if let Some(warning) = permissions::warning(file) {
             self.warn(warning.strip_prefix("warning: ").unwrap_or(&warning));
         }
     }
 
-    /// Tells that it serves, and where.
+    /// Logs that the server is ready; `fields` are those of the JSON record.
     pub fn ready(&self, message: String, fields: Vec<(&'static str, Field)>) {
-        if self.told >= Told::ErrorPolicy {
-            self.log.tell(match self.format {
-                LogFormat::Text => message,
-                LogFormat::Json => {
-                    let message = [("message", Field::Text(message))];
-                    object("ready", message.into_iter().chain(fields))
-                }
-            });
-        }
+        self.write(LogLevel::Warnings, || match self.format {
+            LogFormat::Text => message,
+            LogFormat::Json => {
+                let message = [("message", Field::Text(message))];
+                object("ready", message.into_iter().chain(fields))
+            }
+        });
     }
 
-    /// Tells that something goes its usual way, to who wants to know everything.
+    /// Logs a regular event.
     pub fn note(&self, event: &'static str, message: String) {
-        if self.told >= Told::Everything {
-            self.log.tell(match self.format {
-                LogFormat::Text => message,
-                LogFormat::Json => object(event, [("message", Field::Text(message))]),
-            });
-        }
+        self.write(LogLevel::All, || match self.format {
+            LogFormat::Text => message,
+            LogFormat::Json => object(event, [("message", Field::Text(message))]),
+        });
     }
 
-    /// Tells of an event.
+    /// Logs an event of the server.
     pub fn event(&self, event: &Event) {
-        let least = if event.is_failure() { Told::ErrorPolicy } else { Told::Everything };
-        if self.told < least {
-            return;
-        }
-        self.log.tell(match self.format {
+        let level = if event.is_failure() { LogLevel::Warnings } else { LogLevel::All };
+        self.write(level, || match self.format {
             LogFormat::Text => event.to_string(),
             LogFormat::Json => {
                 let message = ("message", Field::Text(event.to_string()));
@@ -102,6 +92,12 @@ impl Teller {
                 object(event.name(), fields.chain([message]))
             }
         });
+    }
+
+    fn write(&self, level: LogLevel, line: impl FnOnce() -> String) {
+        if self.level >= level {
+            self.log.write(line());
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::serve::listener::place_of;
+use crate::cli::serve::listen_address::host_and_port;
 use crate::commands::duration;
 use crate::commands::{CommandError, Kind};
 use crate::server::{AdminSettings, OperationsSettings};
@@ -52,7 +52,7 @@ impl AdminPlace {
             let port = text.parse().map_err(|_| SHAPE)?;
             return Ok(Self { host: "127.0.0.1".to_owned(), port });
         }
-        let (host, port) = place_of(text).map_err(|_| SHAPE)?;
+        let (host, port) = host_and_port(text).map_err(|_| SHAPE)?;
         Ok(Self { host: host.to_owned(), port })
     }
 
@@ -79,7 +79,7 @@ impl OperationsArgs {
     ///
     /// # Errors
     /// There is no such host.
-    pub async fn settle(&self) -> Result<OperationsSettings, CommandError> {
+    pub async fn resolve(&self) -> Result<OperationsSettings, CommandError> {
         let admin = match &self.admin {
             Some(place) => place.resolve().await?,
             None => Vec::new(),

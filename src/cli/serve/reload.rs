@@ -1,65 +1,65 @@
-//! SIGHUP: reads the rules and the files of TLS again, where there are any.
+//! SIGHUP: reloads the authorization rules and the TLS files.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::ServeArgs;
+use super::args::ServeArgs;
+use super::logging::EventLog;
 use super::systemd;
-use crate::cli::detached::aside;
-use crate::cli::serve::logging::Teller;
+use crate::cli::detached::run_detached;
 use crate::commands::CommandError;
 use crate::server::StoreServer;
 
-/// The SIGHUPs from now on.
+/// The SIGHUP signals since the start.
 #[derive(Debug)]
-pub struct Hangups(Signal);
+pub struct ReloadSignals(Signal);
 
-impl Hangups {
-    /// Begins to listen, unless there is nothing to read again: then a SIGHUP is one of the signals that end it. With
-    /// --exec it is the command's, whose terminal may be gone, and certificates last for as long as a command runs.
+impl ReloadSignals {
+    /// Starts to handle SIGHUP, or returns `None` if nothing can be reloaded: SIGHUP then stops the server. With --exec
+    /// and no --authz it is forwarded to the command, whose terminal can be gone; TLS files are not reloaded then.
     ///
     /// # Errors
-    /// The system takes no handler.
+    /// The system accepts no handler.
     pub fn listen(args: &ServeArgs) -> Result<Option<Self>, CommandError> {
         if args.authz.is_none() && (args.tls_cert.is_none() || args.run.exec) {
             return Ok(None);
         }
-        let hangups = signal(SignalKind::hangup());
-        hangups
-            .map(|hangups| Some(Self(hangups)))
+        let signals = signal(SignalKind::hangup());
+        signals
+            .map(|signals| Some(Self(signals)))
             .map_err(|error| CommandError::system("listen to SIGHUP", &error))
     }
 
-    /// Reads again at each of them, those that came during the start included, until the tasks are dropped; the rules in
-    /// one task and the files of TLS in another: a file that hangs holds up nothing but itself.
+    /// Reloads at each signal, including those during the start, until the returned tasks are dropped. Rules and TLS
+    /// files have a task each, so that a file that hangs delays only itself.
     #[must_use]
-    pub fn reload(self, server: &StoreServer, args: &ServeArgs, teller: &Teller) -> JoinSet<()> {
-        let (mut tasks, (wanted, _)) = (JoinSet::new(), watch::channel(0));
+    pub fn reload(self, server: &StoreServer, args: &ServeArgs, log: &EventLog) -> JoinSet<()> {
+        let (mut tasks, (requested, _)) = (JoinSet::new(), watch::channel(0));
         let (rules_done, for_rules) = watch::channel(0);
         let (certificates_done, for_certificates) = watch::channel(0);
         if let Some(rules) = server.rules().cloned() {
-            tasks.spawn(at_each(wanted.subscribe(), rules_done, teller.clone(), move || rules.reload()));
+            tasks.spawn(at_each(requested.subscribe(), rules_done, log.clone(), move || rules.reload()));
         }
         if let Some(certificates) = server.certificates().cloned() {
-            let (key, warning) = (args.tls_key.clone(), teller.clone());
+            let (key, warnings) = (args.tls_key.clone(), log.clone());
             let reload = move || {
-                key.iter().for_each(|key| warning.warn_of_secret(key));
+                key.iter().for_each(|key| warnings.warn_of_secret(key));
                 certificates.reload();
             };
-            tasks.spawn(at_each(wanted.subscribe(), certificates_done, teller.clone(), reload));
+            tasks.spawn(at_each(requested.subscribe(), certificates_done, log.clone(), reload));
         }
-        // With --exec whether it is ready is the command's to say.
+        // With --exec the command notifies the service manager, not the server.
         let is_service = !args.run.exec;
-        tasks.spawn(hear(self.0, wanted, [for_rules, for_certificates], is_service));
+        tasks.spawn(handle(self.0, requested, [for_rules, for_certificates], is_service));
         tasks
     }
 }
 
-/// Counts the signals, has everything read at each, and tells the service manager when it begins and when all is done.
-async fn hear(
-    mut hangups: Signal,
-    wanted: watch::Sender<u64>,
+/// Requests a reload at each signal, and notifies the service manager when reloading begins and when it is complete.
+async fn handle(
+    mut signals: Signal,
+    requested: watch::Sender<u64>,
     mut done: [watch::Receiver<u64>; 2],
     is_service: bool,
 ) {
@@ -67,15 +67,15 @@ async fn hear(
     loop {
         tokio::select! {
             biased;
-            hangup = hangups.recv() => {
-                if hangup.is_none() {
+            signal = signals.recv() => {
+                if signal.is_none() {
                     return;
                 }
                 if is_service {
                     systemd::reloading();
                 }
                 count = count.saturating_add(1);
-                wanted.send_replace(count);
+                requested.send_replace(count);
                 is_reloading = is_service;
             }
             () = all_done(&mut done, count), if is_reloading => {
@@ -86,25 +86,25 @@ async fn hear(
     }
 }
 
-/// Waits until all has been read as it was at this signal, or later.
+/// Waits until everything has been reloaded at the signal with this number or a later one.
 async fn all_done(done: &mut [watch::Receiver<u64>], count: u64) {
     for done in done {
-        // Where there is nothing to read, nobody is left to say so.
+        // An error means that there is nothing of this kind to reload: the sender is gone.
         let _ = done.wait_for(|done| *done >= count).await;
     }
 }
 
 async fn at_each(
-    mut wanted: watch::Receiver<u64>,
+    mut requested: watch::Receiver<u64>,
     done: watch::Sender<u64>,
-    teller: Teller,
+    log: EventLog,
     reload: impl Fn() + Clone + Send + 'static,
 ) {
-    while wanted.changed().await.is_ok() {
-        let count = *wanted.borrow_and_update();
-        // A file may be on a disk that hangs.
-        if let Err(error) = aside(reload.clone()).await {
-            teller.warn(&format!("nothing was read again at a SIGHUP: {}", error.message));
+    while requested.changed().await.is_ok() {
+        let count = *requested.borrow_and_update();
+        // On a thread of its own: a file can be on a file system that hangs.
+        if let Err(error) = run_detached(reload.clone()).await {
+            log.warn(&format!("nothing was reloaded at a SIGHUP: {}", error.message));
         }
         done.send_replace(count);
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::cli::detached::aside;
+use crate::cli::detached::run_detached;
 use crate::commands::{CommandError, Kind};
 use crate::server::{AuthorizationError, Authorizer};
 
@@ -12,7 +12,7 @@ use crate::server::{AuthorizationError, Authorizer};
 /// # Errors
 /// The file cannot be read or makes no sense.
 pub async fn load(path: Option<PathBuf>) -> Result<Option<Arc<Authorizer>>, CommandError> {
-    Ok(aside(move || path.as_deref().map(Authorizer::load).transpose()).await??)
+    Ok(run_detached(move || path.as_deref().map(Authorizer::load).transpose()).await??)
 }
 
 impl From<AuthorizationError> for CommandError {

@@ -21,7 +21,7 @@ pub fn reloaded() {
 
 /// It stops.
 pub fn stopping() {
-    tell(&[NotifyState::Stopping, NotifyState::Status("answering what has come in")]);
+    tell(&[NotifyState::Stopping, NotifyState::Status("answering pending requests")]);
 }
 
 /// A manager that does not listen is no reason not to serve.

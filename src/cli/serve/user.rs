@@ -1,13 +1,12 @@
 //! `serve user`: changes the file of `--users`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use crate::cli::args::{ConnectionArgs, Options};
 use crate::cli::exit::Exit;
+use crate::cli::options::DisplayArgs;
 use crate::cli::report::{self, Reporter};
-use crate::cli::serve::misplaced;
 use crate::cli::{password, permissions, resolve};
 use crate::commands::process::signal::Signal;
 use crate::commands::{CommandError, Kind};
@@ -47,8 +46,7 @@ enum UserAction {
     ///
     /// The password is the first line of --password-file; without that it is asked for on the terminal, and where
     /// standard input is none, it is its first line. The file is created if need be, for its owner alone.
-    #[command(defer(misplaced::show_of_password))]
-    Add(UserName),
+    Add(AddArgs),
     /// Remove a user
     Rm(UserName),
     /// List the users
@@ -57,6 +55,18 @@ enum UserAction {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
+}
+
+#[derive(Debug, Args)]
+struct AddArgs {
+    #[command(flatten)]
+    user: UserName,
+    /// File whose first line is the password; - reads standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "ask_password")]
+    password_file: Option<PathBuf>,
+    /// Ask for the password on the terminal
+    #[arg(long)]
+    ask_password: bool,
 }
 
 #[derive(Debug, Args)]
@@ -75,24 +85,11 @@ struct UserName {
 /// The file cannot be read or written or makes no sense, or there is no password.
 pub fn run(
     ServeAction::User(UserArgs { action }): &ServeAction,
-    options: Options,
+    display: &DisplayArgs,
     reporter: &mut Reporter,
 ) -> Result<Exit, CommandError> {
-    let Options { connection: ConnectionArgs { password_file, ask_password, .. }, .. } = &options;
-    let source = match (password_file, ask_password) {
-        _ if !matches!(action, UserAction::Add(_)) => None,
-        (Some(file), _) => Some(Source::File(file.clone())),
-        (None, true) => Some(Source::Terminal),
-        (None, false) => None,
-    };
-    let connection = match source {
-        None => options.connection,
-        Some(_) => ConnectionArgs { password_file: None, ask_password: false, ..options.connection },
-    };
-    let options = Options { connection, ..options };
-    misplaced::refuse(&options)?;
     // Where errors are objects, nobody reads words.
-    let is_quiet = options.display.quiet || reporter.is_json();
+    let is_quiet = display.quiet || reporter.is_json();
     let mut tell = |name: &str, change: &str, words: &dyn Fn(String) -> String| {
         if reporter.is_json() {
             let fields = [("user", name), ("change", change)];
@@ -105,7 +102,11 @@ pub fn run(
         Ok(())
     };
     match action {
-        UserAction::Add(UserName { file, name }) => {
+        UserAction::Add(AddArgs { user: UserName { file, name }, password_file, ask_password }) => {
+            let source = match password_file {
+                Some(file) => Some(Source::File(file)),
+                None => ask_password.then_some(Source::Terminal),
+            };
             let password = match password_for(name, source, is_quiet)? {
                 Ok(password) => password,
                 Err(signal) => return Ok(Exit::from(signal.verdict())),
@@ -138,23 +139,23 @@ pub fn run(
 }
 
 /// Where a password is.
-enum Source {
-    File(PathBuf),
+enum Source<'a> {
+    File(&'a Path),
     Terminal,
 }
 
 /// The password, or the signal that came instead.
 fn password_for(
     name: &str,
-    source: Option<Source>,
+    source: Option<Source<'_>>,
     is_quiet: bool,
 ) -> Result<Result<Secret, Signal>, CommandError> {
     match source {
         Some(Source::File(file)) if file.as_os_str() != "-" => {
-            if !is_quiet && let Some(warning) = permissions::warning(&file) {
+            if !is_quiet && let Some(warning) = permissions::warning(file) {
                 report::log(&warning);
             }
-            return resolve::read_password_file(&file).map(Ok);
+            return resolve::read_password_file(file).map(Ok);
         }
         Some(Source::Terminal) => {}
         _ if resolve::is_input_terminal() => {}

@@ -7,12 +7,12 @@ use proptest::prelude::*;
 
 use super::Rank::{DefaultContext, Flags, NamedContext, Sdk, TypedContext, Variables};
 use super::*;
-use crate::cli::config::setting::{Plain, Roots};
+use crate::cli::config::setting::{PathBases, RawValue};
 
 const RANKS: [Rank; 6] = [Flags, TypedContext, Variables, NamedContext, Sdk, DefaultContext];
 
 fn value(setting: Setting, text: &str) -> Value {
-    setting.read(Plain::Text(OsStr::new(text)), Roots::default()).unwrap()
+    setting.read(RawValue::Text(OsStr::new(text)), PathBases::default()).unwrap()
 }
 
 /// `broker=mqtt://h notls=1` as a layer.
@@ -30,9 +30,9 @@ fn layer(rank: Rank, text: &str) -> Layer {
 /// What two layers come to, as `key=RANK` of each setting that is left.
 fn come_to(layers: &[(Rank, &str)]) -> Result<String, CommandError> {
     let layers = layers.iter().map(|(rank, text)| layer(*rank, text)).collect();
-    let settled = Settled::of(layers)?;
+    let settings = Resolved::of(layers)?;
     let mut left: Vec<_> =
-        settled.entries.iter().map(|(rank, entry)| format!("{}={rank:?}", entry.setting.key())).collect();
+        settings.entries.iter().map(|(rank, entry)| format!("{}={rank:?}", entry.setting.key())).collect();
     left.sort();
     Ok(left.join(" "))
 }
@@ -198,9 +198,9 @@ proptest! {
             }
             layer
         }).collect();
-        let Ok(settled) = Settled::of(layers.clone()) else { return Ok(()) };
+        let Ok(settings) = Resolved::of(layers.clone()) else { return Ok(()) };
         let mut seen = std::collections::BTreeSet::new();
-        for (rank, entry) in &settled.entries {
+        for (rank, entry) in &settings.entries {
             prop_assert!(seen.insert(entry.setting), "each at most once");
             let higher = layers.iter().filter(|layer| layer.rank < *rank);
             for layer in higher {
@@ -209,14 +209,14 @@ proptest! {
         }
         // Nothing that is typed is lost but what contradicts it.
         for entry in &layers[0].entries {
-            prop_assert!(settled.get(entry.setting).is_some_and(|left| left == entry), "{:?}", entry.setting);
+            prop_assert!(settings.get(entry.setting).is_some_and(|left| left == entry), "{:?}", entry.setting);
         }
         // Credentials of one kind, and never those of another broker.
-        let says = |setting: Setting| settled.get(setting).is_some();
+        let says = |setting: Setting| settings.get(setting).is_some();
         prop_assert!(!(says(SatFile) && USER.iter().any(|setting| says(*setting))));
-        if let Some(place) = settled.rank_of_place() {
+        if let Some(place) = settings.rank_of_broker() {
             for setting in OF_BROKER {
-                let from = settled.rank(*setting).and_then(|rank| layers.iter().find(|layer| layer.rank == rank));
+                let from = settings.rank(*setting).and_then(|rank| layers.iter().find(|layer| layer.rank == rank));
                 if let Some(from) = from {
                     let is_own = from.rank <= place || from.rank == TypedContext || !from.says(&[Broker, Hostname, Embedded]);
                     prop_assert!(is_own, "{setting:?}");

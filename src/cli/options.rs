@@ -1,0 +1,253 @@
+//! Options that several verbs share: connection and output; accepted before and after the verb.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgMatches, Args, Command, Error, ValueEnum};
+
+use crate::commands::duration;
+
+/// Options of the verbs that connect to a broker or work with the settings of connections.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Options {
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// Write although the context is read-only
+    #[arg(long, help_heading = CONNECTION, hide_short_help = true)]
+    pub force_write: bool,
+    #[command(flatten)]
+    pub display: DisplayArgs,
+}
+
+const CONNECTION: &str = "Connection options";
+const OUTPUT: &str = "Output options";
+
+/// The broker and the way to connect to it, as typed.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = CONNECTION)]
+pub struct ConnectionArgs {
+    /// Broker URL: mqtt://HOST[:1883], mqtts://HOST[:8883] for TLS, ws:// or wss://HOST[:PORT][/PATH] for WebSockets
+    #[arg(short, long, value_name = "URL", conflicts_with_all = ["hostname", "port", "embedded"])]
+    pub broker: Option<String>,
+    /// Host name of the broker; implies TLS and port 8883
+    #[arg(short = 'n', long, visible_alias = "host", value_name = "HOST", conflicts_with = "embedded")]
+    pub hostname: Option<String>,
+    /// Port of the broker
+    #[arg(short, long, value_name = "N", conflicts_with = "embedded", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// Plain MQTT without TLS
+    #[arg(long, visible_alias = "no-tls")]
+    pub notls: bool,
+    /// Trusted CA certificates, PEM [default: the system's]
+    #[arg(short = 'T', long, value_name = "FILE", hide_short_help = true)]
+    pub cafile: Option<PathBuf>,
+    /// Client certificate with its chain, PEM
+    #[arg(short = 'C', long, value_name = "FILE", hide_short_help = true)]
+    pub certfile: Option<PathBuf>,
+    /// Private key of the client certificate, PEM
+    #[arg(short = 'K', long, value_name = "FILE", hide_short_help = true)]
+    pub keyfile: Option<PathBuf>,
+    /// File that contains the password of the private key
+    #[arg(short = 'P', long, value_name = "FILE", hide_short_help = true)]
+    pub keypasswordfile: Option<PathBuf>,
+    /// Name that the broker's certificate must contain [default: the host]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    pub server_name: Option<String>,
+    /// Accept any broker certificate: an attacker can read and change everything
+    #[arg(long, hide_short_help = true)]
+    pub insecure: bool,
+    /// User name
+    #[arg(short, long, value_name = "NAME", hide_short_help = true)]
+    pub username: Option<String>,
+    /// File whose first line is the password; - reads standard input
+    #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with = "ask_password")]
+    pub password_file: Option<PathBuf>,
+    /// Ask for the password on the terminal
+    #[arg(long, hide_short_help = true)]
+    pub ask_password: bool,
+    /// File with a Kubernetes service account token, read at each connection attempt
+    #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["username", "password_file", "ask_password"])]
+    pub sat_file: Option<PathBuf>,
+    /// Use a broker with a store inside this process, in memory or in DIR
+    ///
+    /// Without DIR the data is in memory and lost at exit.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true)]
+    pub embedded: Option<Option<PathBuf>>,
+    /// MQTT client id [default: mqkv-HOST-RANDOM]
+    #[arg(short = 'i', long, value_name = "ID", hide_short_help = true)]
+    pub client_id: Option<String>,
+    /// Time to wait for each answer [default: 10s]
+    #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
+    pub timeout: Option<Duration>,
+    /// Time to wait for the connection [default: 5s]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, hide_short_help = true)]
+    pub connect_timeout: Option<Duration>,
+    /// Number of further attempts if the first connection fails [default: 0]
+    ///
+    /// A failed authentication is not retried.
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    pub retries: Option<u32>,
+    /// MQTT keep-alive interval in whole seconds [default: 10s]
+    ///
+    /// The connection counts as lost after 1.5 times this interval without a packet from the broker.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse_keep_alive, hide_short_help = true)]
+    pub keep_alive: Option<Duration>,
+    /// Context to use: broker, credentials and more under one name (see `mqkv help config`)
+    #[arg(short = 'x', long, value_name = "NAME", conflicts_with = "no_context")]
+    pub context: Option<String>,
+    /// Use no context, not even the default
+    #[arg(long, hide_short_help = true)]
+    pub no_context: bool,
+    /// Configuration file [default: ~/.config/mqkv/config.toml]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub config: Option<PathBuf>,
+    /// Print every MQTT packet on standard error, or append it to FILE
+    ///
+    /// One decoded packet per line with its time in UTC; JSON with -j. Passwords and tokens are omitted. Keys and values
+    /// are printed, at most 512 bytes of each. A new file is readable by its owner only.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, hide_short_help = true, help_heading = OUTPUT)]
+    pub trace: Option<Option<PathBuf>>,
+}
+
+/// The form of the output, as typed.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = OUTPUT)]
+pub struct DisplayArgs {
+    /// Output format (see `mqkv help formats`)
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<OutputFormat>,
+    /// Same as --output json
+    #[arg(short, long, conflicts_with = "output")]
+    pub json: bool,
+    /// Print errors only, no other messages
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print more details, such as versions
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// When to use colour [default: auto]
+    #[arg(long, value_name = "WHEN", hide_short_help = true)]
+    pub color: Option<ColorWhen>,
+}
+
+/// Output formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// Text on a terminal, bare values and lines in a pipe
+    Auto,
+    /// Escaped text for people
+    Text,
+    /// Exact bytes, no line feed
+    Raw,
+    /// Hexadecimal digits
+    Hex,
+    /// Base64
+    Base64,
+    /// One JSON object
+    Json,
+    /// One JSON object per line
+    Jsonl,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ColorWhen {
+    /// On a terminal that supports it
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// Options that can stand on several levels of a command line: `mqkv -b URL context -j add NAME`.
+///
+/// They are arguments of every level instead of global arguments of clap, because clap would then accept and list them
+/// for all verbs, including those that do not connect.
+pub trait Shared: Args {
+    /// Returns these options, completed by those of a level before them on the command line.
+    #[must_use]
+    fn or(self, before: Self) -> Self;
+}
+
+impl Shared for Options {
+    fn or(self, before: Self) -> Self {
+        Self {
+            connection: self.connection.or(before.connection),
+            force_write: self.force_write || before.force_write,
+            display: self.display.or(before.display),
+        }
+    }
+}
+
+impl Shared for ConnectionArgs {
+    fn or(self, before: Self) -> Self {
+        Self {
+            broker: self.broker.or(before.broker),
+            hostname: self.hostname.or(before.hostname),
+            port: self.port.or(before.port),
+            notls: self.notls || before.notls,
+            cafile: self.cafile.or(before.cafile),
+            certfile: self.certfile.or(before.certfile),
+            keyfile: self.keyfile.or(before.keyfile),
+            keypasswordfile: self.keypasswordfile.or(before.keypasswordfile),
+            server_name: self.server_name.or(before.server_name),
+            insecure: self.insecure || before.insecure,
+            username: self.username.or(before.username),
+            password_file: self.password_file.or(before.password_file),
+            ask_password: self.ask_password || before.ask_password,
+            sat_file: self.sat_file.or(before.sat_file),
+            embedded: self.embedded.or(before.embedded),
+            client_id: self.client_id.or(before.client_id),
+            timeout: self.timeout.or(before.timeout),
+            connect_timeout: self.connect_timeout.or(before.connect_timeout),
+            retries: self.retries.or(before.retries),
+            keep_alive: self.keep_alive.or(before.keep_alive),
+            context: self.context.or(before.context),
+            no_context: self.no_context || before.no_context,
+            config: self.config.or(before.config),
+            trace: self.trace.or(before.trace),
+        }
+    }
+}
+
+impl Shared for DisplayArgs {
+    fn or(self, before: Self) -> Self {
+        Self {
+            output: self.output.or(before.output),
+            json: self.json || before.json,
+            quiet: self.quiet || before.quiet,
+            verbose: self.verbose || before.verbose,
+            color: self.color.or(before.color),
+        }
+    }
+}
+
+/// Adds the options to a command and to all commands below it.
+pub fn add_to<O: Shared>(command: Command) -> Command {
+    // Argument by argument: augmenting the command itself would replace its description by that of `O`.
+    let options = O::augment_args(Command::new("options"));
+    let command = command.args(options.get_arguments().cloned());
+    command.mut_subcommands(|below| below.defer(add_to::<O>))
+}
+
+/// Collects the options of a level and of all levels below it. Where two levels set one option, the lower one wins.
+///
+/// # Errors
+/// The levels are not those of a command that [`add_to`] has changed.
+pub fn collect<O: Shared>(matches: &ArgMatches) -> Result<O, Error> {
+    let mut options = O::from_arg_matches(matches)?;
+    let mut level = matches;
+    while let Some((_, below)) = level.subcommand() {
+        options = O::from_arg_matches(below)?.or(options);
+        level = below;
+    }
+    Ok(options)
+}
+
+/// Returns the identifiers of the options.
+#[must_use]
+pub fn ids<O: Args>() -> Vec<String> {
+    let options = O::augment_args(Command::new("options"));
+    options.get_arguments().map(|arg| arg.get_id().to_string()).collect()
+}

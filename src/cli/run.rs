@@ -1,0 +1,266 @@
+//! One run: parse, resolve the configuration, run the verb, report, exit.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::future::poll_fn;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::task::Poll;
+
+use clap::{CommandFactory, Parser};
+
+use super::args::{Cli, Verb};
+use super::config::Configuration;
+use super::config::setting::Setting;
+use super::config::variables::Variables;
+use super::config::verb::{self, ConfigVerb};
+use super::connection::{Connection, Login};
+use super::context::args::ContextVerb;
+use super::context::{self, Done};
+use super::exit::Exit;
+use super::options::{ConnectionArgs, DisplayArgs, Options};
+use super::report::Reporter;
+use super::serve::args::ServeArgs;
+use super::session::{guarded, session};
+use super::signals::{self, EndSignals};
+use super::trace::Tracing;
+use super::usage::{self, Instead};
+use super::{generate, help, prompt, resolve, runtime, serve, short_parse};
+use crate::client::Access;
+use crate::commands::process::signal::Signal;
+use crate::commands::{Command, CommandError, Output, Session, Verdict};
+
+/// Runs the command line that `words` contain; the first word is the program.
+pub fn run(words: &[OsString]) -> Exit {
+    let (mut reporter, result) =
+        match short_parse::parse(words).map_or_else(|| Cli::try_parse_from(words), Ok) {
+            Ok(cli) => run_parsed(cli),
+            Err(error) => {
+                let json = usage::wants_json(words);
+                let typed = Configuration::typed(&DisplayArgs { json, ..DisplayArgs::default() });
+                let mut reporter = Reporter::new(resolve::style(&typed.settings, false));
+                let result = show_or_fail(usage::explain(error, words), &mut reporter);
+                (reporter, result)
+            }
+        };
+    end(result, &mut reporter)
+}
+
+fn run_parsed(cli: Cli) -> (Reporter, Result<Exit, CommandError>) {
+    let is_json = matches!(&cli.verb, Some(Verb::Command(command)) if command.is_json());
+    let variables = resolve::variables();
+    match configuration(&cli, &variables) {
+        Ok(configuration) => {
+            let mut reporter = Reporter::new(resolve::style(&configuration.settings, is_json));
+            reporter.warn_of_names(&variables.mistyped());
+            let result = run_verb(cli, &configuration, &variables, &mut reporter);
+            (reporter, result)
+        }
+        Err(error) => {
+            // The output options hold for this error too, as far as they are valid.
+            let display = Configuration::of_display(&cli.options.display, &variables);
+            let display = display.unwrap_or_else(|_| Configuration::typed(&cli.options.display));
+            (Reporter::new(resolve::style(&display.settings, is_json)), Err(error))
+        }
+    }
+}
+
+/// Resolves as much of the configuration as the verb needs: help works with an invalid configuration, and a verb that
+/// does not connect reads no configuration file.
+fn configuration(cli: &Cli, variables: &Variables) -> Result<Configuration, CommandError> {
+    let Options { connection, display, .. } = &cli.options;
+    match &cli.verb {
+        None if !resolve::is_at_terminal() => Ok(Configuration::typed(display)),
+        Some(Verb::Help(_) | Verb::Completions(_) | Verb::Man(_)) => Ok(Configuration::typed(display)),
+        Some(Verb::Serve(_) | Verb::Context(_)) => Configuration::of_display(display, variables),
+        Some(Verb::Config(args)) if matches!(args.verb, ConfigVerb::Path) => {
+            Configuration::of_display(display, variables)
+        }
+        Some(Verb::Command(command)) if command.is_offline() => Configuration::of_display(display, variables),
+        _ => Configuration::resolve(connection, display, variables),
+    }
+}
+
+fn end(result: Result<Exit, CommandError>, reporter: &mut Reporter) -> Exit {
+    match result {
+        _ if reporter.is_closed() => Exit::Yes,
+        Ok(exit) => exit,
+        Err(error) => {
+            let exit = reporter.error(&error);
+            if let Some(signal) = Signal::behind(error.kind) {
+                signal.take_effect();
+            }
+            exit
+        }
+    }
+}
+
+fn run_verb(
+    cli: Cli,
+    configuration: &Configuration,
+    variables: &Variables,
+    reporter: &mut Reporter,
+) -> Result<Exit, CommandError> {
+    let Cli { verb, options } = cli;
+    let verb = match verb {
+        Some(verb) => verb,
+        None if resolve::is_at_terminal() => return prompt::run(options, variables, reporter),
+        None => return Err(CommandError::usage("a verb is missing").hint("mqkv help")),
+    };
+    let trace = options.connection.trace.clone();
+    let trace = trace.as_ref();
+    match verb {
+        Verb::Shell(_) if resolve::is_input_terminal() => return prompt::run(options, variables, reporter),
+        Verb::Shell(_) => {
+            let batch = prompt::line("batch -")?;
+            return run_command(batch, configuration, options.force_write, trace, reporter);
+        }
+        Verb::Command(command) => {
+            return run_command(command, configuration, options.force_write, trace, reporter);
+        }
+        Verb::Serve(args) => return run_serve(&args, configuration, &options.display, reporter),
+        Verb::Context(args) => return run_context(&args.verb, options, variables, reporter),
+        Verb::Config(args) => {
+            let record = match args.verb {
+                ConfigVerb::Path => verb::path(&options.connection, variables)?,
+                ConfigVerb::Show { origin } => verb::show(configuration, origin)?,
+            };
+            reporter.put(&Output::Configured(Box::new(record)))?;
+        }
+        Verb::Completions(args) => reporter.data(&generate::completions(&args)?)?,
+        Verb::Man(args) => reporter.data(&generate::man(&args)?)?,
+        Verb::Help(args) => {
+            let text = help::text(&args.names, Cli::command(), reporter.has_color())?;
+            reporter.data(text.as_bytes())?;
+        }
+    }
+    Ok(Exit::Yes)
+}
+
+fn run_serve(
+    args: &ServeArgs,
+    configuration: &Configuration,
+    display: &DisplayArgs,
+    reporter: &mut Reporter,
+) -> Result<Exit, CommandError> {
+    let settings = &configuration.settings;
+    let (quiet, verbose) = (settings.is_on(Setting::Quiet), settings.is_on(Setting::Verbose));
+    let display = DisplayArgs { quiet, verbose, ..display.clone() };
+    if let Some(action) = &args.action {
+        return serve::user::run(action, &display, reporter);
+    }
+    if let Some(done) = args.data.run(&display, reporter) {
+        return done;
+    }
+    Ok(serve::run(args, &display)?.into())
+}
+
+fn run_context(
+    verb: &ContextVerb,
+    options: Options,
+    variables: &Variables,
+    reporter: &mut Reporter,
+) -> Result<Exit, CommandError> {
+    match context::run(verb, &options.connection, variables)? {
+        Done::Record(record, verdict) => {
+            reporter.put(&Output::Configured(Box::new(record)))?;
+            Ok(verdict.into())
+        }
+        Done::Test(name) => {
+            let context = name.or(options.connection.context.clone());
+            let connection = ConnectionArgs { context, ..options.connection };
+            let configuration = Configuration::resolve(&connection, &options.display, variables)?;
+            let trace = connection.trace.as_ref();
+            run_command(prompt::line("ping")?, &configuration, false, trace, reporter)
+        }
+    }
+}
+
+/// Destination of a trace, if there is one: a file, or standard error.
+type Trace<'a> = Option<&'a Option<PathBuf>>;
+
+fn run_command(
+    command: Command,
+    configuration: &Configuration,
+    is_forced: bool,
+    trace: Trace<'_>,
+    reporter: &mut Reporter,
+) -> Result<Exit, CommandError> {
+    let connection = match command.is_offline() {
+        true => None,
+        false => Some(Connection::of(&configuration.settings, resolve::process())?),
+    };
+    let tracing = match &connection {
+        Some(_) => Tracing::start(trace, &reporter.style())?,
+        None => None,
+    };
+    let minds_signals = command.minds_signals();
+    let is_write = command.access() == Access::Write && !minds_signals;
+    let asks = matches!(&connection, Some(Connection { login: Login::Ask { .. }, .. }));
+    let signals = if minds_signals { EndSignals::default() } else { EndSignals::of(command.access(), asks) };
+    let tracer = tracing.as_ref().map(|tracing| tracing.tracer.clone());
+    let (session, embedded) = session(connection, tracer, signals.clone(), reporter.style());
+    let session = guarded(session, configuration, is_forced);
+    // One thread is enough for a verb that waits for the network. Where a slow reader of the output can block this
+    // thread, a second one keeps the session alive and handles the signals.
+    let has_driver = command.is_lasting() || signals.has_handler();
+    runtime::block_on(has_driver, async {
+        let many = command.is_bulk();
+        if many {
+            // Lines of a trace on standard error would overwrite the progress bar.
+            reporter.hold(resolve::shows_progress() && trace != Some(&None));
+        }
+        let result = {
+            let mut run = pin!(run_and_flush(command, &session, reporter));
+            tokio::select! {
+                biased;
+                result = &mut run => result,
+                signal = signals.next(), if is_write => {
+                    // Pending requests fail, so that the verb ends and reports what is known of them.
+                    let (result, ()) = tokio::join!(run, session.end());
+                    signals::interrupted_result(signal, many, result)
+                }
+                signal = signals.next(), if !minds_signals => Ok(signal.verdict()),
+            }
+        };
+        session.close().await;
+        embedded.stop().await;
+        if let Some(tracing) = &tracing {
+            tracing.finish();
+        }
+        Ok(Exit::from(result?))
+    })?
+}
+
+/// Runs a verb; writes its held-back output whenever it waits.
+async fn run_and_flush(
+    command: Command,
+    session: &Session,
+    reporter: &mut Reporter,
+) -> Result<Verdict, CommandError> {
+    let reporter = RefCell::new(reporter);
+    let mut emit = |output| reporter.borrow_mut().put(&output);
+    let mut run = pin!(command.run(session, &mut emit));
+    let run_and_flush_at_each_wait = poll_fn(|context| {
+        let poll = run.as_mut().poll(context);
+        match reporter.borrow_mut().flush() {
+            Ok(()) => poll,
+            Err(error) => Poll::Ready(Err(error.into())),
+        }
+    });
+    let result = run_and_flush_at_each_wait.await;
+    reporter.borrow_mut().clear();
+    result
+}
+
+fn show_or_fail(instead: Instead, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+    match instead {
+        Instead::Fail(error) => Err(error),
+        Instead::Show(text) => {
+            let text = text.render();
+            let text = if reporter.has_color() { text.ansi().to_string() } else { text.to_string() };
+            reporter.data(text.as_bytes())?;
+            Ok(Exit::Yes)
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Arguments and help of `serve`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::data::DataArgs;
+use super::limits::LimitArgs;
+use super::listen_address::{ListenAddress, parse_origin};
+use super::operations::OperationsArgs;
+use super::user::ServeAction;
+
+const EXAMPLES: &str = "\
+Examples:
+  mqkv serve                            in memory: the data is lost at exit
+  mqkv serve --data ./state             persistent: the data is stored in ./state
+  mqkv serve --data ./state --persist custom
+  mqkv serve --listen 0.0.0.0:1883      for clients on other machines
+  mqkv serve --listen 127.0.0.1:0 --port-file port
+  mqkv serve --tls-cert server.pem --tls-key server.key --client-ca ca.pem
+  mqkv serve --users users              for the users that `mqkv serve user add users NAME` adds
+  mqkv serve --sat-tokens tokens        for clients with a token from the lines NAME TOKEN of this file
+  mqkv serve --listen 127.0.0.1:1883 --listen ws://127.0.0.1:8080/mqtt
+  mqkv serve --users users --listen 'mqtt://127.0.0.1:1883?anonymous=yes' --listen mqtt://0.0.0.0:1884
+  mqkv serve --admin 9883               status page http://127.0.0.1:9883/, with /metrics and /healthz
+  mqkv serve --seed defaults.jsonl --exec -- ./test.sh    store for one command, with initial keys
+
+Listeners:
+The URL after --listen selects the protocol: mqtt:// or ws:// (WebSockets), with TLS mqtts:// or wss://. Options of one \
+listener follow a ?, separated by &:
+  anonymous=yes|no                      whether clients without credentials are accepted;
+                                        default: yes, unless there is --users or --sat-tokens
+  client-cert=required|optional|none    whether clients are asked for a certificate;
+                                        default: required, if there is --client-ca
+
+Authorization:
+The file of --authz contains rules in the shape of the BrokerAuthorization resource, in YAML or JSON. Requests that no \
+rule allows are rejected:
+  rules:
+  - principals: {clientIds: [press-7], usernames: [ann], attributes: [{CN: press 7, O: Werk}]}
+    brokerResources:
+    - method: Connect
+    - {method: Publish, topics: [statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke]}
+    - {method: Publish, topics: [\"clients/{principal.clientId}/#\"]}
+    - {method: Subscribe, topics: [\"clients/{principal.clientId}/#\"]}
+    stateStoreResources:
+    - {method: ReadWrite, keyType: Pattern, keys: [\"line1/*\", \"{principal.clientId}/*\"]}
+The attributes are those of the client certificate: the subject's by short name (CN, O, OU, L, ST, C, UID, DC, \
+serialNumber, emailAddress; others by object identifier), and DNS, IP, URI and email of the alternative names. A \
+certificate must have all attributes of one entry. An attribute with several values matches by any of them; \
+{principal.attributes.NAME} is the first. A client also needs permission to publish to its response topic.
+
+Reload:
+SIGHUP reloads the files of --authz, --tls-cert, --tls-key and --client-ca without disconnecting clients. A subscription \
+that is no longer allowed delivers nothing until it is allowed again. New connections get the new certificate and are \
+verified against the new CAs. If a file is invalid, the error is logged and the previous content stays in force: \
+separately for the rules, and together for all TLS files.
+
+The files of --users and --sat-tokens are read again at each authentication. An unreadable file is logged and changes \
+nothing. A session belongs to the user that created it: another user with the same client id does not get it.
+
+Commands:
+--exec sets MQKV_BROKER, AIO_BROKER_HOSTNAME, AIO_BROKER_TCP_PORT and AIO_MQTT_USE_TLS for its command. Without --listen \
+the store listens on a free port of 127.0.0.1. Variables that lead to another broker or contain credentials for it are \
+removed, unless --users, --sat-tokens or TLS make them meaningful here. If the file of --tls-cert ends with a self-signed \
+certificate, MQKV_CAFILE and AIO_TLS_CA_FILE name it; for another CA, set them to its file. Signals are forwarded to the \
+command. Nothing is logged without -v.
+
+Status page:
+--admin serves read-only pages to every client that can reach the address; there is no password. Requests by a host name \
+are answered only for the name given here; addresses and localhost are always valid.
+
+Shutdown:
+SIGTERM and SIGINT stop the server: it accepts no new connection, answers the requests received so far and exits with 0. \
+So does SIGHUP if there is neither --authz nor TLS; with --exec it is forwarded to the command, unless there is --authz.";
+
+/// Run an MQTT broker with a state store
+///
+/// Any MQTT 5 or MQTT 3.1.1 client can use the broker. Without --data the data is in memory and lost at exit.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+pub struct ServeArgs {
+    #[command(subcommand)]
+    pub action: Option<ServeAction>,
+    /// Address to listen on, repeatable [default: 127.0.0.1:1883 and [::1]:1883 if available; with TLS 8883]
+    #[arg(long, value_name = "HOST:PORT|URL", value_parser = ListenAddress::parse)]
+    pub listen: Vec<ListenAddress>,
+    /// Accept WebSockets from browser pages of this origin, repeatable; * accepts all [default: pages of this machine and of the address listened on]
+    #[arg(long, value_name = "ORIGIN", value_parser = parse_origin)]
+    pub ws_origin: Vec<String>,
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Enable TLS with this certificate and its chain, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key of the certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Require a client certificate from one of these CAs, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub client_ca: Option<PathBuf>,
+    /// Require a user name and password from FILE
+    #[arg(long, value_name = "FILE")]
+    pub users: Option<PathBuf>,
+    /// Require a service account token from FILE; combined with --users, accept either
+    #[arg(long, value_name = "FILE")]
+    pub sat_tokens: Option<PathBuf>,
+    /// Allow only the requests that the rules in FILE allow
+    #[arg(long, value_name = "FILE")]
+    pub authz: Option<PathBuf>,
+    /// Write the port of the first listener to FILE once it is open
+    #[arg(long, value_name = "FILE")]
+    pub port_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub operations: OperationsArgs,
+    #[command(flatten)]
+    pub run: ExecArgs,
+    // Last: arguments that follow would stand below its heading in the help.
+    #[command(flatten)]
+    pub limits: LimitArgs,
+}
+
+/// Initial content of the store, and a command to run with it.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// Set the keys of this file first; JSON lines as printed by `export`
+    #[arg(long, value_name = "FILE")]
+    pub seed: Option<PathBuf>,
+    /// Run the command after -- with variables that lead to this store; exit with its code when it ends
+    #[arg(long, requires = "command")]
+    pub exec: bool,
+    /// Command of --exec and its arguments
+    #[arg(last = true, value_name = "CMD", requires = "exec")]
+    pub command: Vec<OsString>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Command;
+
+    use super::*;
+
+    #[test]
+    fn the_heading_of_the_limits_covers_the_limits_only() {
+        let serve = ServeArgs::augment_args(Command::new("serve"));
+        let below = serve.get_arguments().filter(|arg| arg.get_help_heading() == Some("Limits"));
+        let limits = LimitArgs::augment_args(Command::new("limits"));
+        assert!(below.map(clap::Arg::get_id).eq(limits.get_arguments().map(clap::Arg::get_id)));
+    }
+}

@@ -1,0 +1,283 @@
+//! `serve`: runs a broker with a state store until a signal.
+
+pub mod args;
+pub mod data;
+mod exec;
+mod limits;
+mod listen_address;
+mod listener;
+mod logging;
+mod operations;
+mod reload;
+mod rules;
+mod seed;
+mod systemd;
+pub mod user;
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use self::args::ServeArgs;
+use self::listen_address::{ClientCertificate, ListenAddress};
+use self::listener::Listener;
+use self::logging::{EventLog, LogLevel};
+use self::operations::LogFormat;
+use self::reload::ReloadSignals;
+use super::descriptors;
+use super::detached::run_detached;
+use super::options::DisplayArgs;
+use super::runtime;
+use crate::broker;
+use crate::commands::process::signal::Signals;
+use crate::commands::{CommandError, Kind, Verdict, duration, more_of};
+use crate::render::log::Field;
+use crate::server::{
+    self, AdminSettings, Identities, IdentityFiles, ListenerSettings, ServerTls, ServerTlsFiles, Settings,
+    StoreServer, StoreSettings, WebSocketSettings,
+};
+
+/// Time for blocking work that the runtime has not finished at the end.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Maximum number of threads that serve connections: they share one store, more threads do not make it faster.
+const THREADS_MAX: usize = 16;
+
+/// Runs the server until a signal, or until its command has ended.
+///
+/// # Errors
+/// A listener, the data directory, the seed or the command cannot be used.
+pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<Verdict, CommandError> {
+    let runtime = runtime::here()?;
+    let format = args.operations.log.unwrap_or(LogFormat::Text);
+    let (log, writer) = EventLog::start(format, log_level(args, display))?;
+    let result = runtime.block_on(serve(args, display.verbose, &log));
+    // A read that hangs must not delay the exit.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    drop(log);
+    writer.finish();
+    result
+}
+
+/// With --exec standard error belongs to the command, unless -v or --log requests the log.
+fn log_level(args: &ServeArgs, display: &DisplayArgs) -> LogLevel {
+    match (display.quiet, display.verbose || args.operations.log.is_some()) {
+        (true, _) => LogLevel::Off,
+        (false, true) => LogLevel::All,
+        (false, false) if args.run.exec => LogLevel::Off,
+        (false, false) => LogLevel::Warnings,
+    }
+}
+
+async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Verdict, CommandError> {
+    let reload_signals = ReloadSignals::listen(args)?;
+    let signals = if reload_signals.is_some() { Signals::besides_hangup() } else { Signals::new() };
+    let mut signals = signals.map_err(|error| CommandError::system("listen to signals", &error))?;
+    // A signal ends the start too: a file that it reads can be a pipe or on a file system that hangs.
+    let started = async {
+        let entries = seed::read(args.run.seed.as_deref()).await?;
+        let (server, listeners) = start(args, is_verbose, log).await?;
+        Ok::<_, CommandError>((seed::load(server, entries).await?, listeners))
+    };
+    let (mut server, listeners) = tokio::select! {
+        biased;
+        started = started => started?,
+        signal = signals.next() => return Ok(signal.verdict()),
+    };
+    server.open();
+    if let Some(path) = &args.port_file {
+        write_port(path, server.addresses())?;
+    }
+    let listeners: Vec<_> = listeners.into_iter().zip(server.addresses().iter().copied()).collect();
+    let reloading = reload_signals.map(|signals| signals.reload(&server, args, log));
+    let verdict = if args.run.exec {
+        exec::run(args, &listeners, &mut signals).await?
+    } else {
+        log_ready(log, &listeners, &server, args);
+        signals.next().await;
+        Verdict::Yes
+    };
+    drop(reloading);
+    systemd::stopping();
+    let draining = server.drain(args.operations.drain);
+    log.note("stopping", "stopping: answering pending requests".to_owned());
+    tokio::select! {
+        biased;
+        is_done = draining => {
+            if !is_done {
+                let within = duration::text(args.operations.drain);
+                log.warn(&format!("not all requests were answered within {within}"));
+            }
+            Ok(verdict)
+        }
+        signal = signals.next() => Ok(signal.verdict()),
+    }
+}
+
+fn log_ready(log: &EventLog, listeners: &[(Listener, SocketAddr)], server: &StoreServer, args: &ServeArgs) {
+    let admin: Vec<String> =
+        server.admin_addresses().iter().map(|address| format!("http://{address}/")).collect();
+    let mut line = format!("listening on {}, {}", listener::describe(listeners), args.data.describe());
+    if !admin.is_empty() {
+        line = format!("{line}; status page: {}", admin.join(" and "));
+    }
+    systemd::ready(&line);
+    let brokers = listeners.iter().map(|(listener, address)| listener.broker(*address)).collect();
+    log.ready(line, vec![("brokers", Field::List(brokers)), ("admin", Field::List(admin))]);
+}
+
+/// Logs a warning if the limit on open files is lower than the number of connections allowed.
+fn warn_of_few_descriptors(settings: &broker::Settings, log: &EventLog) {
+    /// Standard streams, storage, the status page and its clients.
+    const OWN: u64 = 128;
+    /// Descriptors that the runtime of a thread needs.
+    const PER_THREAD: u64 = 4;
+    // At most THREADS_MAX threads and u32::MAX connections: no overflow.
+    let threads = u64::try_from(settings.threads).unwrap_or(u64::MAX);
+    let own = threads.saturating_mul(PER_THREAD).saturating_add(OWN);
+    let wanted = u64::from(settings.connections_max).saturating_add(own);
+    if let Some(limit) = descriptors::raise_limit()
+        && limit < wanted
+    {
+        let room = limit.saturating_sub(own);
+        log.warn(&format!(
+            "the limit on open files allows about {room} connections: `ulimit -n {wanted}` allows all"
+        ));
+    }
+}
+
+async fn start(
+    args: &ServeArgs,
+    is_verbose: bool,
+    log: &EventLog,
+) -> Result<(StoreServer, Vec<Listener>), CommandError> {
+    let listeners = listener::resolve(args)?;
+    let files = IdentityFiles { users: args.users.clone(), tokens: args.sat_tokens.clone() };
+    let identities = run_detached(move || Identities::load(&files)).await??;
+    let secrets = [&args.users, &args.sat_tokens, &args.tls_key].into_iter().flatten();
+    secrets.for_each(|file| log.warn_of_secret(file));
+    let (bound, listeners) = bindings(args, listeners).await?;
+    let events = log.clone();
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
+    let broker = broker::Settings { listeners: bound, threads, ..broker::Settings::default() };
+    let settings = Settings {
+        broker: args.limits.limit(broker),
+        identities: Arc::new(identities),
+        authorizer: rules::load(args.authz.clone()).await?,
+        events: Arc::new(move |event| events.event(&event)),
+    };
+    let limits = args.limits.store();
+    warn_of_few_descriptors(&settings.broker, log);
+    if is_verbose {
+        log.note("limits", limits::describe(&limits, &settings.broker));
+    }
+    let operations = args.operations.resolve().await?;
+    for AdminSettings { address, .. } in
+        operations.admin.iter().filter(|admin| !admin.address.ip().is_loopback())
+    {
+        log.warn(&format!(
+            "every client that can reach {address} can read keys and values: there is no password"
+        ));
+    }
+    let persistence = args.data.persistence();
+    let store = StoreSettings { limits, persistence, operations, ..StoreSettings::default() };
+    Ok((StoreServer::prepare(settings, store).await.map_err(failure)?, listeners))
+}
+
+/// Resolves the host names of the listeners: returns the settings of each address, and the listener that it belongs to.
+async fn bindings(
+    args: &ServeArgs,
+    listeners: Vec<Listener>,
+) -> Result<(Vec<ListenerSettings>, Vec<Listener>), CommandError> {
+    let (mut settings, mut of) = (Vec::new(), Vec::new());
+    for listener in listeners {
+        let web_socket = listener.has_web_sockets.then(|| WebSocketSettings {
+            path: listener.address.path.clone(),
+            names: vec![listener.address.host.clone()],
+            origins: args.ws_origin.clone(),
+        });
+        let tls = tls(args, &listener).await?;
+        for address in lookup(&listener.address).await? {
+            let (tls, web_socket) = (tls.clone(), web_socket.clone());
+            let is_anonymous = listener.is_anonymous;
+            settings.push(ListenerSettings { address, tls, web_socket, is_anonymous });
+            of.push(listener.clone());
+        }
+    }
+    Ok((settings, of))
+}
+
+async fn tls(args: &ServeArgs, listener: &Listener) -> Result<Option<ServerTls>, CommandError> {
+    let (true, Some(certfile), Some(keyfile)) = (listener.has_tls, &args.tls_cert, &args.tls_key) else {
+        return Ok(None);
+    };
+    let wanted = match listener.client_certificate {
+        ClientCertificate::Required => Some(server::ClientCertificate::Required),
+        ClientCertificate::Optional => Some(server::ClientCertificate::Optional),
+        ClientCertificate::None => None,
+    };
+    let client_ca = args.client_ca.clone().zip(wanted);
+    let files = ServerTlsFiles { certfile: certfile.clone(), keyfile: keyfile.clone(), client_ca };
+    Ok(Some(run_detached(move || ServerTls::load(files)).await??))
+}
+
+/// Converts the error of a server that did not start.
+pub fn failure(error: server::Error) -> CommandError {
+    match &error {
+        server::Error::Bind { address, cause } => {
+            let port = address.port();
+            let hint = match cause.kind() {
+                io::ErrorKind::AddrNotAvailable if more_of(cause).is_none() => {
+                    format!(
+                        "--listen 0.0.0.0:{port} for all addresses: this machine does not have {}",
+                        address.ip()
+                    )
+                }
+                _ => bind_hint("--listen", *address, cause),
+            };
+            CommandError::new(Kind::Unavailable, error.to_string()).hint(hint)
+        }
+        server::Error::Admin { address, cause } => {
+            let hint = bind_hint("--admin", *address, cause);
+            CommandError::new(Kind::Unavailable, error.to_string()).hint(hint)
+        }
+        server::Error::Storage(storage) => data::failure(storage),
+        server::Error::Thread(cause) => CommandError::system("start a thread", cause),
+        server::Error::Settings(_) => CommandError::new(Kind::Bug, error.to_string()),
+    }
+}
+
+fn bind_hint(option: &str, address: SocketAddr, cause: &io::Error) -> String {
+    match cause.kind() {
+        _ if let Some(more) = more_of(cause) => more.to_owned(),
+        io::ErrorKind::PermissionDenied => "use a port above 1023".to_owned(),
+        _ => {
+            let any = SocketAddr::new(address.ip(), 0);
+            format!("{option} {any} for any free port, or stop the process that listens there")
+        }
+    }
+}
+
+async fn lookup(address: &ListenAddress) -> Result<Vec<SocketAddr>, CommandError> {
+    let ListenAddress { host, port, is_required, .. } = address;
+    let found = tokio::net::lookup_host((host.as_str(), *port)).await;
+    let unknown =
+        |error| CommandError::new(Kind::Unavailable, format!("cannot resolve {host}:{port}: {error}"));
+    // The default [::1] is optional: a machine can be without IPv6, or another process can use the port there.
+    Ok(found.map_err(unknown)?.filter(|address| *is_required || TcpListener::bind(address).is_ok()).collect())
+}
+
+/// Writes the port of the first listener. The file appears with its content, so that a reader can wait for the file.
+fn write_port(path: &Path, addresses: &[SocketAddr]) -> Result<(), CommandError> {
+    let failed = |error| CommandError::file("write", path, &error);
+    let port = addresses.first().map_or(0, SocketAddr::port);
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".new");
+    fs::write(&unfinished, format!("{port}\n")).map_err(failed)?;
+    fs::rename(&unfinished, path).map_err(failed)
+}

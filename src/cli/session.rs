@@ -1,0 +1,148 @@
+//! Session of a verb: connects on first use, starts an embedded store, reads certificates and passwords.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use tokio::time::timeout;
+
+use super::config::Configuration;
+use super::config::origin::Line;
+use super::connection::{Connection, Endpoint, Login};
+use super::detached::run_detached;
+use super::embedded::Embedded;
+use super::signals::EndSignals;
+use super::{password, permissions, report, resolve};
+use crate::client::{Authentication, PasswordSource, Settings, Target, Tracer};
+use crate::commands::output::Outcome;
+use crate::commands::{CommandError, Connecting, Kind, Session};
+use crate::net::{ClientTls, TlsOptions};
+use crate::render::escape::escape;
+use crate::render::{Format, Style};
+
+/// The store inside this process, if the session has started one.
+#[derive(Clone, Debug, Default)]
+pub struct StartedStore(Rc<RefCell<Option<Embedded>>>);
+
+impl StartedStore {
+    async fn start(&self, data: Option<&Path>) -> Result<Target, CommandError> {
+        let embedded = Embedded::start(data).await?;
+        let target = embedded.target();
+        self.0.replace(Some(embedded));
+        Ok(target)
+    }
+
+    /// Stops the store; returns when everything that it has acknowledged is durable.
+    pub async fn stop(self) {
+        let embedded = self.0.take();
+        if let Some(embedded) = embedded {
+            embedded.stop().await;
+        }
+    }
+}
+
+/// Returns a session that connects on first use; `signals` are handled from then on.
+pub fn session(
+    connection: Option<Connection>,
+    tracer: Option<Tracer>,
+    signals: EndSignals,
+    style: Style,
+) -> (Session, StartedStore) {
+    let store = StartedStore::default();
+    let started = store.clone();
+    let takes_input = matches!(&connection, Some(Connection { login: Login::Input { .. }, .. }));
+    let connect = move || -> Connecting {
+        let handling = signals.handle();
+        let connecting = connect(connection.clone(), started.clone(), style);
+        let tracer = tracer.clone();
+        Box::pin(async move {
+            handling?;
+            Ok(Settings { tracer, ..connecting.await? })
+        })
+    };
+    let session = Session::new(connect, resolve::surroundings());
+    if takes_input {
+        session.close_input();
+    }
+    (session, store)
+}
+
+/// Rejects writes if the context is read-only, unless `is_forced`.
+pub fn guarded(session: Session, configuration: &Configuration, is_forced: bool) -> Session {
+    match configuration.read_only() {
+        Some(line) if !is_forced => session.guarded(read_only(line)),
+        _ => session,
+    }
+}
+
+fn read_only(line: &Line) -> CommandError {
+    let error = CommandError::new(Kind::Configuration, format!("the context {} is read-only", line.context));
+    let error = error.cause(format!("{}: read_only = true", line.place())).hint("--force-write");
+    CommandError { outcome: Some(Outcome::Unchanged), ..error }
+}
+
+async fn connect(
+    connection: Option<Connection>,
+    store: StartedStore,
+    style: Style,
+) -> Result<Settings, CommandError> {
+    let connection =
+        connection.ok_or_else(|| CommandError::new(Kind::Bug, "an offline verb requested a connection"))?;
+    let (target, tls, web_socket) = match &connection.endpoint {
+        Endpoint::Network { host, port, tls, web_socket } => {
+            // Even with --quiet: the risk is too high to hide it.
+            if tls.as_ref().is_some_and(|tls| tls.insecure) && style.format != Format::Json {
+                report::log(
+                    "warning: --insecure: the broker's certificate is not verified, an attacker can read and change \
+                     everything",
+                );
+            }
+            let tls = read_files(&connection, tls.clone(), style).await?;
+            (Target::Tcp { host: host.clone(), port: *port }, tls, web_socket.clone())
+        }
+        Endpoint::Embedded { data } => (store.start(data.as_deref()).await?, None, None),
+    };
+    let authentication = authentication(&connection.login).await?;
+    Ok(Settings { web_socket, ..connection.settings(target, tls, authentication) })
+}
+
+/// Reads the TLS files and warns of secret files that other users can read. The connect timeout applies, because a file
+/// can be a pipe or on a file system that hangs.
+async fn read_files(
+    connection: &Connection,
+    options: Option<TlsOptions>,
+    style: Style,
+) -> Result<Option<ClientTls>, CommandError> {
+    let secrets: Vec<PathBuf> = match report::takes_warnings(&style) {
+        true => connection.secret_files().cloned().collect(),
+        false => Vec::new(),
+    };
+    if options.is_none() && secrets.is_empty() {
+        return Ok(None);
+    }
+    let read = run_detached(move || {
+        secrets.iter().filter_map(|file| permissions::warning(file)).for_each(|line| report::log(&line));
+        options.as_ref().map(ClientTls::load).transpose()
+    });
+    let within = connection.connect_timeout;
+    let late = |_| {
+        let message = format!("cannot read the files of the connection within {within:?}");
+        CommandError::new(Kind::File, message).hint("mqkv config show --origin")
+    };
+    Ok(timeout(within, read).await.map_err(late)???)
+}
+
+/// Returns the credentials; asks for the password or reads it from standard input if the login requires that.
+async fn authentication(login: &Login) -> Result<Authentication, CommandError> {
+    let (username, password) = match login {
+        Login::Known(authentication) => return Ok(authentication.clone()),
+        Login::Input { username } => (username, run_detached(resolve::read_password).await??),
+        Login::Ask { username } => {
+            (username, password::ask(format!("password of {}: ", escape(username.as_bytes()))).await?)
+        }
+    };
+    Ok(Authentication::Password {
+        username: username.clone(),
+        password: Some(PasswordSource::Given(password)),
+    })
+}
