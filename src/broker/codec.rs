@@ -12,10 +12,10 @@ use rumqttc::mqttbytes::{self, QoS, v5};
 use super::dialect::ProtocolVersion;
 use super::filter;
 use super::intake;
+use super::packet::SubscriptionOptions;
 use super::packet::{Connect, Fault, Incoming, Publish, RetainHandling, SubscriptionRequest, Will};
 use super::reason::Reason;
 use super::strict;
-use super::subscriptions::Options;
 use crate::net::Secret;
 use crate::protocol::message::{Message, PropertyText, Qos};
 
@@ -264,7 +264,7 @@ fn subscribe(packet: v5::Subscribe) -> Incoming {
         .and_then(|identifier| u32::try_from(identifier).ok());
     let requests = packet.filters.into_iter().map(|wanted| SubscriptionRequest {
         filter: wanted.path,
-        options: Options {
+        options: SubscriptionOptions {
             qos: qos_in(wanted.qos),
             no_local: wanted.nolocal,
             retain_as_published: wanted.preserve_retain,

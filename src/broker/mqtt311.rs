@@ -5,12 +5,12 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::codec::Decoded;
 use super::dialect::ProtocolVersion;
 use super::filter;
+use super::packet::SubscriptionOptions;
 use super::packet::{
     Connect, FILTERS_MAX, Fault, Incoming, Publish, RetainHandling, SubscriptionRequest, Will,
 };
 use super::publish::put_varint;
 use super::reason::Reason;
-use super::subscriptions::Options;
 use crate::net::Secret;
 use crate::protocol::message::{Message, Qos};
 
@@ -165,7 +165,8 @@ fn subscribe(body: &mut Bytes) -> Result<Incoming, Fault> {
     let mut requests = Vec::new();
     while requests.is_empty() || body.has_remaining() {
         let (filter, qos) = (text(body)?, qos(byte(body)?)?);
-        let options = Options { qos, no_local: false, retain_as_published: false, identifier: None };
+        let options =
+            SubscriptionOptions { qos, no_local: false, retain_as_published: false, identifier: None };
         requests.push(SubscriptionRequest { filter, options, retain_handling: RetainHandling::Always });
         check_count(requests.len())?;
     }

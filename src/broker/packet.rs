@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use super::dialect::ProtocolVersion;
 use super::reason::Reason;
-use super::subscriptions::Options;
 use crate::net::Secret;
-use crate::protocol::message::Message;
+use crate::protocol::message::{Message, Qos};
 
 /// The most filters of one SUBSCRIBE or UNSUBSCRIBE: there is room for millions, which take many times their bytes.
 pub const FILTERS_MAX: usize = 65_536;
@@ -137,9 +136,22 @@ pub struct SubscriptionRequest {
     /// As sent, not validated.
     pub filter: String,
     /// The options to subscribe with.
-    pub options: Options,
+    pub options: SubscriptionOptions,
     /// Which retained messages to send.
     pub retain_handling: RetainHandling,
+}
+
+/// The options of a subscription (MQTT 5, 3.8.3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubscriptionOptions {
+    /// The maximum QoS of the messages.
+    pub qos: Qos,
+    /// Whether the client does not get its own messages.
+    pub no_local: bool,
+    /// Whether messages keep their retain flag.
+    pub retain_as_published: bool,
+    /// The Subscription Identifier.
+    pub identifier: Option<u32>,
 }
 
 /// Whether a subscription brings the retained messages.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::broker::shared_subscriptions::GroupId;
 use crate::protocol::message::{Message, Qos};
 
 /// What a queue is charged for a message besides its bytes.
@@ -76,6 +75,10 @@ fn bytes_of(message: &Message) -> usize {
     .chain(properties)
     .fold(0, usize::saturating_add)
 }
+
+/// Number of a group of a shared subscription, unique within one broker and never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub(super) u64);
 
 /// A publication as one session gets it.
 #[derive(Clone, Debug)]

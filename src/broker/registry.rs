@@ -11,16 +11,18 @@ use hashbrown::{HashMap, HashSet};
 use super::connection_handle::{ConnectionHandle, DrainPhase};
 use super::event::Event;
 use super::filter;
+use super::packet::SubscriptionOptions;
 use super::packet::{RetainHandling, SubscriptionRequest};
 use super::publication::{Delivery, Publication};
 use super::reason::Reason;
 use super::retained::RetainedMessages;
 use super::session::{Limits, Session};
+use super::session_entry::SessionId;
 use super::session_entry::{SessionEntry, SessionRequest, SessionState};
 use super::settings::Settings;
 use super::shared_subscriptions::SharedSubscriptions;
 use super::statistics::{ClientStatistics, Statistics};
-use super::subscriptions::{Options, SessionId, Subscriptions};
+use super::subscriptions::Subscriptions;
 use crate::protocol::ConnectionId;
 use crate::protocol::message::{Message, Qos};
 
@@ -49,7 +51,7 @@ pub struct Registry {
     filter_bytes_max: usize,
     sessions: HashMap<Arc<str>, Arc<SessionEntry>>,
     connections: HashMap<ConnectionId, (Arc<SessionEntry>, Arc<ConnectionHandle>)>,
-    subscriptions: Subscriptions<SessionId, (Arc<SessionEntry>, Options)>,
+    subscriptions: Subscriptions<SessionId, (Arc<SessionEntry>, SubscriptionOptions)>,
     shared_subscriptions: SharedSubscriptions,
     retained: RetainedMessages,
     /// When a entry without a connection is due for its will or its end.
@@ -275,7 +277,7 @@ impl Registry {
         &mut self,
         entry: &Arc<SessionEntry>,
         filter: &str,
-        options: Options,
+        options: SubscriptionOptions,
         retain_handling: RetainHandling,
     ) -> Result<bool, Reason> {
         let is_shared = filter::is_shared(filter);
@@ -305,7 +307,12 @@ impl Registry {
     }
 
     /// Has a subscription bring messages; true if it has not done so before.
-    fn insert_subscription(&mut self, entry: &Arc<SessionEntry>, filter: &str, options: Options) -> bool {
+    fn insert_subscription(
+        &mut self,
+        entry: &Arc<SessionEntry>,
+        filter: &str,
+        options: SubscriptionOptions,
+    ) -> bool {
         if filter::is_shared(filter) {
             return self.shared_subscriptions.insert(filter, Arc::clone(entry), options);
         }
@@ -317,7 +324,7 @@ impl Registry {
         &self,
         entry: &SessionEntry,
         filter: &str,
-        options: Options,
+        options: SubscriptionOptions,
         now: Instant,
         events: &mut Vec<Event>,
     ) -> bool {
@@ -386,7 +393,7 @@ impl Registry {
             entry.enqueue(delivery, now, events);
         }
         // Nearly every message matches one subscription, and then there is nothing to be collected.
-        let mut first: Option<(SessionId, &Arc<SessionEntry>, Options)> = None;
+        let mut first: Option<(SessionId, &Arc<SessionEntry>, SubscriptionOptions)> = None;
         let mut matches = Vec::new();
         self.subscriptions.for_each_match(&message.topic, |session, (entry, options)| {
             let is_own = options.no_local && from.is_some_and(|from| from.id == session);
@@ -644,8 +651,12 @@ pub(super) mod tests {
         registry.attach(request(1, "a", 10, None), start).unwrap();
         registry.attach(SessionRequest { clean_start: true, ..request(2, "a", 10, None) }, start).unwrap();
         assert_eq!(detach(&mut registry, 1, start), None);
-        let options =
-            Options { qos: Qos::AtLeastOnce, no_local: false, retain_as_published: false, identifier: None };
+        let options = SubscriptionOptions {
+            qos: Qos::AtLeastOnce,
+            no_local: false,
+            retain_as_published: false,
+            identifier: None,
+        };
         let request =
             SubscriptionRequest { filter: "#".to_owned(), options, retain_handling: RetainHandling::Always };
         let results = registry.subscribe(ConnectionId(1), vec![request], start, &mut Vec::new());
@@ -666,7 +677,7 @@ pub(super) mod tests {
             registry.retain(&Arc::new(Publication::new(message, start)), start, &mut Vec::new());
         }
         let queued = |registry: &mut Registry, filters: &[&str]| {
-            let options = Options {
+            let options = SubscriptionOptions {
                 qos: Qos::AtMostOnce,
                 no_local: false,
                 retain_as_published: false,
@@ -696,7 +707,7 @@ pub(super) mod tests {
             registry.attach(request(1, "a", 10, None), start).unwrap();
             registry.attach(SessionRequest { clean_start, ..request(2, "a", 10, None) }, start).unwrap();
             registry.attach(request(3, "b", 10, None), start).unwrap();
-            let options = Options {
+            let options = SubscriptionOptions {
                 qos: Qos::AtLeastOnce,
                 no_local: false,
                 retain_as_published: false,

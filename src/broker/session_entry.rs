@@ -6,15 +6,18 @@ use std::time::Instant;
 
 use super::connection_handle::ConnectionHandle;
 use super::event::Event;
-use super::packet::Will;
+use super::packet::{SubscriptionOptions, Will};
 use super::permissions::Permissions;
 use super::principal::Principal;
 use super::publication::Delivery;
 use super::reason::Reason;
 use super::session::{Outgoing, Session};
-use super::subscriptions::{Options, SessionId};
 use crate::protocol::ConnectionId;
 use crate::protocol::message::Qos;
+
+/// Number of a session, unique within one broker and never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
 
 /// A connection's request for its session, from its CONNECT.
 #[derive(Debug)]
@@ -76,7 +79,7 @@ pub struct SessionState {
     pub permissions: Option<Arc<dyn Permissions>>,
     /// The subscriptions, also those that the rules no longer permit: these bring no messages until they are permitted
     /// again.
-    pub filters: HashMap<String, Options>,
+    pub filters: HashMap<String, SubscriptionOptions>,
     /// The bytes charged for the topic filters, by `filter::bytes`.
     pub filter_bytes: usize,
     /// Whether the connection's task has seen everything, so that it must be woken for more.

@@ -10,13 +10,10 @@ use hashbrown::HashMap;
 
 use super::event::Event;
 use super::filter;
-use super::publication::{Delivery, Publication};
-use super::session_entry::{Readiness, SessionEntry};
-use super::subscriptions::{Options, SessionId, Subscriptions};
-
-/// Names a group within one broker; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupId(u64);
+use super::packet::SubscriptionOptions;
+use super::publication::{Delivery, GroupId, Publication};
+use super::session_entry::{Readiness, SessionEntry, SessionId};
+use super::subscriptions::Subscriptions;
 
 /// All groups: one for each shared filter, which is to say for each name and what it shared_subscriptions.
 #[derive(Debug, Default)]
@@ -29,7 +26,7 @@ pub struct SharedSubscriptions {
 
 impl SharedSubscriptions {
     /// Adds a session to the group of a valid shared filter, or gives it other options there; true if it is new.
-    pub fn insert(&mut self, shared: &str, entry: Arc<SessionEntry>, options: Options) -> bool {
+    pub fn insert(&mut self, shared: &str, entry: Arc<SessionEntry>, options: SubscriptionOptions) -> bool {
         let Some(filter) = filter::shared(shared) else { return false };
         let id = self.ids.get(shared).copied().unwrap_or_else(|| {
             let id = GroupId(self.next_group);
@@ -89,7 +86,7 @@ impl SharedSubscriptions {
 /// The sessions that share messages.
 #[derive(Debug)]
 pub struct Group {
-    members: BTreeMap<SessionId, (Arc<SessionEntry>, Options)>,
+    members: BTreeMap<SessionId, (Arc<SessionEntry>, SubscriptionOptions)>,
     /// Whose turn it was last. Whoever reads and sets it at the same time gives two messages to one: nothing is lost.
     last: AtomicU64,
 }
@@ -141,7 +138,11 @@ impl Group {
         is_ready && self.deliver(id, publication, Some(instead_of), now, events)
     }
 
-    fn next(&self, bytes: usize, except: Option<SessionId>) -> Option<&(Arc<SessionEntry>, Options)> {
+    fn next(
+        &self,
+        bytes: usize,
+        except: Option<SessionId>,
+    ) -> Option<&(Arc<SessionEntry>, SubscriptionOptions)> {
         let last = SessionId(self.last.load(Ordering::Relaxed));
         let after = self.members.range((Bound::Excluded(last), Bound::Unbounded));
         let in_turn = after.chain(self.members.range(..=last)).map(|(_, member)| member);
@@ -172,8 +173,12 @@ mod tests {
     /// A client with a subscription of QoS 1 to this, and with room for three messages.
     fn join(registry: &mut Registry, connection: u64, client_id: &str, filter: &str, now: Instant) {
         registry.attach(request(connection, client_id, 60, None), now).unwrap();
-        let options =
-            Options { qos: Qos::AtLeastOnce, no_local: false, retain_as_published: false, identifier: None };
+        let options = SubscriptionOptions {
+            qos: Qos::AtLeastOnce,
+            no_local: false,
+            retain_as_published: false,
+            identifier: None,
+        };
         let (filter, retain_handling) = (filter.to_owned(), RetainHandling::Never);
         let request = SubscriptionRequest { filter, options, retain_handling };
         registry.subscribe(ConnectionId(connection), vec![request], now, &mut Vec::new());

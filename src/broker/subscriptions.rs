@@ -5,24 +5,6 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 
 use super::filter;
-use crate::protocol::message::Qos;
-
-/// Names a session within one broker; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(pub u64);
-
-/// The options of one subscription (MQTT 5, 3.8.3.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// The best quality of service to deliver with.
-    pub qos: Qos,
-    /// Not to deliver what the subscriber published itself.
-    pub no_local: bool,
-    /// To forward the retain flag as it came.
-    pub retain_as_published: bool,
-    /// What is sent along with each message of this subscription.
-    pub identifier: Option<u32>,
-}
 
 /// Subscriptions, each by who has it, and with what is to be found. Pure.
 ///
@@ -201,6 +183,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::broker::session_entry::SessionId;
 
     fn matching(subscriptions: &Subscriptions<SessionId, ()>, topic: &str) -> Vec<u64> {
         let mut found = Vec::new();

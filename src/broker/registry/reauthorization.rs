@@ -70,12 +70,12 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::packet::SubscriptionOptions;
     use crate::broker::packet::{RetainHandling, SubscriptionRequest};
     use crate::broker::permissions::Permissions;
     use crate::broker::registry::tests::request;
     use crate::broker::session_entry::SessionRequest;
     use crate::broker::settings::Settings;
-    use crate::broker::subscriptions::Options;
     use crate::clock;
     use crate::protocol::ConnectionId;
     use crate::protocol::message::Qos;
@@ -127,8 +127,12 @@ mod tests {
             }
             attached.session_present
         };
-        let options =
-            Options { qos: Qos::AtLeastOnce, no_local: false, retain_as_published: false, identifier: None };
+        let options = SubscriptionOptions {
+            qos: Qos::AtLeastOnce,
+            no_local: false,
+            retain_as_published: false,
+            identifier: None,
+        };
         let subscription = |filter: &str| SubscriptionRequest {
             filter: filter.to_owned(),
             options,
