@@ -8,7 +8,7 @@ use super::packet::Fault;
 use super::publication::Delivery;
 use super::publish;
 use super::reason::Reason;
-use crate::broker::topic_aliases::Alias;
+use crate::broker::wire::topic_aliases::Alias;
 use crate::protocol::message::Qos;
 
 /// A version of MQTT.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::broker::Broker;
+use super::handle::Broker;
 use crate::clock;
 
 /// How long to sleep when there is no deadline; a new one wakes the task.

@@ -190,7 +190,7 @@ pub(super) mod tests {
     use super::super::packet::Incoming;
     use super::super::publication::{Delivery, Publication};
     use super::*;
-    use crate::broker::topic_aliases::Alias;
+    use crate::broker::wire::topic_aliases::Alias;
     use crate::protocol::message::{Message, Qos};
 
     fn delivery(message: Message) -> Delivery {

@@ -12,11 +12,11 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 use super::authentication::ConnectionInfo;
-use super::broker::{Broker, Hooks};
 use super::expiry_task;
-use super::listener::Acceptor;
+use super::handle::{Broker, Hooks};
 use super::settings::{ListenerSettings, Settings};
-use super::workers::Workers;
+use crate::broker::wire::listener::Acceptor;
+use crate::broker::wire::workers::Workers;
 
 /// The buffer of an in-memory connection in each direction, in bytes.
 const PIPE_BYTES: usize = 64 * 1024;

@@ -7,6 +7,9 @@ use crate::broker;
 use crate::broker::event::Subject;
 use crate::net::certificate::expiry_text;
 
+/// Receives every event. Called from any thread, also under load: it must return quickly.
+pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
+
 /// An event for the operator. Its text escapes everything that came from the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {

@@ -1,6 +1,5 @@
 //! Who may come in: users with passwords and bearers of tokens, from files that may change while the server runs.
 
-mod authenticator;
 mod reloaded_file;
 mod tokens;
 mod users;
@@ -13,12 +12,11 @@ use std::thread::available_parallelism;
 
 use tokio::sync::Semaphore;
 
-pub use self::authenticator::IdentityAuthenticator;
 use self::tokens::Tokens;
 pub use self::users::UsersFile;
 use self::users::{Login, Memory, Users};
 use super::event::Event;
-use super::settings::EventSink;
+use super::event::EventSink;
 use crate::broker::Denial;
 use crate::broker::reason::Reason;
 use crate::net::Secret;

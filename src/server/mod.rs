@@ -1,5 +1,6 @@
 //! State store server: the store as the application of a broker, with storage, identity, authorization, operations.
 
+mod authenticator;
 pub mod authorization;
 mod commit_queue;
 pub mod delivery;

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::time::sleep;
 
 use super::event::Event;
-use super::settings::EventSink;
+use super::event::EventSink;
 use crate::broker::event::Subject;
 use crate::clock;
 

@@ -4,12 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::authorization::Authorizer;
-use super::event::Event;
+use super::event::EventSink;
 use super::identity::Identities;
 use crate::broker;
-
-/// Receives every event. Called from any thread, also under load: it must return quickly.
-pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// The settings of a state store server.
 #[derive(Clone)]

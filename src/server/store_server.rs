@@ -9,14 +9,14 @@ use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::authenticator::IdentityAuthenticator;
 use super::authorization::Authorizer;
 use super::delivery::BrokerOutlet;
 use super::event::Event;
-use super::identity::IdentityAuthenticator;
+use super::event::EventSink;
 use super::operations::metrics::Metrics;
 use super::operations::{AdminSettings, Operations, OperationsSettings, Phase, admin, sys};
 use super::service::{Persistence, Running, Service, StoreSettings};
-use super::settings::EventSink;
 use super::{Error, Identities, ListenerSettings, Settings};
 use crate::broker::{self, AccessControl, Broker, Hooks, Server};
 use crate::clock;

@@ -209,13 +209,12 @@ mod tests {
     use tokio_rustls::rustls::{ClientConfig, HandshakeKind};
 
     use super::*;
-    use crate::broker;
     use crate::client::{Client, Error, Settings as ClientSettings, Target};
     use crate::net::{ClientTls, TlsOptions};
     use crate::server::{ListenerSettings, Settings, StoreServer, StoreSettings};
 
     /// Starts a server with a new certificate, which is written to `c` in the folder.
-    async fn start(home: &TempDir, settings: Settings) -> StoreServer {
+    async fn start(home: &TempDir, mut settings: Settings) -> StoreServer {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let (certfile, keyfile) = (home.path().join("c"), home.path().join("k"));
@@ -224,12 +223,8 @@ mod tests {
         let tls = Some(ServerTls::load(ServerTlsFiles { certfile, keyfile, client_ca: None }).unwrap());
         let address = "127.0.0.1:0".parse().unwrap();
         let listeners = vec![ListenerSettings { tls, ..ListenerSettings::plain(address) }];
-        StoreServer::start(
-            Settings { broker: broker::Settings { listeners, ..settings.broker }, ..settings },
-            StoreSettings::default(),
-        )
-        .await
-        .unwrap()
+        settings.broker.listeners = listeners;
+        StoreServer::start(settings, StoreSettings::default()).await.unwrap()
     }
 
     async fn connect(server: &StoreServer, home: &TempDir) -> Result<Client, Error> {
@@ -245,8 +240,8 @@ mod tests {
         let connect_timeout = Duration::from_millis(20);
         let events_sink = Arc::new(move |event: crate::server::Event| drop(sender.send(event.to_string())));
         let home = tempfile::tempdir().unwrap();
-        let broker = broker::Settings { connect_timeout, ..broker::Settings::default() };
-        let settings = Settings { broker, events: events_sink, ..Settings::default() };
+        let mut settings = Settings { events: events_sink, ..Settings::default() };
+        settings.broker.connect_timeout = connect_timeout;
         let server = start(&home, settings).await;
         let mut stream = TcpStream::connect(server.addresses()[0]).await.unwrap();
         assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
@@ -259,8 +254,8 @@ mod tests {
     async fn stalled_handshakes_do_not_block_other_clients_and_time_out() {
         let home = tempfile::tempdir().unwrap();
         let connect_timeout = Duration::from_secs(2);
-        let broker = broker::Settings { connect_timeout, ..broker::Settings::default() };
-        let settings = Settings { broker, ..Settings::default() };
+        let mut settings = Settings::default();
+        settings.broker.connect_timeout = connect_timeout;
         let server = start(&home, settings).await;
         let mut hanging = Vec::new();
         for number in 0..100 {

@@ -7,7 +7,7 @@ use super::Registry;
 use super::filter;
 use crate::broker::event::Event;
 use crate::broker::packet::Will;
-use crate::broker::session_entry::{SessionEntry, SessionState};
+use crate::broker::session::entry::{SessionEntry, SessionState};
 use crate::protocol::message::Message;
 
 impl Registry {
@@ -73,8 +73,8 @@ mod tests {
     use crate::broker::packet::SubscriptionOptions;
     use crate::broker::packet::{RetainHandling, SubscriptionRequest};
     use crate::broker::permissions::Permissions;
-    use crate::broker::registry::tests::request;
-    use crate::broker::session_entry::SessionRequest;
+    use crate::broker::routing::registry::tests::request;
+    use crate::broker::session::entry::SessionRequest;
     use crate::broker::settings::Settings;
     use crate::clock;
     use crate::protocol::ConnectionId;

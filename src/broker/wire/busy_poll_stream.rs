@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 
-use crate::broker::busy_poll::{BusyPoll, Silence};
+use crate::broker::wire::busy_poll::{BusyPoll, Silence};
 use crate::clock;
 
 /// The most that a look takes, in bytes; there may be more.

@@ -5,8 +5,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::filter;
-use super::publication::Publication;
+use crate::broker::filter;
+use crate::broker::publication::Publication;
 
 /// The retained messages by topic. Pure: time comes as an argument.
 #[derive(Debug)]

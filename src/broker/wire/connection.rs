@@ -12,16 +12,17 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::authentication::{self, ConnectionInfo, Denial, PendingCheck};
-use super::broker::Broker;
-use super::codec::Decoded;
-use super::connection_handle::CloseReason;
-use super::counters::Counter;
-use super::dialect::ProtocolVersion;
-use super::event::Event;
-use super::packet::{Connect, Fault, Incoming};
 use super::packet_handler::PacketHandler;
-use super::reason::Reason;
+use crate::broker::authentication;
+use crate::broker::authentication::{ConnectionInfo, Denial, PendingCheck};
+use crate::broker::codec::Decoded;
+use crate::broker::counters::Counter;
+use crate::broker::dialect::ProtocolVersion;
+use crate::broker::event::Event;
+use crate::broker::handle::Broker;
+use crate::broker::packet::{Connect, Fault, Incoming};
+use crate::broker::reason::Reason;
+use crate::broker::session::connection_handle::CloseReason;
 use crate::clock;
 use crate::net::Secret;
 

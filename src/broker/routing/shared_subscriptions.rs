@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 
-use super::event::Event;
-use super::filter;
-use super::packet::SubscriptionOptions;
-use super::publication::{Delivery, GroupId, Publication};
-use super::session_entry::{Readiness, SessionEntry, SessionId};
 use super::subscriptions::Subscriptions;
+use crate::broker::event::Event;
+use crate::broker::filter;
+use crate::broker::packet::SubscriptionOptions;
+use crate::broker::publication::{Delivery, GroupId, Publication};
+use crate::broker::session::entry::{Readiness, SessionEntry, SessionId};
 
 /// All groups: one for each shared filter, which is to say for each name and what it shared_subscriptions.
 #[derive(Debug, Default)]
@@ -162,9 +162,9 @@ impl Group {
 
 #[cfg(test)]
 mod tests {
-    use super::super::packet::{RetainHandling, SubscriptionRequest};
     use super::super::registry::{Registry, tests::request};
     use super::*;
+    use crate::broker::packet::{RetainHandling, SubscriptionRequest};
     use crate::broker::settings::Settings;
     use crate::clock;
     use crate::protocol::ConnectionId;

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Identities;
+use super::event::EventSink;
+use super::identity::Identities;
 use crate::broker::{Authenticator, PendingCheck};
 use crate::net::Secret;
 use crate::protocol::connection::K8S_SAT;
-use crate::server::settings::EventSink;
 
 /// Checks passwords and tokens; reports files that have become invalid.
 pub struct IdentityAuthenticator {

@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 
-use super::connection_handle::{ConnectionHandle, DrainPhase};
-use super::event::Event;
-use super::filter;
-use super::packet::SubscriptionOptions;
-use super::packet::{RetainHandling, SubscriptionRequest};
-use super::publication::{Delivery, Publication};
-use super::reason::Reason;
 use super::retained::RetainedMessages;
-use super::session::{Limits, Session};
-use super::session_entry::SessionId;
-use super::session_entry::{SessionEntry, SessionRequest, SessionState};
-use super::settings::Settings;
 use super::shared_subscriptions::SharedSubscriptions;
-use super::statistics::{ClientStatistics, Statistics};
 use super::subscriptions::Subscriptions;
+use crate::broker::event::Event;
+use crate::broker::filter;
+use crate::broker::packet::SubscriptionOptions;
+use crate::broker::packet::{RetainHandling, SubscriptionRequest};
+use crate::broker::publication::{Delivery, Publication};
+use crate::broker::reason::Reason;
+use crate::broker::session::connection_handle::{ConnectionHandle, DrainPhase};
+use crate::broker::session::entry::SessionId;
+use crate::broker::session::entry::{SessionEntry, SessionRequest, SessionState};
+use crate::broker::session::state_machine::{Limits, Session};
+use crate::broker::settings::Settings;
+use crate::broker::statistics::{ClientStatistics, Statistics};
 use crate::protocol::ConnectionId;
 use crate::protocol::message::{Message, Qos};
 

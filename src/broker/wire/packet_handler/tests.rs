@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
-use super::super::broker::Hooks;
-use super::super::codec::Decoded;
-use super::super::settings::Settings;
 use super::*;
+use crate::broker::codec::Decoded;
+use crate::broker::handle::Hooks;
+use crate::broker::settings::Settings;
 
 fn begin(broker: &Broker) -> PacketHandler {
     let mut connect = BytesMut::from(&b"\x10\x13\0\x04MQTT\x05\0\0\0\x05\x11\0\0\x0e\x10\0\x01a"[..]);

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::connection_handle::ConnectionHandle;
-use super::event::Event;
-use super::packet::{SubscriptionOptions, Will};
-use super::permissions::Permissions;
-use super::principal::Principal;
-use super::publication::Delivery;
-use super::reason::Reason;
-use super::session::{Outgoing, Session};
+use crate::broker::event::Event;
+use crate::broker::packet::{SubscriptionOptions, Will};
+use crate::broker::permissions::Permissions;
+use crate::broker::principal::Principal;
+use crate::broker::publication::Delivery;
+use crate::broker::reason::Reason;
+use crate::broker::session::state_machine::{Outgoing, Session};
 use crate::protocol::ConnectionId;
 use crate::protocol::message::Qos;
 
@@ -237,9 +237,9 @@ impl SessionState {
 mod tests {
     use std::time::Duration;
 
-    use super::super::publication::Publication;
-    use super::super::session::Limits;
     use super::*;
+    use crate::broker::publication::Publication;
+    use crate::broker::session::state_machine::Limits;
     use crate::clock;
     use crate::protocol::message::Message;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
-use super::filter;
+use crate::broker::filter;
 
 /// Subscriptions, each by who has it, and with what is to be found. Pure.
 ///
@@ -183,7 +183,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::broker::session_entry::SessionId;
+    use crate::broker::session::entry::SessionId;
 
     fn matching(subscriptions: &Subscriptions<SessionId, ()>, topic: &str) -> Vec<u64> {
         let mut found = Vec::new();

@@ -2,10 +2,10 @@
 
 use bytes::BytesMut;
 
-use super::super::codec::Decoded;
-use super::super::connection_handle::CloseReason;
-use super::super::packet::Fault;
 use super::PacketHandler;
+use crate::broker::codec::Decoded;
+use crate::broker::packet::Fault;
+use crate::broker::session::connection_handle::CloseReason;
 use crate::clock;
 
 impl PacketHandler {

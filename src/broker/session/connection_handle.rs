@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::Notify;
 
-use super::reason::Reason;
+use crate::broker::reason::Reason;
 use crate::protocol::ConnectionId;
 
 /// Why a connection is closed.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 
-use super::publication::Delivery;
-use super::settings::Settings;
+use crate::broker::publication::Delivery;
+use crate::broker::settings::Settings;
 use crate::protocol::message::Qos;
 
 /// How often a whole queue is searched for what has expired in it, at most.
@@ -362,8 +362,8 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use super::super::publication::Publication;
     use super::*;
+    use crate::broker::publication::Publication;
     use crate::protocol::message::Message;
 
     const LIMITS: Limits = Limits { messages_max: 10, bytes_max: 10_000 };

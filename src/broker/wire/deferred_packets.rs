@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use super::packet::Incoming;
+use crate::broker::packet::Incoming;
 
 /// What a packet is charged besides its bytes on the connection.
 const OVERHEAD_BYTES: usize = 512;
@@ -85,8 +85,8 @@ impl DeferredPackets {
 mod tests {
     use std::time::Duration;
 
-    use super::super::packet::Publish;
     use super::*;
+    use crate::broker::packet::Publish;
     use crate::protocol::Message;
 
     #[test]

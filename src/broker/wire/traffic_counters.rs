@@ -1,6 +1,6 @@
 //! Traffic of one connection: counted without atomics, and added to the broker's counters now and then.
 
-use super::counters::Counters;
+use crate::broker::counters::Counters;
 
 /// Packets of one connection that are not yet in the broker's counters.
 ///

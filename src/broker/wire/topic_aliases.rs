@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use super::reason::Reason;
+use crate::broker::reason::Reason;
 
 /// The most aliases given to topics towards one client, however many it takes.
 const ALIASES_MAX: u16 = 64;

@@ -1,0 +1,6 @@
+//! Routing: which sessions there are, what they subscribe to, and which messages they get.
+
+pub mod registry;
+pub mod retained;
+pub mod shared_subscriptions;
+pub mod subscriptions;

@@ -1,0 +1,5 @@
+//! Sessions: the messages of a client, its session entry, and the handle of its connection.
+
+pub mod connection_handle;
+pub mod entry;
+pub mod state_machine;

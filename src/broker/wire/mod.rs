@@ -1,0 +1,11 @@
+//! Connections: listeners, threads, streams, and the packets of one connection.
+
+pub mod busy_poll;
+pub mod busy_poll_stream;
+pub mod connection;
+pub mod deferred_packets;
+pub mod listener;
+pub mod packet_handler;
+pub mod topic_aliases;
+pub mod traffic_counters;
+pub mod workers;
