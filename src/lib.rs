@@ -5,11 +5,12 @@
 //! | module | contains | may import |
 //! |---|---|---|
 //! | [`protocol`] | the state store's wire: frames, requests, replies, notifications, versions, topics | – |
+//! | [`mqtt`] | MQTT packets for a broker: decoder, encoder, reason codes, topic filters | protocol |
 //! | [`clock`], [`random`] | the only readers of time and of randomness | – |
 //! | [`store`] | the key-value state machine | protocol |
 //! | [`net`] | TLS, certificates, secrets, WebSockets, detached threads | clock |
 //! | [`client`] | an MQTT session with any broker, the store's verbs as functions | protocol, net, clock, random |
-//! | [`broker`] | an MQTT broker for one application | protocol, net, clock, random |
+//! | [`broker`] | an MQTT broker for one application | protocol, mqtt, net, clock, random |
 //! | [`server`] | the state store as that application; storage, identity, authorization, operations | all above but `client` |
 //! | [`commands`] | the verbs; they return data and print nothing | protocol, client, clock, random |
 //! | [`render`] | output and errors to bytes | protocol, commands |
@@ -20,6 +21,7 @@
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
 pub mod clock;
+pub mod mqtt;
 pub mod protocol;
 pub mod random;
 pub mod store;

@@ -15,7 +15,7 @@ pub mod topic;
 #[cfg(test)]
 mod strategies;
 #[cfg(test)]
-mod vectors;
+pub(crate) mod vectors;
 
 pub use connection::ConnectionId;
 pub use error_reply::ErrorReply;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 const RULE: &str = "----";
 
 /// One case of a file.
-pub(super) struct Case<'a> {
+pub(crate) struct Case<'a> {
     line: usize,
     operation: Vec<&'a str>,
     operands: Vec<&'a str>,
@@ -17,12 +17,12 @@ pub(super) struct Case<'a> {
 
 impl Case<'_> {
     /// The operation and its arguments, for a match on a slice.
-    pub(super) fn operation(&self) -> &[&str] {
+    pub(crate) fn operation(&self) -> &[&str] {
         &self.operation
     }
 
     /// The operands, which must be as many as the caller expects.
-    pub(super) fn operands<const N: usize>(&self) -> [&str; N] {
+    pub(crate) fn operands<const N: usize>(&self) -> [&str; N] {
         let found = self.operands.as_slice();
         found
             .try_into()
@@ -30,18 +30,18 @@ impl Case<'_> {
     }
 
     /// The bytes that the operand lines stand for, one after the other.
-    pub(super) fn bytes(&self) -> Bytes {
+    pub(crate) fn bytes(&self) -> Bytes {
         self.operands.iter().flat_map(|line| unescape(line)).collect()
     }
 
     /// Ends the test over an operation that the caller does not know, so that a misspelt one is no pass.
-    pub(super) fn unknown(&self) -> ! {
+    pub(crate) fn unknown(&self) -> ! {
         panic!("line {}: unknown operation {:?}", self.line, self.operation)
     }
 }
 
 /// Runs every case of a file and reports all that differ.
-pub(super) fn check(text: &str, run: impl Fn(&Case<'_>) -> String) {
+pub(crate) fn check(text: &str, run: impl Fn(&Case<'_>) -> String) {
     let mut differences = Vec::new();
     for case in read(text) {
         let (found, expected) = (run(&case), case.expected.join("\n"));
@@ -84,7 +84,7 @@ fn read(text: &str) -> Vec<Case<'_>> {
 }
 
 /// The bytes that an escaped text stands for: `\r`, `\n`, `\\`, `\xNN`, and printable ASCII as it is.
-pub(super) fn unescape(text: &str) -> Vec<u8> {
+pub(crate) fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -107,7 +107,7 @@ pub(super) fn unescape(text: &str) -> Vec<u8> {
 }
 
 /// The same, the other way.
-pub(super) fn escape(bytes: &[u8]) -> String {
+pub(crate) fn escape(bytes: &[u8]) -> String {
     let escaped = |byte: &u8| match byte {
         b'\r' => "\\r".to_owned(),
         b'\n' => "\\n".to_owned(),

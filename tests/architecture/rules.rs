@@ -143,6 +143,7 @@ pub const KNOWN_IMPORTS: &[(&str, &str)] = &[
 /// Files and folders without I/O, clock, threads, randomness, environment and terminal.
 pub const PURE: &[&str] = &[
     "src/protocol/",
+    "src/mqtt/",
     "src/store/",
     "src/exchange/",
     "src/render/",
@@ -192,7 +193,16 @@ pub const PURE: &[&str] = &[
 
 /// Crates that can be replaced, and the only files and folders that may name them.
 pub const OWNERS: &[(&str, &[&str])] = &[
-    ("rumqttc", &["src/client/transport.rs", "src/client/transport/", "src/broker/codec.rs"]),
+    (
+        "rumqttc",
+        &[
+            "src/client/transport.rs",
+            "src/client/transport/",
+            "src/mqtt/oracle.rs",
+            "src/mqtt/encode/tests.rs",
+            "src/broker/codec.rs",
+        ],
+    ),
     ("tokio_rustls", &["src/net/tls/"]),
     ("x509_cert", &["src/net/certificate.rs"]),
     ("rustls_native_certs", &["src/net/tls/client.rs"]),

@@ -1,0 +1,138 @@
+//! Decoding of CONNECT.
+
+use bytes::Bytes;
+
+use crate::mqtt::error::Cause;
+use crate::mqtt::packet::{Connect, Sensitive, Will};
+use crate::mqtt::property;
+use crate::mqtt::reader::{Reader, qos};
+use crate::mqtt::version::ProtocolVersion;
+use crate::protocol::message::{Message, Qos};
+
+const CONNECT: u8 = 0x10;
+
+const RESERVED: u8 = 0b0000_0001;
+const CLEAN_START: u8 = 0b0000_0010;
+const WILL: u8 = 0b0000_0100;
+const WILL_RETAIN: u8 = 0b0010_0000;
+const PASSWORD: u8 = 0b0100_0000;
+const USERNAME: u8 = 0b1000_0000;
+
+/// Returns the version in which to decode the first packet and to answer it. Names and levels before MQTT 3.1.1 are
+/// answered in its format, unknown ones in that of MQTT 5.
+pub(super) fn version(first: u8, mut body: Reader<'_>) -> ProtocolVersion {
+    let name = body.binary();
+    // A bridge of Mosquitto sets the highest bit of the level.
+    let level = body.u8().map(|level| level & 0x7F);
+    match (name, level) {
+        (Ok(b"MQTT"), Ok(0..=4)) | (Ok(b"MQIsdp"), Ok(_)) if first == CONNECT => ProtocolVersion::V311,
+        _ => ProtocolVersion::V5,
+    }
+}
+
+/// Properties of a CONNECT, without those of its will (MQTT 5, 3.1.2.11).
+#[derive(Default)]
+struct Properties {
+    session_expiry_s: Option<u32>,
+    receive_maximum: Option<u16>,
+    packet_bytes_max: Option<u32>,
+    topic_alias_max: Option<u16>,
+    authentication_method: Option<String>,
+    authentication_data: Option<Sensitive>,
+}
+
+pub(super) fn decode(version: ProtocolVersion, body: &mut Reader<'_>) -> Result<Connect, Cause> {
+    let is_v5 = version == ProtocolVersion::V5;
+    match (body.string()?, body.u8()?, version) {
+        ("MQTT", 5, ProtocolVersion::V5) | ("MQTT", 4, ProtocolVersion::V311) => {}
+        ("MQTT", level, _) => return Err(Cause::ProtocolLevel(level)),
+        _ => return Err(Cause::ProtocolName),
+    }
+    let flags = body.u8()?;
+    let has = |flag: u8| flags & flag != 0;
+    let will_qos = qos(flags >> 3 & 0b11).ok_or(Cause::ConnectFlags)?;
+    let has_lone_will_flag = !has(WILL) && (has(WILL_RETAIN) || will_qos > Qos::AtMostOnce);
+    if has(RESERVED) || has_lone_will_flag {
+        return Err(Cause::ConnectFlags);
+    }
+    if !is_v5 && has(PASSWORD) && !has(USERNAME) {
+        return Err(Cause::PasswordWithoutUsername);
+    }
+    let clean_start = has(CLEAN_START);
+    let keep_alive_s = body.u16()?;
+    let properties = if is_v5 { properties(body)? } else { Properties::default() };
+    let client_id = body.string()?;
+    if !is_v5 && client_id.is_empty() && !clean_start {
+        return Err(Cause::ClientIdMissing);
+    }
+    let will = if has(WILL) { Some(will(version, body, will_qos, has(WILL_RETAIN))?) } else { None };
+    let username = if has(USERNAME) { Some(body.string()?.to_owned()) } else { None };
+    let password = if has(PASSWORD) { Some(Sensitive::from(body.binary()?.to_vec())) } else { None };
+    // A session of MQTT 3.1.1 ends with its connection or never (MQTT 5, 3.1.2.11.2).
+    let session_expiry_s = if is_v5 || clean_start { 0 } else { u32::MAX };
+    Ok(Connect {
+        version,
+        client_id: client_id.to_owned(),
+        clean_start,
+        keep_alive_s,
+        session_expiry_s: properties.session_expiry_s.unwrap_or(session_expiry_s),
+        receive_maximum: properties.receive_maximum.unwrap_or(u16::MAX),
+        packet_bytes_max: properties.packet_bytes_max,
+        topic_alias_max: properties.topic_alias_max.unwrap_or(0),
+        authentication_method: properties.authentication_method,
+        authentication_data: properties.authentication_data,
+        username,
+        password,
+        will,
+    })
+}
+
+fn properties(body: &mut Reader<'_>) -> Result<Properties, Cause> {
+    let mut properties = Properties::default();
+    let (mut response_information, mut problem_information) = (None, None);
+    property::read_each(body, |id, value| match id {
+        property::SESSION_EXPIRY => property::set(&mut properties.session_expiry_s, id, value.u32()?),
+        property::RECEIVE_MAXIMUM => match value.u16()? {
+            0 => Err(Cause::PropertyValue(id)),
+            maximum => property::set(&mut properties.receive_maximum, id, maximum),
+        },
+        property::MAXIMUM_PACKET_SIZE => match value.u32()? {
+            0 => Err(Cause::PropertyValue(id)),
+            maximum => property::set(&mut properties.packet_bytes_max, id, maximum),
+        },
+        property::TOPIC_ALIAS_MAXIMUM => property::set(&mut properties.topic_alias_max, id, value.u16()?),
+        // This broker gives no response information, and sends reasons in words only where they are always allowed.
+        property::REQUEST_RESPONSE_INFORMATION => {
+            property::set(&mut response_information, id, property::flag(id, value)?)
+        }
+        property::REQUEST_PROBLEM_INFORMATION => {
+            property::set(&mut problem_information, id, property::flag(id, value)?)
+        }
+        property::AUTHENTICATION_METHOD => {
+            property::set(&mut properties.authentication_method, id, value.string()?.to_owned())
+        }
+        property::AUTHENTICATION_DATA => {
+            property::set(&mut properties.authentication_data, id, Sensitive::from(value.binary()?.to_vec()))
+        }
+        property::USER_PROPERTY => property::skip_user_property(value),
+        _ => Err(Cause::PropertyNotAllowed(id)),
+    })?;
+    Ok(properties)
+}
+
+fn will(version: ProtocolVersion, body: &mut Reader<'_>, qos: Qos, retain: bool) -> Result<Will, Cause> {
+    let mut message = Message { qos, retain, ..Message::default() };
+    let mut delay_s = None;
+    if version == ProtocolVersion::V5 {
+        property::read_each(body, |id, value| match id {
+            property::WILL_DELAY => property::set(&mut delay_s, id, value.u32()?),
+            _ => property::read_of_message(id, value, &mut message),
+        })?;
+    }
+    message.topic = match body.topic_name() {
+        Ok("") | Err(Cause::TopicWildcard) => return Err(Cause::WillTopic),
+        topic => topic?.to_owned(),
+    };
+    message.payload = Bytes::copy_from_slice(body.binary()?);
+    Ok(Will { message, delay_s: delay_s.unwrap_or(0) })
+}

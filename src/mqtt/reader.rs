@@ -1,0 +1,191 @@
+//! Bounded cursor over the bytes of one packet.
+
+use std::str;
+
+use super::error::Cause;
+use crate::protocol::message::{PropertyText, Qos};
+
+/// Bytes of a packet that are not decoded yet. No method reads past their end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Fails if bytes are left.
+    pub(super) fn end(&self) -> Result<(), Cause> {
+        if self.0.is_empty() { Ok(()) } else { Err(Cause::TrailingBytes) }
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, Cause> {
+        let (first, rest) = self.0.split_first().ok_or(Cause::EndsEarly)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16, Cause> {
+        let (bytes, rest) = self.0.split_first_chunk().ok_or(Cause::EndsEarly)?;
+        self.0 = rest;
+        Ok(u16::from_be_bytes(*bytes))
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, Cause> {
+        let (bytes, rest) = self.0.split_first_chunk().ok_or(Cause::EndsEarly)?;
+        self.0 = rest;
+        Ok(u32::from_be_bytes(*bytes))
+    }
+
+    /// Reads a variable byte integer: one to four bytes, and no more than it needs (MQTT 5, 1.5.5).
+    pub(super) fn varint(&mut self) -> Result<u32, Cause> {
+        let mut number = 0_u32;
+        for shift in [0, 7, 14, 21_u32] {
+            let byte = self.u8()?;
+            number |= u32::from(byte & 0x7F) << shift;
+            if byte & 0x80 == 0 {
+                return if byte > 0 || shift == 0 { Ok(number) } else { Err(Cause::IntegerNotMinimal) };
+            }
+        }
+        Err(Cause::IntegerTooLong)
+    }
+
+    pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Cause> {
+        let (bytes, rest) = self.0.split_at_checked(count).ok_or(Cause::EndsEarly)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    /// Reads binary data: a length of two bytes, then as many bytes (MQTT 5, 1.5.6).
+    pub(super) fn binary(&mut self) -> Result<&'a [u8], Cause> {
+        let length = self.u16()?;
+        self.bytes(length.into())
+    }
+
+    /// Reads a string: UTF-8 without U+0000 (MQTT 5, 1.5.4).
+    pub(super) fn string(&mut self) -> Result<&'a str, Cause> {
+        string(self.binary()?)
+    }
+
+    /// Reads a string like [`Self::string`]; one that `known` contains is not allocated, nor validated again.
+    pub(super) fn text(&mut self, known: fn(&[u8]) -> Option<&'static str>) -> Result<PropertyText, Cause> {
+        let bytes = self.binary()?;
+        match known(bytes) {
+            Some(text) => Ok(text.into()),
+            None => Ok(string(bytes)?.to_owned().into()),
+        }
+    }
+
+    /// Reads a topic name: a string without wildcards (MQTT 5, 4.7.1). It may be empty.
+    pub(super) fn topic_name(&mut self) -> Result<&'a str, Cause> {
+        let bytes = self.binary()?;
+        if contains(bytes, |byte| matches!(byte, 0 | b'+' | b'#')) {
+            return Err(string(bytes).err().unwrap_or(Cause::TopicWildcard));
+        }
+        str::from_utf8(bytes).map_err(|_| Cause::NotUtf8)
+    }
+
+    /// Reads a packet identifier: never 0 (MQTT 5, 2.2.1).
+    pub(super) fn packet_id(&mut self) -> Result<u16, Cause> {
+        match self.u16()? {
+            0 => Err(Cause::PacketIdZero),
+            packet_id => Ok(packet_id),
+        }
+    }
+}
+
+/// Returns the QoS of two bits, or None for 3.
+pub(super) fn qos(bits: u8) -> Option<Qos> {
+    match bits {
+        0 => Some(Qos::AtMostOnce),
+        1 => Some(Qos::AtLeastOnce),
+        2 => Some(Qos::ExactlyOnce),
+        _ => None,
+    }
+}
+
+fn string(bytes: &[u8]) -> Result<&str, Cause> {
+    if contains(bytes, |byte| byte == 0) {
+        return Err(if str::from_utf8(bytes).is_err() { Cause::NotUtf8 } else { Cause::NullCharacter });
+    }
+    str::from_utf8(bytes).map_err(|_| Cause::NotUtf8)
+}
+
+/// Looks at every byte instead of stopping at the first match: the compiler then compares many at a time.
+fn contains(bytes: &[u8], is_match: impl Fn(u8) -> bool) -> bool {
+    bytes.iter().fold(false, |found, byte| found | is_match(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variable_byte_integers_have_the_bounds_of_the_standard() {
+        // MQTT 5, table 1-1.
+        for (bytes, number) in [
+            (&b"\x00"[..], 0),
+            (b"\x7F", 127),
+            (b"\x80\x01", 128),
+            (b"\xFF\x7F", 16_383),
+            (b"\x80\x80\x01", 16_384),
+            (b"\xFF\xFF\x7F", 2_097_151),
+            (b"\x80\x80\x80\x01", 2_097_152),
+            (b"\xFF\xFF\xFF\x7F", 268_435_455),
+        ] {
+            assert_eq!(Reader::new(bytes).varint(), Ok(number), "{bytes:?}");
+        }
+        for (bytes, cause) in [
+            (&b""[..], Cause::EndsEarly),
+            (b"\x80", Cause::EndsEarly),
+            (b"\x80\x00", Cause::IntegerNotMinimal),
+            (b"\x80\x80\x80\x00", Cause::IntegerNotMinimal),
+            (b"\x80\x80\x80\x80\x01", Cause::IntegerTooLong),
+        ] {
+            assert_eq!(Reader::new(bytes).varint(), Err(cause), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_read_never_passes_the_end() {
+        let read = |read: fn(&mut Reader<'_>) -> Result<(), Cause>| read(&mut Reader::new(b"\0\x02a"));
+        assert_eq!(read(|reader| reader.u32().map(drop)), Err(Cause::EndsEarly));
+        assert_eq!(read(|reader| reader.binary().map(drop)), Err(Cause::EndsEarly));
+        assert_eq!(read(|reader| reader.string().map(drop)), Err(Cause::EndsEarly));
+        assert_eq!(read(|reader| reader.bytes(4).map(drop)), Err(Cause::EndsEarly));
+        assert_eq!(read(|reader| reader.bytes(3).map(drop)), Ok(()));
+    }
+
+    #[test]
+    fn strings_are_utf_8_without_the_null_character_and_topic_names_have_no_wildcard() {
+        let string = |bytes: &'static [u8]| Reader::new(bytes).string();
+        assert_eq!(string(b"\0\x02\xC3\xA4"), Ok("ä"));
+        assert_eq!(string(b"\0\x01+"), Ok("+"));
+        assert_eq!(string(b"\0\x01\xFF"), Err(Cause::NotUtf8));
+        assert_eq!(string(b"\0\x03\xED\xA0\x80"), Err(Cause::NotUtf8));
+        assert_eq!(string(b"\0\x01\0"), Err(Cause::NullCharacter));
+        assert_eq!(string(b"\0\x02\0\xFF"), Err(Cause::NotUtf8));
+        let topic = |bytes: &'static [u8]| Reader::new(bytes).topic_name();
+        assert_eq!(topic(b"\0\x03a/b"), Ok("a/b"));
+        assert_eq!(topic(b"\0\0"), Ok(""));
+        assert_eq!(topic(b"\0\x02a+"), Err(Cause::TopicWildcard));
+        assert_eq!(topic(b"\0\x01#"), Err(Cause::TopicWildcard));
+        assert_eq!(topic(b"\0\x02#\0"), Err(Cause::NullCharacter));
+        assert_eq!(topic(b"\0\x02#\xFF"), Err(Cause::NotUtf8));
+    }
+
+    #[test]
+    fn a_known_text_is_not_allocated() {
+        let text = |known| Reader::new(b"\0\x01a").text(known).unwrap();
+        assert!(matches!(text(|_| Some("a")), PropertyText::Borrowed("a")));
+        assert!(matches!(text(|_| None), PropertyText::Owned(text) if text == "a"));
+    }
+}
