@@ -75,7 +75,7 @@ impl Engine for Store {
     }
 
     fn tally(&self) -> StoreStatistics {
-        Self::tally(self)
+        Self::statistics(self)
     }
 
     fn page(&self, from: u32, keys_max: usize, now: Now) -> Page {

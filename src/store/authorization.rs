@@ -1,5 +1,5 @@
-//! Which keys a client may read and write: the rules as they come out for one client; what no rule allows is refused
-//! (protocol §7).
+//! Key permissions of one client: the authorization rules as they apply to it. Without a rule, access is
+//! denied (protocol §7).
 
 use std::collections::BTreeSet;
 
@@ -9,36 +9,35 @@ pub use super::glob::InvalidPattern;
 use super::glob::Pattern;
 use crate::protocol::{ErrorReply, Key};
 
-/// What one client may do with keys.
+/// Keys that one client may read and write.
 #[derive(Debug, Default)]
 pub struct KeyPermissions {
-    /// GET, KEYNOTIFY, and to be told of a key by SCAN.
+    /// Keys for GET and KEYNOTIFY, and those that SCAN returns.
     pub read: KeySet,
-    /// SET, DEL, VDEL.
+    /// Keys for SET, DEL and VDEL.
     pub write: KeySet,
 }
 
-/// Keys, by name and by pattern.
+/// A set of keys, by name and by pattern.
 ///
-/// A pattern is found by what it begins with, so that a thousand patterns cost hardly more than one.
+/// Patterns are indexed by their literal prefix, so that a thousand patterns cost hardly more than one.
 #[derive(Debug, Default)]
 pub struct KeySet {
     names: HashSet<Box<[u8]>>,
     patterns: HashMap<Box<str>, Vec<Pattern>>,
-    /// The lengths in bytes of what patterns begin with.
+    /// The lengths in bytes of the literal prefixes.
     prefix_lens: BTreeSet<usize>,
 }
 
 impl KeySet {
-    /// Adds a key.
     pub fn add(&mut self, key: &[u8]) {
         self.names.insert(key.into());
     }
 
-    /// Adds all keys that a pattern describes, in the language of SCAN.
+    /// Adds all keys that match a pattern in the language of SCAN.
     ///
     /// # Errors
-    /// It is none.
+    /// The text is no valid pattern.
     pub fn add_pattern(&mut self, text: &str) -> Result<(), InvalidPattern> {
         let pattern = Pattern::parse(text)?;
         let prefix = pattern.literal_prefix();
@@ -47,13 +46,13 @@ impl KeySet {
         Ok(())
     }
 
-    /// Whether a key is among them. No pattern describes a key that is not UTF-8.
+    /// Whether the set contains a key. A key that is not UTF-8 matches no pattern.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
-        self.names.contains(key) || (!self.patterns.is_empty() && self.describes(key))
+        self.names.contains(key) || (!self.patterns.is_empty() && self.matches_pattern(key))
     }
 
-    fn describes(&self, key: &[u8]) -> bool {
+    fn matches_pattern(&self, key: &[u8]) -> bool {
         let Ok(key) = std::str::from_utf8(key) else { return false };
         self.prefix_lens.iter().any(|len| {
             let patterns = key.get(..*len).and_then(|prefix| self.patterns.get(prefix));
@@ -62,15 +61,15 @@ impl KeySet {
     }
 }
 
-/// Lets a request for a key through, or refuses it. Without rights there are no rules, and everything is allowed.
-pub(super) fn check(keys: Option<&KeySet>, key: &Key) -> Result<(), ErrorReply> {
+/// Rejects a request for a key outside of `keys`; `None` stands for a server without rules.
+pub(super) fn check_permission(keys: Option<&KeySet>, key: &Key) -> Result<(), ErrorReply> {
     match keys {
         Some(keys) if !keys.contains(key.as_bytes()) => Err(ErrorReply::NotAuthorized),
         _ => Ok(()),
     }
 }
 
-/// A text that a pattern takes for itself, whatever characters it has: a client's name in a rule must not widen it.
+/// Returns a pattern that matches `text` alone: a client id that is inserted into a rule must not widen it.
 #[must_use]
 pub fn escape(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut escaped, char| {
@@ -96,18 +95,18 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_allows_is_refused_and_without_rules_all_is_allowed() {
+    fn a_key_that_no_rule_allows_is_rejected_and_without_rules_all_are_allowed() {
         let key = |name: &str| Key::new(name.to_owned()).unwrap();
-        assert_eq!(check(None, &key("k")), Ok(()));
-        assert_eq!(check(Some(&KeySet::default()), &key("k")), Err(ErrorReply::NotAuthorized));
+        assert_eq!(check_permission(None, &key("k")), Ok(()));
+        assert_eq!(check_permission(Some(&KeySet::default()), &key("k")), Err(ErrorReply::NotAuthorized));
         let mut some = KeySet::default();
         some.add(b"k");
-        assert_eq!(check(Some(&some), &key("k")), Ok(()));
-        assert_eq!(check(Some(&some), &key("k2")), Err(ErrorReply::NotAuthorized));
+        assert_eq!(check_permission(Some(&some), &key("k")), Ok(()));
+        assert_eq!(check_permission(Some(&some), &key("k2")), Err(ErrorReply::NotAuthorized));
     }
 
     #[test]
-    fn patterns_of_all_beginnings_are_found() {
+    fn patterns_match_whatever_their_literal_prefix() {
         let keys = keys(&["line1/*", "line?", "*/temp", "[ab]c", "line1/x/[0-9]", "höhe*"]);
         for key in ["line1/", "line1/a/b", "line7", "any/temp", "ac", "bc", "line1/x/7", "höhe7"] {
             assert!(keys.contains(key.as_bytes()), "{key}");
@@ -115,12 +114,12 @@ mod tests {
         for key in ["line", "line77", "temp", "cc", "hohe", "h", ""] {
             assert!(!keys.contains(key.as_bytes()), "{key}");
         }
-        assert!(!keys.contains(b"line1/\xFF"), "no pattern describes what is not UTF-8");
+        assert!(!keys.contains(b"line1/\xFF"), "a key that is not UTF-8 matches no pattern");
     }
 
     proptest! {
         #[test]
-        fn an_escaped_name_stands_for_itself_alone(name in "[a-c*?\\[\\]!-]{1,8}", other in "[a-c*?\\[\\]!-]{1,8}") {
+        fn an_escaped_name_matches_itself_alone(name in "[a-c*?\\[\\]!-]{1,8}", other in "[a-c*?\\[\\]!-]{1,8}") {
             let set = keys(&[&escape(&name)]);
             prop_assert!(set.contains(name.as_bytes()));
             prop_assert_eq!(set.contains(other.as_bytes()), name == other);

@@ -1,55 +1,58 @@
-//! Whether a request may change a key: NX, NEX, VDEL and the fence as one decision table.
+//! Verdict table for writes: the conditions NX and NEX, VDEL, and the fencing token (protocol §5).
 
 use crate::protocol::{Condition, ErrorReply, Timestamp};
 
-/// What a request wants to do to a key.
+/// A write that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish<'a> {
-    /// Write this value.
+pub(super) enum Write<'a> {
+    /// Write this value, under a condition.
     Set(Option<Condition>, &'a [u8]),
-    /// Remove the key whatever it holds.
+    /// Delete the key.
     Del,
-    /// Remove the key if it holds this value.
+    /// Delete the key if it holds this value.
     VDel(&'a [u8]),
 }
 
-/// What the key holds at that moment.
+/// What the key holds before the write.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held<'a> {
+pub(super) struct CurrentEntry<'a> {
     pub(super) value: &'a [u8],
     pub(super) fence: Option<&'a Timestamp>,
 }
 
-/// What becomes of the wish.
+/// Verdict on a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
-    /// The change is made.
+pub(super) enum Verdict {
     Apply,
-    /// The condition does not hold.
-    NotApplied,
-    /// There is nothing to remove.
+    ConditionFailed,
+    /// There is no key to delete.
     Absent,
-    /// The fence does not let the request through.
-    Refuse(ErrorReply),
+    /// The fencing token is missing or stale.
+    Reject(ErrorReply),
 }
 
-/// Decides: first the fence, so that a stale holder learns the truth, then the condition (protocol §5).
-pub(super) fn decide(wish: Wish<'_>, token: Option<&Timestamp>, held: Option<Held<'_>>) -> Decision {
-    let refusal = match (held.and_then(|held| held.fence), token) {
+/// Evaluates a write. The fence comes before the condition, so that a holder with a stale token learns that
+/// it has lost its lease (protocol §5).
+pub(super) fn evaluate(
+    write: Write<'_>,
+    token: Option<&Timestamp>,
+    current: Option<CurrentEntry<'_>>,
+) -> Verdict {
+    let refusal = match (current.and_then(|current| current.fence), token) {
         (Some(_), None) => Some(ErrorReply::FenceRequired),
         (Some(stored), Some(token)) if token < stored => Some(ErrorReply::FenceTooOld),
         _ => None,
     };
     if let Some(refusal) = refusal {
-        return Decision::Refuse(refusal);
+        return Verdict::Reject(refusal);
     }
-    match (wish, held) {
-        (Wish::Set(..), None) | (Wish::Set(None, _) | Wish::Del, Some(_)) => Decision::Apply,
-        (Wish::Set(Some(Condition::Absent), _), Some(_)) => Decision::NotApplied,
-        (Wish::Set(Some(Condition::AbsentOrEqual), value) | Wish::VDel(value), Some(held)) => {
-            if value == held.value { Decision::Apply } else { Decision::NotApplied }
+    match (write, current) {
+        (Write::Set(..), None) | (Write::Set(None, _) | Write::Del, Some(_)) => Verdict::Apply,
+        (Write::Set(Some(Condition::Absent), _), Some(_)) => Verdict::ConditionFailed,
+        (Write::Set(Some(Condition::AbsentOrEqual), value) | Write::VDel(value), Some(current)) => {
+            if value == current.value { Verdict::Apply } else { Verdict::ConditionFailed }
         }
-        (Wish::Del | Wish::VDel(_), None) => Decision::Absent,
+        (Write::Del | Write::VDel(_), None) => Verdict::Absent,
     }
 }
 
@@ -57,30 +60,31 @@ pub(super) fn decide(wish: Wish<'_>, token: Option<&Timestamp>, held: Option<Hel
 mod tests {
     use super::*;
 
-    /// Every wish against every state of the key, where the fence lets it through.
+    /// Every write against every state of the key, without a fence.
     #[test]
-    fn every_row_of_the_condition_table_is_decided() {
-        use Decision::{Absent, Apply, NotApplied};
-        let set = |condition| Wish::Set(condition, b"v");
+    fn every_row_of_the_condition_table_holds() {
+        use Verdict::{Absent, Apply, ConditionFailed};
+        let set = |condition| Write::Set(condition, b"v");
         let rows = [
-            // wish, key absent, key holds the same value, key holds another value
+            // write, key absent, key holds the same value, key holds another value
             (set(None), Apply, Apply, Apply),
-            (set(Some(Condition::Absent)), Apply, NotApplied, NotApplied),
-            (set(Some(Condition::AbsentOrEqual)), Apply, Apply, NotApplied),
-            (Wish::Del, Absent, Apply, Apply),
-            (Wish::VDel(b"v"), Absent, Apply, NotApplied),
+            (set(Some(Condition::Absent)), Apply, ConditionFailed, ConditionFailed),
+            (set(Some(Condition::AbsentOrEqual)), Apply, Apply, ConditionFailed),
+            (Write::Del, Absent, Apply, Apply),
+            (Write::VDel(b"v"), Absent, Apply, ConditionFailed),
         ];
-        for (wish, absent, same, other) in rows {
+        for (write, absent, same, other) in rows {
             for (value, expected) in [(None, absent), (Some(b"v"), same), (Some(b"w"), other)] {
-                let held = value.map(|value| Held { value, fence: None });
-                assert_eq!(decide(wish, None, held), expected, "{wish:?} {held:?}");
+                let current = value.map(|value| CurrentEntry { value, fence: None });
+                assert_eq!(evaluate(write, None, current), expected, "{write:?} {current:?}");
             }
         }
     }
 
-    /// Every wish with every token against every fence; a value that would pass and one that would not.
+    /// Every write with every token against every fence, with a value that meets the condition and one that
+    /// does not.
     #[test]
-    fn every_row_of_the_fence_table_is_decided_before_the_condition() {
+    fn the_fence_is_evaluated_before_the_condition() {
         let stored = Timestamp::of_store(10, 5);
         let [older, newer] = [Timestamp::of_store(10, 4), Timestamp::of_store(10, 6)];
         let rows = [
@@ -91,32 +95,32 @@ mod tests {
             (Some(&stored), Some(&stored), None),
             (Some(&stored), Some(&newer), None),
         ];
-        let wishes = [
-            Wish::Set(None, b"v"),
-            Wish::Set(Some(Condition::Absent), b"v"),
-            Wish::Set(Some(Condition::AbsentOrEqual), b"v"),
-            Wish::Del,
-            Wish::VDel(b"v"),
+        let writes = [
+            Write::Set(None, b"v"),
+            Write::Set(Some(Condition::Absent), b"v"),
+            Write::Set(Some(Condition::AbsentOrEqual), b"v"),
+            Write::Del,
+            Write::VDel(b"v"),
         ];
         for (fence, token, refusal) in &rows {
-            for wish in wishes {
+            for write in writes {
                 for value in [b"v".as_slice(), b"w"] {
-                    let held = Some(Held { value, fence: *fence });
-                    let unfenced = Some(Held { value, fence: None });
+                    let current = Some(CurrentEntry { value, fence: *fence });
+                    let unfenced = Some(CurrentEntry { value, fence: None });
                     let expected =
-                        refusal.clone().map_or_else(|| decide(wish, None, unfenced), Decision::Refuse);
-                    assert_eq!(decide(wish, *token, held), expected, "{wish:?} {token:?} {held:?}");
+                        refusal.clone().map_or_else(|| evaluate(write, None, unfenced), Verdict::Reject);
+                    assert_eq!(evaluate(write, *token, current), expected, "{write:?} {token:?} {current:?}");
                 }
             }
         }
     }
 
     #[test]
-    fn tokens_of_one_moment_are_ordered_by_their_node() {
+    fn tokens_with_equal_times_are_ordered_by_node() {
         let token = |node| format!("10:5:{node}").parse::<Timestamp>().unwrap();
         let (a, b) = (token("a"), token("b"));
-        let held = Some(Held { value: b"v", fence: Some(&b) });
-        assert_eq!(decide(Wish::Del, Some(&a), held), Decision::Refuse(ErrorReply::FenceTooOld));
-        assert_eq!(decide(Wish::Del, Some(&b), held), Decision::Apply);
+        let current = Some(CurrentEntry { value: b"v", fence: Some(&b) });
+        assert_eq!(evaluate(Write::Del, Some(&a), current), Verdict::Reject(ErrorReply::FenceTooOld));
+        assert_eq!(evaluate(Write::Del, Some(&b), current), Verdict::Apply);
     }
 }

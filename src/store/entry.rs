@@ -1,30 +1,30 @@
-//! What the store knows of one key, in as few bytes as it takes: there may be a million of them.
+//! Entry of one key in as little memory as possible: a store may have millions.
 
 use bytes::Bytes;
 
 use crate::protocol::timestamp::Timestamp;
 use crate::protocol::{Key, Value};
 
-/// Values up to this many bytes lie beside their key in one allocation and are copied into a reply; longer
-/// ones are shared with the reply.
+/// The longest value that shares an allocation with its key and is copied into replies. Longer values are
+/// shared with replies instead.
 const PACKED_BYTES_MAX: usize = 1024;
 
-/// The version of a value: a timestamp whose node is the store (protocol §4).
+/// Version of a value: a timestamp whose node is the store (protocol §4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     /// Milliseconds since the Unix epoch.
     pub ms: u64,
-    /// Tells apart what happened within one millisecond.
+    /// Orders versions within one millisecond.
     pub counter: u32,
 }
 
 impl Version {
-    /// The version that follows this one and `received`, at `wall_ms` or later.
+    /// Returns the version that follows this one and `received`, at `wall_ms` or later.
     ///
-    /// Where only a timestamp of this very millisecond stands in the way, the version is of the next one: on a fast
-    /// network that happens to every other request, and an SDK takes it for granted that the renewals of a lease
-    /// have one counter (protocol §4). A key that is written again meanwhile counts on from there, so no version is
-    /// more than a millisecond ahead for this.
+    /// If only a `received` timestamp of the current millisecond stands in the way, the version moves to the
+    /// next millisecond. On a fast network that is the case for every other request, and an SDK test expects
+    /// two renewals of a lease to have equal counters (protocol §12). A second write in the same millisecond
+    /// counts on from there, so that no version is more than one millisecond ahead for this reason.
     pub(super) fn next(self, received: &Timestamp, wall_ms: u64) -> Self {
         if received.ms == wall_ms && self.ms < wall_ms {
             return Self { ms: wall_ms.saturating_add(1), counter: 0 };
@@ -43,19 +43,18 @@ impl From<Version> for Timestamp {
 /// What a key holds besides its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredValue {
-    /// The value.
     pub value: Value,
-    /// The token that protects it, if any (protocol §5).
+    /// The fencing token that protects the key (protocol §5).
     pub fence: Option<Timestamp>,
-    /// When it runs out, in monotonic milliseconds; none: never.
+    /// Expiry in monotonic milliseconds; `None`: never.
     pub deadline_ms: Option<u64>,
-    /// Whether it is to be kept on disk, as once asked for.
+    /// Whether the key is persistent.
     pub persist: bool,
 }
 
-/// A key, its value, version and fence. Its deadline is in [`super::expiry::Expiry`].
+/// A key with value, version and fencing token. Its deadline is in [`super::expiry::Expiry`].
 ///
-/// The default has an empty key, which no request can have: that is how a vacant slot looks.
+/// The default has an empty key, which no request can have. It marks a vacant slot.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     data: Data,
@@ -68,7 +67,7 @@ pub(super) struct Entry {
 
 #[derive(Debug)]
 enum Data {
-    /// The key's bytes, then the value's.
+    /// The bytes of the key, then those of the value.
     Packed(Box<[u8]>),
     Split(Box<(Box<[u8]>, Value)>),
 }
@@ -80,7 +79,7 @@ impl Default for Data {
 }
 
 impl Data {
-    /// Copies both out of the packet they came in, which a slice would keep in memory as a whole.
+    /// Copies key and value: a slice of the packet they arrived in would keep the whole packet in memory.
     fn new(key: &[u8], value: &[u8]) -> Self {
         if value.len() <= PACKED_BYTES_MAX {
             Self::Packed([key, value].concat().into_boxed_slice())
@@ -98,18 +97,17 @@ impl Entry {
             fence: fence.map(Box::new),
             version_ms: version.ms,
             version_counter: version.counter,
-            // A key has at most `KEY_BYTES_MAX` bytes, which is this type's greatest number.
+            // The conversion cannot fail: `KEY_BYTES_MAX` is the greatest number of this type.
             key_len: u16::try_from(key.len()).unwrap_or(u16::MAX),
             persist: false,
         }
     }
 
-    /// Marks it as one that is to be kept on disk; it stays one for as long as it lives.
-    pub(super) fn persist(&mut self) {
+    /// Makes the key persistent until it is deleted or expires.
+    pub(super) fn set_persistent(&mut self) {
         self.persist = true;
     }
 
-    /// Whether it is to be kept on disk.
     pub(super) fn is_persistent(&self) -> bool {
         self.persist
     }
@@ -128,7 +126,7 @@ impl Entry {
         }
     }
 
-    /// The value for a reply: a long one is shared, a short one is cheaper to copy than to count.
+    /// Returns the value for a reply. Copying a short value is cheaper than counting references to it.
     pub(super) fn to_value(&self) -> Value {
         match &self.data {
             Data::Packed(_) => Bytes::copy_from_slice(self.value()),
@@ -144,7 +142,7 @@ impl Entry {
         self.fence.as_deref()
     }
 
-    /// Writes another value over this one; in place where the length stays, as with a renewed lease.
+    /// Replaces the value; in place if its length is the same, as with a renewed lease.
     pub(super) fn overwrite(&mut self, value: &[u8], version: Version, fence: Option<Timestamp>) {
         let key_len = usize::from(self.key_len);
         match &mut self.data {
@@ -169,12 +167,12 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_stays_small() {
+    fn an_entry_has_40_bytes() {
         assert_eq!(size_of::<Entry>(), 40);
     }
 
     #[test]
-    fn key_and_value_come_out_as_they_went_in_whatever_their_lengths() {
+    fn keys_and_values_of_all_lengths_are_read_back_unchanged() {
         for key_len in [1, 16, 65_535] {
             let mut entry = entry(&vec![b'k'; key_len], b"");
             for value_len in [0, 5, 5, PACKED_BYTES_MAX, PACKED_BYTES_MAX + 1, 100_000, 3] {

@@ -1,47 +1,46 @@
-//! The deadlines of the keys, in order.
+//! Deadlines of the keys, in order: a heap that can change and remove any deadline.
 
-/// Which entry: its place in [`super::entries::Entries`].
+/// Place of an entry in [`super::entries::Entries`].
 pub(super) type Slot = u32;
 
-/// How many children a node of the heap has: four deadlines lie within a cache line or two.
+/// Children of a node of the heap: four deadlines lie within one or two cache lines.
 const CHILDREN: usize = 4;
 
-/// A deadline in monotonic milliseconds, and whose it is; in order of time. Packed, for there may be a million of them.
+/// A deadline in monotonic milliseconds and its slot. Packed, because there may be millions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(Rust, packed(4))]
-struct Due {
+struct Deadline {
     ms: u64,
     slot: Slot,
 }
 
-/// A heap of deadlines that knows where each slot's is, so that one can be moved or taken out: a lease that is
-/// renewed a thousand times leaves nothing behind.
+/// A heap of deadlines with the place of each slot, so that a lease that is renewed a thousand times leaves
+/// nothing behind.
 #[derive(Debug, Default)]
 pub(super) struct Expiry {
-    /// The earliest is first; each is at or before its children.
-    heap: Vec<Due>,
-    /// For each slot, one more than its place in `heap`; 0: it has no deadline.
+    /// The earliest deadline is first; none is later than its children.
+    heap: Vec<Deadline>,
+    /// For each slot, its place in `heap` plus one; 0 if it has no deadline.
     places: Vec<u32>,
 }
 
 impl Expiry {
-    /// The earliest deadline in monotonic milliseconds, and whose it is.
+    /// Returns the earliest deadline in monotonic milliseconds, and its slot.
     pub(super) fn first(&self) -> Option<(u64, Slot)> {
-        self.heap.first().map(|due| (due.ms, due.slot))
+        self.heap.first().map(|deadline| (deadline.ms, deadline.slot))
     }
 
-    /// The deadline of a slot, if it has one.
     pub(super) fn get(&self, slot: Slot) -> Option<u64> {
-        self.heap.get(self.place(slot)?).map(|due| due.ms)
+        self.heap.get(self.place(slot)?).map(|deadline| deadline.ms)
     }
 
-    /// Gives a slot this deadline, or none.
+    /// Sets, changes or removes the deadline of a slot.
     pub(super) fn set(&mut self, slot: Slot, deadline_ms: Option<u64>) {
         match (self.place(slot), deadline_ms) {
-            (Some(place), Some(ms)) => self.settle(place, Due { ms, slot }),
+            (Some(place), Some(ms)) => self.sift(place, Deadline { ms, slot }),
             (None, Some(ms)) => {
-                self.heap.push(Due { ms, slot });
-                self.settle(self.heap.len().saturating_sub(1), Due { ms, slot });
+                self.heap.push(Deadline { ms, slot });
+                self.sift(self.heap.len().saturating_sub(1), Deadline { ms, slot });
             }
             (Some(place), None) => self.remove(place, slot),
             (None, None) => {}
@@ -61,12 +60,12 @@ impl Expiry {
         if let Some(last) = self.heap.pop()
             && place < self.heap.len()
         {
-            self.settle(place, last);
+            self.sift(place, last);
         }
     }
 
-    /// Puts an item where `place` is vacant, or as far above or below as its deadline demands.
-    fn settle(&mut self, mut place: usize, item: Due) {
+    /// Puts a deadline at a vacant place, or as far up or down from it as the order requires.
+    fn sift(&mut self, mut place: usize, item: Deadline) {
         while let Some(above) = place.checked_sub(1).map(|place| place / CHILDREN)
             && let Some(parent) = self.heap.get(above).copied()
             && item < parent
@@ -83,21 +82,22 @@ impl Expiry {
         self.put(place, item);
     }
 
-    fn first_child(&self, place: usize) -> Option<(usize, Due)> {
+    fn first_child(&self, place: usize) -> Option<(usize, Deadline)> {
         let first = place.saturating_mul(CHILDREN).saturating_add(1);
         let children =
             (first..first.saturating_add(CHILDREN)).filter_map(|at| Some((at, *self.heap.get(at)?)));
         children.min_by_key(|(_, child)| *child)
     }
 
-    fn put(&mut self, place: usize, item: Due) {
+    fn put(&mut self, place: usize, item: Deadline) {
         let slot = item.slot as usize;
         if self.places.len() <= slot {
             self.places.resize(slot.saturating_add(1), 0);
         }
         if let (Some(at), Some(known)) = (self.heap.get_mut(place), self.places.get_mut(slot)) {
             *at = item;
-            // There are no more deadlines than slots, and those are counted in 32 bits.
+            // The conversion cannot fail: there are no more deadlines than slots, which are counted in 32
+            // bits.
             *known = u32::try_from(place.saturating_add(1)).unwrap_or(0);
         }
     }
@@ -111,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn deadlines_come_in_order_however_they_were_moved(
+        fn deadlines_are_returned_in_order_after_any_changes(
             moves in prop::collection::vec((0..40_u32, prop::option::of(0..100_u64)), 0..300),
         ) {
             let (mut expiry, mut model) = (Expiry::default(), BTreeMap::new());

@@ -1,16 +1,16 @@
-//! The pattern language of SCAN, that of Rust's `glob` crate (protocol §7), without its exponential worst case.
+//! Patterns of SCAN: the language of Rust's `glob` crate (protocol §7), without its exponential worst case.
 
-/// One pattern, ready to be matched.
+/// A parsed pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern(Vec<Token>);
 
-/// A text is no pattern.
+/// The text is no valid pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidPattern;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
-    /// A character that stands for itself.
+    /// A literal character.
     Char(char),
     /// `?`
     Any,
@@ -18,12 +18,12 @@ enum Token {
     OneOf { negated: bool, ranges: Vec<(char, char)> },
     /// `*`
     Sequence,
-    /// `**/`, or `**` at the end: whole parts of a path, or none; at the end, whatever there is.
+    /// `**/`, or `**` at the end: whole path components, or none; at the end, everything that is left.
     Parts,
 }
 
 impl Pattern {
-    /// Reads a pattern. `**` must be a whole part of a path; three stars and an open `[` are errors.
+    /// Parses a pattern. `**` must be a whole path component. Three stars and an unclosed `[` are errors.
     pub(super) fn parse(text: &str) -> Result<Self, InvalidPattern> {
         let chars: Vec<char> = text.chars().collect();
         let mut rest = chars.as_slice();
@@ -50,7 +50,7 @@ impl Pattern {
         Ok(Self(tokens))
     }
 
-    /// What every text that it describes begins with.
+    /// Returns the prefix that every matching text has.
     pub(super) fn literal_prefix(&self) -> String {
         let literal = self.0.iter().map_while(|token| match token {
             Token::Char(char) => Some(*char),
@@ -59,16 +59,18 @@ impl Pattern {
         literal.collect()
     }
 
-    /// Whether the pattern describes the whole text.
+    /// Whether the pattern matches the whole text.
     pub(super) fn matches(&self, text: &str) -> bool {
         let mut steps = usize::MAX;
         self.matches_within(text, &mut steps).unwrap_or(false)
     }
 
-    /// The same in so many steps at most, which it takes off; none if that was not enough.
+    /// Matches in at most `steps` steps and subtracts those that it took. Returns `None` if they do not
+    /// suffice.
     ///
-    /// Only the last star ever needs another try: whatever an earlier one could take, the last can take too. So the
-    /// steps are no more than the text has characters times what the pattern has, which for long ones is very much.
+    /// Only the last star ever needs to be retried: whatever an earlier one could take, the last one can take
+    /// too. The number of steps is therefore at most the length of the text times that of the pattern, which
+    /// is still too much for two long ones.
     pub(super) fn matches_within(&self, text: &str, steps: &mut usize) -> Option<bool> {
         let (mut tokens, mut chars) = (self.0.as_slice(), text.chars());
         let mut retry = None;
@@ -108,7 +110,7 @@ impl Pattern {
 }
 
 impl Token {
-    /// What it costs to hold a character against it.
+    /// Returns the cost of comparing one character.
     fn steps(&self) -> usize {
         match self {
             Self::OneOf { ranges, .. } => ranges.len(),
@@ -128,7 +130,7 @@ impl Token {
     }
 }
 
-/// What follows a `[`. A `]` that comes first stands for itself, and so does a `-` that is first or last.
+/// Parses the part after `[`. A `]` that comes first is literal, and so is a `-` that is first or last.
 fn one_of(tail: &[char]) -> Option<(Token, &[char])> {
     let negated = tail.first() == Some(&'!');
     let tail = if negated { tail.get(1..)? } else { tail };
@@ -150,7 +152,7 @@ fn one_of(tail: &[char]) -> Option<(Token, &[char])> {
 mod tests {
     use super::*;
 
-    /// What version 0.3 of the `glob` crate says to each of these.
+    /// The results of version 0.3 of the `glob` crate.
     #[test]
     fn patterns_match_as_those_of_the_glob_crate_do() {
         let rows: &[(&str, &[&str], &[&str])] = &[
@@ -186,14 +188,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_glob_crate_refuses_is_no_pattern() {
+    fn a_pattern_that_the_glob_crate_rejects_is_invalid() {
         for text in ["***", "a**", "**a", "a/**b", "[", "[]", "[a", "[!]", "[!", "x[!a"] {
             assert_eq!(Pattern::parse(text), Err(InvalidPattern), "{text}");
         }
     }
 
     #[test]
-    fn many_stars_do_not_take_for_ever() {
+    fn many_stars_are_matched_in_bounded_time() {
         let pattern = Pattern::parse(&"*a".repeat(1_000)).unwrap();
         assert!(!pattern.matches(&"a".repeat(999)));
         assert!(!Pattern::parse(&format!("{}b", "a*".repeat(50))).unwrap().matches(&"a".repeat(10_000)));

@@ -1,24 +1,24 @@
-//! Every thing in the store has a maximum.
+//! Limits of the store.
 
 use crate::protocol::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-/// What it costs to keep a key, besides its bytes and its value's: measured with a million keys that have a TTL.
+/// Memory per key besides key and value, in bytes: measured with a million keys that have a TTL.
 pub const KEY_COST_BYTES: u64 = 100;
 
-/// How much the store takes before it refuses.
+/// Limits beyond which the store rejects requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most keys; never above 4,294,967,295.
+    /// The most keys; values above 4,294,967,295 count as that.
     pub keys_max: usize,
-    /// The most bytes of keys and values, [`KEY_COST_BYTES`] more for each key.
+    /// The most bytes of keys and values together, with [`KEY_COST_BYTES`] added for each key.
     pub memory_bytes_max: u64,
-    /// The longest key in bytes; never above [`KEY_BYTES_MAX`].
+    /// The longest key in bytes; values above [`KEY_BYTES_MAX`] count as that.
     pub key_bytes_max: usize,
     /// The longest value in bytes.
     pub value_bytes_max: usize,
-    /// The most watched keys of all connections together, each connection's counted by itself.
+    /// The most watches of all connections together.
     pub watches_max: usize,
-    /// The most watched keys of one connection.
+    /// The most watches of one connection.
     pub watches_per_connection_max: usize,
 }
 
@@ -36,7 +36,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The most keys that slots can be counted for.
+    /// The most keys for which there are slots.
     pub(super) fn keys_max(&self) -> usize {
         self.keys_max.min(u32::MAX as usize)
     }

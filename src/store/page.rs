@@ -1,76 +1,74 @@
-//! What an operator may look at: how much there is, and the keys a page at a time.
+//! Views for operators: statistics of the store, and its keys page by page.
 
 use bytes::Bytes;
 
+use super::entry::Version;
 use super::expiry::Slot;
-use super::{Now, Store, Version};
+use super::machine::Store;
+use super::request::Now;
 
-/// How many bytes of a key or a value a row has at most.
+/// The most bytes of a key or a value in a summary.
 const SHOWN_BYTES_MAX: usize = 256;
-/// The most slots looked at for one page: requests wait meanwhile. A page may be empty.
+/// The most slots that one page looks at, because requests wait meanwhile. A page may be empty.
 const SLOTS_PER_PAGE_MAX: usize = 32_768;
 
-/// How much a store holds.
+/// Statistics of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStatistics {
-    /// Keys, those included that have expired and were not polled.
+    /// Number of keys, including expired ones that were not polled.
     pub keys: usize,
-    /// Bytes of keys and values, without what it takes to keep them.
+    /// Total length of keys and values in bytes, without the overhead.
     pub bytes: u64,
-    /// Registrations of watchers.
+    /// Number of watches.
     pub watches: usize,
 }
 
-/// A key as it is shown.
+/// Beginning and properties of a key, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySummary {
     /// The beginning of the key.
     pub key: Bytes,
-    /// How long the key is.
     pub key_len: usize,
     /// The beginning of the value.
     pub value: Bytes,
-    /// How long the value is.
     pub value_len: usize,
-    /// Its version.
     pub version: Version,
-    /// Milliseconds until it expires.
+    /// Milliseconds until the key expires; `None`: never.
     pub ttl_ms: Option<u64>,
-    /// Whether only who has a fencing token may change it.
+    /// Whether a fencing token protects the key.
     pub is_fenced: bool,
-    /// How many watch it.
+    /// Number of connections that watch the key.
     pub watchers: usize,
 }
 
-/// Some keys, in no order that means anything.
+/// Some keys, in no particular order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// The keys.
-    pub rows: Vec<KeySummary>,
-    /// Where to go on; none: there are no more.
+    pub keys: Vec<KeySummary>,
+    /// The position of the next page; `None` after the last one.
     pub next: Option<Slot>,
 }
 
 impl Store {
-    /// How much there is.
     #[must_use]
-    pub fn tally(&self) -> StoreStatistics {
+    pub fn statistics(&self) -> StoreStatistics {
         StoreStatistics { keys: self.len(), bytes: self.entries.bytes(), watches: self.watchers.len() }
     }
 
-    /// At most so many keys from a slot on. A key keeps its slot for as long as it lives.
+    /// Returns up to `keys_max` keys from a position on, 0 at first. A key that exists throughout is returned
+    /// exactly once.
     #[must_use]
     pub fn page(&self, from: Slot, keys_max: usize, now: Now) -> Page {
-        let mut rows = Vec::new();
+        let mut keys = Vec::new();
         for (seen, (slot, entry)) in self.entries.iter_from(from).enumerate() {
-            if rows.len() >= keys_max || seen >= SLOTS_PER_PAGE_MAX {
-                return Page { rows, next: Some(slot) };
+            if keys.len() >= keys_max || seen >= SLOTS_PER_PAGE_MAX {
+                return Page { keys, next: Some(slot) };
             }
             let deadline_ms = self.expiry.get(slot);
             if entry.key().is_empty() || deadline_ms.is_some_and(|at| at <= now.monotonic_ms) {
                 continue;
             }
-            rows.push(KeySummary {
+            keys.push(KeySummary {
                 key: beginning(entry.key()),
                 key_len: entry.key().len(),
                 value: beginning(entry.value()),
@@ -81,7 +79,7 @@ impl Store {
                 watchers: self.watchers.count(entry.key()),
             });
         }
-        Page { rows, next: None }
+        Page { keys, next: None }
     }
 }
 
@@ -109,11 +107,11 @@ mod tests {
     }
 
     fn keys(page: &Page) -> Vec<&[u8]> {
-        page.rows.iter().map(|row| &row.key[..]).collect()
+        page.keys.iter().map(|row| &row.key[..]).collect()
     }
 
     #[test]
-    fn pages_list_every_living_key_once() {
+    fn pages_list_every_key_that_has_not_expired_once() {
         let mut store = Store::new(Limits::default());
         for key in ["a", "b", "c", "d"] {
             put(&mut store, key, Some("v"), None);
@@ -127,22 +125,22 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_the_beginnings_and_the_lengths() {
+    fn a_summary_has_the_beginnings_and_the_lengths() {
         let mut store = Store::new(Limits::default());
         put(&mut store, &"k".repeat(300), Some(&"v".repeat(1_000)), Some(250));
-        let row = store.page(0, 1, NOW).rows.remove(0);
+        let row = store.page(0, 1, NOW).keys.remove(0);
         assert_eq!((row.key.len(), row.key_len, row.value.len(), row.value_len), (256, 300, 256, 1_000));
         assert_eq!(row.ttl_ms, Some(150));
     }
 
     #[test]
-    fn bytes_are_those_of_keys_and_values_whatever_became_of_them() {
+    fn statistics_count_the_bytes_of_keys_and_values_through_all_changes() {
         let mut store = Store::new(Limits::default());
         put(&mut store, "key", Some("value"), None);
         put(&mut store, "k", Some(&"v".repeat(100)), None);
-        assert_eq!(store.tally(), StoreStatistics { keys: 2, bytes: 109, watches: 0 });
+        assert_eq!(store.statistics(), StoreStatistics { keys: 2, bytes: 109, watches: 0 });
         put(&mut store, "k", Some("v"), None);
         put(&mut store, "key", None, None);
-        assert_eq!(store.tally(), StoreStatistics { keys: 1, bytes: 2, watches: 0 });
+        assert_eq!(store.statistics(), StoreStatistics { keys: 1, bytes: 2, watches: 0 });
     }
 }

@@ -1,4 +1,4 @@
-//! What goes into the store, and what comes out of it.
+//! Requests to the store, its responses, and the changes that they cause.
 
 use std::sync::Arc;
 
@@ -9,67 +9,63 @@ use super::authorization::KeyPermissions;
 use super::entry::{StoredValue, Version};
 use super::watchers::Watcher;
 
-/// Both clocks in milliseconds. Neither goes back inside the store, whatever the machine's do.
+/// Both clocks in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Since the Unix epoch: for versions, and for what a client's clock may be ahead.
+    /// Since the Unix epoch: for versions and clock skew.
     pub wall_ms: u64,
-    /// Since any fixed moment: for deadlines, which must not all pass when a machine's clock is set.
+    /// Since any fixed moment: for deadlines, which must not all pass when the machine's clock is set.
     pub monotonic_ms: u64,
 }
 
-/// A request with everything that a decision about it needs.
+/// A request with everything that the store needs to handle it.
 #[derive(Clone, Debug)]
 pub struct StoreRequest {
-    /// The connection it came on.
     pub connection: ConnectionId,
-    /// Who sent it: the connection's client id.
+    /// The client id of the connection; the property `__srcId` is not trusted (protocol §1).
     pub client_id: Arc<str>,
-    /// What the client may do with keys; none: everything.
+    /// The client's permissions; `None` if there are no rules.
     pub permissions: Option<Arc<KeyPermissions>>,
-    /// What is asked for.
     pub request: Request,
-    /// The property `__ts`, as it could be read.
+    /// The property `__ts`, or why it cannot be parsed.
     pub timestamp: Option<Result<Timestamp, TimestampError>>,
-    /// The property `__ft`, as it could be read.
+    /// The property `__ft`, or why it cannot be parsed.
     pub fence: Option<Result<Timestamp, TimestampError>>,
-    /// The property `aio-persistence`.
+    /// Whether the key is to be persistent (property `aio-persistence`).
     pub persist: bool,
 }
 
-/// One change of one key: for its watchers, and for the disk.
+/// One change of one key, for its watchers and for the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The key.
     pub key: Key,
     /// The version of the value that was written or removed.
     pub version: Version,
-    /// What the key holds now; none: it is gone.
+    /// What the key holds now; `None`: it was deleted or has expired.
     pub content: Option<StoredValue>,
-    /// Whether it concerns the disk: the key is to be kept there, or was.
+    /// Whether the key is, or was, persistent.
     pub persist: bool,
-    /// Whom to tell.
+    /// The connections to notify.
     pub watchers: Vec<Watcher>,
 }
 
-/// What came of a request.
+/// Response to a request, and the changes that it caused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreResponse {
-    /// The answer.
     pub reply: Reply,
-    /// The property `__ts` of the answer (protocol §2).
+    /// The property `__ts` of the response (protocol §2).
     pub version: Option<Version>,
-    /// What the request found to have expired; this happened before it.
+    /// The expiry that the request came upon; it happened before the request.
     pub expired: Option<Change>,
-    /// What the request did.
+    /// The change by the request.
     pub change: Option<Change>,
 }
 
 impl StoreResponse {
-    /// An answer, and nothing happened.
+    /// Returns an error reply without any change.
     #[must_use]
-    pub fn refused(refusal: ErrorReply) -> Self {
-        Reply::Error(refusal).into()
+    pub fn error(error: ErrorReply) -> Self {
+        Reply::Error(error).into()
     }
 }
 

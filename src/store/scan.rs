@@ -1,4 +1,4 @@
-//! SCAN: which keys match a pattern, a page at a time (protocol §7).
+//! SCAN: keys that match a pattern, page by page (protocol §7).
 
 use bytes::Bytes;
 
@@ -12,23 +12,23 @@ use super::glob::Pattern;
 
 /// The most keys of one page.
 const KEYS_PER_PAGE_MAX: usize = 1_000;
-/// The most bytes of keys in one page, but for a single longer key.
+/// The most bytes of keys in one page, except for a single longer key.
 const BYTES_PER_PAGE_MAX: usize = 128 * 1024;
-/// The most slots looked at for one page: other requests wait meanwhile. Pages may be empty.
+/// The most slots that one page looks at, because other requests wait meanwhile. A page may be empty.
 const SLOTS_PER_PAGE_MAX: usize = 32_768;
-/// The most steps of matching for one page, for the same reason: some hundredths of a second.
+/// The most matching steps of one page, for the same reason: some hundredths of a second.
 const STEPS_PER_PAGE_MAX: usize = 16 * 1024 * 1024;
 
-/// Answers with the next page of the entries that are to be `shown`.
+/// Returns the next page of the entries that match and are visible.
 ///
-/// Entries are listed by their slots, which they keep: a key that lives throughout a scan is listed exactly once,
-/// and a page costs the same however many keys there are. The token is the slot where the next page begins. A pattern that
-/// is longer than any key, or takes more for a single key than a page may, is refused.
+/// Entries are listed by slot, and keep their slots: a key that exists throughout a scan is listed exactly
+/// once, and a page costs the same however many keys there are. The token is the slot of the next page. A
+/// pattern that is longer than any key, or needs more steps for a single key than a page has, is rejected.
 pub(super) fn scan(
     entries: &Entries,
     pattern: &[u8],
     token: Option<&[u8]>,
-    shown: impl Fn(Slot, &[u8]) -> bool,
+    is_visible: impl Fn(Slot, &[u8]) -> bool,
 ) -> Reply {
     if pattern.len() > KEY_BYTES_MAX {
         return Reply::Error(ErrorReply::KeyTooLong);
@@ -45,7 +45,7 @@ pub(super) fn scan(
         let matched =
             if is_full || seen >= SLOTS_PER_PAGE_MAX { None } else { matches(&pattern, entry, &mut steps) };
         match matched {
-            Some(true) if shown(slot, entry.key()) => {
+            Some(true) if is_visible(slot, entry.key()) => {
                 bytes = bytes.saturating_add(entry.key().len());
                 keys.push(Bytes::copy_from_slice(entry.key()));
             }
@@ -61,7 +61,8 @@ pub(super) fn scan(
     Reply::Keys { keys, token: None }
 }
 
-/// Keys that are not UTF-8 match nothing, and neither do vacant slots. None if it would take more steps than there are.
+/// Whether an entry matches; vacant slots and keys that are not UTF-8 do not. Returns `None` if the steps do
+/// not suffice.
 fn matches(pattern: &Pattern, entry: &Entry, steps: &mut usize) -> Option<bool> {
     match std::str::from_utf8(entry.key()) {
         Ok(key) if !key.is_empty() => pattern.matches_within(key, steps),

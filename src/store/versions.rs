@@ -1,4 +1,4 @@
-//! What keeps versions from going back: the clock that does not, and the versions of keys that are gone.
+//! Versions that never go back: a monotonic wall clock, and the versions of removed keys.
 
 use std::collections::HashMap;
 
@@ -6,30 +6,31 @@ use crate::protocol::Timestamp;
 
 use super::entry::Version;
 
-/// The most removed keys that are remembered one by one.
+/// The most removed keys that are remembered individually.
 const REMOVED_MAX: usize = 65_536;
-/// The most bytes of such keys.
+/// The most bytes of removed keys.
 const REMOVED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Gives out versions.
+/// Source of versions.
 ///
-/// A key that is removed and set again gets a greater version than any it had (protocol §4). Once the clock has
-/// passed its last version that comes by itself, so only the others are remembered.
+/// A key that is removed and set again gets a greater version than any it had (protocol §4). Once the clock
+/// has passed its last version, that is so without remembering it, so only versions at or ahead of the clock
+/// are remembered.
 #[derive(Debug, Default)]
 pub(super) struct Versions {
     wall_ms: u64,
     removed: HashMap<Box<[u8]>, Version>,
     removed_bytes: usize,
-    /// The greatest of `removed`: once the clock is past it, all of them can go.
+    /// The greatest version in `removed`: once the clock has passed it, the map can be cleared.
     removed_latest: Version,
-    /// What every key that is absent may have had.
+    /// A version that any absent key may have had.
     floor: Version,
     greatest: Version,
 }
 
 impl Versions {
-    /// Takes the machine's clock as far as it goes forward, and returns the time.
-    pub(super) fn observe(&mut self, wall_ms: u64) -> u64 {
+    /// Advances the clock to `wall_ms`, unless it is there already, and returns the time.
+    pub(super) fn advance_clock(&mut self, wall_ms: u64) -> u64 {
         self.wall_ms = self.wall_ms.max(wall_ms);
         if self.wall_ms > self.removed_latest.ms && !self.removed.is_empty() {
             self.removed = HashMap::new();
@@ -38,23 +39,22 @@ impl Versions {
         self.wall_ms
     }
 
-    /// The greatest version ever given out.
     pub(super) fn greatest(&self) -> Version {
         self.greatest
     }
 
-    /// Lets no key that is absent have a version at or below this one.
+    /// Makes all absent keys get versions greater than `floor`.
     pub(super) fn raise_floor(&mut self, floor: Version) {
         self.floor = self.floor.max(floor);
         self.raise_greatest(floor);
     }
 
-    /// Counts a version as given out.
+    /// Notes that a version has been given out.
     pub(super) fn raise_greatest(&mut self, version: Version) {
         self.greatest = self.greatest.max(version);
     }
 
-    /// The next version of a key that has this one, or is absent.
+    /// Returns the next version of a key, given its last one; `None` if the key is absent.
     pub(super) fn next(&mut self, key: &[u8], last: Option<Version>, received: &Timestamp) -> Version {
         let last = last.unwrap_or_else(|| {
             let removed = if self.removed.is_empty() { None } else { self.removed.get(key) };
@@ -65,8 +65,8 @@ impl Versions {
         next
     }
 
-    /// Remembers the last version of a key that is removed now, for as long as it matters.
-    pub(super) fn remove(&mut self, key: &[u8], last: Version) {
+    /// Remembers the last version of a removed key, if that can matter.
+    pub(super) fn remember_removed(&mut self, key: &[u8], last: Version) {
         if last.ms < self.wall_ms {
             return;
         }
@@ -93,27 +93,27 @@ mod tests {
     #[test]
     fn the_clock_never_goes_back() {
         let mut versions = Versions::default();
-        assert_eq!([5, 3, 6].map(|wall_ms| versions.observe(wall_ms)), [5, 5, 6]);
+        assert_eq!([5, 3, 6].map(|wall_ms| versions.advance_clock(wall_ms)), [5, 5, 6]);
     }
 
     #[test]
-    fn a_removed_key_is_remembered_until_the_clock_has_passed_it() {
+    fn a_removed_key_is_remembered_until_the_clock_has_passed_its_version() {
         let mut versions = Versions::default();
-        versions.observe(10);
-        versions.remove(b"behind", at(9, 7));
-        versions.remove(b"now", at(10, 7));
+        versions.advance_clock(10);
+        versions.remember_removed(b"behind", at(9, 7));
+        versions.remember_removed(b"now", at(10, 7));
         assert_eq!(versions.removed.len(), 1);
         assert_eq!(versions.next(b"now", None, &Timestamp::of_store(0, 0)), at(10, 8));
         assert_eq!(versions.next(b"another", None, &Timestamp::of_store(0, 0)), at(10, 0));
-        versions.observe(11);
+        versions.advance_clock(11);
         assert!(versions.removed.is_empty());
         assert_eq!(versions.next(b"now", None, &Timestamp::of_store(0, 0)), at(11, 0));
     }
 
     #[test]
-    fn a_timestamp_of_this_millisecond_moves_the_version_to_the_next_one_and_no_further() {
+    fn a_timestamp_of_the_current_millisecond_moves_the_version_to_the_next_one_at_most() {
         let mut versions = Versions::default();
-        versions.observe(10);
+        versions.advance_clock(10);
         let here = Timestamp::of_store(10, 4);
         assert_eq!(versions.next(b"k", None, &here), at(11, 0));
         assert_eq!(versions.next(b"k", Some(at(9, 3)), &here), at(11, 0));
@@ -122,11 +122,11 @@ mod tests {
     }
 
     #[test]
-    fn too_many_removed_keys_become_one_floor() {
+    fn too_many_removed_keys_are_replaced_by_one_floor() {
         let mut versions = Versions::default();
-        versions.observe(10);
+        versions.advance_clock(10);
         for key in 0..=u32::try_from(REMOVED_MAX).unwrap() {
-            versions.remove(&key.to_be_bytes(), at(20, key));
+            versions.remember_removed(&key.to_be_bytes(), at(20, key));
         }
         assert!(versions.removed.is_empty());
         let next = versions.next(&[0], None, &Timestamp::of_store(0, 0));
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn the_greatest_version_is_the_greatest_of_all_keys() {
         let mut versions = Versions::default();
-        versions.observe(10);
+        versions.advance_clock(10);
         versions.raise_floor(at(3, 0));
         assert_eq!(versions.greatest(), at(3, 0));
         versions.next(b"ahead", None, &Timestamp::of_store(50, 0));

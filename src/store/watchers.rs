@@ -1,4 +1,4 @@
-//! Who watches which key.
+//! Watches: which connections are notified of which keys.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -9,40 +9,40 @@ use crate::protocol::{ConnectionId, Key};
 
 use super::limits::Limits;
 
-/// Who is told of a change.
+/// A connection that watches a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watcher {
-    /// The connection that asked for it.
     pub connection: ConnectionId,
-    /// Its client id, part of the topic of the notification.
+    /// The client id, which is part of the notification's topic.
     pub client_id: Arc<str>,
 }
 
-/// How many bytes watched keys may have on average where as many are watched as may be.
+/// The mean length of watched keys up to which only their number is limited.
 const KEY_BYTES_MEAN: usize = 512;
-/// The bytes of watched keys that there always is room for.
+/// The bytes of watched keys that are always allowed.
 const KEY_BYTES_MIN: usize = 1024 * 1024;
 
-/// How many bytes watched keys may have together where so many may be watched.
+/// Returns the limit on the bytes of watched keys that goes with a limit on their number: keys of 64 KB must
+/// not take a thousand times the memory of short ones.
 fn bytes_max(watches_max: usize) -> usize {
     watches_max.saturating_mul(KEY_BYTES_MEAN).max(KEY_BYTES_MIN)
 }
 
-/// A limit on watched keys is reached.
+/// A limit on watches is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WatchLimitReached;
 
-/// The registrations, found from either end.
+/// All watches, indexed by key and by connection.
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     by_key: HashMap<Key, BTreeMap<ConnectionId, Arc<str>>>,
     by_connection: HashMap<ConnectionId, Watched>,
     len: usize,
-    /// Of the keys, those that several connections watch counted for each.
+    /// Total length of the watched keys; a key that several connections watch counts once for each.
     bytes: usize,
 }
 
-/// What one connection watches.
+/// The watches of one connection.
 #[derive(Debug, Default)]
 struct Watched {
     keys: HashSet<Key>,
@@ -50,7 +50,7 @@ struct Watched {
 }
 
 impl Watchers {
-    /// Registers a connection for a key; again is as good as once.
+    /// Adds a watch. A second watch of the same key by the same connection has no effect.
     pub(super) fn add(
         &mut self,
         key: &Key,
@@ -82,7 +82,7 @@ impl Watchers {
         Ok(())
     }
 
-    /// Ends a registration, and says whether there was one.
+    /// Removes a watch; returns whether there was one.
     pub(super) fn remove(&mut self, key: &Key, connection: ConnectionId) -> bool {
         let Some(watched) = self.by_connection.get_mut(&connection) else {
             return false;
@@ -98,37 +98,35 @@ impl Watchers {
         true
     }
 
-    /// Ends all registrations of a connection.
     pub(super) fn remove_all(&mut self, connection: ConnectionId) {
         for key in self.by_connection.remove(&connection).unwrap_or_default().keys {
             self.forget(&key, connection);
         }
     }
 
-    /// How many registrations there are.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// How many watch a key.
+    /// Returns the number of connections that watch a key.
     pub(super) fn count(&self, key: &[u8]) -> usize {
         self.by_key.get(key).map_or(0, BTreeMap::len)
     }
 
-    /// Ends the registrations that are not to go on.
-    pub(super) fn retain(&mut self, goes_on: impl Fn(ConnectionId, &Key) -> bool) {
+    /// Removes the watches for which `keep` returns false.
+    pub(super) fn retain(&mut self, keep: impl Fn(ConnectionId, &Key) -> bool) {
         let pairs =
             self.by_connection.iter().flat_map(|(id, watched)| watched.keys.iter().map(|key| (*id, key)));
-        let ending: Vec<_> =
-            pairs.filter(|(id, key)| !goes_on(*id, key)).map(|(id, key)| (id, key.clone())).collect();
-        for (connection, key) in ending {
+        let removed: Vec<_> =
+            pairs.filter(|(id, key)| !keep(*id, key)).map(|(id, key)| (id, key.clone())).collect();
+        for (connection, key) in removed {
             self.remove(&key, connection);
         }
     }
 
-    /// Who watches a key. Nobody costs no allocation.
+    /// Returns the watchers of a key, without an allocation if there are none.
     pub(super) fn of(&self, key: &[u8]) -> Vec<Watcher> {
-        // Most stores have no watcher at all: spare them the hash.
+        // Most stores have no watcher at all: they are spared the hash.
         if self.by_key.is_empty() {
             return Vec::new();
         }
@@ -152,7 +150,7 @@ impl Watchers {
     }
 }
 
-/// The key in memory of its own: the packet it came in must not live as long as the registration.
+/// Copies a key, because a slice of the packet that it arrived in would keep the whole packet in memory.
 fn copied(key: &Key) -> Key {
     Key::new(Bytes::copy_from_slice(key.as_bytes())).unwrap_or_else(|_| key.clone())
 }
@@ -174,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn registering_twice_counts_once() {
+    fn a_repeated_watch_counts_once() {
         let mut watchers = Watchers::default();
         for _ in 0..2 {
             watchers.add(&key("k"), watcher(1), &Limits::default()).unwrap();
@@ -186,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disconnect_ends_the_connections_registrations_and_no_others() {
+    fn a_disconnect_removes_the_watches_of_that_connection_only() {
         let mut watchers = Watchers::default();
         for (name, connection) in [("a", 1), ("b", 1), ("a", 2)] {
             watchers.add(&key(name), watcher(connection), &Limits::default()).unwrap();
@@ -199,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn both_limits_hold_and_do_not_refuse_what_is_registered_already() {
+    fn both_limits_hold_and_do_not_reject_an_existing_watch() {
         let limits = Limits { watches_max: 3, watches_per_connection_max: 2, ..Limits::default() };
         let mut watchers = Watchers::default();
         let mut add = |name, connection| watchers.add(&key(name), watcher(connection), &limits);
@@ -212,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn long_keys_are_bounded_in_their_bytes_and_these_come_back() {
+    fn the_bytes_of_watched_keys_are_limited_and_released() {
         let limits = Limits { watches_max: 4096, watches_per_connection_max: 100, ..Limits::default() };
         let long = |number: usize| Key::new(format!("{number:030000}")).unwrap();
         let mut watchers = Watchers::default();
@@ -221,7 +219,7 @@ mod tests {
                 .take_while(|number| watchers.add(&long(*number), watcher(connection), &limits).is_ok())
                 .count()
         };
-        // A MiB for each, and two for all.
+        // One MiB for each connection, and two for all.
         assert_eq!((fill(&mut watchers, 1), fill(&mut watchers, 2), fill(&mut watchers, 3)), (34, 34, 1));
         watchers.remove(&long(0), ConnectionId(1));
         assert_eq!(fill(&mut watchers, 1), 34);

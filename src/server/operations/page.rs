@@ -126,14 +126,14 @@ fn mean(histogram: &Histogram) -> Option<f64> {
 
 fn keys(html: &mut String, page: &Page, from: u32) {
     html.push_str("<h2>Keys</h2>\n");
-    if page.rows.is_empty() {
+    if page.keys.is_empty() {
         html.push_str("<p>none here</p>\n");
     } else {
         html.push_str(
             "<div class=\"wide\"><table>\n<tr><th>key</th><th>value</th><th class=\"n\">bytes</th>\
              <th class=\"n\">expires in</th><th class=\"n\">watchers</th><th>version</th></tr>\n",
         );
-        for row in &page.rows {
+        for row in &page.keys {
             put(html, &key(row));
         }
         html.push_str("</table></div>\n");

@@ -1,4 +1,4 @@
-//! The store against a naive model: a plain map with the obvious rules, and clocks that jump.
+//! Property test of the store against a plain map with the same rules, and clocks that jump.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,13 +6,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// One thing that happens to the store.
+/// One event.
 #[derive(Clone, Debug)]
 enum Step {
     Request { connection: u64, verb: Verb, key: u8, value: u8, timestamp: u64, fence: Option<u64> },
     Disconnect(u64),
     Poll,
-    Permissions { monotonic_ms: u64, wall_ms: i64 },
+    Advance { monotonic_ms: u64, wall_ms: i64 },
 }
 
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ fn verb() -> impl Strategy<Value = Verb> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // A fence now and then: with one on every key, nothing else would get through.
+    // Few requests have a fence: with one on every key, hardly any other request would be accepted.
     let fence = prop_oneof![6 => Just(None), 1 => (0..20_u64).prop_map(Some)];
     let request = (0..3_u64, verb(), 0..4_u8, 0..3_u8, 0..2_100_u64, fence);
     prop_oneof![
@@ -45,40 +45,40 @@ fn step() -> impl Strategy<Value = Step> {
         }),
         1 => (0..3_u64).prop_map(Step::Disconnect),
         1 => Just(Step::Poll),
-        4 => (0..20_u64, -300..300_i64).prop_map(|(monotonic_ms, wall_ms)| Step::Permissions { monotonic_ms, wall_ms }),
+        4 => (0..20_u64, -300..300_i64).prop_map(|(monotonic_ms, wall_ms)| Step::Advance { monotonic_ms, wall_ms }),
     ]
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct Entry {
     value: u8,
     version: Version,
     fence: Option<u64>,
     deadline_ms: Option<u64>,
 }
 
-/// What a watcher hears: who, key, version, value.
-type Heard = (u64, u8, Version, Option<u8>);
+/// A notification: connection, key, version, value.
+type Notified = (u64, u8, Version, Option<u8>);
 
 #[derive(Default)]
 struct Model {
-    keys: BTreeMap<u8, Held>,
-    /// The last version of every key that ever was.
+    keys: BTreeMap<u8, Entry>,
+    /// The last version of every key, including deleted ones.
     last: BTreeMap<u8, Version>,
     watches: BTreeSet<(u8, u64)>,
-    heard: Vec<Heard>,
+    notified: Vec<Notified>,
     monotonic_ms: u64,
     wall_ms: u64,
 }
 
 impl Model {
-    fn tell(&mut self, key: u8, version: Version, value: Option<u8>) {
+    fn notify(&mut self, key: u8, version: Version, value: Option<u8>) {
         let watches = self.watches.iter().filter(|(watched, _)| *watched == key);
-        self.heard.extend(watches.map(|(_, connection)| (*connection, key, version, value)));
+        self.notified.extend(watches.map(|(_, connection)| (*connection, key, version, value)));
     }
 
     fn expire(&mut self, key: u8) {
-        let is_due = |held: &mut Held| held.deadline_ms.is_some_and(|at| at <= self.monotonic_ms);
+        let is_due = |held: &mut Entry| held.deadline_ms.is_some_and(|at| at <= self.monotonic_ms);
         if let Some(held) = self.keys.get_mut(&key)
             && is_due(held)
         {
@@ -88,7 +88,7 @@ impl Model {
 
     fn remove(&mut self, key: u8) {
         let held = self.keys.remove(&key).unwrap();
-        self.tell(key, held.version, None);
+        self.notify(key, held.version, None);
     }
 
     fn request(
@@ -142,9 +142,9 @@ impl Model {
                     Version { counter: latest.counter + 1, ..latest }
                 };
                 let deadline_ms = (*ttl_ms > 0).then(|| self.monotonic_ms + ttl_ms);
-                self.keys.insert(key, Held { value, version, fence, deadline_ms });
+                self.keys.insert(key, Entry { value, version, fence, deadline_ms });
                 self.last.insert(key, version);
-                self.tell(key, version, Some(value));
+                self.notify(key, version, Some(value));
                 (Reply::Done, Some(version))
             }
             _ => {
@@ -155,7 +155,7 @@ impl Model {
     }
 }
 
-fn heard(changes: impl IntoIterator<Item = Change>) -> Vec<Heard> {
+fn notified(changes: impl IntoIterator<Item = Change>) -> Vec<Notified> {
     let mut all = Vec::new();
     for Change { key, version, content, watchers, .. } in changes {
         let value = content.map(|content| content.value[0]);
@@ -164,7 +164,7 @@ fn heard(changes: impl IntoIterator<Item = Change>) -> Vec<Heard> {
     all
 }
 
-fn call_of(
+fn store_request(
     connection: u64,
     verb: &Verb,
     name: u8,
@@ -195,7 +195,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
 
     #[test]
-    fn the_store_does_what_a_plain_map_with_the_same_rules_does(steps in prop::collection::vec(step(), 0..120)) {
+    fn the_store_behaves_like_a_plain_map_with_the_same_rules(steps in prop::collection::vec(step(), 0..120)) {
         let (mut store, mut model) = (store(), Model::default());
         let mut now = Now { wall_ms: 1_000, monotonic_ms: 0 };
         for step in steps {
@@ -204,31 +204,32 @@ proptest! {
             }
             match step {
                 Step::Request { connection, verb, key, value, timestamp, fence } => {
-                    let (before, last) = (model.heard.len(), model.last.get(&key).copied());
+                    let (before, last) = (model.notified.len(), model.last.get(&key).copied());
                     let expected = model.request(connection, &verb, key, value, timestamp, fence);
-                    let outcome = store.handle_request(call_of(connection, &verb, key, value, timestamp, fence), now);
+                    let outcome = store.handle_request(store_request(connection, &verb, key, value, timestamp, fence), now);
                     if let (Verb::Set(..), Reply::Done) = (&verb, &outcome.reply) {
                         let request = Version { ms: timestamp, counter: 0 };
                         prop_assert!(outcome.version > last.max(Some(request)));
                     }
                     prop_assert_eq!((outcome.reply, outcome.version), expected);
                     let changes = outcome.expired.into_iter().chain(outcome.change);
-                    prop_assert_eq!(&heard(changes), &model.heard[before..]);
+                    prop_assert_eq!(&notified(changes), &model.notified[before..]);
                 }
                 Step::Disconnect(connection) => {
                     store.handle_disconnect(ConnectionId(connection));
                     model.watches.retain(|(_, watcher)| *watcher != connection);
                 }
                 Step::Poll => {
-                    let before = model.heard.len();
+                    let before = model.notified.len();
                     (0..4).for_each(|key| model.expire(key));
-                    let mut told = heard(store.poll_expired(now));
-                    // The model expires by key, the store by deadline: what counts is that each is told once.
-                    told.sort();
-                    model.heard[before..].sort();
-                    prop_assert_eq!(&told, &model.heard[before..]);
+                    let mut polled = notified(store.poll_expired(now));
+                    // The model expires by key, the store by deadline: only that each key is notified once
+                    // counts.
+                    polled.sort();
+                    model.notified[before..].sort();
+                    prop_assert_eq!(&polled, &model.notified[before..]);
                 }
-                Step::Permissions { monotonic_ms, wall_ms } => {
+                Step::Advance { monotonic_ms, wall_ms } => {
                     now.monotonic_ms += monotonic_ms;
                     now.wall_ms = now.wall_ms.saturating_add_signed(wall_ms);
                     model.monotonic_ms = now.monotonic_ms;

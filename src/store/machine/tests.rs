@@ -1,10 +1,10 @@
-//! The store as its clients and its caller see it, and against a naive model.
+//! Tests of the store through its interface, and against a model.
 
 use std::sync::Arc;
 
-use super::authorization::KeyPermissions;
 use super::*;
 use crate::protocol::timestamp::SKEW_MAX_MS;
+use crate::store::authorization::KeyPermissions;
 
 mod model;
 
@@ -71,13 +71,13 @@ fn store() -> Store {
     Store::new(Limits::default())
 }
 
-/// Handles each call at its time and returns the replies.
+/// Handles each request at its time and returns the replies.
 fn replies(store: &mut Store, calls: impl IntoIterator<Item = (u64, StoreRequest)>) -> Vec<Reply> {
     calls.into_iter().map(|(ms, call)| store.handle_request(call, later(ms)).reply).collect()
 }
 
 #[test]
-fn what_is_set_can_be_read_with_its_version_until_it_is_removed() {
+fn a_value_is_read_with_its_version_until_it_is_deleted() {
     let mut store = store();
     let set = store.handle_request(set("k", "v"), NOW);
     let version = Some(Version { ms: NOW.wall_ms, counter: 0 });
@@ -91,7 +91,7 @@ fn what_is_set_can_be_read_with_its_version_until_it_is_removed() {
 }
 
 #[test]
-fn a_condition_that_does_not_hold_is_answered_with_the_stored_version() {
+fn a_failed_condition_returns_the_stored_version() {
     let mut store = store();
     let version = store.handle_request(set("k", "v"), NOW).version;
     let (nx, nex) = (Some(Condition::Absent), Some(Condition::AbsentOrEqual));
@@ -102,7 +102,7 @@ fn a_condition_that_does_not_hold_is_answered_with_the_stored_version() {
 }
 
 #[test]
-fn a_set_without_a_usable_timestamp_is_refused() {
+fn a_set_without_a_valid_timestamp_is_rejected() {
     let ahead = |ms| Timestamp::of_store(NOW.wall_ms + SKEW_MAX_MS + ms, 0);
     let rows = [
         (None, Some(ErrorReply::MissingTimestamp)),
@@ -117,7 +117,7 @@ fn a_set_without_a_usable_timestamp_is_refused() {
 }
 
 #[test]
-fn a_fence_that_is_no_timestamp_or_too_far_ahead_is_refused_wherever_it_counts() {
+fn a_fence_that_is_malformed_or_too_far_ahead_is_rejected_by_every_write() {
     let ahead = Timestamp::of_store(NOW.wall_ms + SKEW_MAX_MS + 1, 0);
     let rows = [
         (Err(TimestampError::Parts), ErrorReply::MalformedTimestamp),
@@ -126,7 +126,7 @@ fn a_fence_that_is_no_timestamp_or_too_far_ahead_is_refused_wherever_it_counts()
     for (fence, refusal) in rows {
         for call in [set("k", "v"), del("k"), vdel("k", "v")] {
             let outcome = store().handle_request(StoreRequest { fence: Some(fence.clone()), ..call }, NOW);
-            assert_eq!(outcome, StoreResponse::refused(refusal.clone()));
+            assert_eq!(outcome, StoreResponse::error(refusal.clone()));
         }
         let outcome = store().handle_request(StoreRequest { fence: Some(fence), ..get("k") }, NOW);
         assert_eq!(outcome.reply, Reply::Absent);
@@ -134,7 +134,7 @@ fn a_fence_that_is_no_timestamp_or_too_far_ahead_is_refused_wherever_it_counts()
 }
 
 #[test]
-fn a_fence_protects_until_the_key_is_gone() {
+fn a_fence_protects_a_key_until_it_is_deleted() {
     let refused = Reply::Error;
     let calls = [
         (fenced(10, set("k", "a")), Reply::Done),
@@ -154,7 +154,7 @@ fn a_fence_protects_until_the_key_is_gone() {
 }
 
 #[test]
-fn a_key_expires_to_the_millisecond_and_takes_its_fence_with_it() {
+fn a_key_expires_to_the_millisecond_together_with_its_fence() {
     let mut store = store();
     store.handle_request(fenced(10, set_with("k", "v", None, 100)), NOW);
     assert_eq!(store.next_expiry(), Some(NOW.monotonic_ms + 100));
@@ -164,14 +164,14 @@ fn a_key_expires_to_the_millisecond_and_takes_its_fence_with_it() {
 }
 
 #[test]
-fn a_set_without_a_lifetime_ends_the_one_before() {
+fn a_set_without_a_ttl_removes_the_deadline() {
     let mut store = store();
     let calls = [(0, set_with("k", "v", None, 100)), (50, set("k", "w")), (9_999, get("k"))];
     assert_eq!(replies(&mut store, calls), [Reply::Done, Reply::Done, value("w")]);
 }
 
 #[test]
-fn a_clock_that_is_set_expires_nothing() {
+fn setting_the_wall_clock_expires_no_key() {
     let mut store = store();
     store.handle_request(set_with("k", "v", None, 100), NOW);
     let year_later = Now { wall_ms: NOW.wall_ms + 31_536_000_000, ..later(99) };
@@ -179,7 +179,7 @@ fn a_clock_that_is_set_expires_nothing() {
 }
 
 #[test]
-fn an_expiry_is_reported_once_whoever_finds_it() {
+fn an_expiry_is_reported_once_by_a_request_or_by_a_poll() {
     let mut store = store();
     store.handle_request(watch("polled", false), NOW);
     store.handle_request(watch("found", false), NOW);
@@ -194,7 +194,7 @@ fn an_expiry_is_reported_once_whoever_finds_it() {
 }
 
 #[test]
-fn one_poll_is_bounded_and_the_next_goes_on() {
+fn a_poll_removes_a_bounded_number_of_keys_and_the_next_continues() {
     let mut store = store();
     for index in 0..EXPIRED_PER_POLL_MAX + 1 {
         store.handle_request(set_with(&index.to_string(), "v", None, 1), NOW);
@@ -215,7 +215,7 @@ fn versions_are_per_key_and_follow_the_request() {
 }
 
 #[test]
-fn a_client_that_changes_what_it_watches_is_told_too() {
+fn a_client_that_changes_a_key_that_it_watches_is_notified() {
     let mut store = store();
     let calls = [watch("k", false), watch("k", false)].map(|call| (0, call));
     assert_eq!(replies(&mut store, calls), [Reply::Done, Reply::Done]);
@@ -245,7 +245,7 @@ fn a_key_too_long_for_a_topic_cannot_be_watched() {
 }
 
 #[test]
-fn lengths_are_limited() {
+fn the_lengths_of_keys_and_values_are_limited() {
     let limits = Limits { key_bytes_max: 3, value_bytes_max: 2, ..Limits::default() };
     let calls = [set("keys", "v"), get("keys"), del("keys"), set("key", "val"), set("key", "va")];
     let [key, value] = [ErrorReply::KeyTooLong, ErrorReply::ValueTooLong].map(Reply::Error);
@@ -254,7 +254,7 @@ fn lengths_are_limited() {
 }
 
 #[test]
-fn a_full_store_takes_a_new_key_only_when_one_is_gone() {
+fn a_full_store_accepts_a_new_key_after_one_is_deleted_or_expires() {
     let full = Reply::Error(ErrorReply::QuotaExceeded);
     let mut store = Store::new(Limits { keys_max: 2, ..Limits::default() });
     let calls = [
@@ -283,7 +283,7 @@ fn a_key_that_expires_to_make_room_is_reported() {
 }
 
 #[test]
-fn what_is_restored_is_what_was_read() {
+fn a_restored_key_equals_the_one_that_was_read() {
     let (mut old, mut new) = (store(), store());
     old.handle_request(fenced(10, set_with("k", "v", None, 100)), NOW);
     let was = old.read(&key("k"));
@@ -318,7 +318,7 @@ fn scan_all(store: &mut Store, pattern: &str, now: Now) -> (Vec<Bytes>, usize) {
 }
 
 #[test]
-fn a_scan_lists_each_living_key_that_matches_once() {
+fn a_scan_lists_each_matching_key_once() {
     let mut store = store();
     let names: Vec<_> = (0..2_500).map(|index| format!("k{index:04}")).collect();
     for name in &names {
@@ -343,42 +343,42 @@ fn a_hundred_of_the_longest_keys_take_no_more_than_64_pages() {
 }
 
 #[test]
-fn a_pattern_takes_no_more_of_everybodys_time_than_a_page_may() {
+fn a_page_takes_a_bounded_number_of_matching_steps() {
     let mut store = store();
     let scan = |pattern: String, token| call(Request::Scan { pattern: pattern.into(), token });
     let slow = |count: usize| format!("*{}b", "a".repeat(count));
     for index in 0..100 {
         store.handle_request(set(&format!("{index}{}", "a".repeat(10_000)), "v"), NOW);
     }
-    // A key of these takes a million steps, and there are a hundred.
+    // Each of the hundred keys takes a million steps.
     let (keys, pages) = scan_all(&mut store, &slow(100), NOW);
     assert!(keys.is_empty() && (6..=8).contains(&pages), "{pages}");
-    let costs_too_much = store.handle_request(scan(slow(5_000), None), NOW);
-    assert_eq!(costs_too_much, StoreResponse::refused(ErrorReply::QuotaExceeded));
+    let too_expensive = store.handle_request(scan(slow(5_000), None), NOW);
+    assert_eq!(too_expensive, StoreResponse::error(ErrorReply::QuotaExceeded));
     let ranges = format!("*[{}]b", "b-c".repeat(1_700));
     assert_eq!(
         store.handle_request(scan(ranges, None), NOW),
-        StoreResponse::refused(ErrorReply::QuotaExceeded)
+        StoreResponse::error(ErrorReply::QuotaExceeded)
     );
     let longer_than_any_key = store.handle_request(scan("?".repeat(65_536), None), NOW);
-    assert_eq!(longer_than_any_key, StoreResponse::refused(ErrorReply::KeyTooLong));
+    assert_eq!(longer_than_any_key, StoreResponse::error(ErrorReply::KeyTooLong));
 }
 
 #[test]
-fn a_scan_of_nonsense_is_a_syntax_error() {
+fn a_malformed_scan_is_a_syntax_error() {
     let mut store = store();
     let scan = |pattern: &'static [u8], token: Option<&'static [u8]>| {
         call(Request::Scan { pattern: pattern.into(), token: token.map(Bytes::from) })
     };
     for call in [scan(b"", None), scan(b"\xff", None), scan(b"[", None), scan(b"*", Some(b"x"))] {
-        assert_eq!(store.handle_request(call, NOW), StoreResponse::refused(ErrorReply::SyntaxError));
+        assert_eq!(store.handle_request(call, NOW), StoreResponse::error(ErrorReply::SyntaxError));
     }
     let beyond = store.handle_request(scan(b"*", Some(b"\xff\xff\xff\xff")), NOW);
     assert_eq!(beyond.reply, Reply::Keys { keys: vec![], token: None });
 }
 
 #[test]
-fn what_a_client_has_no_right_to_is_refused_after_its_timestamps_and_before_its_fence() {
+fn authorization_is_checked_after_timestamps_and_before_the_fence() {
     let mut permissions = KeyPermissions::default();
     permissions.read.add(b"readable");
     permissions.write.add_pattern("writ*").unwrap();
@@ -398,7 +398,7 @@ fn what_a_client_has_no_right_to_is_refused_after_its_timestamps_and_before_its_
         assert_eq!(ask(call), refused);
     }
     assert_eq!(ask(watch("closed", false)), refused);
-    // Whoever may not write learns nothing of a fence, and whoever cannot tell the time learns that first.
+    // A client without permission learns nothing about the fence, but a wrong timestamp is reported first.
     assert_eq!(ask(fenced(1, set("closed", "w"))), refused);
     assert_eq!(
         ask(StoreRequest { timestamp: None, ..set("closed", "w") }),
@@ -410,19 +410,19 @@ fn what_a_client_has_no_right_to_is_refused_after_its_timestamps_and_before_its_
 }
 
 #[test]
-fn a_watch_that_is_no_longer_allowed_ends() {
+fn a_watch_that_is_no_longer_allowed_is_revoked() {
     let mut store = store();
     for name in ["a", "b"] {
         store.handle_request(watch(name, false), NOW);
     }
     store.revoke_watches(|_, key| key.as_bytes() == b"a");
-    let told = |outcome: StoreResponse| outcome.change.map_or(0, |change| change.watchers.len());
-    assert_eq!(told(store.handle_request(set("a", "v"), NOW)), 1);
-    assert_eq!(told(store.handle_request(set("b", "v"), NOW)), 0);
+    let notified = |outcome: StoreResponse| outcome.change.map_or(0, |change| change.watchers.len());
+    assert_eq!(notified(store.handle_request(set("a", "v"), NOW)), 1);
+    assert_eq!(notified(store.handle_request(set("b", "v"), NOW)), 0);
 }
 
 #[test]
-fn memory_is_bounded_and_there_is_room_again_after_a_delete_or_an_expiry() {
+fn memory_is_limited_and_released_by_a_delete_or_an_expiry() {
     let memory_bytes_max = 2 * (KEY_COST_BYTES + 1 + 10);
     let mut store = Store::new(Limits { memory_bytes_max, ..Limits::default() });
     let ten = "0123456789";

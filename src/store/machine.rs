@@ -1,0 +1,428 @@
+//! The store: checks, conditions, leases, fencing tokens, watches and expiry of all keys.
+
+use std::num::NonZeroU64;
+
+use bytes::Bytes;
+
+use crate::protocol::timestamp::TimestampError;
+use crate::protocol::{Condition, ConnectionId, ErrorReply, Key, Reply, Request, Timestamp, Value, topic};
+
+use super::authorization::check_permission;
+use super::condition::{CurrentEntry, Verdict, Write, evaluate};
+use super::entries::Entries;
+use super::entry::{Entry, StoredValue, Version};
+use super::expiry::{Expiry, Slot};
+use super::limits::{KEY_COST_BYTES, Limits};
+use super::request::{Change, Now, StoreRequest, StoreResponse};
+use super::scan;
+use super::versions::Versions;
+use super::watchers::{Watcher, Watchers};
+
+/// A persistent key with its version and what it holds.
+pub type PersistentEntry = (Key, Version, StoredValue);
+
+/// The most keys that one [`Store::poll_expired`] removes: a million keys that expire together must not delay requests.
+pub const EXPIRED_PER_POLL_MAX: usize = 1_000;
+
+/// The state store as a state machine.
+///
+/// The caller passes requests to [`Store::handle_request`] and ended connections to [`Store::handle_disconnect`], and
+/// calls [`Store::poll_expired`] at [`Store::next_expiry`] at the latest. Each call has the time as an argument. A key
+/// past its deadline is never returned, polled or not. Every [`Change`] is returned once, in the order in which the
+/// changes happened. The caller notifies the watchers after it has sent the reply, and persists the change.
+///
+/// ```
+/// use mqkv::protocol::{ConnectionId, Key, Reply, Request, Timestamp};
+/// use mqkv::store::{Limits, Now, Store, StoreRequest};
+///
+/// let mut store = Store::new(Limits::default());
+/// let now = Now { wall_ms: 1_700_000_000_000, monotonic_ms: 0 };
+/// let mut handle = |request| {
+///     let request = StoreRequest {
+///         connection: ConnectionId(1),
+///         client_id: "client".into(),
+///         permissions: None,
+///         request,
+///         timestamp: Some(Ok(Timestamp::of_store(now.wall_ms, 0))),
+///         fence: None,
+///         persist: false,
+///     };
+///     store.handle_request(request, now).reply
+/// };
+/// let key = Key::new("line1/temp")?;
+/// let set = Request::Set { key: key.clone(), value: "21.5".into(), condition: None, ttl_ms: None };
+/// assert_eq!(handle(set), Reply::Done);
+/// assert_eq!(handle(Request::Get { key }), Reply::Value("21.5".into()));
+/// # Ok::<(), mqkv::protocol::key::KeyError>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Store {
+    pub(super) limits: Limits,
+    pub(super) entries: Entries,
+    pub(super) expiry: Expiry,
+    versions: Versions,
+    pub(super) watchers: Watchers,
+    monotonic_ms: u64,
+}
+
+/// Arguments of a SET.
+struct Set {
+    key: Key,
+    value: Value,
+    condition: Option<Condition>,
+    ttl_ms: Option<NonZeroU64>,
+    persist: bool,
+}
+
+impl Store {
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// Handles a request. The checks have the order of protocol §5: lengths, timestamps, authorization, fence,
+    /// condition.
+    pub fn handle_request(&mut self, request: StoreRequest, now: Now) -> StoreResponse {
+        let wall_ms = self.advance_clocks(now);
+        let StoreRequest { connection, client_id, permissions, request, timestamp, fence, persist } = request;
+        let readable = permissions.as_ref().map(|permissions| &permissions.read);
+        let writable = permissions.as_ref().map(|permissions| &permissions.write);
+        let response = match request {
+            Request::Set { key, value, condition, ttl_ms } => self
+                .check_lengths(&key, &value)
+                .and_then(|()| Ok((check_timestamp(timestamp, wall_ms)?, check_fence(fence, wall_ms)?)))
+                .and_then(|stamps| check_permission(writable, &key).map(|()| stamps))
+                .map(|(timestamp, fence)| {
+                    self.set(Set { key, value, condition, ttl_ms, persist }, &timestamp, fence)
+                }),
+            Request::Get { key } => self
+                .check_key_length(&key)
+                .and_then(|()| check_permission(readable, &key))
+                .map(|()| self.get(&key)),
+            Request::Del { key } => self
+                .check_key_length(&key)
+                .and_then(|()| check_fence(fence, wall_ms))
+                .and_then(|fence| check_permission(writable, &key).map(|()| fence))
+                .map(|fence| self.delete(&key, Write::Del, fence.as_ref())),
+            Request::VDel { key, value } => self
+                .check_lengths(&key, &value)
+                .and_then(|()| check_fence(fence, wall_ms))
+                .and_then(|fence| check_permission(writable, &key).map(|()| fence))
+                .map(|fence| self.delete(&key, Write::VDel(&value), fence.as_ref())),
+            Request::KeyNotify { key, stop: true } => {
+                let was_watched = self.watchers.remove(&key, connection);
+                Ok(if was_watched { Reply::Done } else { Reply::Count(0) }.into())
+            }
+            Request::KeyNotify { key, stop: false } => self
+                .check_key_length(&key)
+                .and_then(|()| check_permission(readable, &key))
+                .and_then(|()| self.watch(&key, Watcher { connection, client_id })),
+            Request::Scan { pattern, token } => {
+                let is_visible = |slot, key: &[u8]| {
+                    !self.is_expired(slot) && readable.is_none_or(|keys| keys.contains(key))
+                };
+                Ok(scan::scan(&self.entries, &pattern, token.as_deref(), is_visible).into())
+            }
+        };
+        response.unwrap_or_else(StoreResponse::error)
+    }
+
+    /// Ends the watches for which `may_watch` returns false.
+    pub fn revoke_watches(&mut self, may_watch: impl Fn(ConnectionId, &Key) -> bool) {
+        self.watchers.retain(may_watch);
+    }
+
+    /// Ends all watches of a connection (protocol §3).
+    pub fn handle_disconnect(&mut self, connection: ConnectionId) {
+        self.watchers.remove_all(connection);
+    }
+
+    /// Removes expired keys, at most [`EXPIRED_PER_POLL_MAX`]. If more have expired, [`Store::next_expiry`] is not
+    /// later than `now`.
+    pub fn poll_expired(&mut self, now: Now) -> Vec<Change> {
+        self.advance_clocks(now);
+        let expired = std::iter::from_fn(|| self.first_expired().and_then(|slot| self.expire(slot)));
+        expired.take(EXPIRED_PER_POLL_MAX).collect()
+    }
+
+    /// Returns the earliest deadline in monotonic milliseconds.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<u64> {
+        self.expiry.first().map(|(deadline_ms, _)| deadline_ms)
+    }
+
+    /// Returns the number of keys, including expired ones that were not polled.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns what a key holds, expired or not, for [`Store::restore`].
+    #[must_use]
+    pub fn read(&self, key: &Key) -> Option<(Version, StoredValue)> {
+        let slot = self.entries.find(key.as_bytes())?;
+        Some(self.stored(slot, self.entries.get(slot)?))
+    }
+
+    fn stored(&self, slot: Slot, entry: &Entry) -> (Version, StoredValue) {
+        let stored = StoredValue {
+            value: entry.to_value(),
+            fence: entry.fence().cloned(),
+            deadline_ms: self.expiry.get(slot),
+            persist: entry.is_persistent(),
+        };
+        (entry.version(), stored)
+    }
+
+    #[must_use]
+    pub fn is_persistent(&self, key: &Key) -> bool {
+        let slot = self.entries.find(key.as_bytes());
+        slot.and_then(|slot| self.entries.get(slot)).is_some_and(Entry::is_persistent)
+    }
+
+    /// Returns up to `keys_max` persistent entries from the position `from` on, 0 at first, and the position of the next
+    /// ones, or `None` at the end. A key that exists throughout is returned exactly once, whatever changes between the
+    /// calls.
+    #[must_use]
+    pub fn persistent_from(&self, from: u32, keys_max: usize) -> (Vec<PersistentEntry>, Option<u32>) {
+        let mut found = Vec::new();
+        for (slot, entry) in self.entries.iter_from(from) {
+            if found.len() >= keys_max {
+                return (found, Some(slot));
+            }
+            // A vacant slot is not persistent and has an empty key.
+            if entry.is_persistent()
+                && let Ok(key) = Key::new(Bytes::copy_from_slice(entry.key()))
+            {
+                let (version, stored) = self.stored(slot, entry);
+                found.push((key, version, stored));
+            }
+        }
+        (found, None)
+    }
+
+    /// Sets a key to an earlier state, at the start or because a change of it could not be committed. Returns no
+    /// [`Change`], because no watcher knows of the one that is undone.
+    pub fn restore(&mut self, key: &Key, earlier: Option<(Version, StoredValue)>) {
+        if let Some(slot) = self.entries.find(key.as_bytes()) {
+            self.expiry.set(slot, None);
+            self.entries.remove(slot);
+        }
+        if let Some((version, stored)) = earlier {
+            let mut entry = Entry::new(key, &stored.value, version, stored.fence);
+            if stored.persist {
+                entry.set_persistent();
+            }
+            let slot = self.entries.insert(entry);
+            self.expiry.set(slot, stored.deadline_ms);
+            self.versions.raise_greatest(version);
+        }
+    }
+
+    /// Returns the greatest version ever given out.
+    #[must_use]
+    pub fn greatest_version(&self) -> Version {
+        self.versions.greatest()
+    }
+
+    /// Makes every absent key get a version greater than `floor` when it is set: the greatest version of an earlier
+    /// process, which may have given it to a key that was deleted since.
+    pub fn raise_floor(&mut self, floor: Version) {
+        self.versions.raise_floor(floor);
+    }
+
+    /// Neither clock goes back inside the store, whatever the machine's clocks do.
+    fn advance_clocks(&mut self, now: Now) -> u64 {
+        self.monotonic_ms = self.monotonic_ms.max(now.monotonic_ms);
+        self.versions.advance_clock(now.wall_ms)
+    }
+
+    fn check_key_length(&self, key: &Key) -> Result<(), ErrorReply> {
+        let fits = key.as_bytes().len() <= self.limits.key_bytes_max;
+        fits.then_some(()).ok_or(ErrorReply::KeyTooLong)
+    }
+
+    fn check_lengths(&self, key: &Key, value: &Value) -> Result<(), ErrorReply> {
+        self.check_key_length(key)?;
+        let fits = value.len() <= self.limits.value_bytes_max;
+        fits.then_some(()).ok_or(ErrorReply::ValueTooLong)
+    }
+
+    /// Whether a SET stays within the limits. A value that is not longer than the current one always does, so that a
+    /// lease can be renewed in a full store.
+    fn has_room(&self, current: Option<&Entry>, set: &Set) -> bool {
+        let bytes = match current {
+            Some(current) if set.value.len() <= current.value().len() => return true,
+            Some(current) => set.value.len().saturating_sub(current.value().len()) as u64,
+            None if self.entries.len() >= self.limits.keys_max() => return false,
+            None => {
+                let bytes = set.key.as_bytes().len().saturating_add(set.value.len()) as u64;
+                bytes.saturating_add(KEY_COST_BYTES)
+            }
+        };
+        // A sum that saturates is over every limit.
+        let costs = (self.entries.len() as u64).saturating_mul(KEY_COST_BYTES);
+        let used = self.entries.bytes().saturating_add(costs);
+        used.saturating_add(bytes) <= self.limits.memory_bytes_max
+    }
+
+    fn get(&mut self, key: &Key) -> StoreResponse {
+        let (found, expired) = self.find(key);
+        let Some(entry) = found.and_then(|slot| self.entries.get(slot)) else {
+            return StoreResponse { expired, ..Reply::Absent.into() };
+        };
+        StoreResponse { version: Some(entry.version()), ..Reply::Value(entry.to_value()).into() }
+    }
+
+    fn set(&mut self, set: Set, timestamp: &Timestamp, fence: Option<Timestamp>) -> StoreResponse {
+        let (found, mut expired) = self.find(&set.key);
+        let current = found.and_then(|slot| self.entries.get(slot));
+        let write = Write::Set(set.condition, &set.value);
+        match evaluate(write, fence.as_ref(), current.map(CurrentEntry::from)) {
+            Verdict::Apply => {}
+            Verdict::Reject(error) => {
+                return StoreResponse { expired, ..StoreResponse::error(error) };
+            }
+            Verdict::ConditionFailed | Verdict::Absent => {
+                let version = current.map(Entry::version);
+                return StoreResponse { version, expired, ..Reply::NotApplied.into() };
+            }
+        }
+        let last = current.map(Entry::version);
+        // A key that was once persisted stays persistent until it is deleted or expires. A SET that does not ask for
+        // it would otherwise leave an older value on disk, which would return after a restart (protocol §12).
+        let persist = set.persist || current.is_some_and(Entry::is_persistent);
+        if !self.has_room(current, &set) {
+            // There may be room once an expired key is removed.
+            expired = expired.or_else(|| self.first_expired().and_then(|slot| self.expire(slot)));
+            let current = found.and_then(|slot| self.entries.get(slot));
+            if expired.is_none() || !self.has_room(current, &set) {
+                return StoreResponse { expired, ..StoreResponse::error(ErrorReply::QuotaExceeded) };
+            }
+        }
+        let version = self.versions.next(set.key.as_bytes(), last, timestamp);
+        // A deadline that saturates lies 584 million years ahead: the key never expires.
+        let deadline_ms = set.ttl_ms.map(|ttl_ms| self.monotonic_ms.saturating_add(ttl_ms.get()));
+        let slot = self.write(found, &set, version, fence.clone());
+        if persist {
+            self.entries.set_persistent(slot);
+        }
+        self.expiry.set(slot, deadline_ms);
+        let change = Change {
+            version,
+            watchers: self.watchers.of(set.key.as_bytes()),
+            content: Some(StoredValue { value: set.value, fence, deadline_ms, persist }),
+            persist,
+            key: set.key,
+        };
+        StoreResponse { reply: Reply::Done, version: Some(version), expired, change: Some(change) }
+    }
+
+    fn write(&mut self, found: Option<Slot>, set: &Set, version: Version, fence: Option<Timestamp>) -> Slot {
+        match found {
+            Some(slot) => {
+                self.entries.overwrite(slot, &set.value, version, fence);
+                slot
+            }
+            None => self.entries.insert(Entry::new(&set.key, &set.value, version, fence)),
+        }
+    }
+
+    /// Handles DEL and VDEL.
+    fn delete(&mut self, key: &Key, write: Write<'_>, fence: Option<&Timestamp>) -> StoreResponse {
+        let (found, expired) = self.find(key);
+        let current = found.and_then(|slot| self.entries.get(slot));
+        let version = current.map(Entry::version);
+        let reply = match evaluate(write, fence, current.map(CurrentEntry::from)) {
+            Verdict::Apply => {
+                let change = found.and_then(|slot| self.remove(slot, key.clone()));
+                return StoreResponse { reply: Reply::Count(1), version, expired, change };
+            }
+            Verdict::Reject(error) => {
+                return StoreResponse { expired, ..StoreResponse::error(error) };
+            }
+            Verdict::ConditionFailed => Reply::NotApplied,
+            Verdict::Absent => Reply::Count(0),
+        };
+        StoreResponse { version, expired, ..reply.into() }
+    }
+
+    fn watch(&mut self, key: &Key, watcher: Watcher) -> Result<StoreResponse, ErrorReply> {
+        if topic::notify(&watcher.client_id, key).is_none() {
+            return Err(ErrorReply::KeyTooLongToWatch);
+        }
+        let added = self.watchers.add(key, watcher, &self.limits);
+        added.map(|()| Reply::Done.into()).map_err(|_| ErrorReply::QuotaExceeded)
+    }
+
+    /// Returns the slot of a key. A key that has expired is removed, and its change returned.
+    fn find(&mut self, key: &Key) -> (Option<Slot>, Option<Change>) {
+        match self.entries.find(key.as_bytes()) {
+            Some(slot) if self.is_expired(slot) => (None, self.expire(slot)),
+            found => (found, None),
+        }
+    }
+
+    /// Looks at the earliest deadline first: while that is ahead, no other needs to be read from memory.
+    fn is_expired(&self, slot: Slot) -> bool {
+        self.first_expired().is_some()
+            && self.expiry.get(slot).is_some_and(|deadline_ms| deadline_ms <= self.monotonic_ms)
+    }
+
+    fn first_expired(&self) -> Option<Slot> {
+        let (deadline_ms, slot) = self.expiry.first()?;
+        (deadline_ms <= self.monotonic_ms).then_some(slot)
+    }
+
+    fn expire(&mut self, slot: Slot) -> Option<Change> {
+        let key = Key::new(Bytes::copy_from_slice(self.entries.get(slot)?.key())).ok()?;
+        self.remove(slot, key)
+    }
+
+    fn remove(&mut self, slot: Slot, key: Key) -> Option<Change> {
+        self.expiry.set(slot, None);
+        let entry = self.entries.remove(slot)?;
+        let (version, persist) = (entry.version(), entry.is_persistent());
+        self.versions.remember_removed(key.as_bytes(), version);
+        let watchers = self.watchers.of(key.as_bytes());
+        Some(Change { key, version, content: None, persist, watchers })
+    }
+}
+
+impl<'a> From<&'a Entry> for CurrentEntry<'a> {
+    fn from(entry: &'a Entry) -> Self {
+        Self { value: entry.value(), fence: entry.fence() }
+    }
+}
+
+/// Returns the `__ts` of a SET. Other requests do not need it, and their `__ts` is ignored (protocol §0 row 8).
+fn check_timestamp(
+    timestamp: Option<Result<Timestamp, TimestampError>>,
+    wall_ms: u64,
+) -> Result<Timestamp, ErrorReply> {
+    let timestamp =
+        timestamp.ok_or(ErrorReply::MissingTimestamp)?.map_err(|_| ErrorReply::MalformedTimestamp)?;
+    if timestamp.is_too_far_ahead(wall_ms) {
+        return Err(ErrorReply::TimestampTooFarAhead);
+    }
+    Ok(timestamp)
+}
+
+fn check_fence(
+    fence: Option<Result<Timestamp, TimestampError>>,
+    wall_ms: u64,
+) -> Result<Option<Timestamp>, ErrorReply> {
+    let fence = fence.transpose().map_err(|_| ErrorReply::MalformedTimestamp)?;
+    if fence.as_ref().is_some_and(|fence| fence.is_too_far_ahead(wall_ms)) {
+        return Err(ErrorReply::FenceTooFarAhead);
+    }
+    Ok(fence)
+}
+
+#[cfg(test)]
+mod tests;
