@@ -277,7 +277,7 @@ After 20 seconds the command in the first terminal writes, with exit code 76:
 
   error: the store refused: the request fencing token is a lower version than the fencing token protecting the resource
     nothing was changed
-    try: take the lock again: somebody else has had it since this token was given out
+    hint: take the lock again: somebody else has had it since this token was given out
 
 Now let the keeper go on. It finds the loss at once, stops the command, and ends with exit code 125:
 

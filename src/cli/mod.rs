@@ -25,7 +25,6 @@ mod serve;
 mod session;
 mod short_parse;
 mod signals;
-mod terminal;
 mod trace;
 mod usage;
 

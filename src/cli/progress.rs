@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use super::terminal;
 use crate::clock;
 use crate::commands::duration;
 use crate::commands::output::Progress;
+use crate::commands::process::stdout;
 
 /// What ends sooner than this shows no bar: it would only flicker.
 const DELAY: Duration = Duration::from_millis(400);
@@ -42,7 +42,7 @@ impl Bar {
         let Some(shown) = &mut self.shown else { return };
         if shown.update(progress, clock::monotonic()) {
             // The last column stays free: some terminals begin a new line behind it.
-            let room = terminal::columns_of_words().map_or(usize::MAX, |columns| columns.saturating_sub(1));
+            let room = stdout::stderr_columns().map_or(usize::MAX, |columns| columns.saturating_sub(1));
             shown.line = shown.line.chars().take(room).collect();
             write(&[ERASE, &shown.line]);
         }

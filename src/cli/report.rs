@@ -5,12 +5,9 @@ use std::io::{self, ErrorKind, IsTerminal, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 
 use anstream::{AutoStream, ColorChoice};
-#[cfg(unix)]
-use tokio::io::{Interest, unix::AsyncFd};
 
 use super::exit::Exit;
 use super::progress::Bar;
-use crate::commands::session::Waiting;
 use crate::commands::{CommandError, Output};
 use crate::render::escape::escape;
 use crate::render::{self, Format, Style};
@@ -149,26 +146,6 @@ impl Reporter {
         put_words(&words, self.style.color_words);
         exit
     }
-}
-
-/// Resolves when whoever read standard output has left: a watch that has nothing to say would not notice otherwise.
-///
-/// Never, where standard output is a file or the system cannot tell.
-#[must_use]
-#[cfg_attr(unix, expect(deprecated, reason = "its successor is unsafe; standard output stays what it is"))]
-pub fn output_closed() -> Waiting {
-    Box::pin(async {
-        #[cfg(unix)]
-        if let Ok(stdout) = AsyncFd::with_interest(io::stdout(), Interest::ERROR) {
-            while let Ok(mut guard) = stdout.ready(Interest::ERROR).await {
-                if guard.ready().is_error() || guard.ready().is_write_closed() {
-                    return;
-                }
-                guard.clear_ready();
-            }
-        }
-        std::future::pending().await
-    })
 }
 
 /// Whether warnings are to be told: where errors are objects, nobody reads words.

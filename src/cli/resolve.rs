@@ -4,8 +4,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::future::pending;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -14,13 +13,8 @@ use super::config::setting::{Setting, Value};
 use super::config::variables::Variables;
 use super::connection::Process;
 use super::options::{ColorWhen, OutputFormat};
-use super::{report, terminal};
-use crate::cli::detached::run_detached;
-use crate::clock;
-use crate::commands::session::Ending;
-use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, Kind, LOCK_HOLDER, Surroundings};
+use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, Kind, LOCK_HOLDER, ProcessContext};
 use crate::net::Secret;
-use crate::protocol::Timestamp;
 use crate::random;
 use crate::render::{Format, Style};
 
@@ -152,23 +146,14 @@ pub fn login_shell() -> OsString {
     env::var_os("SHELL").filter(|shell| !shell.is_empty()).unwrap_or_else(|| "/bin/sh".into())
 }
 
-/// What the verbs get from this process.
+/// Returns what the verbs use of the environment.
 #[must_use]
-pub fn surroundings() -> Surroundings {
-    Surroundings {
-        read_input,
-        open_input: || Box::new(io::stdin()),
-        input_is_terminal: || io::stdin().is_terminal(),
-        end_of_input,
-        inherited_fence,
-        inherited_holder: || env::var_os(LOCK_HOLDER),
-        private_folder,
-        now: clock::monotonic,
-        lease_now: clock::boottime,
-        wall_ms: clock::wall_ms,
-        chance: random::u64,
-        output_closed: report::output_closed,
-        columns: terminal::columns,
+pub fn process_context() -> ProcessContext {
+    ProcessContext {
+        fencing_token: env::var(FENCING_TOKEN).ok(),
+        fencing_token_file: env::var_os(FENCING_TOKEN_FILE).map(PathBuf::from),
+        lock_holder: env::var_os(LOCK_HOLDER),
+        private_folder: private_folder(),
     }
 }
 
@@ -208,45 +193,10 @@ fn password_in(input: Secret, name: &str, within: &str) -> Result<Secret, Comman
     }
 }
 
-fn read_input(max: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(max).unwrap_or(u64::MAX);
-    io::stdin().lock().take(limit).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-fn end_of_input() -> Ending {
-    Box::pin(async {
-        match run_detached(|| io::copy(&mut io::stdin().lock(), &mut io::sink())).await? {
-            Ok(_) => Ok(()),
-            // Input that cannot be read has no end that could mean anything.
-            Err(_) => pending().await,
-        }
-    })
-}
-
 /// A folder of this user's, in memory where the system has one.
 fn private_folder() -> PathBuf {
     let folder = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     folder.filter(|folder| folder.is_absolute() && folder.is_dir()).unwrap_or_else(env::temp_dir)
-}
-
-/// The file goes first: whoever renews the lock writes the newer token there.
-fn inherited_fence() -> Result<Timestamp, CommandError> {
-    let (source, text) = if let Some(path) = env::var_os(FENCING_TOKEN_FILE) {
-        let path = PathBuf::from(path);
-        let text = fs::read_to_string(&path).map_err(|error| CommandError::file("read", &path, &error))?;
-        (FENCING_TOKEN_FILE, text)
-    } else if let Ok(text) = env::var(FENCING_TOKEN) {
-        (FENCING_TOKEN, text)
-    } else {
-        let message =
-            format!("--fence-env finds no token: neither {FENCING_TOKEN_FILE} nor {FENCING_TOKEN} is set");
-        return Err(CommandError::usage(message).hint("--fence TOKEN"));
-    };
-    text.trim()
-        .parse()
-        .map_err(|error| CommandError::usage(format!("{source} holds no fencing token: {error}")))
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ fn end(result: Result<Exit, CommandError>, reporter: &mut Reporter) -> Exit {
         Ok(exit) => exit,
         Err(error) => {
             let exit = reporter.error(&error);
-            if let Some(signal) = Signal::behind(error.kind) {
+            if let Some(signal) = Signal::of_kind(error.kind) {
                 signal.take_effect();
             }
             exit
@@ -125,7 +125,7 @@ fn run_verb(
                 ConfigVerb::Path => verb::path(&options.connection, variables)?,
                 ConfigVerb::Show { origin } => verb::show(configuration, origin)?,
             };
-            reporter.put(&Output::Configured(Box::new(record)))?;
+            reporter.put(&Output::Config(Box::new(record)))?;
         }
         Verb::Completions(args) => reporter.data(&generate::completions(&args)?)?,
         Verb::Man(args) => reporter.data(&generate::man(&args)?)?,
@@ -163,7 +163,7 @@ fn run_context(
 ) -> Result<Exit, CommandError> {
     match context::run(verb, &options.connection, variables)? {
         Done::Record(record, verdict) => {
-            reporter.put(&Output::Configured(Box::new(record)))?;
+            reporter.put(&Output::Config(Box::new(record)))?;
             Ok(verdict.into())
         }
         Done::Test(name) => {
@@ -194,7 +194,7 @@ fn run_command(
         Some(_) => Tracing::start(trace, &reporter.style())?,
         None => None,
     };
-    let minds_signals = command.minds_signals();
+    let minds_signals = command.handles_signals();
     let is_write = command.access() == Access::Write && !minds_signals;
     let asks = matches!(&connection, Some(Connection { login: Login::Ask { .. }, .. }));
     let signals = if minds_signals { EndSignals::default() } else { EndSignals::of(command.access(), asks) };
@@ -217,7 +217,7 @@ fn run_command(
                 result = &mut run => result,
                 signal = signals.next(), if is_write => {
                     // Pending requests fail, so that the verb ends and reports what is known of them.
-                    let (result, ()) = tokio::join!(run, session.end());
+                    let (result, ()) = tokio::join!(run, session.cancel());
                     signals::interrupted_result(signal, many, result)
                 }
                 signal = signals.next(), if !minds_signals => Ok(signal.verdict()),

@@ -15,7 +15,7 @@ use super::signals::EndSignals;
 use super::{password, permissions, report, resolve};
 use crate::client::{Authentication, PasswordSource, Settings, Target, Tracer};
 use crate::commands::output::Outcome;
-use crate::commands::{CommandError, Connecting, Kind, Session};
+use crate::commands::{CommandError, Kind, Session, SettingsFuture};
 use crate::net::{ClientTls, TlsOptions};
 use crate::render::escape::escape;
 use crate::render::{Format, Style};
@@ -51,7 +51,7 @@ pub fn session(
     let store = StartedStore::default();
     let started = store.clone();
     let takes_input = matches!(&connection, Some(Connection { login: Login::Input { .. }, .. }));
-    let connect = move || -> Connecting {
+    let connect = move || -> SettingsFuture {
         let handling = signals.handle();
         let connecting = connect(connection.clone(), started.clone(), style);
         let tracer = tracer.clone();
@@ -60,7 +60,7 @@ pub fn session(
             Ok(Settings { tracer, ..connecting.await? })
         })
     };
-    let session = Session::new(connect, resolve::surroundings());
+    let session = Session::new(connect, resolve::process_context());
     if takes_input {
         session.close_input();
     }
@@ -70,7 +70,7 @@ pub fn session(
 /// Rejects writes if the context is read-only, unless `is_forced`.
 pub fn guarded(session: Session, configuration: &Configuration, is_forced: bool) -> Session {
     match configuration.read_only() {
-        Some(line) if !is_forced => session.guarded(read_only(line)),
+        Some(line) if !is_forced => session.read_only(read_only(line)),
         _ => session,
     }
 }

@@ -91,7 +91,7 @@ pub fn interrupted_result(
     many: bool,
     result: Result<Verdict, CommandError>,
 ) -> Result<Verdict, CommandError> {
-    let Some(failure) = signal.failure() else { return Ok(signal.verdict()) };
+    let Some(failure) = signal.write_error() else { return Ok(signal.verdict()) };
     match result {
         // The reply arrived together with the signal.
         Ok(verdict) if !many => Ok(verdict),

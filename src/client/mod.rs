@@ -39,6 +39,12 @@ pub use subscription::{Heard, Subscription};
 pub use trace::Tracer;
 pub use watch::{Watch, WatchEvent};
 
+// The types of `net` in this module's errors and reports, so that its users need no import of `net`.
+pub use crate::net::certificate::{Certificate, expiry_text};
+pub use crate::net::tls::{TlsHandshake, TrustedRoots};
+pub use crate::net::websocket::WebSocketError;
+pub use crate::net::{TlsError, TlsSetupError};
+
 use crate::clock;
 use crate::protocol::key::KeyError;
 use crate::protocol::request::encode_bulk_array;

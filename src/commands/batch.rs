@@ -1,189 +1,253 @@
-//! `batch`: runs the lines of a file over one session.
+//! `batch`: runs the lines of a file on one session.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 
 use clap::{Args, ValueEnum};
 
 use super::error::CommandError;
-use super::grammar::Grammar;
-use super::output::{Answer, Answered, Output, Progress};
+use super::lines::pipeline::{INFLIGHT_DEFAULT, INFLIGHT_MAX};
+use super::lines::processor::{LineProcessor, ProcessorState, process_lines};
+use super::lines::reader::{Line, Lines};
+use super::lines::records::Id;
+use super::lines::words::{self, Word};
+use super::output::{Answer, Answered, Emit, Output, Progress};
 use super::session::Session;
-use super::{Command, Emit, Room, Verdict};
+use super::verdict::Verdict;
 use crate::client::Reconnect;
-use crate::commands::lines::pipeline::{INFLIGHT, INFLIGHT_MAX};
-use crate::commands::lines::processor::{Flow, Work, pump};
-use crate::commands::lines::reader::{Line, Lines};
-use crate::commands::lines::records;
-use crate::commands::lines::records::Id;
-use crate::commands::lines::words;
 
-const EXAMPLES: &str = "\
+const HELP: &str = "\
 Examples:
   mqkv batch setup.mqkv
   printf 'set a 1\\nset b 2 --ttl 30s\\nget a\\n' | mqkv batch -
   jq -c '{op:\"set\",key:.name,value:.text}' items.json | mqkv batch --format jsonl -
 
-A line is a verb with its arguments: get, set, del, vdel, raw, keys, ping, decode. A verb may be in upper case, and SET \
-may end as on the wire: SET k v NX PX 5000. Words are parted by blanks; 'single quotes' keep everything as it is, \
-\"double quotes\" know \\n \\r \\t \\0 \\e \\\\ \\\" \\xNN. A key or value in quotes is taken as it is, also \"-\" and \"--nx\", where \
-no option follows. A line that begins with # is a comment.
+Lines:
+Each line is a verb with its arguments: get, set, del, vdel, raw, keys, ping, decode. Verbs are case-insensitive, and \
+SET accepts the options of the wire: SET k v NX PX 5000. Blanks separate words. 'Single quotes' keep every character; \
+\"double quotes\" interpret \\n \\r \\t \\0 \\e \\\\ \\\" \\xNN. In a line without options, a quoted key or value is literal, also \
+\"-\" and \"--nx\". Lines that begin with # are comments.
 
-In JSON lines the members are op (get, set, del, vdel), key, value, and, where needed, key_encoding and encoding \
-(utf-8, base64), ttl_ms, condition (nx, nex), fence, persist; and id, any JSON, which comes back with the answer.
+JSON lines:
+Members: op (get, set, del, vdel), key and value; optionally key_encoding and encoding (utf-8 or base64), ttl_ms, \
+condition (nx or nex), fence, persist, and id (any JSON, returned with the answer).
 
-Lines are sent in order, up to --inflight of them before the first is answered, and the store does them in order: a get \
-sees the set before it. Answers come in the order of the lines: in a pipe one line for each get, escaped as between \
-double quotes, empty for a key that is not there; with -j, and for JSON lines, one object for each answer, with its line.
+Order:
+Requests are sent in the order of the lines, up to --inflight of them before the first answer, and the store handles \
+them in that order: a get sees the set before it. Answers are printed in the order of the lines. In a pipe each get \
+prints one line, escaped as in double quotes; the line is empty if the key does not exist. With -j, and for JSON lines, \
+each answer is one object with the number of its line.
 
-The first trouble ends the batch with its exit code; what had been sent by then is waited for, and the error says which \
-lines that were. A no (exit code 1) ends nothing, and is the exit code at the end. --keep-going runs all lines and ends \
-with the greatest code of all.";
+Exit status:
+The batch stops at the first error and exits with its status. Requests that were already sent are completed, and the \
+error lists their lines. A \"no\" (status 1) does not stop the batch; it exits with 1 at the end. With --keep-going all \
+lines run, and the greatest status counts.";
 
-/// Run the lines of a file, one session for all
+/// Run the lines of a file on one session
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = HELP)]
 pub struct BatchArgs {
-    /// The file; - reads standard input
+    /// File with the lines; - reads standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// Run all lines, whatever becomes of them
+    /// Run all lines, even after an error
     #[arg(long)]
     keep_going: bool,
-    /// How many requests may wait for their answers
-    #[arg(long, value_name = "N", default_value_t = INFLIGHT, value_parser = clap::value_parser!(u16).range(1..=INFLIGHT_MAX))]
+    /// Maximum number of requests in flight
+    #[arg(long, value_name = "N", default_value_t = INFLIGHT_DEFAULT, value_parser = clap::value_parser!(u16).range(1..=INFLIGHT_MAX))]
     inflight: u16,
-    /// What the lines are
+    /// Format of the lines
     #[arg(long, value_name = "FORMAT", default_value = "lines")]
-    format: Lining,
+    format: LineFormat,
 }
 
-/// What lines are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Lining {
-    /// Verbs and their arguments, as on the command line
+enum LineFormat {
+    /// Verbs and arguments, as on the command line
     Lines,
-    /// JSON objects; the answers are JSON, too
+    /// JSON objects; answers are JSON too
     Jsonl,
 }
 
 impl BatchArgs {
-    /// Whether the answers are JSON unless another format is asked for.
+    /// Returns whether JSON is the default format of the answers.
     #[must_use]
     pub fn is_json(&self) -> bool {
-        self.format == Lining::Jsonl
+        self.format == LineFormat::Jsonl
     }
 }
 
+/// How a command runs as a line of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchMode {
+    /// It makes one request, which may be in flight together with others.
+    Pipelined,
+    /// It makes several requests, or uses much memory: it runs after all lines before it and before all lines after it.
+    Exclusive,
+    /// It cannot be a line of a batch.
+    Unsupported,
+}
+
+/// The future of [`BatchCommand::run`].
+pub type CommandFuture<'a> = Pin<Box<dyn Future<Output = Result<Verdict, CommandError>> + 'a>>;
+
+/// What a batch needs of the command on a line. The batch is itself a command, so it knows the others by this trait only.
+pub trait BatchCommand: Sized {
+    /// Returns how the command runs as a line.
+    fn mode(&self) -> BatchMode;
+
+    /// Returns whether the command needs no broker.
+    fn is_offline(&self) -> bool;
+
+    /// Runs the command.
+    fn run<'a>(self, session: &'a Session, emit: Emit<'a>) -> CommandFuture<'a>;
+}
+
+/// Parses lines as commands.
+pub trait LineParser {
+    /// The command of a line.
+    type Command: BatchCommand;
+
+    /// Parses the words of a line.
+    fn parse_words(&mut self, words: Vec<Word>) -> Result<Self::Command, CommandError>;
+
+    /// Parses a JSON line. The id is returned for invalid requests too, as far as it is readable.
+    fn parse_json(&self, line: &[u8]) -> (Option<Id>, Result<Self::Command, CommandError>);
+}
+
 /// Runs the verb.
-pub async fn run(args: BatchArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(
+    args: BatchArgs,
+    parser: impl LineParser,
+    session: &Session,
+    emit: Emit<'_>,
+) -> Result<Verdict, CommandError> {
     let lines = Lines::open(&args.file, b'\n', session)?;
     session.close_input();
     let mut batch = Batch {
         session,
         emit,
-        reader: Reader::new(args.format),
-        flow: Flow::new(args.inflight, args.keep_going, &lines),
+        parser,
+        format: args.format,
+        state: ProcessorState::new(args.inflight, args.keep_going, &lines),
         inflight: args.inflight,
         answered: 0,
     };
-    pump(&mut batch, lines).await?;
-    batch.flow.troubles.finish()
+    process_lines(&mut batch, lines).await?;
+    batch.state.errors.finish()
 }
 
-struct Batch<'a> {
+struct Batch<'a, P> {
     session: &'a Session,
     emit: Emit<'a>,
-    reader: Reader,
-    flow: Flow<'a, Outcome>,
+    parser: P,
+    format: LineFormat,
+    state: ProcessorState<'a, LineOutcome>,
     inflight: u16,
     answered: u64,
 }
 
-/// What became of a line.
-struct Outcome {
+/// The records and the result of a line.
+struct LineOutcome {
     line: u64,
     id: Option<Id>,
     records: Vec<Output>,
     result: Result<Verdict, CommandError>,
 }
 
-impl<'a> Work<'a> for Batch<'a> {
-    type Outcome = Outcome;
+impl<'a, P: LineParser> LineProcessor<'a> for Batch<'a, P>
+where
+    P::Command: 'a,
+{
+    type Outcome = LineOutcome;
 
-    fn flow(&mut self) -> &mut Flow<'a, Outcome> {
-        &mut self.flow
+    fn state(&mut self) -> &mut ProcessorState<'a, LineOutcome> {
+        &mut self.state
     }
 
-    /// A line that cannot share the window is carried out when that is empty.
-    async fn take(&mut self, line: Line) -> Result<(), CommandError> {
-        self.flow.bytes_read = line.bytes_read;
+    async fn start(&mut self, line: Line) -> Result<(), CommandError> {
+        self.state.bytes_read = line.bytes_read;
         let Line { number, is_cut_off, .. } = line;
         let size = line.content.as_ref().map_or(0, Vec::len);
-        let Some((id, command)) = self.reader.read(line) else {
+        let Some((id, command)) = self.parse(line) else {
             return Ok(());
         };
         let command = match command {
             Ok(command) => command,
             Err(error) => {
                 let error = if is_cut_off { error.cause("the file ends within this line") } else { error };
-                self.flow.push_failed(Outcome { line: number, id, records: Vec::new(), result: Err(error) });
+                let outcome = LineOutcome { line: number, id, records: Vec::new(), result: Err(error) };
+                self.state.push_failed(outcome);
                 return Ok(());
             }
         };
         if !command.is_offline() {
             let inflight = self.inflight;
             self.session
-                .client_that(|settings| {
+                .client_with(|settings| {
                     settings.inflight_max = usize::from(inflight);
                     settings.reconnect = Reconnect::WithBackoff;
                 })
                 .await?;
         }
-        match command.room() {
-            Room::Shared => {
-                let flight = answer(number, id, command, self.session);
-                let landed = self.flow.window.push(size, flight);
-                let failed = landed.is_some_and(|outcome| outcome.result.is_err());
-                self.flow.is_failing |= failed && !self.flow.troubles.keeps_going();
+        match command.mode() {
+            BatchMode::Pipelined => {
+                let answer = answer(number, id, command, self.session);
+                let outcome = self.state.pipeline.push(size, answer);
+                let failed = outcome.is_some_and(|outcome| outcome.result.is_err());
+                self.state.is_failing |= failed && !self.state.errors.keeps_going();
             }
-            Room::Alone | Room::None => self.run_alone(number, id, command).await?,
+            BatchMode::Exclusive | BatchMode::Unsupported => {
+                self.run_exclusively(number, id, command).await?;
+            }
         }
         Ok(())
     }
 
-    fn put(&mut self, outcome: Outcome) -> Result<(), CommandError> {
-        let Outcome { line, id, records, result } = outcome;
+    fn finish(&mut self, outcome: LineOutcome) -> Result<(), CommandError> {
+        let LineOutcome { line, id, records, result } = outcome;
         self.answered = self.answered.saturating_add(1);
         for record in records {
             let answer = Answer::Record(Box::new(record));
             (self.emit)(Output::Answered(Answered { line, id: id.clone(), answer }))?;
         }
-        self.flow.troubles.note(line, &result);
+        self.state.errors.record(line, &result);
         if let Err(error) = result {
             let answer =
-                Answer::Failed { error: error.at_line(line), is_end: self.flow.troubles.is_stopped() };
+                Answer::Failed { error: error.at_line(line), is_end: self.state.errors.is_stopped() };
             (self.emit)(Output::Answered(Answered { line, id, answer }))?;
         }
         Ok(())
     }
 
-    fn tell_progress(&mut self) -> Result<(), CommandError> {
-        let Flow { bytes_read, bytes_total, .. } = self.flow;
+    fn report_progress(&mut self) -> Result<(), CommandError> {
+        let ProcessorState { bytes_read, bytes_total, .. } = self.state;
         let progress = Progress { count: self.answered, unit: "lines", bytes_read, bytes_total };
         Ok((self.emit)(Output::Progress(progress))?)
     }
 }
 
-impl Batch<'_> {
-    /// Runs what makes more than one request: everything before it is done by then, and nothing goes beside it.
-    async fn run_alone(&mut self, line: u64, id: Option<Id>, command: Command) -> Result<(), CommandError> {
-        while !self.flow.window.is_empty() {
-            self.flow.window.settle().await;
-            while let Some(outcome) = self.flow.window.try_next() {
-                self.put(outcome)?;
+/// The id and the command of a line.
+type ParsedLine<C> = (Option<Id>, Result<C, CommandError>);
+
+impl<'a, P: LineParser> Batch<'a, P>
+where
+    P::Command: 'a,
+{
+    /// Runs a command after all lines before it are finished, and returns when it is finished.
+    async fn run_exclusively(
+        &mut self,
+        line: u64,
+        id: Option<Id>,
+        command: P::Command,
+    ) -> Result<(), CommandError> {
+        while !self.state.pipeline.is_empty() {
+            self.state.pipeline.wait().await;
+            while let Some(outcome) = self.state.pipeline.try_next() {
+                LineProcessor::finish(self, outcome)?;
             }
         }
-        if self.flow.troubles.is_stopped() {
+        if self.state.errors.is_stopped() {
             return Ok(());
         }
         let emit = &mut self.emit;
@@ -191,66 +255,51 @@ impl Batch<'_> {
             let answer = Answer::Record(Box::new(record));
             emit(Output::Answered(Answered { line, id: id.clone(), answer }))
         };
-        // Boxed, for the compiler must not look for a batch within a batch.
-        let result = Box::pin(command.run(self.session, &mut emit_line)).await;
-        self.put(Outcome { line, id, records: Vec::new(), result })
-    }
-}
-
-async fn answer(line: u64, id: Option<Id>, command: Command, session: &Session) -> Outcome {
-    let mut records = Vec::new();
-    let mut keep = |record| {
-        records.push(record);
-        Ok(())
-    };
-    let result = command.run(session, &mut keep).await;
-    Outcome { line, id, records, result }
-}
-
-/// Reads lines as verbs.
-enum Reader {
-    Lines(Box<Grammar>),
-    Jsonl,
-}
-
-impl Reader {
-    fn new(lining: Lining) -> Self {
-        match lining {
-            Lining::Lines => Self::Lines(Box::default()),
-            Lining::Jsonl => Self::Jsonl,
-        }
+        let result = command.run(self.session, &mut emit_line).await;
+        LineProcessor::finish(self, LineOutcome { line, id, records: Vec::new(), result })
     }
 
-    /// None: the line says nothing.
-    fn read(&mut self, line: Line) -> Option<(Option<Id>, Result<Command, CommandError>)> {
+    /// Parses a line; None if it is empty or a comment.
+    fn parse(&mut self, line: Line) -> Option<ParsedLine<P::Command>> {
         let content = match line.content {
             Ok(content) => content,
             Err(error) => return Some((None, Err(error))),
         };
         let mark = if line.number == 1 { BYTE_ORDER_MARK } else { b"" };
         let content = content.strip_prefix(mark).unwrap_or(&content);
-        let (id, command) = match self {
-            Self::Jsonl if content.trim_ascii().is_empty() => return None,
-            Self::Jsonl => records::request(content),
-            Self::Lines(grammar) => {
+        let (id, command) = match self.format {
+            LineFormat::Jsonl if content.trim_ascii().is_empty() => return None,
+            LineFormat::Jsonl => self.parser.parse_json(content),
+            LineFormat::Lines => {
                 let words = match words::split(content) {
                     Ok(words) if words.is_empty() => return None,
                     words => words.map_err(|error| CommandError::usage(error.to_string())),
                 };
-                (None, words.and_then(|words| grammar.parse(words)))
+                (None, words.and_then(|words| self.parser.parse_words(words)))
             }
         };
-        Some((id, command.and_then(within_a_batch)))
+        Some((id, command.and_then(check_mode)))
     }
 }
 
-/// What editors of Windows put before a text.
+/// Runs a command and collects its records, to be printed when its turn comes.
+async fn answer(line: u64, id: Option<Id>, command: impl BatchCommand, session: &Session) -> LineOutcome {
+    let mut records = Vec::new();
+    let mut collect = |record| {
+        records.push(record);
+        Ok(())
+    };
+    let result = command.run(session, &mut collect).await;
+    LineOutcome { line, id, records, result }
+}
+
+/// Editors on Windows write it at the beginning of a text file.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-fn within_a_batch(command: Command) -> Result<Command, CommandError> {
-    match command.room() {
-        Room::Shared | Room::Alone => Ok(command),
-        Room::None => Err(CommandError::usage("this verb does not go into a batch")
+fn check_mode<C: BatchCommand>(command: C) -> Result<C, CommandError> {
+    match command.mode() {
+        BatchMode::Pipelined | BatchMode::Exclusive => Ok(command),
+        BatchMode::Unsupported => Err(CommandError::usage("this verb cannot be used in a batch")
             .hint("get, set, del, vdel, raw, keys, ping, decode")),
     }
 }

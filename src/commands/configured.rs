@@ -1,112 +1,88 @@
-//! What `config` and `context` tell of the configuration.
+//! The records of `config` and `context`.
 
 use std::path::PathBuf;
 
-/// One record of `config` or `context`.
+/// A record of `config` or `context`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Configured {
-    /// Where the file is.
-    Path {
-        /// Its path.
-        file: PathBuf,
-        /// Whether it is there.
-        exists: bool,
-    },
-    /// The settings that are in force.
+pub enum ConfigRecord {
+    /// The path of the configuration file.
+    Path { file: PathBuf, exists: bool },
+    /// The effective settings.
     Settings {
-        /// The context in use.
+        /// The name of the context in use.
         context: Option<String>,
         /// The file of the context.
         file: Option<PathBuf>,
-        /// The settings.
-        settings: Vec<Row>,
-        /// Whether it is asked where they come from.
+        settings: Vec<SettingRow>,
+        /// Whether the origins are printed.
         with_origin: bool,
     },
     /// All contexts.
-    Contexts(Vec<Listed>),
+    Contexts(Vec<ContextRow>),
     /// One context.
-    Context {
-        /// Its name.
-        name: String,
-        /// Its file.
-        file: PathBuf,
-        /// Whether it is the default one.
-        is_default: bool,
-        /// What it sets.
-        settings: Vec<Row>,
-    },
-    /// There is no context in use.
+    Context { name: String, file: PathBuf, is_default: bool, settings: Vec<SettingRow> },
+    /// No context is in use.
     NoContext,
-    /// The file was changed, or was not.
+    /// The result of a change of the configuration file.
     Changed {
-        /// What was done.
-        change: Change,
-        /// The context, where it is about one.
+        change: FileChange,
+        /// The context that was changed.
         context: Option<String>,
-        /// The file.
         file: PathBuf,
     },
 }
 
 /// A setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
-    /// Its name in the file.
+pub struct SettingRow {
+    /// The name in the configuration file.
     pub name: String,
-    /// What it is set to.
-    pub value: Shown,
-    /// Where it comes from, in words.
+    pub value: SettingValue,
+    /// The origin of the value, as text.
     pub origin: String,
 }
 
-/// What a setting is set to; what is secret is in files, and only their names are here.
+/// The value of a setting. It contains no secrets, only the names of their files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shown {
-    /// A text.
+pub enum SettingValue {
     Text(String),
-    /// A number.
     Number(u32),
-    /// Yes or no.
     Switch(bool),
 }
 
 /// A context in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// Its name.
+pub struct ContextRow {
     pub name: String,
-    /// Where its broker is.
+    /// The URL of the broker.
     pub broker: String,
-    /// Whether it is the default one.
     pub is_default: bool,
-    /// Whether nothing is written through it.
     pub is_read_only: bool,
 }
 
-/// What was done to the file.
+/// A change of the configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// A context is new.
+pub enum FileChange {
+    /// A context was added.
     Added,
-    /// A context is another one now.
+    /// A context was replaced.
     Replaced,
-    /// A context is gone.
+    /// A context was removed.
     Removed,
-    /// A context is the default one now.
+    /// A context was made the default.
     Used,
     /// There is no default context any more.
     NoneUsed,
-    /// It was edited.
+    /// The file was edited.
     Edited,
-    /// It was opened and left as it was.
+    /// The file was opened in an editor and not changed.
     Unchanged,
 }
 
-impl Change {
-    /// The word for it in JSON.
+impl FileChange {
+    /// Returns the name in JSON.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Added => "added",
             Self::Replaced => "replaced",

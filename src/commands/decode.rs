@@ -1,4 +1,4 @@
-//! `decode`: says what a topic, a payload or a version is, without a broker.
+//! `decode`: explains a topic, a payload or a version without a broker.
 
 use std::path::PathBuf;
 
@@ -7,25 +7,25 @@ use clap::{Args, Subcommand};
 
 use super::encoding::{Encoded, parse_hex};
 use super::error::{CommandError, Kind};
-use super::output::{Meaning, Output};
+use super::output::{Emit, Meaning, Output};
+use super::process::file;
 use super::session::Session;
-use super::{Emit, Verdict};
-use crate::commands::process::file;
+use super::verdict::Verdict;
 use crate::protocol::frame::Frame;
 use crate::protocol::request::CommandCase;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Notification, Reply, Request, Timestamp};
 
-const EXAMPLES: &str = "\
+const HELP: &str = "\
 Examples:
   mqkv decode topic clients/statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/6331/command/notify/6B
   mqkv decode hlc 001763669639958:00003:StateStore
   mqkv decode frame --hex 2b4f4b0d0a
   mosquitto_sub -t '#' -N -C 1 | mqkv decode frame -";
 
-/// Say what a topic, a payload or a version is; needs no broker
+/// Explain a topic, a payload or a version, offline
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES, arg_required_else_help = false, subcommand_value_name = "WHAT", subcommand_help_heading = "What")]
+#[command(after_long_help = HELP, arg_required_else_help = false, subcommand_value_name = "WHAT", subcommand_help_heading = "What")]
 pub struct DecodeArgs {
     #[command(subcommand)]
     what: What,
@@ -33,17 +33,17 @@ pub struct DecodeArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Say what a topic of the state store is for
+    /// Explain a topic of the state store
     Topic {
-        /// The topic
+        /// Topic
         #[arg(value_name = "TOPIC")]
         topic: String,
     },
-    /// Say what a payload is
+    /// Explain a payload
     Frame(FrameArgs),
-    /// Take a version or fencing token (a hybrid logical clock) apart
+    /// Explain a version or fencing token (a hybrid logical clock)
     Hlc {
-        /// The text, MILLISECONDS:COUNTER:NODE
+        /// Version, as MILLISECONDS:COUNTER:NODE
         #[arg(value_name = "TEXT")]
         text: String,
     },
@@ -52,10 +52,10 @@ enum What {
 #[derive(Debug, Args)]
 #[group(id = "payload", required = true, multiple = false)]
 struct FrameArgs {
-    /// Read the payload from a file
+    /// Read the payload from FILE
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The payload in hexadecimal digits
+    /// Payload in hexadecimal
     #[arg(long, value_name = "HEX", value_parser = parse_hex)]
     hex: Option<Encoded>,
     /// Read the payload from standard input
@@ -86,7 +86,7 @@ impl FrameArgs {
 
 fn topic_of(topic: &str) -> Result<Topic, CommandError> {
     Topic::parse(topic)
-        .ok_or_else(|| CommandError::new(Kind::Data, format!("no topic of the state store: {topic}")))
+        .ok_or_else(|| CommandError::new(Kind::Data, format!("not a topic of the state store: {topic}")))
 }
 
 fn clock_of(text: &str) -> Result<Timestamp, CommandError> {
@@ -94,7 +94,7 @@ fn clock_of(text: &str) -> Result<Timestamp, CommandError> {
 }
 
 fn decode_frame(payload: &Bytes) -> Result<Output, CommandError> {
-    // A refusal without its CRLF is a reply, though no frame (protocol §0 row 5).
+    // An error reply without CRLF is valid although it is no frame (protocol §0 row 5).
     if let (Ok(refused @ Reply::Error(_)), Err(_)) = (Reply::decode(payload), Frame::decode(payload)) {
         let line = payload.strip_prefix(b"-").unwrap_or(payload);
         let frame = Frame::Error(payload.slice_ref(line));
@@ -102,7 +102,7 @@ fn decode_frame(payload: &Bytes) -> Result<Output, CommandError> {
         return Ok(Output::Frame { meaning, frame });
     }
     let frame = Frame::decode(payload)
-        .map_err(|error| CommandError::new(Kind::Data, format!("no frame: {error}")).hint(LINE_ENDS))?;
+        .map_err(|error| CommandError::new(Kind::Data, format!("invalid frame: {error}")).hint(LINE_ENDS))?;
     let meaning = if let Ok(notification) = Notification::decode(payload) {
         Meaning::Notification(notification)
     } else if let Ok(request) = Request::decode(payload, CommandCase::Strict) {
@@ -113,7 +113,7 @@ fn decode_frame(payload: &Bytes) -> Result<Output, CommandError> {
     Ok(Output::Frame { meaning, frame })
 }
 
-const LINE_ENDS: &str = "exactly the payload: each line ends with CR LF, and nothing follows the last";
+const LINE_ENDS: &str = "the input must be exactly one payload, in which every line ends with CR LF";
 
 #[cfg(test)]
 mod tests {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_recognised_for_what_it_is() {
+    fn a_frame_is_recognised_as_request_notification_or_reply() {
         assert!(matches!(meaning("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), Meaning::Request(_)));
         assert!(matches!(
             meaning("*2\r\n$6\r\nNOTIFY\r\n$6\r\nDELETE\r\n"),
@@ -140,9 +140,9 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_frame_are_bad_data() {
+    fn bytes_that_are_no_frame_are_a_data_error() {
         let error = decode_frame(&Bytes::from("+OK\n")).unwrap_err();
         assert_eq!(error.kind, Kind::Data);
-        assert!(error.message.starts_with("no frame: "), "{}", error.message);
+        assert!(error.message.starts_with("invalid frame: "), "{}", error.message);
     }
 }

@@ -1,34 +1,35 @@
-//! `del`: removes keys.
+//! `del`: deletes keys.
 
 use clap::Args;
 use tokio::task::JoinSet;
 
+use super::args::fence::FenceArgs;
+use super::args::key::KeyListArgs;
 use super::error::{CommandError, Kind};
-use super::output::{Deletion, Output};
+use super::output::{Deletion, Emit, Output};
 use super::session::Session;
-use super::{Emit, Verdict};
+use super::verdict::Verdict;
 use crate::client::{Client, DeleteOutcome, Error, Outcome};
-use crate::commands::args::fence::FenceArgs;
-use crate::commands::args::key::KeysArgs;
 use crate::protocol::{Key, Timestamp};
 
-const EXAMPLES: &str = "\
+const HELP: &str = "\
 Examples:
   mqkv del line1/temp
-  mqkv del a b c                        side by side
+  mqkv del a b c
   mqkv del old --ignore-missing
 
-Exit code 1 says that one of the keys did not exist.";
+Several keys are deleted concurrently, each by a request of its own. In a pipe nothing is printed.
 
-/// Remove keys
-///
-/// Several keys are removed side by side, each on its own. Prints nothing in a pipe.
+Exit status:
+0 if all keys were deleted, 1 if one of them did not exist.";
+
+/// Delete keys
 #[derive(Debug, Default, Args)]
-#[command(visible_aliases = ["delete", "rm"], after_long_help = EXAMPLES)]
+#[command(visible_aliases = ["delete", "rm"], after_long_help = HELP)]
 pub struct DelArgs {
     #[command(flatten)]
-    keys: KeysArgs,
-    /// Take it for success if there is no such key
+    keys: KeyListArgs,
+    /// Exit with 0 even if a key does not exist
     #[arg(long)]
     ignore_missing: bool,
     #[command(flatten)]
@@ -36,13 +37,13 @@ pub struct DelArgs {
 }
 
 impl DelArgs {
-    /// Removes keys, and no more than that.
+    /// Deletes keys; a missing key is a "no".
     #[must_use]
-    pub fn plain(keys: KeysArgs, fence: FenceArgs) -> Self {
+    pub fn plain(keys: KeyListArgs, fence: FenceArgs) -> Self {
         Self { keys, fence, ignore_missing: false }
     }
 
-    /// How many keys are to be removed.
+    /// Returns the number of keys.
     #[must_use]
     pub fn count(&self) -> usize {
         self.keys.count()
@@ -51,21 +52,21 @@ impl DelArgs {
 
 /// Runs the verb.
 pub async fn run(args: DelArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
-    let keys = args.keys.settle("mqkv del KEY...")?;
-    let fence = args.fence.settle(session)?;
+    let keys = args.keys.resolve("mqkv del KEY...")?;
+    let fence = args.fence.resolve(session)?;
     let client = session.client().await?;
     if let [key] = keys.as_slice() {
         let outcome = client.del(key, fence).await?;
-        return put(key.clone(), outcome, args.ignore_missing, emit);
+        return report(key.clone(), outcome, args.ignore_missing, emit);
     }
     let count = keys.len();
-    let answers = delete_all(client, &keys, fence).await;
+    let results = delete_all(client, &keys, fence).await;
     let mut verdict = Verdict::Yes;
     let mut failures = Vec::new();
-    for (key, answer) in keys.into_iter().zip(answers) {
-        match answer {
+    for (key, result) in keys.into_iter().zip(results) {
+        match result {
             Ok(outcome) => {
-                if put(key, outcome, args.ignore_missing, emit)? == Verdict::No {
+                if report(key, outcome, args.ignore_missing, emit)? == Verdict::No {
                     verdict = Verdict::No;
                 }
             }
@@ -75,30 +76,30 @@ pub async fn run(args: DelArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
     if failures.is_empty() { Ok(verdict) } else { Err(summary(failures, count)) }
 }
 
-/// Asks for all keys at once; the answers come back in the order of the keys.
+/// Deletes all keys concurrently; returns the results in the order of the keys.
 async fn delete_all(
     client: &Client,
     keys: &[Key],
     fence: Option<Timestamp>,
 ) -> Vec<Result<DeleteOutcome, CommandError>> {
-    let mut asked = JoinSet::new();
+    let mut requests = JoinSet::new();
     for (index, key) in keys.iter().enumerate() {
         let (client, key, fence) = (client.clone(), key.clone(), fence.clone());
-        asked.spawn(async move { (index, client.del(&key, fence).await) });
+        requests.spawn(async move { (index, client.del(&key, fence).await) });
     }
-    let mut answers: Vec<_> = keys.iter().map(|_| Err(Error::Closed.into())).collect();
-    while let Some(joined) = asked.join_next().await {
-        // A task that panicked leaves its key with the answer that the session was closed.
-        if let Ok((index, answer)) = joined
-            && let Some(place) = answers.get_mut(index)
+    let mut results: Vec<_> = keys.iter().map(|_| Err(Error::Closed.into())).collect();
+    while let Some(joined) = requests.join_next().await {
+        // If a task panicked, its key keeps the error that the session was closed.
+        if let Ok((index, result)) = joined
+            && let Some(place) = results.get_mut(index)
         {
-            *place = answer.map_err(CommandError::from);
+            *place = result.map_err(CommandError::from);
         }
     }
-    answers
+    results
 }
 
-fn put(
+fn report(
     key: Key,
     outcome: DeleteOutcome,
     ignore_missing: bool,
@@ -109,9 +110,8 @@ fn put(
     Ok(if gone { Verdict::Yes } else { Verdict::No })
 }
 
-/// The first failure speaks for all, and says which keys they were.
+/// Returns the first failure, with the keys of all.
 fn summary(failures: Vec<(Key, CommandError)>, count: usize) -> CommandError {
-    /// More names than these would push the error itself off the screen.
     const NAMES_MAX: usize = 5;
     let failed = failures.len();
     let unknown = failures.iter().any(|(_, error)| error.outcome == Some(Outcome::Unknown));
@@ -121,12 +121,12 @@ fn summary(failures: Vec<(Key, CommandError)>, count: usize) -> CommandError {
         .map(|(key, _)| String::from_utf8_lossy(key.as_bytes()).into_owned())
         .collect();
     let more = if failed > NAMES_MAX { ", ..." } else { "" };
-    let causes = vec![format!("{failed} of {count} keys: {}{more}", names.join(", "))];
+    let causes = vec![format!("{failed} of {count} keys failed: {}{more}", names.join(", "))];
     let first = failures.into_iter().next().map(|(_, error)| error);
     let first = first.unwrap_or_else(|| CommandError::new(Kind::Bug, "a failure without an error"));
     let outcome = match unknown {
         true => Some(Outcome::Unknown),
-        // Other keys were deleted: "nothing was changed" would be a lie.
+        // Other keys were deleted: "nothing was changed" would be wrong.
         false if failed < count => None,
         false => first.outcome,
     };

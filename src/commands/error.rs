@@ -3,9 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::client::{CredentialError, Error, Outcome, ReasonCode};
-use crate::net::websocket::WebSocketError;
-use crate::net::{TlsError, TlsSetupError};
+use crate::client::{CredentialError, Error, Outcome, ReasonCode, TlsError, TlsSetupError, WebSocketError};
 use crate::protocol::ErrorReply;
 
 /// What kind of failure it is; each has one exit code, and they stand in the order of the codes.

@@ -1,4 +1,4 @@
-//! `export`: reads keys and their values, as JSON lines.
+//! `export`: prints keys and values as JSON lines.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -7,17 +7,17 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::error::{CommandError, Kind};
-use super::output::{Exported, Found, Output, Progress};
+use super::lines::pipeline::{INFLIGHT_DEFAULT, INFLIGHT_MAX, Pipeline};
+use super::lines::reader::{Line, Lines};
+use super::lines::words;
+use super::output::{Emit, Exported, Found, Output, Progress};
 use super::scan::{self, Pages};
 use super::session::Session;
-use super::{Emit, Verdict};
-use crate::client::{Error, Reconnect};
-use crate::commands::lines::pipeline::{INFLIGHT, Window};
-use crate::commands::lines::reader::{Line, Lines};
-use crate::commands::lines::words;
+use super::verdict::Verdict;
+use crate::client::{Error, Reconnect, Settings};
 use crate::protocol::Key;
 
-const EXAMPLES: &str = "\
+const HELP: &str = "\
 Examples:
   mqkv export > all.jsonl
   mqkv export 'line1/*' > line1.jsonl
@@ -25,32 +25,39 @@ Examples:
   mqkv keys -0 'a*' | mqkv export --keys-from - -0
   mqkv export | mqkv import - -n other --notls
 
-Puts out one JSON object a line, whatever --output says:
+Output:
+One JSON object per line, whatever --output says:
 
   {\"v\":1,\"op\":\"export\",\"key\":\"line1/temp\",\"value\":\"21.5\",\"encoding\":\"utf-8\",\"version\":\"...\"}
 
-A key or value that is not UTF-8 is base64 (key_encoding, encoding). Values are read one by one, --inflight of them side \
-by side: this is no picture of one moment. A key that is deleted on the way is left out; how many those were is said on \
-standard error, and is no failure. How long a key has left to live cannot be asked for, so it is not in the file.
+A key or value that is not UTF-8 is encoded in base64 (key_encoding, encoding). The time to live of a key is not included: \
+the protocol has no request for it.
 
---keys-from reads keys as `mqkv keys` prints them, one a line, or, with -0, NUL after each. If the disk is full, what has \
-been written are whole lines (exit code 74).";
+Consistency:
+Values are read one by one, with up to --inflight requests in flight; the export is not a snapshot of one moment. A key \
+that is deleted meanwhile is left out. The number of such keys is printed on standard error; they are no error.
 
-/// Read keys and values into JSON lines
+Input:
+--keys-from reads keys as `mqkv keys` prints them, one per line; with -0, each key ends with a NUL byte.
+
+Exit status:
+74 if the output cannot be written, for example because the disk is full. Lines are never cut off.";
+
+/// Print keys and values as JSON lines
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = HELP)]
 pub struct ExportArgs {
-    /// What the keys must match, as for `keys` [default: *]
+    /// Pattern of the keys, as for `keys` [default: *]
     #[arg(value_name = "PATTERN", conflicts_with = "keys_from")]
     pattern: Option<OsString>,
-    /// Take the keys from a file, one a line; - reads standard input
+    /// Read the keys from FILE, one per line; - reads standard input
     #[arg(long, value_name = "FILE|-")]
     keys_from: Option<PathBuf>,
-    /// The keys in that file are exact bytes, with a NUL byte after each
+    /// Keys in FILE end with NUL and are not escaped
     #[arg(short = '0', long = "null", requires = "keys_from")]
     null: bool,
-    /// How many requests may wait for their answers
-    #[arg(long, value_name = "N", default_value_t = INFLIGHT, value_parser = clap::value_parser!(u16).range(1..=crate::commands::lines::pipeline::INFLIGHT_MAX))]
+    /// Maximum number of requests in flight
+    #[arg(long, value_name = "N", default_value_t = INFLIGHT_DEFAULT, value_parser = clap::value_parser!(u16).range(1..=INFLIGHT_MAX))]
     inflight: u16,
 }
 
@@ -61,72 +68,69 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
         None => None,
     };
     let pattern = scan::pattern(args.pattern)?;
-    let adjust = |settings: &mut crate::client::Settings| {
-        // One more, for the page that is asked for meanwhile.
+    let adjust = |settings: &mut Settings| {
+        // One more for the SCAN request of the next page.
         settings.inflight_max = usize::from(args.inflight).saturating_add(1);
         settings.reconnect = Reconnect::WithBackoff;
     };
-    let client = session.client_that(adjust).await?;
+    let client = session.client_with(adjust).await?;
     let bytes_total = lines.as_ref().and_then(Lines::bytes_total);
     let mut keys = match lines {
-        Some(lines) => Keys::Lines { lines, null: args.null, bytes_read: 0 },
-        None => Keys::Pages { pages: Pages::begin(client, pattern), ready: VecDeque::new() },
+        Some(lines) => KeySource::Lines { lines, null: args.null, bytes_read: 0 },
+        None => KeySource::Pages { pages: Pages::request(client, pattern), ready: VecDeque::new() },
     };
-    let mut window = Window::new(args.inflight);
-    let mut ended = Exported { keys: 0, missing: 0 };
+    let mut pipeline = Pipeline::new(args.inflight);
+    let mut summary = Exported { keys: 0, missing: 0 };
     let mut has_more = true;
-    // Values are as large as their neighbours, more or less: so many are asked for at a time as there is room for.
-    let mut size = 0;
+    // The size of a value is known only when it has arrived: the last one stands in for it, so that the pipeline's
+    // limit in bytes applies to values that are about equally large.
+    let mut size_estimate = 0;
     loop {
-        while let Some((key, got)) = window.try_next() {
-            let got: Result<Option<Found>, Error> = got;
-            match got.map_err(without_outcome)? {
+        while let Some((key, found)) = pipeline.try_next() {
+            let found: Result<Option<Found>, Error> = found;
+            match found.map_err(CommandError::from)? {
                 Some(found) => {
-                    size = found.value.len();
-                    ended.keys = ended.keys.saturating_add(1);
+                    size_estimate = found.value.len();
+                    summary.keys = summary.keys.saturating_add(1);
                     emit(Output::Entry { key, found })?;
                 }
-                None => ended.missing = ended.missing.saturating_add(1),
+                None => summary.missing = summary.missing.saturating_add(1),
             }
         }
-        let reads = has_more && window.has_room();
-        if window.is_empty() && !reads {
+        let reads = has_more && pipeline.has_capacity();
+        if pipeline.is_empty() && !reads {
             break;
         }
         let progress =
-            Progress { count: ended.keys, unit: "keys", bytes_read: keys.bytes_read(), bytes_total };
+            Progress { count: summary.keys, unit: "keys", bytes_read: keys.bytes_read(), bytes_total };
         emit(Output::Progress(progress))?;
         tokio::select! {
             biased;
             key = keys.next(), if reads => match key? {
                 Some(key) => {
-                    let read = async move {
-                        let got = client.get(&key).await;
-                        (key, got)
+                    let request = async move {
+                        let found = client.get(&key).await;
+                        (key, found)
                     };
-                    window.push(size, read);
+                    pipeline.push(size_estimate, request);
                 }
                 None => has_more = false,
             },
-            () = window.settle(), if !window.is_empty() => {}
+            () = pipeline.wait(), if !pipeline.is_empty() => {}
         }
     }
-    emit(Output::Exported(ended))?;
+    emit(Output::Exported(summary))?;
     Ok(Verdict::Yes)
 }
 
-fn without_outcome(error: Error) -> CommandError {
-    CommandError { outcome: None, ..error.into() }
-}
-
-/// Where the keys come from.
-enum Keys {
+/// The keys to export.
+enum KeySource {
     Pages { pages: Pages, ready: VecDeque<Key> },
     Lines { lines: Lines, null: bool, bytes_read: u64 },
 }
 
-impl Keys {
-    /// The next key; none: there are no more. May be dropped at any time.
+impl KeySource {
+    /// Returns the next key; None at the end. Cancel-safe.
     async fn next(&mut self) -> Result<Option<Key>, CommandError> {
         match self {
             Self::Pages { pages, ready } => loop {
@@ -159,7 +163,7 @@ impl Keys {
     }
 }
 
-/// The key that a line names; none: the line is empty.
+/// Returns the key on a line; None if the line is empty.
 fn key_of(line: Line, null: bool) -> Result<Option<Key>, CommandError> {
     let content = line.content?;
     let data = |message: String| CommandError::new(Kind::Data, message);

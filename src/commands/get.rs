@@ -6,43 +6,46 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use clap::Args;
 
+use super::args::key::KeyArgs;
 use super::error::CommandError;
-use super::output::{Got, Output};
+use super::output::{Emit, Got, Output};
+use super::process::file;
 use super::session::Session;
-use super::{Emit, Verdict};
+use super::verdict::Verdict;
 use crate::client::Found;
-use crate::commands::args::key::KeyArgs;
-use crate::commands::process::file;
 
 const USAGE: &str = "mqkv get KEY";
 
-const EXAMPLES: &str = "\
+const HELP: &str = "\
 Examples:
   mqkv get line1/temp
-  mqkv get config -f config.json        write it to a file, which is touched only if all went well
-  mqkv get mode --default auto          print `auto` if there is no such key
+  mqkv get config -f config.json        write the value to a file
+  mqkv get mode --default auto          print `auto` if the key does not exist
   mqkv get -j line1/temp | jq .version
 
-Exit code 1 says that there is no such key.";
+Output:
+In a pipe, the exact bytes of the value; on a terminal, escaped. With -f, the file is written only if the request \
+succeeds.
 
-/// Read a key
-///
-/// Prints the value: its exact bytes and nothing else in a pipe, escaped on a terminal.
+Exit status:
+0 if the key exists, 1 if it does not.";
+
+/// Get the value of a key
 #[derive(Debug, Default, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = HELP)]
 pub struct GetArgs {
     #[command(flatten)]
     key: KeyArgs,
-    /// Write the value to a file
+    /// Write the value to FILE
     #[arg(short = 'f', long = "file", visible_alias = "valuefile", value_name = "FILE")]
     file: Option<PathBuf>,
-    /// What to take for the value if there is no such key
+    /// Value to print if the key does not exist
     #[arg(long, value_name = "STR", allow_hyphen_values = true)]
     default: Option<OsString>,
 }
 
 impl GetArgs {
-    /// Reads a key, and no more than that.
+    /// Reads a key without options.
     #[must_use]
     pub fn plain(key: KeyArgs) -> Self {
         Self { key, ..Self::default() }
@@ -51,11 +54,10 @@ impl GetArgs {
 
 /// Runs the verb.
 pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
-    let key = args.key.settle_alone(USAGE)?;
+    let key = args.key.resolve_only(USAGE)?;
     if args.file.as_deref() == Some(Path::new("-")) {
-        return Err(
-            CommandError::usage("-f takes the name of a file").hint("`-o raw` prints the exact bytes")
-        );
+        return Err(CommandError::usage("-f needs the name of a file")
+            .hint("print the exact bytes on standard output: -o raw"));
     }
     let default = args.default.map(|text| Bytes::from(text.into_encoded_bytes()));
     let found = session.client().await?.get(&key).await?;
@@ -73,12 +75,12 @@ pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
     Ok(verdict)
 }
 
-/// Puts a value into a file; without a value the file is not touched.
+/// Writes a value to a file; does not touch the file if there is no value.
 fn write(got: Got, file: PathBuf) -> Result<Got, CommandError> {
     let (value, version, found) = match got {
         Got::Found(Found { value, version }) => (value, version, true),
         Got::Default(value) => (value, None, false),
-        nothing @ (Got::Missing | Got::Written { .. }) => return Ok(nothing),
+        other @ (Got::Missing | Got::Written { .. }) => return Ok(other),
     };
     file::write(&file, &value)?;
     Ok(Got::Written { file, size: value.len(), version, found })

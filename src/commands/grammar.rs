@@ -1,4 +1,4 @@
-//! The words of a line as a verb: the command line's own definition, for lines.
+//! Parses the words of a line as a verb, with the definition of the command line.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -6,20 +6,20 @@ use std::os::unix::ffi::OsStringExt;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser};
 
+use super::command::Command;
 use super::del::DelArgs;
 use super::duration::parse_ttl;
 use super::error::CommandError;
 use super::get::GetArgs;
 use super::set::SetArgs;
+use super::usage;
 use super::vdel::VdelArgs;
-use super::{Command, usage};
 use crate::commands::args::fence::FenceArgs;
-use crate::commands::args::key::{KeyArgs, KeysArgs};
+use crate::commands::args::key::{KeyArgs, KeyListArgs};
 use crate::commands::args::value::ValueArgs;
 use crate::commands::lines::words::Word;
 use crate::protocol::Condition;
 
-/// What a line may say: a verb, and nothing of the process around it.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_subcommand = true)]
 struct Line {
@@ -27,11 +27,11 @@ struct Line {
     verb: Command,
 }
 
-/// Turns words into verbs.
+/// A parser of lines.
 ///
-/// A verb may be written in any case, and `set KEY VALUE` may go on as on the wire, `NX`, `NEX`, `PX 5000`, in any case
-/// too. In the plain forms `get KEY`, `set KEY VALUE NX PX 5000`, `del KEY` and `vdel KEY VALUE` a word in quotes is data:
-/// `set k "--nx"` stores these four letters, and `set k "-"` a hyphen.
+/// Verbs are case-insensitive, and `set KEY VALUE` may be followed by the options of the wire, `NX`, `NEX`, `PX 5000`, in
+/// any case. In the plain forms `get KEY`, `set KEY VALUE NX PX 5000`, `del KEY` and `vdel KEY VALUE` a quoted word is
+/// data: `set k "--nx"` stores these four characters, and `set k "-"` a hyphen.
 #[derive(Debug)]
 pub struct Grammar {
     definition: clap::Command,
@@ -44,10 +44,10 @@ impl Default for Grammar {
 }
 
 impl Grammar {
-    /// The verb that the words say.
+    /// Parses words as a verb.
     ///
     /// # Errors
-    /// They make no sense.
+    /// [`Kind::Usage`](crate::commands::Kind::Usage).
     pub fn parse(&mut self, mut words: Vec<Word>) -> Result<Command, CommandError> {
         if let Some(verb) = words.first_mut() {
             verb.bytes.make_ascii_lowercase();
@@ -61,7 +61,7 @@ impl Grammar {
         self.parse_any(words.into_iter().map(|word| word.bytes).collect())
     }
 
-    /// What [`Grammar::parse`] does for words that are not plain; without quotes it comes to the same for plain ones.
+    /// Parses words with the whole definition. For plain words without quotes the result is the same as of [`plain`].
     fn parse_any(&mut self, words: Vec<Vec<u8>>) -> Result<Command, CommandError> {
         let words: Vec<_> = wire_options_as_flags(words).into_iter().map(OsString::from_vec).collect();
         let verb = words.first().map(|word| word.to_string_lossy().into_owned());
@@ -71,7 +71,7 @@ impl Grammar {
             let help = known.map_or_else(|| "mqkv help".to_owned(), |verb| format!("mqkv help {verb}"));
             match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-                    CommandError::usage("a line asks the store, not for help").hint(help)
+                    CommandError::usage("no help is printed here").hint(help)
                 }
                 _ => usage::explain(&error, "").hint(help),
             }
@@ -79,20 +79,23 @@ impl Grammar {
     }
 }
 
-/// Whether the words are so simple that there is no need for the whole definition, which takes tens of microseconds.
+/// Returns whether the words may have one of the plain forms, which spare the whole definition (tens of microseconds).
 fn is_plain(words: &[Word]) -> bool {
     let is_data = |word: &Word| word.is_quoted || !word.bytes.starts_with(b"-");
     matches!(words, [_, rest @ ..] if rest.iter().all(is_data))
 }
 
-/// The verb of plain words, or the words back.
+/// Parses a plain form, or returns the words.
 fn plain(mut words: Vec<Word>) -> Result<Command, Vec<Word>> {
     Ok(match words.as_mut_slice() {
         [verb, key] if verb.bytes == b"get" => Command::Get(GetArgs::plain(key_of(key))),
         [verb, key] if verb.bytes == b"del" => {
             let Word { bytes, is_quoted } = take(key);
-            let key =
-                if is_quoted { KeysArgs::bytes(bytes) } else { KeysArgs::word(OsString::from_vec(bytes)) };
+            let key = if is_quoted {
+                KeyListArgs::bytes(bytes)
+            } else {
+                KeyListArgs::word(OsString::from_vec(bytes))
+            };
             Command::Del(DelArgs::plain(key, FenceArgs::default()))
         }
         [verb, key, value] if verb.bytes == b"vdel" => {
@@ -138,7 +141,7 @@ fn is_option(word: &Word, name: &[u8]) -> bool {
     word.bytes.eq_ignore_ascii_case(name)
 }
 
-/// `set KEY VALUE NX PX 5000` as `set KEY VALUE --nx --ttl 5000ms`.
+/// Rewrites `set KEY VALUE NX PX 5000` as `set KEY VALUE --nx --ttl 5000ms`.
 #[must_use]
 pub fn wire_options_as_flags(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let is_set = words.first().is_some_and(|verb| verb == b"set");
@@ -156,7 +159,7 @@ pub fn wire_options_as_flags(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
                 options.next();
                 words.extend([b"--ttl".to_vec(), ttl.into_bytes()]);
             }
-            // From the first word that is no such option on, nothing is reinterpreted.
+            // Words after one that is no option of the wire are left as they are.
             _ => {
                 words.push(word);
                 words.extend(options);
@@ -200,7 +203,7 @@ mod tests {
     #[test]
     fn a_word_that_makes_no_sense_is_refused_with_help() {
         let error = parse("gte k").unwrap_err();
-        assert_eq!(error.message, "no such verb: gte");
+        assert_eq!(error.message, "unknown command 'gte'");
         assert_eq!(error.hints, ["get", "mqkv help"]);
         let error = parse("set k v XX").unwrap_err();
         assert_eq!(error.message, "unexpected argument 'XX' found");
@@ -233,14 +236,14 @@ mod tests {
                 .collect();
         prop_oneof![
             6 => prop::sample::select(known).prop_map(|word| word.as_bytes().to_vec()),
-            2 => vec(any::<u8>().prop_filter("no word of a system holds NUL", |byte| *byte != 0), 0..4),
+            2 => vec(any::<u8>().prop_filter("an argument of a process cannot contain NUL", |byte| *byte != 0), 0..4),
         ]
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn plain_words_mean_what_the_whole_definition_says(words in vec(word(), 1..7)) {
+        fn plain_forms_parse_as_the_whole_definition_does(words in vec(word(), 1..7)) {
             let mut grammar = Grammar::default();
             let mut lower = words.clone();
             lower[0].make_ascii_lowercase();

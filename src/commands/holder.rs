@@ -1,25 +1,28 @@
-//! `holder`: says who holds a lock.
+//! `holder`: shows the holder of a lock.
 
 use clap::Args;
 
+use super::args::key::KeyArgs;
 use super::error::CommandError;
-use super::output::Output;
+use super::output::{Emit, Output};
 use super::session::Session;
-use super::{Emit, Verdict};
-use crate::commands::args::key::KeyArgs;
+use super::verdict::Verdict;
 
 const USAGE: &str = "mqkv holder KEY";
 
-const EXAMPLES: &str = "\
+const HELP: &str = "\
 Examples:
   mqkv holder deploy
   mqkv holder deploy -v                 with the newest fencing token
 
-Exit code 1 says that the lock is free. By the time you read the answer it may not be true any more.";
+The answer may be out of date when it is printed.
 
-/// Say who holds a lock
+Exit status:
+0 if the lock is held, 1 if it is free.";
+
+/// Show the holder of a lock
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = HELP)]
 pub struct HolderArgs {
     #[command(flatten)]
     key: KeyArgs,
@@ -27,7 +30,7 @@ pub struct HolderArgs {
 
 /// Runs the verb.
 pub async fn run(args: HolderArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
-    let key = args.key.settle_alone(USAGE)?;
+    let key = args.key.resolve_only(USAGE)?;
     let found = session.client().await?.get(&key).await?;
     let verdict = if found.is_some() { Verdict::Yes } else { Verdict::No };
     emit(Output::Holder { key, found })?;

@@ -5,57 +5,60 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::error::CommandError;
-use super::output::{Answer, Answered, Imported, Output, Progress};
+use super::lines::pipeline::{INFLIGHT_DEFAULT, INFLIGHT_MAX};
+use super::lines::processor::{LineProcessor, ProcessorState, process_lines};
+use super::lines::reader::{Line, Lines};
+use super::lines::records::Entry;
+use super::output::{Answer, Answered, Emit, Imported, Output, Progress};
+use super::process::stdin;
 use super::session::Session;
-use super::{Emit, Verdict};
+use super::verdict::Verdict;
 use crate::client::{Client, Reconnect, SetOptions, Settings};
-use crate::commands::lines::pipeline::{INFLIGHT, INFLIGHT_MAX};
-use crate::commands::lines::processor::{Flow, Work, pump};
-use crate::commands::lines::reader::{Line, Lines};
-use crate::commands::lines::records;
-use crate::commands::lines::records::Entry;
 use crate::protocol::Condition;
 
-const EXAMPLES: &str = "\
+const HELP: &str = "\
 Examples:
   mqkv import all.jsonl
-  mqkv import all.jsonl --dry-run       look at every line, write nothing, need no broker
-  mqkv import defaults.jsonl --nx       leave the keys that exist
+  mqkv import all.jsonl --dry-run       check every line without a broker, write nothing
+  mqkv import defaults.jsonl --nx       skip keys that exist
   mqkv export | mqkv import - -n other --notls
 
-Each line is one JSON object with key and value, and key_encoding and encoding where they are base64, as `export` writes \
-them; `mqkv get -j` and a ttl_ms work as well. Other members are ignored.
+Lines:
+Each line is a JSON object with key and value, and with key_encoding and encoding if they are base64, as `export` writes \
+it. The output of `mqkv get -j` and the member ttl_ms are accepted too. Other members are ignored. Lines are written in \
+order, so the last line of a key wins.
 
-What cannot be kept: every value gets a new version, and a key that was to expire stays, for an export does not know \
-what it had left to live.
+Not restored:
+Each value gets a new version. A key that had an expiry gets none, because an export does not contain it.
 
-Lines are written in order, so the last one of a key wins. The first trouble ends the import with its exit code; what had \
-been sent by then is waited for. --keep-going writes what can be written and ends with the greatest code. With --nx, \
-exit code 1 says that some keys existed and were left as they are.";
+Exit status:
+The import stops at the first error and exits with its status; requests that were already sent are completed. With \
+--keep-going all valid lines are written, and the greatest status counts. With --nx: 1 if keys were skipped because they \
+exist.";
 
 /// Write the keys and values of an export
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = HELP)]
 pub struct ImportArgs {
-    /// The file; - reads standard input
+    /// File with the entries; - reads standard input
     #[arg(value_name = "FILE|-")]
     file: Option<PathBuf>,
-    /// Leave keys that exist
+    /// Skip keys that exist
     #[arg(long)]
     nx: bool,
-    /// Look at every line and write nothing
+    /// Check every line and write nothing
     #[arg(long)]
     dry_run: bool,
-    /// Write what can be written, whatever becomes of the rest
+    /// Write all valid lines, even after an error
     #[arg(long)]
     keep_going: bool,
-    /// How many requests may wait for their answers
-    #[arg(long, value_name = "N", default_value_t = INFLIGHT, value_parser = clap::value_parser!(u16).range(1..=INFLIGHT_MAX))]
+    /// Maximum number of requests in flight
+    #[arg(long, value_name = "N", default_value_t = INFLIGHT_DEFAULT, value_parser = clap::value_parser!(u16).range(1..=INFLIGHT_MAX))]
     inflight: u16,
 }
 
 impl ImportArgs {
-    /// Whether it needs no store.
+    /// Returns whether the verb needs no broker.
     #[must_use]
     pub fn is_offline(&self) -> bool {
         self.dry_run
@@ -66,7 +69,7 @@ impl ImportArgs {
 pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let file = match args.file {
         Some(file) => file,
-        None if session.input_is_terminal() => {
+        None if stdin::is_terminal() => {
             return Err(CommandError::usage("FILE is missing").hint("mqkv import FILE"));
         }
         None => PathBuf::from("-"),
@@ -75,17 +78,17 @@ pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<
     let mut import = Import {
         emit,
         condition: args.nx.then_some(Condition::Absent),
-        flow: Flow::new(args.inflight, args.keep_going, &lines),
-        ended: Imported { written: 0, left: 0, failed: 0, dry_run: args.dry_run },
+        state: ProcessorState::new(args.inflight, args.keep_going, &lines),
+        summary: Imported { written: 0, skipped: 0, failed: 0, dry_run: args.dry_run },
         session,
         inflight: args.inflight,
     };
-    pump(&mut import, lines).await?;
-    let Import { emit, flow, mut ended, .. } = import;
-    ended.failed = flow.troubles.failed();
-    let verdict = flow.troubles.finish();
+    process_lines(&mut import, lines).await?;
+    let Import { emit, state, mut summary, .. } = import;
+    summary.failed = state.errors.failed();
+    let verdict = state.errors.finish();
     if verdict.is_ok() || args.keep_going {
-        emit(Output::Imported(ended))?;
+        emit(Output::Imported(summary))?;
     }
     verdict
 }
@@ -94,74 +97,74 @@ struct Import<'a> {
     session: &'a Session,
     emit: Emit<'a>,
     condition: Option<Condition>,
-    flow: Flow<'a, Written>,
+    state: ProcessorState<'a, LineOutcome>,
     inflight: u16,
-    ended: Imported,
+    summary: Imported,
 }
 
-/// A line's number, and whether its key was written.
-type Written = (u64, Result<Verdict, CommandError>);
+/// The number of a line, and its result: `No` if its key existed.
+type LineOutcome = (u64, Result<Verdict, CommandError>);
 
-impl<'a> Work<'a> for Import<'a> {
-    type Outcome = Written;
+impl<'a> LineProcessor<'a> for Import<'a> {
+    type Outcome = LineOutcome;
 
-    fn flow(&mut self) -> &mut Flow<'a, Written> {
-        &mut self.flow
+    fn state(&mut self) -> &mut ProcessorState<'a, LineOutcome> {
+        &mut self.state
     }
 
-    async fn take(&mut self, line: Line) -> Result<(), CommandError> {
-        self.flow.bytes_read = line.bytes_read;
+    async fn start(&mut self, line: Line) -> Result<(), CommandError> {
+        self.state.bytes_read = line.bytes_read;
         let (number, is_cut_off) = (line.number, line.is_cut_off);
         let entry = match line.content {
             Ok(content) if content.trim_ascii().is_empty() => return Ok(()),
-            content => content.and_then(|content| records::entry(&content)),
+            content => content.and_then(|content| Entry::parse(&content)),
         };
         match entry {
             Err(error) => {
                 let error = if is_cut_off { error.cause("the file ends within this line") } else { error };
-                self.flow.push_failed((number, Err(error)));
+                self.state.push_failed((number, Err(error)));
             }
-            Ok(_) if self.ended.dry_run => self.flow.window.push_landed((number, Ok(Verdict::Yes))),
+            Ok(_) if self.summary.dry_run => self.state.pipeline.push_done((number, Ok(Verdict::Yes))),
             Ok(entry) => {
                 let inflight = usize::from(self.inflight);
                 let adjust = |settings: &mut Settings| {
                     settings.inflight_max = inflight;
                     settings.reconnect = Reconnect::WithBackoff;
                 };
-                let client = self.session.client_that(adjust).await?;
+                let client = self.session.client_with(adjust).await?;
                 let (size, condition) = (entry.value.len(), self.condition);
-                let flight = async move { (number, write(entry, condition, client).await) };
-                self.flow.window.push(size, flight);
+                let request = async move { (number, write(entry, condition, client).await) };
+                self.state.pipeline.push(size, request);
             }
         }
         Ok(())
     }
 
-    fn put(&mut self, (line, result): Written) -> Result<(), CommandError> {
-        self.flow.troubles.note(line, &result);
+    fn finish(&mut self, (line, result): LineOutcome) -> Result<(), CommandError> {
+        self.state.errors.record(line, &result);
         match result {
-            Ok(Verdict::No) => self.ended.left = self.ended.left.saturating_add(1),
-            Ok(_) => self.ended.written = self.ended.written.saturating_add(1),
+            Ok(Verdict::No) => self.summary.skipped = self.summary.skipped.saturating_add(1),
+            Ok(_) => self.summary.written = self.summary.written.saturating_add(1),
             Err(error) => {
                 let answer =
-                    Answer::Failed { error: error.at_line(line), is_end: self.flow.troubles.is_stopped() };
+                    Answer::Failed { error: error.at_line(line), is_end: self.state.errors.is_stopped() };
                 (self.emit)(Output::Answered(Answered { line, id: None, answer }))?;
             }
         }
         Ok(())
     }
 
-    fn tell_progress(&mut self) -> Result<(), CommandError> {
-        let count = self.ended.written.saturating_add(self.ended.left);
-        let Flow { bytes_read, bytes_total, .. } = self.flow;
+    fn report_progress(&mut self) -> Result<(), CommandError> {
+        let count = self.summary.written.saturating_add(self.summary.skipped);
+        let ProcessorState { bytes_read, bytes_total, .. } = self.state;
         Ok((self.emit)(Output::Progress(Progress { count, unit: "keys", bytes_read, bytes_total }))?)
     }
 }
 
-/// Writes an entry; whether the condition held.
+/// Writes an entry. Returns `No` if the condition does not hold.
 ///
 /// # Errors
-/// The store refuses it, or does not answer.
+/// The request failed.
 pub(super) async fn write(
     entry: Entry,
     condition: Option<Condition>,

@@ -5,38 +5,41 @@ use std::ffi::OsString;
 use clap::Args;
 
 use super::error::CommandError;
-use super::output::Output;
+use super::output::{Emit, Output};
 use super::scan::{self, Pages};
 use super::session::Session;
-use super::{Emit, Verdict};
+use super::verdict::Verdict;
 use crate::client::Reconnect;
 
-const EXAMPLES: &str = "\
+const HELP: &str = "\
 Examples:
-  mqkv keys                             all of them
-  mqkv keys 'line1/*'                   quote the pattern, or your shell expands it
+  mqkv keys                             all keys
+  mqkv keys 'line1/*'                   quote the pattern, or the shell expands it
   mqkv keys 'job/*' -0 | xargs -0 mqkv del
   mqkv keys --limit 10 -j
 
-A pattern matches the whole key: * stands for any characters, also none and also /; ? for one; [ab], [0-9] for one of \
-these, [!0-9] for one that is none of these; [*] for a star itself.
+Patterns:
+A pattern matches the whole key. * matches any number of characters, including / and none; ? matches one character; \
+[ab] and [0-9] match one of these characters, [!0-9] one that is none of these; [*] matches a star.
 
-Each key is on a line of its own, with control bytes as \\xNN and a backslash as \\\\, so that it can be read back; \
--0 puts out the exact bytes, for keys without NUL in them. Keys are in no order. The store does not list keys that are not UTF-8.
+Output:
+One key per line, in no particular order. Control bytes are escaped as \\xNN and a backslash as \\\\, so that the output \
+can be read back. -0 prints the exact bytes. Keys that are not UTF-8 are not listed by the store.
 
-No key at all is an answer, too: exit code 0.";
+Exit status:
+0, even if no key matches.";
 
 /// List keys
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = HELP)]
 pub struct KeysArgs {
-    /// What the keys must match [default: *]
+    /// Pattern of the keys [default: *]
     #[arg(value_name = "PATTERN")]
     pattern: Option<OsString>,
-    /// No more than so many keys
+    /// Maximum number of keys
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Exact bytes, and a NUL byte after each key
+    /// End each key with NUL, without escapes
     #[arg(short = '0', long = "null")]
     null: bool,
 }
@@ -44,14 +47,14 @@ pub struct KeysArgs {
 /// Runs the verb.
 pub async fn run(args: KeysArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let pattern = scan::pattern(args.pattern)?;
-    let client = session.client_that(|settings| settings.reconnect = Reconnect::WithBackoff).await?;
-    let mut pages = Pages::begin(client, pattern);
-    let mut left = args.limit.unwrap_or(u64::MAX);
+    let client = session.client_with(|settings| settings.reconnect = Reconnect::WithBackoff).await?;
+    let mut pages = Pages::request(client, pattern);
+    let mut listed = 0_u64;
     while let Some(keys) = pages.next().await? {
         for key in keys {
             emit(Output::Listed { key, null: args.null })?;
-            left = left.saturating_sub(1);
-            if left == 0 {
+            listed = listed.saturating_add(1);
+            if args.limit == Some(listed) {
                 return Ok(Verdict::Yes);
             }
         }

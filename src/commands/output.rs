@@ -1,322 +1,252 @@
-//! What a verb says, as data; `render` knows the shapes.
+//! The records of the verbs, as data; `render` formats them.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::configured::Configured;
-pub use super::doctor::check::{Advice, Check, Checked, Seen, Status};
+use super::configured::ConfigRecord;
+pub use super::doctor::check::{Check, CheckResult, Detail, Status, Warning};
 use super::error::CommandError;
+use super::lines::records::Id;
+use super::monitor::traffic_event::TrafficEvent;
 pub use crate::client::lock::Loss;
 pub use crate::client::probe::{AddressSource, ConnackProperties};
-pub use crate::client::{DeleteOutcome, Found, Outcome, SetOutcome, WatchEvent};
-use crate::commands::lines::records::Id;
-use crate::commands::monitor::traffic_event::TrafficEvent;
-pub use crate::net::certificate::Certificate;
-pub use crate::net::tls::{TlsHandshake, TrustedRoots};
+pub use crate::client::{
+    Certificate, DeleteOutcome, Found, Outcome, SetOutcome, TlsHandshake, TrustedRoots, WatchEvent,
+};
 use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Condition, Key, Notification, Reply, Request, Timestamp, Value};
 
-/// One record of a verb.
+/// Takes the records of a verb, each as soon as it exists.
+pub type Emit<'a> = &'a mut dyn FnMut(Output) -> io::Result<()>;
+
+/// A record of a verb.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// What `get` found.
-    Got {
-        /// The key that was read.
-        key: Key,
-        /// What came of it.
-        got: Got,
-    },
-    /// What became of a `set`.
+    /// The result of `get`.
+    Got { key: Key, got: Got },
+    /// The result of `set`.
     Set {
-        /// The key that was to be written.
         key: Key,
-        /// The value's length in bytes.
+        /// The length of the value in bytes.
         size: usize,
-        /// Milliseconds until it expires.
         ttl_ms: Option<u64>,
-        /// What had to hold.
         condition: Option<Condition>,
-        /// What became of it.
         outcome: SetOutcome,
     },
-    /// What became of a `del` or `vdel`.
-    Deleted {
-        /// Which of the two.
-        verb: Deletion,
-        /// The key that was to be removed.
-        key: Key,
-        /// What became of it.
-        outcome: DeleteOutcome,
-    },
-    /// `lock` holds the lock; where a command runs under it, this is not told.
+    /// The result of `del` or `vdel`.
+    Deleted { verb: Deletion, key: Key, outcome: DeleteOutcome },
+    /// `lock` has acquired the lock. Not emitted if a command runs under it.
     Locked {
-        /// The lock.
         key: Key,
-        /// In whose name it is held.
         holder: Value,
         /// The fencing token.
         token: Timestamp,
-        /// How long the lease lasts, in milliseconds.
         ttl_ms: u64,
-        /// Whether it is left to end by itself.
+        /// Whether the lease is not renewed.
         once: bool,
     },
-    /// `lock` waits for somebody else.
+    /// `lock` waits for another holder.
     LockWaiting {
-        /// The lock.
         key: Key,
-        /// Who holds it.
         holder: Value,
-        /// For how long nothing has been heard of the holder, if for longer than a lease should last.
+        /// The time since the last renewal, if it is longer than a lease lasts.
         unrenewed: Option<Duration>,
     },
-    /// `lock` did not get the lock.
+    /// `lock` has not acquired the lock.
     LockHeld {
-        /// The lock.
         key: Key,
-        /// Who holds it; none: it has come free since.
+        /// None if the lock has become free since.
         holder: Option<Value>,
         /// As for `LockWaiting`.
         unrenewed: Option<Duration>,
     },
-    /// What `lock` has to say beside the matter.
-    LockNote {
-        /// The lock.
-        key: Key,
-        /// What it is.
-        note: LockNote,
-    },
-    /// What became of an `unlock`.
-    Unlocked {
-        /// The lock.
-        key: Key,
-        /// In whose name it was held.
-        holder: Value,
-        /// What became of it.
-        outcome: DeleteOutcome,
-    },
-    /// Who holds a lock, of `holder`.
+    /// A warning of `lock`.
+    LockNote { key: Key, note: LockNote },
+    /// The result of `unlock`.
+    Unlocked { key: Key, holder: Value, outcome: DeleteOutcome },
+    /// The result of `holder`.
     Holder {
-        /// The lock.
         key: Key,
-        /// The holder's name, with the newest fencing token as its version; none: the lock is free.
+        /// The holder's name, with the newest fencing token as its version; None if the lock is free.
         found: Option<Found>,
     },
-    /// One round trip of `ping`.
+    /// A round trip of `ping`.
     Pinged {
-        /// Where the broker is.
+        /// The broker's address.
         broker: String,
         /// Counts from 1.
         sequence: u32,
-        /// From the first packet to CONNACK; only the first record has it.
+        /// The time from the first packet to CONNACK; only in the first record.
         connect: Option<Duration>,
-        /// The version of TLS on the way, if any; only the first record has it.
+        /// The version of TLS; only in the first record.
         tls: Option<&'static str>,
-        /// From asking to the answer.
         round_trip: Duration,
     },
-    /// What came of a check of `doctor`.
-    Checked(Box<Checked>),
-    /// What came of all of them, at the end.
-    Examined(Vec<Checked>),
-    /// What `monitor` saw.
-    Sighted {
-        /// What it was.
-        sighting: Box<TrafficEvent>,
-        /// When, in milliseconds since the Unix epoch.
+    /// The result of one check of `doctor`.
+    Checked(Box<CheckResult>),
+    /// The results of all checks, at the end.
+    CheckSummary(Vec<CheckResult>),
+    /// An event of `monitor`.
+    Traffic {
+        event: Box<TrafficEvent>,
+        /// Milliseconds since the Unix epoch.
         at_ms: u64,
-        /// Counts the records from 1; none for what is said beside them.
+        /// Counts the records from 1; None for events that are not data.
         sequence: Option<u64>,
-        /// How wide a line may be at a terminal.
+        /// The width of the terminal, to which a line is cut.
         columns_max: Option<usize>,
     },
-    /// A key, of `keys`.
+    /// A key of `keys`.
     Listed {
-        /// The key.
         key: Key,
-        /// Whether its exact bytes are asked for, with a NUL byte behind them.
+        /// Whether the exact bytes are printed, followed by NUL.
         null: bool,
     },
     /// A key and its value, of `export`.
-    Entry {
-        /// The key.
-        key: Key,
-        /// What it holds.
-        found: Found,
-    },
-    /// What became of an `export`, at its end.
+    Entry { key: Key, found: Found },
+    /// The summary of `export`.
     Exported(Exported),
-    /// What became of an `import`, at its end.
+    /// The summary of `import`.
     Imported(Imported),
-    /// What became of a line of `batch` or `import`.
+    /// The result of a line of `batch` or `import`.
     Answered(Answered),
-    /// How far a verb has come: of no interest any more when the next one comes.
+    /// The progress of a verb; replaces the previous one.
     Progress(Progress),
-    /// One event of `watch`.
+    /// An event of `watch`.
     Watched {
-        /// What happened.
         event: WatchEvent,
-        /// When it came, in milliseconds since the Unix epoch.
+        /// Milliseconds since the Unix epoch.
         received_ms: u64,
-        /// Counts the records from 1; none for what is said beside them.
+        /// Counts the records from 1; None for events that are not data.
         sequence: Option<u64>,
     },
-    /// A command that `watch` ran for a key has not ended well.
-    HandlerEnded {
-        /// The key.
-        key: Key,
-        /// How it ended.
-        ended: Ended,
-    },
-    /// A response as sent, of `raw`.
-    Response {
-        /// The payload.
-        payload: Bytes,
-        /// The version that came with it.
-        version: Option<Timestamp>,
-    },
-    /// What a topic is for, of `decode topic`.
+    /// A command that `watch` ran for a key has failed.
+    HandlerEnded { key: Key, ended: Ended },
+    /// The reply of `raw`, as received.
+    Response { payload: Bytes, version: Option<Timestamp> },
+    /// The result of `decode topic`.
     Topic(Topic),
-    /// What a payload is, of `decode frame`.
-    Frame {
-        /// What it means to the state store.
-        meaning: Meaning,
-        /// The frame itself.
-        frame: Frame,
-    },
-    /// A hybrid logical clock, of `decode hlc`.
+    /// The result of `decode frame`.
+    Frame { meaning: Meaning, frame: Frame },
+    /// The result of `decode hlc`.
     Clock(Timestamp),
-    /// What `config` or `context` tells.
-    Configured(Box<Configured>),
+    /// A record of `config` or `context`.
+    Config(Box<ConfigRecord>),
 }
 
-/// What came of reading a key.
+/// The result of reading a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Got {
-    /// The key's value.
+    /// The value of the key.
     Found(Found),
-    /// There is no such key; this stands in for its value.
+    /// The key does not exist; this value was given as the default.
     Default(Value),
     /// The value was written to a file.
     Written {
-        /// The file.
         file: PathBuf,
-        /// The value's length in bytes.
+        /// The length of the value in bytes.
         size: usize,
-        /// Its version; none for a default.
+        /// The version of the value; None for a default.
         version: Option<Timestamp>,
-        /// Whether there is such a key; if not, the default was written.
+        /// Whether the key exists; if not, the default was written.
         found: bool,
     },
-    /// There is no such key.
+    /// The key does not exist.
     Missing,
 }
 
-/// What became of an `export`.
+/// The numbers of keys of an `export`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exported {
-    /// How many keys were put out.
+    /// Keys that were printed.
     pub keys: u64,
-    /// How many were not there when their value was asked for.
+    /// Keys that were deleted before their value was read.
     pub missing: u64,
 }
 
-/// What became of an `import`.
+/// The numbers of lines of an `import`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// How many keys were written, or would have been.
+    /// Keys that were written, or would have been.
     pub written: u64,
-    /// How many exist and were left.
-    pub left: u64,
-    /// How many lines failed.
+    /// Keys that were not written because they exist.
+    pub skipped: u64,
     pub failed: u64,
-    /// Whether nothing was to be written.
     pub dry_run: bool,
 }
 
-/// What became of one line of many.
+/// The result of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// Counts from 1.
+    /// The number of the line, from 1.
     pub line: u64,
-    /// What the line calls itself.
+    /// The id that the request has given itself.
     pub id: Option<Id>,
-    /// What became of it.
     pub answer: Answer,
 }
 
-/// What became of one line of many.
+/// The answer to a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// A record of its verb.
+    /// A record of the line's verb.
     Record(Box<Output>),
-    /// It failed.
+    /// The line failed.
     Failed {
-        /// Why.
         error: CommandError,
-        /// Whether this, or what came before it, ends everything, and is told at the end.
+        /// Whether the whole verb fails with this error or an earlier one, which is reported at the end.
         is_end: bool,
     },
 }
 
-/// How far a verb has come.
+/// The progress of a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// How many are done.
     pub count: u64,
-    /// What is counted.
+    /// The unit of `count`, in the plural.
     pub unit: &'static str,
-    /// How many bytes of the input have been read.
+    /// The bytes of the input that have been read.
     pub bytes_read: u64,
-    /// How many there are, where that is known.
+    /// The length of the input in bytes, where it is known.
     pub bytes_total: Option<u64>,
 }
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// With this exit code.
+    /// With an exit status.
     Code(i32),
-    /// By this signal.
+    /// By a signal.
     Signal(i32),
 }
 
-/// What `lock` has to say beside the matter.
+/// A warning of `lock`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockNote {
-    /// The lock is lost while the command runs on.
-    Lost {
-        /// Why.
-        reason: Loss,
-    },
-    /// The file with the fencing token does not have the newest one.
-    TokenFile {
-        /// Why not.
-        cause: String,
-    },
-    /// The store did not say that the lock is free.
+    /// The lock was lost while the command keeps running (`--no-kill`).
+    Lost { reason: Loss },
+    /// The file does not contain the newest fencing token.
+    TokenFile { cause: String },
+    /// The store has not confirmed the release.
     Unconfirmed {
-        /// What it said.
         cause: String,
-        /// When it is free at the latest, in milliseconds.
+        /// The time after which the lease has ended, in milliseconds.
         ttl_ms: u64,
     },
 }
 
-/// Which verb deleted.
+/// A verb that deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// `del`
     Del,
-    /// `vdel`
     VDel,
 }
 
 impl Deletion {
-    /// The verb's word.
+    /// Returns the verb's name.
     #[must_use]
     pub fn verb(self) -> &'static str {
         match self {
@@ -326,15 +256,15 @@ impl Deletion {
     }
 }
 
-/// What a frame means to the state store.
+/// The meaning of a frame to the state store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// A request to the store.
     Request(Request),
     /// A reply of the store.
     Reply(Reply),
-    /// What a watcher is told.
+    /// A notification to a watcher.
     Notification(Notification),
-    /// A frame and no more.
+    /// A frame without meaning to the store.
     Other,
 }

@@ -1,25 +1,26 @@
-//! `ping`: measures the way to the store and back.
+//! `ping`: measures the round trip to the store.
 
 use clap::Args;
 
 use super::error::{CommandError, Kind};
-use super::output::Output;
+use super::output::{Emit, Output};
 use super::session::Session;
-use super::{Emit, Verdict};
+use super::verdict::Verdict;
+use crate::clock;
 use crate::protocol::Key;
 
-const EXAMPLES: &str = "\
+const HELP: &str = "\
 Examples:
   mqkv ping
   mqkv ping -c 10 -j | jq .round_trip_ms
 
-What is timed is a GET of a key that does not exist, mqkv/ping/CLIENT-ID, from asking to the answer.";
+Each round trip is a GET of mqkv/ping/CLIENT-ID, a key that does not exist.";
 
-/// Measure the way to the store and back
+/// Measure the round trip to the store
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = HELP)]
 pub struct PingArgs {
-    /// How many round trips to make, one after the other
+    /// Number of round trips, one after the other
     #[arg(short = 'c', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
 }
@@ -31,14 +32,14 @@ pub async fn run(args: PingArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
     let key = Key::new(format!("mqkv/ping/{}", about.client_id))
         .map_err(|error| CommandError::new(Kind::Bug, error.to_string()))?;
     for sequence in 1..=args.count {
-        let asked = session.now();
+        let sent = clock::monotonic();
         client.get(&key).await?;
         emit(Output::Pinged {
             broker: about.target.clone(),
             sequence,
             connect: (sequence == 1).then_some(about.connect_elapsed),
             tls: about.tls.filter(|_| sequence == 1),
-            round_trip: session.now().saturating_duration_since(asked),
+            round_trip: clock::monotonic().saturating_duration_since(sent),
         })?;
     }
     Ok(Verdict::Yes)

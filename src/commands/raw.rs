@@ -1,4 +1,4 @@
-//! `raw`: sends any words and shows the reply as sent.
+//! `raw`: sends any words and shows the reply as received.
 
 use std::ffi::OsString;
 
@@ -6,35 +6,34 @@ use bytes::Bytes;
 use clap::Args;
 
 use super::error::CommandError;
-use super::output::Output;
+use super::output::{Emit, Output};
 use super::session::Session;
-use super::{Emit, Verdict};
-use crate::client::Access;
-use crate::client::{Error, Stamps};
+use super::verdict::Verdict;
+use crate::client::{Access, Error, Stamps};
 use crate::protocol::Reply;
 use crate::protocol::frame::Frame;
 
-const EXAMPLES: &str = "\
+const HELP: &str = "\
 Examples:
   mqkv raw GET line1/temp
   mqkv raw SET k v NEX PX 5000
   mqkv raw SCAN '*'
   mqkv raw -o raw GET k | xxd           the payload, byte for byte
 
-Words are sent as they are, also such that no store knows. A reply is shown by its mark on the wire:
-+OK, -ERR text, :1, \"a value\", (nil), 1) for the parts of an array. A refusal is shown, and is an error too.";
+Words are sent unchecked, including words that no store knows. A reply is shown in the notation of the wire: +OK, \
+-ERR text, :1, \"a value\", (nil), and 1) for the elements of an array. A refusal is shown and is also an error.";
 
-/// Send any words to the store and show the reply as sent
+/// Send a request word by word and show the raw reply
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = HELP)]
 pub struct RawArgs {
-    /// The words of the request
+    /// Words of the request
     #[arg(value_name = "WORD", required = true, allow_negative_numbers = true)]
     words: Vec<OsString>,
 }
 
 impl RawArgs {
-    /// What the first word may do.
+    /// Returns the access that the request needs, by its first word.
     pub fn access(&self) -> Access {
         Access::of(self.words.first().map_or(&b""[..], |word| word.as_encoded_bytes()))
     }

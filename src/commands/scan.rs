@@ -1,4 +1,4 @@
-//! The keys that match a pattern, one page after the other, asked for while the last one is worked on.
+//! Pages of the keys that match a pattern; the next page is requested while the last one is processed.
 
 use std::ffi::OsString;
 
@@ -9,14 +9,14 @@ use super::error::CommandError;
 use crate::client::{Client, Error};
 use crate::protocol::{ErrorReply, Key};
 
-/// Pages that are on their way.
+/// Pages of keys.
 #[derive(Debug)]
 pub struct Pages(mpsc::Receiver<Result<Vec<Key>, Error>>);
 
 impl Pages {
-    /// Begins to ask for pages.
+    /// Starts to request pages.
     #[must_use]
-    pub fn begin(client: &Client, pattern: Bytes) -> Self {
+    pub fn request(client: &Client, pattern: Bytes) -> Self {
         let (sender, pages) = mpsc::channel(1);
         let client = client.clone();
         tokio::spawn(async move {
@@ -33,36 +33,37 @@ impl Pages {
         Self(pages)
     }
 
-    /// The next page; none: there are no more. May be dropped at any time.
+    /// Returns the next page; None at the end. Cancel-safe.
     ///
     /// # Errors
-    /// The page could not be had; a broker without SCAN is told of.
+    /// The request failed. A broker without SCAN gets a message of its own.
     pub async fn next(&mut self) -> Result<Option<Vec<Key>>, CommandError> {
-        self.0.recv().await.transpose().map_err(explain)
+        self.0.recv().await.transpose().map_err(scan_error)
     }
 }
 
-/// The pattern that was asked for, or the one that every key matches.
+/// Returns the pattern, by default the one that every key matches.
 ///
 /// # Errors
-/// It is empty.
+/// [`Error::EmptyPattern`].
 pub fn pattern(word: Option<OsString>) -> Result<Bytes, CommandError> {
     let pattern = word.map_or(Bytes::from_static(b"*"), |word| Bytes::from(word.into_encoded_bytes()));
     if pattern.is_empty() { Err(Error::EmptyPattern.into()) } else { Ok(pattern) }
 }
 
-fn explain(error: Error) -> CommandError {
+fn scan_error(error: Error) -> CommandError {
     let is_unknown = error == Error::Refused(ErrorReply::UnknownCommand);
     let is_syntax = error == Error::Refused(ErrorReply::SyntaxError);
     let error = CommandError::from(error);
     if is_unknown {
-        let hints = vec!["mqkv export --keys-from FILE, with the keys in a file, one a line".to_owned()];
-        let message = "this broker cannot list keys: its store does not know SCAN".to_owned();
+        let hints = vec!["list the keys in a file, one per line: mqkv export --keys-from FILE".to_owned()];
+        let message = "cannot list keys: the store of this broker does not support SCAN".to_owned();
         return CommandError { message, hints, ..error };
     }
     if is_syntax {
-        return error
-            .hint("a pattern is text: * any characters, ? one, [ab] [0-9] [!x] one of them, [*] a star");
+        return error.hint(
+            "valid patterns are UTF-8 with * (any characters), ? (one), [ab] [0-9] [!x] (one of a set), [*] (a star)",
+        );
     }
     error
 }

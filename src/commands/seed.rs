@@ -1,19 +1,18 @@
-//! Reads and writes the entries of an export for a server that begins with them.
+//! Reads and writes the entries of an export with which a server starts.
 
 use std::path::Path;
 
 use super::error::CommandError;
 use super::import;
+use super::lines::pipeline::{INFLIGHT_DEFAULT, Pipeline};
+use super::lines::reader::Lines;
+use super::lines::records::Entry;
 use crate::client::Client;
-use crate::commands::lines::pipeline::{INFLIGHT, Window};
-use crate::commands::lines::reader::Lines;
-use crate::commands::lines::records;
-use crate::commands::lines::records::Entry;
 
 /// Reads all entries of a file, each with the number of its line.
 ///
 /// # Errors
-/// The file cannot be read, or a line of it; that one is named.
+/// The file cannot be read, or a line is invalid; the message has its number.
 pub async fn read(file: &Path) -> Result<Vec<(u64, Entry)>, CommandError> {
     let mut lines = Lines::of_file(file, b'\n')?;
     let mut entries = Vec::new();
@@ -22,7 +21,7 @@ pub async fn read(file: &Path) -> Result<Vec<(u64, Entry)>, CommandError> {
         if content.trim_ascii().is_empty() {
             continue;
         }
-        match records::entry(&content) {
+        match Entry::parse(&content) {
             Ok(entry) => entries.push((line.number, entry)),
             Err(error) => {
                 let error =
@@ -34,28 +33,28 @@ pub async fn read(file: &Path) -> Result<Vec<(u64, Entry)>, CommandError> {
     Ok(entries)
 }
 
-/// Writes entries in their order, so the last one of a key wins.
+/// Writes entries in order, so that the last one of a key wins.
 ///
 /// # Errors
-/// The store refuses one; its line is named.
+/// A request failed; the message has the number of its line.
 pub async fn write(entries: Vec<(u64, Entry)>, client: &Client) -> Result<(), CommandError> {
-    let mut window = Window::new(INFLIGHT);
+    let mut pipeline = Pipeline::new(INFLIGHT_DEFAULT);
     let mut entries = entries.into_iter();
     loop {
-        while window.has_room()
+        while pipeline.has_capacity()
             && let Some((number, entry)) = entries.next()
         {
             let size = entry.value.len();
-            let flight = async move {
+            let request = async move {
                 import::write(entry, None, client).await.map_err(|error| error.at_line(number))
             };
-            window.push(size, flight);
+            pipeline.push(size, request);
         }
-        if window.is_empty() {
+        if pipeline.is_empty() {
             return Ok(());
         }
-        window.settle().await;
-        while let Some(outcome) = window.try_next() {
+        pipeline.wait().await;
+        while let Some(outcome) = pipeline.try_next() {
             outcome?;
         }
     }

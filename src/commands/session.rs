@@ -1,345 +1,239 @@
-//! What a verb runs with: one MQTT session, connected when first needed, and the few things that only the
-//! process edge can give.
+//! The client session of one or many verbs, connected when first needed.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::fmt;
 use std::future::Future;
-use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;
 
-use super::error::{CommandError, Kind};
+use super::error::CommandError;
+use super::process::context::ProcessContext;
+use super::process::signal::Signals;
+use super::process::stdin;
 use crate::client::{Client, Error, Settings};
-use crate::commands::process::signal::Signals;
 use crate::protocol::Timestamp;
-use crate::protocol::key::VALUE_BYTES_MAX;
+use crate::random;
 
 /// Settings that are ready when a connection is needed: an embedded store starts no sooner.
-pub type Connecting = Pin<Box<dyn Future<Output = Result<Settings, CommandError>>>>;
+pub type SettingsFuture = Pin<Box<dyn Future<Output = Result<Settings, CommandError>>>>;
 
-/// Resolves when something has happened.
-pub type Waiting = Pin<Box<dyn Future<Output = ()>>>;
+/// A fencing token that replaces the inherited one, or the reason why there is none.
+pub type FenceOverride = Result<Timestamp, CommandError>;
 
-/// Resolves when something has ended, or fails where that cannot be learnt.
-pub type Ending = Pin<Box<dyn Future<Output = Result<(), CommandError>>>>;
-
-/// What only the process edge can give.
-#[derive(Clone, Copy, Debug)]
-pub struct Surroundings {
-    /// Reads at most so many bytes of standard input.
-    pub read_input: fn(usize) -> io::Result<Vec<u8>>,
-    /// Opens standard input, to be read bit by bit.
-    pub open_input: fn() -> Box<dyn io::Read>,
-    /// Whether standard input is a terminal.
-    pub input_is_terminal: fn() -> bool,
-    /// Waits for the end of standard input; what comes before is read and forgotten.
-    pub end_of_input: fn() -> Ending,
-    /// Reads the fencing token that a parent process left in the environment.
-    pub inherited_fence: fn() -> Result<Timestamp, CommandError>,
-    /// Reads the lock's holder that a parent process left in the environment.
-    pub inherited_holder: fn() -> Option<OsString>,
-    /// A folder for files that end with this process.
-    pub private_folder: fn() -> PathBuf,
-    /// Reads the monotonic clock.
-    pub now: fn() -> Instant,
-    /// Reads a clock that goes on while the machine sleeps.
-    pub lease_now: fn() -> Instant,
-    /// Reads the wall clock, in milliseconds since the Unix epoch.
-    pub wall_ms: fn() -> u64,
-    /// Gives a random number.
-    pub chance: fn() -> u64,
-    /// Waits until nobody reads standard output any more, as far as that can be learnt.
-    pub output_closed: fn() -> Waiting,
-    /// Measures the terminal that standard output is, in columns.
-    pub columns: fn() -> Option<usize>,
-}
-
-/// One MQTT session for one verb or for many, also for many at once. Clones share it.
+/// A client session for one verb or for many, also at the same time. Clones share it.
 #[derive(Clone)]
 pub struct Session {
-    settings: Rc<dyn Fn() -> Connecting>,
+    settings: Rc<dyn Fn() -> SettingsFuture>,
     client: Rc<OnceCell<Client>>,
-    /// With which the client is connected.
+    /// The settings with which `client` connected.
     connected_with: Rc<OnceCell<Settings>>,
-    surroundings: Surroundings,
+    process: Rc<ProcessContext>,
+    /// Shared, because standard input has one reader only.
     input_taken: Rc<Cell<bool>>,
-    offered_fence: Rc<RefCell<Option<Offer>>>,
-    is_deaf: bool,
-    ending: Rc<watch::Sender<bool>>,
-    /// What a verb is told that would write.
-    guard: Option<Rc<CommandError>>,
+    fence_override: Rc<RefCell<Option<FenceOverride>>>,
+    ignores_signals: bool,
+    canceled: Rc<watch::Sender<bool>>,
+    /// The error of verbs that write, if writing is not allowed.
+    write_error: Option<Rc<CommandError>>,
 }
 
-/// A fencing token in place of the environment's, or why there is none.
-pub type Offer = Result<Timestamp, CommandError>;
-
 impl Session {
-    /// A session that connects with these settings when a verb first needs it.
+    /// Creates a session that connects with these settings when a verb first needs it.
     #[must_use]
-    pub fn new(settings: impl Fn() -> Connecting + 'static, surroundings: Surroundings) -> Self {
+    pub fn new(settings: impl Fn() -> SettingsFuture + 'static, process: ProcessContext) -> Self {
         Self {
             settings: Rc::new(settings),
             client: Rc::default(),
             connected_with: Rc::default(),
-            surroundings,
+            process: Rc::new(process),
             input_taken: Rc::default(),
-            offered_fence: Rc::default(),
-            is_deaf: false,
-            ending: Rc::new(watch::Sender::new(false)),
-            guard: None,
+            fence_override: Rc::default(),
+            ignores_signals: false,
+            canceled: Rc::new(watch::Sender::new(false)),
+            write_error: None,
         }
     }
 
-    /// The same session for whoever must not write: what would write ends with this error before anything is sent.
+    /// Returns the same session, on which verbs that write fail with `error` before they send anything.
     #[must_use]
-    pub fn guarded(&self, guard: CommandError) -> Self {
-        Self { guard: Some(Rc::new(guard)), ..self.clone() }
+    pub fn read_only(&self, error: CommandError) -> Self {
+        Self { write_error: Some(Rc::new(error)), ..self.clone() }
     }
 
-    /// The same session for whoever writes all the same.
+    /// Undoes [`Session::read_only`].
     #[must_use]
-    pub fn unguarded(&self) -> Self {
-        Self { guard: None, ..self.clone() }
+    pub fn writable(&self) -> Self {
+        Self { write_error: None, ..self.clone() }
     }
 
-    /// Lets those pass that write, if they may.
+    /// Checks that verbs may write.
     ///
     /// # Errors
-    /// Why nothing is to be written.
+    /// The error given to [`Session::read_only`].
     pub fn check_write(&self) -> Result<(), CommandError> {
-        self.guard.as_deref().map_or(Ok(()), |guard| Err(guard.clone()))
+        self.write_error.as_deref().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// The same session for a verb that runs in the background: no signal is for it.
+    /// Returns the same session for a verb in the background, which gets no signals.
     #[must_use]
-    pub fn deaf(&self) -> Self {
-        Self { is_deaf: true, ..self.clone() }
+    pub fn without_signals(&self) -> Self {
+        Self { ignores_signals: true, ..self.clone() }
     }
 
-    /// The signals that ask the verb to end.
+    /// Returns the signals that ask the verb to end.
     ///
     /// # Errors
-    /// The system takes no handler.
+    /// The system installs no handler.
     pub fn signals(&self) -> Result<Signals, CommandError> {
-        if self.is_deaf {
+        if self.ignores_signals {
             return Ok(Signals::none());
         }
         Signals::new().map_err(|error| CommandError::system("listen to signals", &error))
     }
 
-    /// Offers a fencing token in place of the environment's.
-    pub fn offer_fence(&self, offer: Option<Offer>) {
-        self.offered_fence.replace(offer);
+    /// Sets the fencing token that `--fence-env` uses in place of the environment's.
+    pub fn override_fence(&self, fence: Option<FenceOverride>) {
+        self.fence_override.replace(fence);
     }
 
-    /// The connected client. Check the arguments before: whoever mistypes need not wait for a broker.
+    /// Returns the connected client. Check the arguments first: a usage error needs no broker.
     ///
     /// # Errors
-    /// Whatever keeps the client from connecting.
+    /// The connection failed, or the session was canceled.
     pub async fn client(&self) -> Result<&Client, CommandError> {
-        self.client_that(|_| {}).await
+        self.client_with(|_| {}).await
     }
 
-    /// The connected client, connected with these changes to its settings if it is not yet.
+    /// Returns the connected client; `adjust` changes the settings if it is not connected yet.
     ///
     /// # Errors
-    /// Whatever keeps the client from connecting.
-    pub async fn client_that(&self, adjust: impl FnOnce(&mut Settings)) -> Result<&Client, CommandError> {
+    /// As [`Session::client`].
+    pub async fn client_with(&self, adjust: impl FnOnce(&mut Settings)) -> Result<&Client, CommandError> {
         let connect = async || {
             let mut settings = (self.settings)().await?;
             adjust(&mut settings);
             let client = Client::connect(settings.clone()).await?;
-            // Nobody else connects meanwhile.
+            // The cell of the client lets one task connect at a time, so this one is still empty.
             let _ = self.connected_with.set(settings);
             Ok(client)
         };
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let mut ending = self.ending();
+        let mut canceled = self.canceled();
         tokio::select! {
             biased;
-            _ = ending.wait_for(|is_ending| *is_ending) => Err(Error::Closed.into()),
+            _ = canceled.wait_for(|is_canceled| *is_canceled) => Err(Error::Closed.into()),
             client = self.client.get_or_try_init(connect) => client,
         }
     }
 
-    /// Whether there was a connection, and there will be none again.
+    /// Returns whether there was a connection and the client will not connect again.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.client.get().is_some_and(Client::has_ended)
     }
 
-    /// Ends the session under whatever runs: nothing connects any more, input has come to its end, and the requests
-    /// under way fail with what is known of them.
-    pub async fn end(&self) {
-        self.ending.send_replace(true);
+    /// Cancels running verbs: no connection is made any more, input is at its end, and pending requests fail with
+    /// what is known of their outcome.
+    pub async fn cancel(&self) {
+        self.canceled.send_replace(true);
         self.clone().close().await;
     }
 
-    /// Whether the session is being ended.
+    /// Returns whether the session is canceled, and notifies of it.
     #[must_use]
-    pub fn ending(&self) -> watch::Receiver<bool> {
-        self.ending.subscribe()
+    pub fn canceled(&self) -> watch::Receiver<bool> {
+        self.canceled.subscribe()
     }
 
-    /// Settings for a connection beside the session's, with a client id that does not take it over.
+    /// Returns settings for a second connection, with a client id that does not take over this session.
     ///
     /// # Errors
-    /// What is wrong with them.
-    pub async fn settings_aside(&self) -> Result<Settings, CommandError> {
+    /// The settings are invalid.
+    pub async fn second_settings(&self) -> Result<Settings, CommandError> {
         match self.connected_with.get() {
             None => (self.settings)().await,
             Some(settings) => {
-                let client_id = format!("{}-{:08x}", settings.client_id, self.chance() >> 32);
+                let client_id = format!("{}-{:08x}", settings.client_id, random::u64() >> 32);
                 Ok(Settings { client_id, ..settings.clone() })
             }
         }
     }
 
-    /// Everything on standard input, as a value.
+    /// Reads standard input to its end, as a value.
     ///
     /// # Errors
     /// It cannot be read, or it is larger than a value may be.
     pub fn read_input(&self) -> Result<Bytes, CommandError> {
-        self.refuse_taken_input("-f FILE")?;
-        let bytes = (self.surroundings.read_input)(VALUE_BYTES_MAX.saturating_add(1))
-            .map_err(|error| CommandError::new(Kind::File, format!("cannot read standard input: {error}")))?;
-        value_within_limit(bytes)
+        self.check_input("-f FILE")?;
+        stdin::read_value()
     }
 
-    /// Standard input for one reader, who reads it bit by bit; nobody else gets it any more.
+    /// Reserves standard input for one reader.
     ///
     /// # Errors
-    /// It is taken.
-    pub fn take_input(&self) -> Result<fn() -> Box<dyn io::Read>, CommandError> {
-        self.refuse_taken_input("the name of a file in place of -")?;
+    /// It is taken already.
+    pub fn take_input(&self) -> Result<(), CommandError> {
+        self.check_input("the name of a file in place of -")?;
         self.close_input();
-        Ok(self.surroundings.open_input)
+        Ok(())
     }
 
-    /// Nobody gets standard input any more: it is not what a line of many can mean.
+    /// Makes standard input unavailable: a line of a batch cannot mean it.
     pub fn close_input(&self) {
         self.input_taken.set(true);
     }
 
-    /// Whether standard input can still be read.
+    /// Returns whether standard input can still be read.
     #[must_use]
     pub fn has_input(&self) -> bool {
         !self.input_taken.get()
     }
 
-    fn refuse_taken_input(&self, instead: &str) -> Result<(), CommandError> {
+    fn check_input(&self, alternative: &str) -> Result<(), CommandError> {
         if self.has_input() {
             return Ok(());
         }
-        Err(CommandError::usage("standard input cannot be read from here").hint(instead))
+        Err(CommandError::usage("standard input cannot be read from here").hint(alternative))
     }
 
-    /// Whether somebody would have to type what is read from standard input.
-    #[must_use]
-    pub fn input_is_terminal(&self) -> bool {
-        (self.surroundings.input_is_terminal)()
-    }
-
-    /// The fencing token that is offered, or else that a parent process left in the environment.
+    /// Returns the fencing token of [`Session::override_fence`], else the one of the environment.
     ///
     /// # Errors
-    /// There is none, or it is none.
+    /// There is none, or it is malformed.
     pub fn inherited_fence(&self) -> Result<Timestamp, CommandError> {
-        let offer = self.offered_fence.borrow().clone();
-        offer.unwrap_or_else(self.surroundings.inherited_fence)
+        let fence = self.fence_override.borrow().clone();
+        fence.unwrap_or_else(|| self.process.inherited_fence())
     }
 
-    /// Waits for the end of standard input.
-    ///
-    /// # Errors
-    /// The system has no thread to wait in.
-    pub async fn end_of_input(&self) -> Result<(), CommandError> {
-        (self.surroundings.end_of_input)().await
-    }
-
-    /// The lock's holder that a parent process left in the environment, if any.
+    /// Returns the lock holder that a parent process left in the environment.
     #[must_use]
     pub fn inherited_holder(&self) -> Option<OsString> {
-        (self.surroundings.inherited_holder)()
+        self.process.lock_holder.clone()
     }
 
-    /// A name for a file that ends with this process, in nobody's way.
+    /// Returns an unused file name, for a file that this process removes when it ends.
     #[must_use]
-    pub fn new_private_file(&self, what: &str) -> PathBuf {
-        (self.surroundings.private_folder)().join(format!("mqkv-{what}-{:016x}", self.chance()))
+    pub fn new_private_file(&self, prefix: &str) -> PathBuf {
+        self.process.new_private_file(prefix)
     }
 
-    /// What reads the monotonic clock.
-    #[must_use]
-    pub fn clock(&self) -> fn() -> Instant {
-        self.surroundings.now
-    }
-
-    /// What reads the clock of leases, which go on while the machine sleeps.
-    #[must_use]
-    pub fn lease_clock(&self) -> fn() -> Instant {
-        self.surroundings.lease_now
-    }
-
-    /// The monotonic clock.
-    #[must_use]
-    pub fn now(&self) -> Instant {
-        (self.surroundings.now)()
-    }
-
-    /// The wall clock, in milliseconds since the Unix epoch.
-    #[must_use]
-    pub fn wall_ms(&self) -> u64 {
-        (self.surroundings.wall_ms)()
-    }
-
-    /// A random number.
-    #[must_use]
-    pub fn chance(&self) -> u64 {
-        (self.surroundings.chance)()
-    }
-
-    /// Resolves when nobody reads standard output any more, as far as that can be learnt.
-    #[must_use]
-    pub fn output_closed(&self) -> Waiting {
-        (self.surroundings.output_closed)()
-    }
-
-    /// How wide the terminal is that standard output is, if it is one; it may change at any time.
-    #[must_use]
-    pub fn columns(&self) -> Option<usize> {
-        (self.surroundings.columns)()
-    }
-
-    /// Says goodbye to the broker, if anybody spoke to it.
+    /// Disconnects from the broker, if there is a connection.
     pub async fn close(self) {
-        /// A broker that does not listen is not waited for: it forgets us as soon as it misses us.
+        // A broker that does not answer is not waited for longer: it drops the session when the connection ends.
         const WAIT_MAX: Duration = Duration::from_secs(2);
         if let Some(client) = self.client.get().cloned() {
             let _ = timeout(WAIT_MAX, client.close()).await;
         }
     }
-}
-
-/// Takes bytes as a value, unless they are too many.
-///
-/// # Errors
-/// [`Kind::Data`] above the limit.
-pub fn value_within_limit(bytes: Vec<u8>) -> Result<Bytes, CommandError> {
-    if bytes.len() > VALUE_BYTES_MAX {
-        let message = format!("the value has more than {VALUE_BYTES_MAX} bytes, the limit");
-        return Err(CommandError::new(Kind::Data, message));
-    }
-    Ok(bytes.into())
 }
 
 impl fmt::Debug for Session {

@@ -1,65 +1,66 @@
-//! `set`: writes a key.
+//! `set`: sets the value of a key.
 
 use std::num::NonZeroU64;
 
 use bytes::Bytes;
 use clap::Args;
 
+use super::args::fence::FenceArgs;
+use super::args::key::KeyArgs;
+use super::args::value::ValueArgs;
 use super::duration;
 use super::error::CommandError;
-use super::output::Output;
+use super::output::{Emit, Output};
 use super::session::Session;
-use super::{Emit, Verdict};
+use super::verdict::Verdict;
 use crate::client::SetOptions;
-use crate::commands::args::fence::FenceArgs;
-use crate::commands::args::key::KeyArgs;
-use crate::commands::args::value::ValueArgs;
 use crate::protocol::Condition;
 
 const USAGE: &str = "mqkv set KEY VALUE";
 
-const EXAMPLES: &str = "\
+const HELP: &str = "\
 Examples:
   mqkv set line1/temp 21.5
-  mqkv set line1/temp -5                negative numbers need no --
-  mqkv set config -f config.json        from a file
+  mqkv set line1/temp -5
+  mqkv set config -f config.json        read the value from a file
   date | mqkv set started - --strip-newline
   mqkv set job/7 worker-3 --nx --ttl 30s
   mqkv set flags --hex 00ff
 
-VALUE is literal: no @file, no escapes. Exit code 1 says that the condition of --nx or --nex does not hold.";
+VALUE is literal: there is no @file and there are no escapes. A negative number needs no --. In a pipe nothing is printed.
 
-/// Write a key
-///
-/// Prints nothing in a pipe.
+Exit status:
+0 if the key was set, 1 if the condition of --nx or --nex does not hold.";
+
+/// Set the value of a key
 #[derive(Debug, Default, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = HELP)]
 pub struct SetArgs {
     #[command(flatten)]
     key: KeyArgs,
     #[command(flatten)]
     value: ValueArgs,
-    /// Let the key expire after this time, for example 250ms, 30s, 5m
+    /// Expire the key after DURATION, for example 250ms, 30s, 5m
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_ttl, allow_hyphen_values = true)]
     ttl: Option<NonZeroU64>,
-    /// Only if there is no such key
+    /// Set only if the key does not exist
     #[arg(long, visible_alias = "if-absent", conflicts_with = "nex")]
     nx: bool,
-    /// Only if there is no such key, or it holds this very value
+    /// Set only if the key does not exist or has this value
     #[arg(long, visible_alias = "if-absent-or-equal")]
     nex: bool,
     #[command(flatten)]
     fence: FenceArgs,
-    /// Ask the store to keep the value on disk
+    /// Ask the store to persist the value on disk
     #[arg(long)]
     persist: bool,
-    /// Take one line feed (or CR LF) off the end of the value
+    /// Remove one line feed (or CR LF) from the end of the value
     #[arg(long)]
     strip_newline: bool,
 }
 
 impl SetArgs {
-    /// Writes a key under a condition, for a time.
+    /// Sets a key, with a condition and a time to live in milliseconds.
     #[must_use]
     pub fn plain(
         key: KeyArgs,
@@ -72,24 +73,24 @@ impl SetArgs {
         Self { key, value, ttl, nx, nex, ..Self::default() }
     }
 
-    /// Whether the value comes from a file: so much may not be in memory many times over.
+    /// Returns whether the value is read from a file, and so may be large.
     #[must_use]
     pub fn reads_file(&self) -> bool {
         self.value.reads_file()
     }
 
-    /// The same with a fencing token, and kept on disk if asked to.
+    /// Adds a fencing token, and whether the value is persisted.
     #[must_use]
-    pub fn stamped(self, fence: FenceArgs, persist: bool) -> Self {
+    pub fn with_fence(self, fence: FenceArgs, persist: bool) -> Self {
         Self { fence, persist, ..self }
     }
 }
 
 /// Runs the verb.
 pub async fn run(args: SetArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
-    let (key, word) = args.key.settle(USAGE)?;
-    let fence = args.fence.settle(session)?;
-    let value = args.value.settle(word, USAGE, session)?;
+    let (key, word) = args.key.resolve(USAGE)?;
+    let fence = args.fence.resolve(session)?;
+    let value = args.value.resolve(word, USAGE, session)?;
     let value = if args.strip_newline { strip_newline(&value) } else { value };
     let condition = match (args.nx, args.nex) {
         (true, _) => Some(Condition::Absent),
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_end_is_stripped_and_no_more() {
+    fn one_line_end_is_removed_and_no_more() {
         for (value, stripped) in
             [("a\n", "a"), ("a\r\n", "a"), ("a\n\n", "a\n"), ("a\r", "a\r"), ("\n", ""), ("", "")]
         {

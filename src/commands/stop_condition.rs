@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::Verdict;
 use super::duration;
 use super::error::{CommandError, Kind};
 use crate::commands::process::signal::Signal;
+use crate::commands::verdict::Verdict;
 
 /// Why such a verb ends, other than by an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,20 +1,20 @@
-//! What clap says about words that make no sense, in our own shape.
+//! Usage errors of clap, as errors of a verb.
 
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use super::error::CommandError;
 
-/// Turns clap's verdict into ours; `program` goes before a verb that is suggested, with its blank.
+/// Converts an error of clap; `program` is put before a suggested verb, with its blank.
 #[must_use]
 pub fn explain(error: &Error, program: &str) -> CommandError {
     match error.kind() {
-        ErrorKind::InvalidSubcommand => no_such_verb(error, program),
+        ErrorKind::InvalidSubcommand => unknown_verb(error, program),
         ErrorKind::MissingRequiredArgument => missing(error).unwrap_or_else(|| reshape(error)),
         _ => reshape(error),
     }
 }
 
-/// What is missing, and how the line would look with it; none if clap does not say.
+/// Returns the missing arguments, with the usage as a hint.
 fn missing(error: &Error) -> Option<CommandError> {
     let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return None };
     let bare = |text: &str| text.replace(['<', '>'], "");
@@ -25,25 +25,26 @@ fn missing(error: &Error) -> Option<CommandError> {
         others => format!("{} and {last} are missing", others.join(", ")),
     };
     let usage = bare(&usage.to_string()).replace("[OPTIONS] ", "");
-    // What may stand behind -- is not what is missing.
+    // The part after `--` is optional, so it is not what is missing.
     let usage = usage.split(" [--").next().unwrap_or_default().trim_start_matches("Usage: ");
     Some(CommandError::usage(message).hint(usage.trim()))
 }
 
-fn no_such_verb(error: &Error, program: &str) -> CommandError {
+fn unknown_verb(error: &Error, program: &str) -> CommandError {
     let verb = texts(error, ContextKind::InvalidSubcommand).join(" ");
-    let mut failure = CommandError::usage(format!("no such verb: {verb}"));
+    let mut failure = CommandError::usage(format!("unknown command '{verb}'"));
     let similar = texts(error, ContextKind::SuggestedSubcommand);
+    let did_you_mean = |verb: &str| format!("did you mean '{program}{verb}'?");
     // Clap puts the most similar last.
-    failure.hints.extend(similar.iter().rev().map(|similar| format!("{program}{similar}")));
+    failure.hints.extend(similar.iter().rev().map(|verb| did_you_mean(verb)));
     if failure.hints.is_empty() {
-        failure.hints.extend(habit(&verb).map(|habit| format!("{program}{habit}")));
+        failure.hints.extend(verb_of_other_tools(&verb).map(did_you_mean));
     }
     failure
 }
 
-/// What other tools call our verbs, and how fingers mistype the short ones.
-fn habit(verb: &str) -> Option<&'static str> {
+/// Returns the verb for its name in another tool, or for a typing error in a short name.
+fn verb_of_other_tools(verb: &str) -> Option<&'static str> {
     Some(match verb.to_ascii_lowercase().as_str() {
         "get" | "gte" | "teg" | "egt" | "read" | "fetch" | "show" | "cat" => "get",
         "set" | "ste" | "est" | "put" | "write" | "store" | "pub" | "publish" => "set",
@@ -59,8 +60,8 @@ fn habit(verb: &str) -> Option<&'static str> {
     })
 }
 
-/// What Redis writes behind a key and its value, as an option of ours.
-fn option_meant(error: &Error) -> Option<&'static str> {
+/// Returns the option for one of Redis, after the key and the value of `set`.
+fn option_of_redis(error: &Error) -> Option<&'static str> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
@@ -96,19 +97,19 @@ fn reshape(error: &Error) -> CommandError {
         .take_while(|line| !line.starts_with("Usage: ") && !line.starts_with("For more information"));
     let message = lines.next().unwrap_or_default();
     let message = message.strip_prefix("error: ").unwrap_or(message);
-    let mut failure = CommandError::usage(plain(message));
-    failure.hints.extend(option_meant(error).map(str::to_owned));
+    let mut failure = CommandError::usage(reword(message));
+    failure.hints.extend(option_of_redis(error).map(str::to_owned));
     failure.causes.extend(lines.map(|line| line.strip_prefix("tip: ").unwrap_or(line).to_owned()));
     failure
 }
 
-/// What Rust says of numbers is for programmers.
-fn plain(message: &str) -> String {
+/// Rewords the errors of Rust's number parsers.
+fn reword(message: &str) -> String {
     let words = [
-        ("number would be zero for non-zero type", "it is 1 at least"),
-        ("invalid digit found in string", "it is no number"),
+        ("number would be zero for non-zero type", "it must be at least 1"),
+        ("invalid digit found in string", "it is not a number"),
         ("number too large to fit in target type", "it is too large"),
     ];
-    let odd = words.iter().find_map(|(odd, plain)| Some((message.strip_suffix(odd)?, plain)));
-    odd.map_or_else(|| message.to_owned(), |(front, plain)| format!("{front}{plain}"))
+    let reworded = words.iter().find_map(|(from, to)| Some((message.strip_suffix(from)?, to)));
+    reworded.map_or_else(|| message.to_owned(), |(start, to)| format!("{start}{to}"))
 }

@@ -1,30 +1,31 @@
-//! `vdel`: removes a key if it holds a value.
+//! `vdel`: deletes a key if it has a given value.
 
 use clap::Args;
 
+use super::args::fence::FenceArgs;
+use super::args::key::KeyArgs;
+use super::args::value::ValueArgs;
 use super::error::CommandError;
-use super::output::{Deletion, Output};
+use super::output::{Deletion, Emit, Output};
 use super::session::Session;
-use super::{Emit, Verdict};
+use super::verdict::Verdict;
 use crate::client::DeleteOutcome;
-use crate::commands::args::fence::FenceArgs;
-use crate::commands::args::key::KeyArgs;
-use crate::commands::args::value::ValueArgs;
 
 const USAGE: &str = "mqkv vdel KEY VALUE";
 
-const EXAMPLES: &str = "\
+const HELP: &str = "\
 Examples:
-  mqkv vdel job/7 worker-3              give the job back, unless somebody else has it by now
+  mqkv vdel job/7 worker-3              release the job, unless another worker has it
   mqkv vdel config -f config.json
 
-Exit code 1 says that there is no such key, or that it holds another value.";
+In a pipe nothing is printed.
 
-/// Remove a key if it holds this value
-///
-/// Prints nothing in a pipe.
+Exit status:
+0 if the key was deleted, 1 if it does not exist or has another value.";
+
+/// Delete a key if it has the given value
 #[derive(Debug, Default, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = HELP)]
 pub struct VdelArgs {
     #[command(flatten)]
     key: KeyArgs,
@@ -35,7 +36,7 @@ pub struct VdelArgs {
 }
 
 impl VdelArgs {
-    /// Removes a key that holds a value.
+    /// Deletes a key that has a value.
     #[must_use]
     pub fn plain(key: KeyArgs, value: ValueArgs, fence: FenceArgs) -> Self {
         Self { key, value, fence }
@@ -44,9 +45,9 @@ impl VdelArgs {
 
 /// Runs the verb.
 pub async fn run(args: VdelArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
-    let (key, word) = args.key.settle(USAGE)?;
-    let fence = args.fence.settle(session)?;
-    let value = args.value.settle(word, USAGE, session)?;
+    let (key, word) = args.key.resolve(USAGE)?;
+    let fence = args.fence.resolve(session)?;
+    let value = args.value.resolve(word, USAGE, session)?;
     let outcome = session.client().await?.vdel(&key, &value, fence).await?;
     let verdict = match outcome {
         DeleteOutcome::Deleted { .. } => Verdict::Yes,

@@ -42,7 +42,7 @@ fn exported(ended: Exported) -> String {
 }
 
 fn imported(ended: Imported) -> String {
-    let Imported { written, left, failed, dry_run } = ended;
+    let Imported { written, skipped: left, failed, dry_run } = ended;
     let mut out = match dry_run {
         true => format!("would write {}", keys(written)),
         false => format!("wrote {}", keys(written)),
@@ -103,6 +103,7 @@ fn value_line(value: &Bytes) -> Rendered {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::lines::records::Record;
     use crate::commands::output::{DeleteOutcome, Deletion, Found, Progress};
     use crate::commands::{CommandError, Kind};
     use crate::protocol::{Key, Timestamp};
@@ -155,7 +156,7 @@ mod tests {
             said("exported 2 keys; 1 key was not there any more (remaining times to live are not known)\n")
         );
         assert_eq!(shown(&exported, &JSON), said("{\"v\":1,\"op\":\"export\",\"keys\":2,\"missing\":1}\n"));
-        let imported = Output::Imported(Imported { written: 1, left: 2, failed: 3, dry_run: false });
+        let imported = Output::Imported(Imported { written: 1, skipped: 2, failed: 3, dry_run: false });
         assert_eq!(
             shown(&imported, &TEXT),
             said("wrote 1 key; left 2 keys as they are; 3 failed (new versions; what was to expire stays)\n")
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn an_answer_bears_its_id_and_an_error_is_told_where_it_is_not_told_again() {
-        let (id, _) = crate::commands::lines::records::request(b"{\"id\":[7]}");
+        let id = Record::parse(b"{\"id\":[7]}").unwrap().id();
         let deleted =
             Output::Deleted { verb: Deletion::Del, key: key(b"k"), outcome: DeleteOutcome::Missing };
         let answer = Answer::Record(Box::new(deleted));

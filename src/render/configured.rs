@@ -3,25 +3,25 @@
 use super::escape::escape;
 use super::style::{Paint, paint};
 use super::{Format, Rendered, Style};
-use crate::commands::configured::{Change, Configured, Row, Shown};
+use crate::commands::configured::{ConfigRecord, FileChange, SettingRow, SettingValue};
 
 /// Renders one record.
 #[must_use]
-pub fn output(configured: &Configured, style: &Style) -> Rendered {
+pub fn output(configured: &ConfigRecord, style: &Style) -> Rendered {
     let is_text = style.format == Format::Text;
     match configured {
-        Configured::Path { file, exists } => {
+        ConfigRecord::Path { file, exists } => {
             let note = if *exists || !is_text || style.quiet { "" } else { "  (not there yet)" };
             Rendered::data(format!("{}{note}\n", escape(file.as_os_str().as_encoded_bytes())))
         }
-        Configured::Settings { settings, with_origin, .. } => {
+        ConfigRecord::Settings { settings, with_origin, .. } => {
             Rendered::data(rows(settings, *with_origin, style))
         }
-        Configured::Context { settings, .. } => Rendered::data(rows(settings, false, style)),
-        Configured::Contexts(contexts) if contexts.is_empty() => {
+        ConfigRecord::Context { settings, .. } => Rendered::data(rows(settings, false, style)),
+        ConfigRecord::Contexts(contexts) if contexts.is_empty() => {
             said("no contexts yet; `mqkv context add NAME -b URL` makes one", style)
         }
-        Configured::Contexts(contexts) => {
+        ConfigRecord::Contexts(contexts) => {
             let lines = contexts.iter().map(|context| {
                 let mark = match (context.is_default, is_text) {
                     (true, true) => "* ",
@@ -39,18 +39,18 @@ pub fn output(configured: &Configured, style: &Style) -> Rendered {
             });
             Rendered::data(columns(&lines.collect::<Vec<_>>(), is_text))
         }
-        Configured::NoContext => said("no context is in use", style),
-        Configured::Changed { change, context, file } => {
+        ConfigRecord::NoContext => said("no context is in use", style),
+        ConfigRecord::Changed { change, context, file } => {
             let name = text(context.as_deref().unwrap_or_default());
             let file = escape(file.as_os_str().as_encoded_bytes());
             let done = match change {
-                Change::Added => format!("added {name} to {file}"),
-                Change::Replaced => format!("replaced {name} in {file}"),
-                Change::Removed => format!("removed {name} from {file}"),
-                Change::Used => format!("{name} is the default context"),
-                Change::NoneUsed => "there is no default context".to_owned(),
-                Change::Edited => format!("changed {file}"),
-                Change::Unchanged => format!("{file} stays as it was"),
+                FileChange::Added => format!("added {name} to {file}"),
+                FileChange::Replaced => format!("replaced {name} in {file}"),
+                FileChange::Removed => format!("removed {name} from {file}"),
+                FileChange::Used => format!("{name} is the default context"),
+                FileChange::NoneUsed => "there is no default context".to_owned(),
+                FileChange::Edited => format!("changed {file}"),
+                FileChange::Unchanged => format!("{file} stays as it was"),
             };
             // As with `set`: in a pipe the exit code says it all.
             if is_text && !style.quiet { Rendered::data(format!("{done}\n")) } else { Rendered::default() }
@@ -62,7 +62,7 @@ fn said(words: &str, style: &Style) -> Rendered {
     if style.quiet { Rendered::default() } else { Rendered::words(format!("{words}\n")) }
 }
 
-fn rows(settings: &[Row], with_origin: bool, style: &Style) -> String {
+fn rows(settings: &[SettingRow], with_origin: bool, style: &Style) -> String {
     let is_text = style.format == Format::Text;
     let lines = settings.iter().map(|row| {
         let origin = text(&row.origin);
@@ -85,11 +85,11 @@ fn columns(lines: &[[String; 3]], is_text: bool) -> String {
     lines.iter().map(line).collect()
 }
 
-fn shown(value: &Shown) -> String {
+fn shown(value: &SettingValue) -> String {
     match value {
-        Shown::Text(words) => text(words),
-        Shown::Number(number) => number.to_string(),
-        Shown::Switch(switch) => switch.to_string(),
+        SettingValue::Text(words) => text(words),
+        SettingValue::Number(number) => number.to_string(),
+        SettingValue::Switch(switch) => switch.to_string(),
     }
 }
 
@@ -100,15 +100,15 @@ fn text(words: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::configured::Listed;
+    use crate::commands::configured::ContextRow;
 
-    fn listed(name: &str, broker: &str, is_default: bool, is_read_only: bool) -> Listed {
-        Listed { name: name.to_owned(), broker: broker.to_owned(), is_default, is_read_only }
+    fn listed(name: &str, broker: &str, is_default: bool, is_read_only: bool) -> ContextRow {
+        ContextRow { name: name.to_owned(), broker: broker.to_owned(), is_default, is_read_only }
     }
 
     #[test]
     fn contexts_stand_in_columns_and_in_a_pipe_between_tabs() {
-        let all = Configured::Contexts(vec![
+        let all = ConfigRecord::Contexts(vec![
             listed("lab", "mqtt://localhost:1883", true, false),
             listed("prod", "mqtts://aio:8883", false, true),
         ]);
@@ -120,14 +120,14 @@ mod tests {
 
     #[test]
     fn origins_are_told_when_asked_for() {
-        let row = Row {
+        let row = SettingRow {
             name: "broker".to_owned(),
-            value: Shown::Text("mqtt://h:1\u{1b}".to_owned()),
+            value: SettingValue::Text("mqtt://h:1\u{1b}".to_owned()),
             origin: "-b".to_owned(),
         };
         let with = |with_origin| {
             let settings = vec![row.clone()];
-            let record = Configured::Settings { context: None, file: None, settings, with_origin };
+            let record = ConfigRecord::Settings { context: None, file: None, settings, with_origin };
             output(&record, &Style::PLAIN).data
         };
         assert_eq!(with(false), "broker  mqtt://h:1\\x1B\n");

@@ -5,14 +5,15 @@ use super::style::{Paint, paint};
 use super::text::ms_text;
 use super::{Format, Rendered, Style};
 use crate::commands::output::{
-    AddressSource, Advice, Certificate, Checked, ConnackProperties, Seen, Status, TlsHandshake, TrustedRoots,
+    AddressSource, Certificate, CheckResult, ConnackProperties, Detail, Status, TlsHandshake, TrustedRoots,
+    Warning,
 };
 
 /// More names than this are counted and not listed.
 const NAMES_MAX: usize = 5;
 
 /// One check, and what mends it. Who wants quiet hears of failures alone.
-pub fn checked(checked: &Checked, style: &Style) -> Rendered {
+pub fn checked(checked: &CheckResult, style: &Style) -> Rendered {
     if style.quiet && checked.failure().is_none() {
         return Rendered::default();
     }
@@ -38,16 +39,16 @@ pub fn checked(checked: &Checked, style: &Style) -> Rendered {
     }
     for hint in hints(&checked.status) {
         let hint = escape(hint.as_bytes());
-        out.push_str(&format!("  {} {hint}\n", paint("try:", Paint::Next, style.color_data)));
+        out.push_str(&format!("  {} {hint}\n", paint("hint:", Paint::Next, style.color_data)));
     }
     Rendered::data(out)
 }
 
-/// What came of a check, without what was seen where that is not good.
-pub fn message(checked: &Checked) -> String {
+/// What came of a check, without what was detail where that is not good.
+pub fn message(checked: &CheckResult) -> String {
     match &checked.status {
-        Status::Ok => checked.seen.as_ref().and_then(seen).unwrap_or_default(),
-        Status::Warn(advice) => joined(advice.iter().map(|Advice { message, .. }| message.as_str())),
+        Status::Ok => checked.detail.as_ref().and_then(detail).unwrap_or_default(),
+        Status::Warn(advice) => joined(advice.iter().map(|Warning { message, .. }| message.as_str())),
         Status::Fail(error) => error.message.clone(),
         Status::Skipped(why) => why.clone(),
     }
@@ -56,20 +57,20 @@ pub fn message(checked: &Checked) -> String {
 /// What to try.
 pub fn hints(status: &Status) -> Vec<&str> {
     match status {
-        Status::Warn(advice) => advice.iter().map(|Advice { hint, .. }| hint.as_str()).collect(),
+        Status::Warn(advice) => advice.iter().map(|Warning { hint, .. }| hint.as_str()).collect(),
         Status::Fail(error) => error.hints.iter().map(String::as_str).collect(),
         Status::Ok | Status::Skipped(_) => Vec::new(),
     }
 }
 
 /// The line of a check, fit for a terminal.
-fn words(checked: &Checked) -> String {
+fn words(checked: &CheckResult) -> String {
     let message = message(checked);
-    let seen = match checked.status {
-        Status::Warn(_) | Status::Fail(_) => checked.seen.as_ref().and_then(seen),
+    let detail = match checked.status {
+        Status::Warn(_) | Status::Fail(_) => checked.detail.as_ref().and_then(detail),
         Status::Ok | Status::Skipped(_) => None,
     };
-    let words = [Some(message), seen];
+    let words = [Some(message), detail];
     escape(joined(words.iter().flatten().map(String::as_str)).as_bytes())
 }
 
@@ -77,25 +78,25 @@ fn joined<'a>(parts: impl Iterator<Item = &'a str>) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-fn seen(seen: &Seen) -> Option<String> {
-    Some(match seen {
-        Seen::Addresses { addresses, source } => addresses_text(addresses, *source),
-        Seen::Way { reached: Some(reached), missed } if missed.is_empty() => format!("{reached} answers"),
+fn detail(detail: &Detail) -> Option<String> {
+    Some(match detail {
+        Detail::Addresses { addresses, source } => addresses_text(addresses, *source),
+        Detail::Tcp { reached: Some(reached), failed } if failed.is_empty() => format!("{reached} answers"),
         // The failure has said as much.
-        Seen::Way { reached: None, missed } if missed.len() < 2 => return None,
-        Seen::Way { reached, missed } => {
-            let missed: Vec<_> =
-                missed.iter().map(|(address, cause)| format!("{address} does not: {cause}")).collect();
+        Detail::Tcp { reached: None, failed } if failed.len() < 2 => return None,
+        Detail::Tcp { reached, failed } => {
+            let failed: Vec<_> =
+                failed.iter().map(|(address, cause)| format!("{address} does not: {cause}")).collect();
             let reached = reached.as_ref().map(|reached| format!("{reached} answers"));
-            joined(reached.iter().chain(&missed).map(String::as_str))
+            joined(reached.iter().chain(&failed).map(String::as_str))
         }
-        Seen::Tls { sight, now_s } => tls_text(sight, *now_s),
-        Seen::WebSocket { path } => format!("MQTT is spoken at {path}"),
-        Seen::ConnackProperties { client_id, terms } => terms_text(client_id, terms),
-        Seen::Subscription { qos, .. } => format!("QoS {qos} for the store's answers"),
-        Seen::Answer { .. } => "the store answers".to_owned(),
-        Seen::Clock { ahead_ms, margin_ms } => clock_text(*ahead_ms, *margin_ms),
-        Seen::Notified { set, delete } => {
+        Detail::Tls { sight, now_s } => tls_text(sight, *now_s),
+        Detail::WebSocket { path } => format!("MQTT is spoken at {path}"),
+        Detail::Connack { client_id, properties } => connack_text(client_id, properties),
+        Detail::Subscription { qos, .. } => format!("QoS {qos} for the store's answers"),
+        Detail::Answer { .. } => "the store answers".to_owned(),
+        Detail::Clock { ahead_ms, margin_ms } => clock_text(*ahead_ms, *margin_ms),
+        Detail::Notified { set, delete } => {
             format!("told of a SET after {}, of a DEL after {}", ms_text(*set), ms_text(*delete))
         }
     })
@@ -184,9 +185,9 @@ fn days_text(certificate: &Certificate, now_s: u64) -> String {
     }
 }
 
-fn terms_text(client_id: &str, terms: &ConnackProperties) -> String {
-    let ConnackProperties { qos_max, packet_bytes_max, receive_max, session_expiry_s, .. } = terms;
-    let id = terms.assigned_id.as_deref().unwrap_or(client_id);
+fn connack_text(client_id: &str, properties: &ConnackProperties) -> String {
+    let ConnackProperties { qos_max, packet_bytes_max, receive_max, session_expiry_s, .. } = properties;
+    let id = properties.assigned_id.as_deref().unwrap_or(client_id);
     let mut parts = vec![
         format!("let in as {id}"),
         format!("QoS {qos_max}"),
@@ -194,21 +195,21 @@ fn terms_text(client_id: &str, terms: &ConnackProperties) -> String {
             .map_or_else(|| "packets of any size".to_owned(), |max| format!("packets up to {max} bytes")),
         format!("{receive_max} unacknowledged"),
         format!("session kept {session_expiry_s} s"),
-        match terms.keep_alive.as_secs() {
+        match properties.keep_alive.as_secs() {
             0 => "no keep-alive".to_owned(),
             seconds => format!("keep-alive {seconds} s"),
         },
-        match terms.topic_aliases_max {
+        match properties.topic_aliases_max {
             0 => "no topic aliases".to_owned(),
             max => format!("{max} topic aliases"),
         },
     ];
     // Most brokers have them all; what is not there is worth a word.
     let features = [
-        (terms.retain, "no retained messages"),
-        (terms.wildcards, "no wildcards"),
-        (terms.shared_subscriptions, "no shared subscriptions"),
-        (terms.subscription_ids, "no subscription ids"),
+        (properties.retain, "no retained messages"),
+        (properties.wildcards, "no wildcards"),
+        (properties.shared_subscriptions, "no shared subscriptions"),
+        (properties.subscription_ids, "no subscription ids"),
     ];
     parts.extend(features.iter().filter(|(is_there, _)| !is_there).map(|(_, what)| (*what).to_owned()));
     parts.join(", ")
@@ -243,9 +244,9 @@ mod tests {
 
     const DAY_S: u64 = 86_400;
 
-    fn shown(status: Status, seen: Option<Seen>, style: &Style) -> String {
+    fn shown(status: Status, detail: Option<Detail>, style: &Style) -> String {
         let elapsed = Some(Duration::from_micros(1234));
-        let record = Checked { check: Check::Tls, elapsed, seen, status };
+        let record = CheckResult { check: Check::Tls, elapsed, detail, status };
         String::from_utf8(checked(&record, style).data.to_vec()).unwrap()
     }
 
@@ -280,15 +281,15 @@ mod tests {
         let lines = Style { format: Format::Lines, ..Style::PLAIN };
         assert_eq!(
             shown(status.clone(), None, &Style::PLAIN),
-            "✗ FAIL    tls               1.2 ms  bad\\x0A\n  \\x0D\n  try: -T FILE\n"
+            "✗ FAIL    tls               1.2 ms  bad\\x0A\n  \\x0D\n  hint: -T FILE\n"
         );
-        assert_eq!(shown(status, None, &lines), "FAIL\ttls\t1.2 ms\tbad\\x0A\n  \\x0D\n  try: -T FILE\n");
+        assert_eq!(shown(status, None, &lines), "FAIL\ttls\t1.2 ms\tbad\\x0A\n  \\x0D\n  hint: -T FILE\n");
     }
 
     #[test]
     fn who_wants_quiet_hears_of_failures_alone() {
         let quiet = Style { quiet: true, ..Style::PLAIN };
-        let advice = Advice { message: "m".to_owned(), hint: "h".to_owned() };
+        let advice = Warning { message: "m".to_owned(), hint: "h".to_owned() };
         assert_eq!(shown(Status::Ok, None, &quiet), "");
         assert_eq!(shown(Status::Warn(vec![advice]), None, &quiet), "");
         assert_eq!(shown(Status::Skipped("why".to_owned()), None, &quiet), "");
@@ -298,13 +299,13 @@ mod tests {
 
     #[test]
     fn a_handshake_is_told_with_its_chain_and_what_is_left_to_it() {
-        let seen = Seen::Tls { sight: Box::new(sight()), now_s: 2 * DAY_S };
-        let advice = Advice { message: "old".to_owned(), hint: "new".to_owned() };
+        let detail = Detail::Tls { sight: Box::new(sight()), now_s: 2 * DAY_S };
+        let advice = Warning { message: "old".to_owned(), hint: "new".to_owned() };
         assert_eq!(
-            shown(Status::Warn(vec![advice]), Some(seen), &Style::PLAIN),
+            shown(Status::Warn(vec![advice]), Some(detail), &Style::PLAIN),
             "! warn    tls               1.2 ms  old; TLS 1.3, SUITE; CN=a\\x1B[2J ← CN=mid ← CN=root; \
              for a.example; 10 days left; trusted: 2 CAs of this machine; \
-             client certificate CN=me sent, 10 days left\n  try: new\n"
+             client certificate CN=me sent, 10 days left\n  hint: new\n"
         );
     }
 

@@ -23,7 +23,7 @@ pub fn error(error: &CommandError, code: u8, style: &Style) -> String {
         None => {}
     }
     for hint in &error.hints {
-        out.push_str(&format!("  {} {}\n", paint("try:", Paint::Next, color), words(hint)));
+        out.push_str(&format!("{} {}\n", paint("hint:", Paint::Next, color), words(hint)));
     }
     out
 }
@@ -40,20 +40,20 @@ mod tests {
     const STYLE: Style = Style::PLAIN;
 
     #[test]
-    fn an_error_says_what_is_known_and_what_to_try() {
+    fn an_error_shows_the_outcome_and_a_hint() {
         let failure = CommandError {
             outcome: Some(Outcome::Unknown),
             ..CommandError::new(Kind::Timeout, "no answer from h:1 within 10s").hint("mqkv ping")
         };
         assert_eq!(
             error(&failure, 124, &STYLE),
-            "error: no answer from h:1 within 10s\n  the write may or may not have happened\n  try: mqkv ping\n"
+            "error: no answer from h:1 within 10s\n  the write may or may not have happened\nhint: mqkv ping\n"
         );
     }
 
     #[test]
     fn nobody_drives_the_terminal_through_an_error() {
-        let failure = CommandError::usage("no such verb: \x1b[2J\n").cause("\r");
-        assert_eq!(error(&failure, 2, &STYLE), "error: no such verb: \\x1B[2J\\x0A\n  \\x0D\n");
+        let failure = CommandError::usage("unknown command \x1b[2J\n").cause("\r");
+        assert_eq!(error(&failure, 2, &STYLE), "error: unknown command \\x1B[2J\\x0A\n  \\x0D\n");
     }
 }

@@ -45,9 +45,9 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
             );
         }
         Output::HandlerEnded { key, ended } => return beside(handler_object(key, *ended), false, quiet),
-        Output::Sighted { sighting, at_ms, sequence, .. } => {
-            let is_data = !matches!(**sighting, TrafficEvent::Lost { .. });
-            return beside(traffic::object(sighting, *at_ms, *sequence), is_data, quiet);
+        Output::Traffic { event, at_ms, sequence, .. } => {
+            let is_data = !matches!(**event, TrafficEvent::Lost { .. });
+            return beside(traffic::object(event, *at_ms, *sequence), is_data, quiet);
         }
         Output::Got { key, got } => got_object(key, got),
         Output::Set { key, ttl_ms, condition, outcome, .. } => set_object(key, *ttl_ms, *condition, outcome),
@@ -87,8 +87,8 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
             object
         }
         Output::Checked(_) => return Rendered::default(),
-        Output::Examined(checked) => return doctor::array(checked, quiet),
-        Output::Configured(record) => return Rendered::data(configured::lines(record)),
+        Output::CheckSummary(checked) => return doctor::array(checked, quiet),
+        Output::Config(record) => return Rendered::data(configured::lines(record)),
         Output::Answered(answered) => return answered_line(answered, quiet),
         Output::Progress(_) => return Rendered::default(),
         Output::Listed { key, .. } => {
@@ -112,7 +112,7 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
         Output::Imported(ended) => {
             let mut object = op("import");
             put(&mut object, "written", ended.written);
-            put(&mut object, "left", ended.left);
+            put(&mut object, "left", ended.skipped);
             put(&mut object, "failed", ended.failed);
             put(&mut object, "dry_run", ended.dry_run);
             object

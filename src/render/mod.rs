@@ -51,7 +51,7 @@ pub struct Style {
     pub words_on_terminal: bool,
     /// Say more.
     pub verbose: bool,
-    /// Say no more than what was asked for, and errors.
+    /// Say no more than what was summary for, and errors.
     pub quiet: bool,
 }
 

@@ -9,7 +9,7 @@ use super::text::ms_text;
 use super::{Rendered, Style};
 use crate::commands::duration::{self, time_of_day};
 use crate::commands::monitor::traffic_event::{
-    Asked, NotificationSeen, ReplySeen, RequestSeen, TrafficEvent,
+    DecodedNotification, DecodedReply, DecodedRequest, RequestSummary, TrafficEvent,
 };
 use crate::protocol::{Condition, Notification, Reply, Request};
 
@@ -33,14 +33,14 @@ struct Row {
     size: Option<usize>,
     version: Option<String>,
     fence: Option<String>,
-    took: Option<Duration>,
+    elapsed: Option<Duration>,
     value: Option<String>,
 }
 
-/// Renders a sighting for a terminal of so many columns.
+/// Renders a event for a terminal of so many columns.
 #[must_use]
-pub fn text(sighting: &TrafficEvent, at_ms: u64, columns_max: Option<usize>, style: &Style) -> Rendered {
-    let Some(row) = row(sighting, columns_max) else { return words(sighting, style) };
+pub fn text(event: &TrafficEvent, at_ms: u64, columns_max: Option<usize>, style: &Style) -> Rendered {
+    let Some(row) = row(event, columns_max) else { return words(event, style) };
     let dim = Some(Paint::Dim);
     let wrong = row.is_wrong.then_some(Paint::Wrong);
     // A name that takes the whole line would leave no room for what became of it. Of a client's the end is kept:
@@ -50,7 +50,9 @@ pub fn text(sighting: &TrafficEvent, at_ms: u64, columns_max: Option<usize>, sty
     let key = [(row.key, None)];
     let key = cut(&key, columns_max.map_or(usize::MAX, |max| (max / 4).max(8)), false);
     let size = row.size.map(|size| if size == 1 { "1 byte".to_owned() } else { format!("{size} bytes") });
-    let took = row.took.map(|took| if took == Duration::ZERO { "<1 ms".to_owned() } else { ms_text(took) });
+    let elapsed = row
+        .elapsed
+        .map(|elapsed| if elapsed == Duration::ZERO { "<1 ms".to_owned() } else { ms_text(elapsed) });
     let fence = row.fence.map(|fence| format!("fence {fence}"));
     let mut spans: Vec<Span> = vec![
         (time_of_day(at_ms), dim),
@@ -60,7 +62,7 @@ pub fn text(sighting: &TrafficEvent, at_ms: u64, columns_max: Option<usize>, sty
         (key, None),
         (row.detail, wrong),
         (size.unwrap_or_default(), dim),
-        (took.unwrap_or_default(), dim),
+        (elapsed.unwrap_or_default(), dim),
         (fence.unwrap_or_default(), dim),
         (row.version.unwrap_or_default(), dim),
     ];
@@ -86,11 +88,11 @@ pub fn text(sighting: &TrafficEvent, at_ms: u64, columns_max: Option<usize>, sty
     Rendered::data(format!("{}\n", line.trim_end()))
 }
 
-/// Renders a sighting for a pipe: eleven columns, empty where there is nothing to say.
+/// Renders a event for a pipe: eleven columns, empty where there is nothing to say.
 #[must_use]
-pub fn columns(sighting: &TrafficEvent, at_ms: u64, style: &Style) -> Rendered {
-    let Some(row) = row(sighting, None) else { return words(sighting, style) };
-    let took = row.took.map(|took| format!("{:.3}", took.as_secs_f64() * 1000.0));
+pub fn columns(event: &TrafficEvent, at_ms: u64, style: &Style) -> Rendered {
+    let Some(row) = row(event, None) else { return words(event, style) };
+    let elapsed = row.elapsed.map(|elapsed| format!("{:.3}", elapsed.as_secs_f64() * 1000.0));
     let columns = [
         time_of_day(at_ms),
         row.word.to_owned(),
@@ -101,7 +103,7 @@ pub fn columns(sighting: &TrafficEvent, at_ms: u64, style: &Style) -> Rendered {
         row.size.map(|size| size.to_string()).unwrap_or_default(),
         row.version.unwrap_or_default(),
         row.fence.unwrap_or_default(),
-        took.unwrap_or_default(),
+        elapsed.unwrap_or_default(),
         row.value.unwrap_or_default(),
     ];
     Rendered::data(format!("{}\n", columns.join(TAB)))
@@ -109,12 +111,12 @@ pub fn columns(sighting: &TrafficEvent, at_ms: u64, style: &Style) -> Rendered {
 
 /// Renders what is said beside the data.
 #[must_use]
-pub fn words(sighting: &TrafficEvent, style: &Style) -> Rendered {
+pub fn words(event: &TrafficEvent, style: &Style) -> Rendered {
     if style.quiet {
         return Rendered::default();
     }
     let escaped = |text: &str| escape(text.as_bytes());
-    match sighting {
+    match event {
         TrafficEvent::Listening { broker, filters, refused } => {
             let refused = refused.as_ref().map_or_else(String::new, |why| {
                 format!("{}; replies on other topics than the SDKs' are not seen\n", escaped(why))
@@ -140,19 +142,19 @@ fn separated(parts: Vec<Span>) -> Vec<Span> {
     spans
 }
 
-/// What is to be said of a sighting; none if that is beside the data. `columns_max` bounds what is looked at.
-fn row(sighting: &TrafficEvent, columns_max: Option<usize>) -> Option<Row> {
-    Some(match sighting {
+/// What is to be said of a event; none if that is beside the data. `columns_max` bounds what is looked at.
+fn row(event: &TrafficEvent, columns_max: Option<usize>) -> Option<Row> {
+    Some(match event {
         TrafficEvent::Listening { .. } | TrafficEvent::Lost { .. } => return None,
         TrafficEvent::Request(seen) => request_row(seen, columns_max),
         TrafficEvent::Reply(seen) => reply_row(seen, columns_max),
         TrafficEvent::Notification(seen) => notification_row(seen, columns_max),
-        TrafficEvent::Unanswered { asked, waited } => Row {
+        TrafficEvent::Unanswered { summary, waited } => Row {
             word: "NO-REPLY",
-            took: Some(*waited),
+            elapsed: Some(*waited),
             detail: "nothing came in time".to_owned(),
             is_wrong: true,
-            ..asked_row(asked)
+            ..asked_row(summary)
         },
         TrafficEvent::Gap { since_ms, until_ms } => {
             let length = duration::of_ms(until_ms.saturating_sub(*since_ms));
@@ -162,16 +164,16 @@ fn row(sighting: &TrafficEvent, columns_max: Option<usize>) -> Option<Row> {
     })
 }
 
-fn asked_row(asked: &Asked) -> Row {
+fn asked_row(summary: &RequestSummary) -> Row {
     Row {
-        client: asked.client.as_deref().map(escape).unwrap_or_default(),
-        verb: asked.verb.unwrap_or_default().to_owned(),
-        key: asked.key.as_ref().map(|key| escape(key.as_bytes())).unwrap_or_default(),
+        client: summary.client.as_deref().map(escape).unwrap_or_default(),
+        verb: summary.verb.unwrap_or_default().to_owned(),
+        key: summary.key.as_ref().map(|key| escape(key.as_bytes())).unwrap_or_default(),
         ..Row::default()
     }
 }
 
-fn request_row(seen: &RequestSeen, columns_max: Option<usize>) -> Row {
+fn request_row(seen: &DecodedRequest, columns_max: Option<usize>) -> Row {
     let mut words = Vec::new();
     let mut value = None;
     match &seen.request {
@@ -204,12 +206,12 @@ fn request_row(seen: &RequestSeen, columns_max: Option<usize>) -> Row {
         size: value.map(|value| value.len()),
         fence: seen.fence.as_ref().map(|fence| escape(fence.as_bytes())),
         value: value.map(|value| beginning(value, columns_max)),
-        ..asked_row(&seen.asked)
+        ..asked_row(&seen.summary)
     }
 }
 
-fn reply_row(seen: &ReplySeen, columns_max: Option<usize>) -> Row {
-    let verb = seen.asked.verb;
+fn reply_row(seen: &DecodedReply, columns_max: Option<usize>) -> Row {
+    let verb = seen.summary.verb;
     let (detail, value) = match &seen.reply {
         Ok(Reply::Done) => ("OK".to_owned(), None),
         Ok(Reply::Value(value)) => (String::new(), Some(value)),
@@ -227,7 +229,7 @@ fn reply_row(seen: &ReplySeen, columns_max: Option<usize>) -> Row {
         Ok(Reply::Error(refusal)) => (format!("refused: {}", escape(refusal.text().as_bytes())), None),
         Err(error) => (format!("no reply: {error}"), Some(&seen.payload)),
     };
-    let unseen = if seen.took.is_none() { "request not seen" } else { "" };
+    let unseen = if seen.elapsed.is_none() { "request not seen" } else { "" };
     let words = [detail.as_str(), unseen];
     let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
     Row {
@@ -236,13 +238,13 @@ fn reply_row(seen: &ReplySeen, columns_max: Option<usize>) -> Row {
         is_wrong: matches!(seen.reply, Ok(Reply::Error(_)) | Err(_)),
         size: value.map(|value| value.len()),
         version: seen.version.as_ref().map(|version| escape(version.as_bytes())),
-        took: seen.took,
+        elapsed: seen.elapsed,
         value: value.map(|value| beginning(value, columns_max)),
-        ..asked_row(&seen.asked)
+        ..asked_row(&seen.summary)
     }
 }
 
-fn notification_row(seen: &NotificationSeen, columns_max: Option<usize>) -> Row {
+fn notification_row(seen: &DecodedNotification, columns_max: Option<usize>) -> Row {
     let (verb, detail, value) = match &seen.change {
         Ok(Notification::Set(value)) => ("SET", String::new(), value.as_ref()),
         Ok(Notification::Delete) => ("DELETE", String::new(), None),

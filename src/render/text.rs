@@ -15,7 +15,7 @@ use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Condition, Key, Notification, Reply, Timestamp};
 
-/// Renders one record for a terminal: what became of it is said even where nothing was asked for.
+/// Renders one record for a terminal: what became of it is said even where nothing was summary for.
 #[must_use]
 pub fn output(output: &Output, style: &Style) -> Rendered {
     match output {
@@ -30,8 +30,8 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
             DeleteOutcome::Missing => no_such_key(key, style),
             DeleteOutcome::ValueDiffers { .. } => denied("not deleted: value differs", style),
         },
-        Output::Sighted { sighting, at_ms, columns_max, .. } => {
-            monitor::text(sighting, *at_ms, *columns_max, style)
+        Output::Traffic { event, at_ms, columns_max, .. } => {
+            monitor::text(event, *at_ms, *columns_max, style)
         }
         Output::Watched { event, received_ms, sequence } => {
             watch::text(event, *received_ms, sequence.is_some(), style)
@@ -46,12 +46,12 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
     }
 }
 
-/// Renders one record for a pipe: what was asked for, and nothing about what was done.
+/// Renders one record for a pipe: what was summary for, and nothing about what was done.
 #[must_use]
 pub fn lines(output: &Output, style: &Style) -> Rendered {
     match output {
         Output::Got { .. } | Output::Set { .. } | Output::Deleted { .. } => Rendered::default(),
-        Output::Sighted { sighting, at_ms, .. } => monitor::columns(sighting, *at_ms, style),
+        Output::Traffic { event, at_ms, .. } => monitor::columns(event, *at_ms, style),
         Output::Checked(checked) => doctor::checked(checked, style),
         // What belongs to many records is in `bulk`.
         Output::Listed { .. }
@@ -59,7 +59,7 @@ pub fn lines(output: &Output, style: &Style) -> Rendered {
         | Output::Exported(_)
         | Output::Imported(_)
         | Output::Answered(_)
-        | Output::Examined(_)
+        | Output::CheckSummary(_)
         | Output::Progress(_) => Rendered::default(),
         Output::Watched { event, received_ms, sequence } => {
             watch::columns(event, *received_ms, sequence.is_some(), style)
@@ -91,7 +91,7 @@ pub fn lines(output: &Output, style: &Style) -> Rendered {
             line(&format!("{head}\n{}", frame::text(frame)), None, style)
         }
         Output::Clock(clock) => line(&clock_text(clock), None, style),
-        Output::Configured(record) => configured::output(record, style),
+        Output::Config(record) => configured::output(record, style),
     }
 }
 
@@ -128,7 +128,7 @@ fn set_text(
     denied(&format!("not stored: {key} {why}"), style)
 }
 
-/// What was asked for, with its version where that was asked for too.
+/// What was summary for, with its version where that was summary for too.
 fn line(text: &str, version: Option<&Timestamp>, style: &Style) -> Rendered {
     let version = version.filter(|_| style.verbose).map(|version| escape(version.to_string().as_bytes()));
     let version = version

@@ -162,7 +162,7 @@ impl Locks {
     fn offer(&self, session: &Session) {
         let held = self.held.borrow();
         let mut tokens = held.values().map(|held| held.token.clone());
-        session.offer_fence(match (tokens.next(), held.len()) {
+        session.override_fence(match (tokens.next(), held.len()) {
             (None, _) => None,
             (Some(token), 1) => Some(Ok(token)),
             (Some(_), count) => Some(Err(CommandError::usage(format!(

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
 use crate::client::{Reconnect, Tracer};
+use crate::clock;
 use crate::commands::lines::words::Word;
 use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{Command, CommandError, Kind, Session, Verdict};
@@ -356,7 +357,7 @@ impl Shell {
 }
 
 async fn connect(opened: &Opened) -> Result<Connected, CommandError> {
-    let client = opened.session.client_that(|settings| {
+    let client = opened.session.client_with(|settings| {
         settings.reconnect = Reconnect::WithBackoff;
         settings.inflight_max = INFLIGHT_MAX;
     });
@@ -364,7 +365,7 @@ async fn connect(opened: &Opened) -> Result<Connected, CommandError> {
     Ok(Connected {
         client_id: about.client_id.clone(),
         elapsed_ms: about.connect_elapsed.as_secs_f64() * 1000.0,
-        since: opened.session.now(),
+        since: clock::monotonic(),
     })
 }
 

@@ -73,7 +73,7 @@ impl Shell {
 
     /// A Ctrl-C that a command of the system has had, or that came too late, is not for what runs next.
     async fn forget_interrupt(&mut self) {
-        self.signals.settle().await;
+        self.signals.sync().await;
         loop {
             let pending = tokio::select! {
                 biased;
@@ -102,7 +102,7 @@ impl Shell {
         };
         let is_auto = self.is_auto && !is_formatted;
         let session = &self.opened.session;
-        let session = if is_forced { session.unguarded() } else { session.clone() };
+        let session = if is_forced { session.writable() } else { session.clone() };
         match (command, target) {
             (Command::Lock(args), Target::Screen) if args.holds() => {
                 self.take_lock(args, &session, &style).await
@@ -112,9 +112,9 @@ impl Shell {
                 Err(CommandError::usage(message).hint("lock KEY").hint("lock KEY -- CMD"))
             }
             (Command::Unlock(args), Target::Screen)
-                if args.key_of_anybody().is_some_and(|key| self.locks.has(&key)) =>
+                if args.key_without_holder().is_some_and(|key| self.locks.has(&key)) =>
             {
-                let Some(key) = args.key_of_anybody() else { return Ok(Ended::Done) };
+                let Some(key) = args.key_without_holder() else { return Ok(Ended::Done) };
                 self.locks.release(key.as_bytes(), false, &session, &self.voice).await?;
                 Ok(Ended::Done)
             }
@@ -191,7 +191,7 @@ impl Shell {
     ) -> Result<(Ended, Verdict), CommandError> {
         let access = command.access();
         // These listen to signals themselves, and have something to put in order.
-        let mut ends_itself = command.minds_signals();
+        let mut ends_itself = command.handles_signals();
         let run = command.run(session, emit);
         tokio::pin!(run);
         loop {
@@ -217,7 +217,7 @@ impl Shell {
 
     fn tell_stopped(&self, access: Access, signal: Signal, style: &Style) {
         // The terminal has shown ^C, and the cursor stands behind it.
-        match (access, signal.failure()) {
+        match (access, signal.write_error()) {
             (Access::Write, Some(failure)) if style.format == Format::Json => {
                 self.voice.say("");
                 self.voice.fail(&CommandError { outcome: Some(Outcome::Unknown), ..failure }, style);
@@ -242,7 +242,7 @@ impl Shell {
                 CommandError::usage(format!("{name} is held by this session already")).hint("\\locks")
             );
         }
-        let (session, voice) = (session.deaf(), self.voice.clone());
+        let (session, voice) = (session.without_signals(), self.voice.clone());
         let mut emit = |output| voice.put(&output, style);
         let taking = tokio::select! {
             taking = take(args, &session, &mut emit) => taking?,

@@ -41,7 +41,7 @@ impl Watches {
         };
         let events = Rc::new(Cell::new(0_u64));
         let task = {
-            let (watches, voice, session) = (self.clone(), voice.clone(), session.deaf());
+            let (watches, voice, session) = (self.clone(), voice.clone(), session.without_signals());
             let events = Rc::clone(&events);
             spawn_local(async move {
                 let mut emit = |output: Output| {

@@ -79,8 +79,8 @@ fn keys_are_read_and_written_as_far_as_a_rule_allows() {
     assert_eq!(keys, "--- stdout\nshared\npress/a\npress/b\n--- exit 0\n");
     let refused = |outcome: &str| {
         format!(
-            "--- stderr\nerror: the store refused: not authorized\n{outcome}  \
-             try: ask for the right to this key for this client id (-i)\n--- exit 77\n"
+            "--- stderr\nerror: the store refused: not authorized\n{outcome}\
+             hint: ask for the right to this key for this client id (-i)\n--- exit 77\n"
         )
     };
     assert_eq!(run(&place, &server, "set shared t -i press"), refused("  nothing was changed\n"));

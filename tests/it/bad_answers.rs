@@ -4,7 +4,7 @@ use super::common::Place;
 use super::common::fake_broker::{FakeBroker, answer};
 
 const UNKNOWN: &str = "  the write may or may not have happened\n";
-const SYNCHRONISE: &str = "  try: synchronise this machine's clock and the broker's with NTP\n";
+const SYNCHRONISE: &str = "hint: synchronise this machine's clock and the broker's with NTP\n";
 
 /// Runs a line against a store that answers so; `{now+N}` in a property stands for a version N milliseconds ahead of
 /// the request's.
@@ -117,7 +117,7 @@ fn a_refusal_is_repeated_in_the_stores_words() {
         error("the store refused: the\\u{1b}[2J moon is full", "  nothing was changed\n")
     );
     let shown = run("get k", "-ERR not authorized\r\n", &[]);
-    assert!(shown.contains("not authorized\n  try: ") && shown.ends_with("--- exit 77\n"), "{shown}");
+    assert!(shown.contains("not authorized\nhint: ") && shown.ends_with("--- exit 77\n"), "{shown}");
 }
 
 #[test]

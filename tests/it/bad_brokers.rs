@@ -28,7 +28,7 @@ fn error(message: &str, more: &str, code: u8) -> String {
 }
 
 fn hint(hint: &str) -> String {
-    format!("  try: {hint}\n")
+    format!("hint: {hint}\n")
 }
 
 const ANSWERS: [&str; 2] = ["mqkv doctor", "a longer --timeout"];
@@ -288,7 +288,7 @@ fn a_write_is_sent_once_and_a_read_is_asked_again() {
 }
 
 const OTHER_ID: &str =
-    "  try: -i with a client id that nobody else uses, or without -i: each run has one of its own then\n";
+    "hint: -i with a client id that nobody else uses, or without -i: each run has one of its own then\n";
 
 #[test]
 fn a_session_taken_over_is_told() {

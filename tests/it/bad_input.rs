@@ -50,8 +50,8 @@ fn a_value_over_the_brokers_packet_limit_is_65_and_not_sent() {
     assert!(shown.starts_with("--- stderr\nerror: the request has 2"), "{shown}");
     assert!(
         shown.ends_with(
-            " bytes; the broker takes at most 1000\n  nothing was changed\n  \
-             try: a smaller value, or several keys\n--- exit 65\n"
+            " bytes; the broker takes at most 1000\n  nothing was changed\n\
+             hint: a smaller value, or several keys\n--- exit 65\n"
         ),
         "{shown}"
     );
@@ -66,13 +66,13 @@ fn a_value_over_the_limit_is_65_before_anything_is_sent() {
     file.set_len(256 * 1024 * 1024).unwrap();
     assert_eq!(
         run(&place, &[b"set", b"k", b"-f", b"huge"]),
-        "--- stderr\nerror: the value has more than 268173312 bytes, the limit\n--- exit 65\n"
+        "--- stderr\nerror: value too large: the limit is 268173312 bytes\n--- exit 65\n"
     );
     let mut endless = place.command(&["set", "k", "-"]);
     endless.stdin(std::fs::File::open("/dev/zero").unwrap());
     assert_eq!(
         bounded_transcript(&mut endless),
-        "--- stderr\nerror: the value has more than 268173312 bytes, the limit\n--- exit 65\n"
+        "--- stderr\nerror: value too large: the limit is 268173312 bytes\n--- exit 65\n"
     );
 }
 
@@ -81,8 +81,8 @@ fn text_that_is_no_utf_8_is_told_where_text_is_needed() {
     let place = Place::new();
     let told = |word: &str, verb: &str| {
         format!(
-            "--- stderr\nerror: invalid UTF-8: {word}\n  only keys, values and file names may contain arbitrary bytes\n  \
-             try: {verb} --help\n--- exit 2\n"
+            "--- stderr\nerror: invalid UTF-8: {word}\n  only keys, values and file names may contain arbitrary bytes\n\
+             hint: {verb} --help\n--- exit 2\n"
         )
     };
     let get = |option: &[u8], value: &[u8]| run(&place, &[b"get", b"k", option, value]);
@@ -141,7 +141,7 @@ fn a_url_that_is_none_is_told_with_one_that_is() {
     let place = Place::new();
     let told = |url: &str| place.run_bounded(&["get", "k", "-b", url]);
     let usage =
-        |message: &str, hint: &str| format!("--- stderr\nerror: {message}\n  try: {hint}\n--- exit 2\n");
+        |message: &str, hint: &str| format!("--- stderr\nerror: {message}\nhint: {hint}\n--- exit 2\n");
     assert_eq!(told("localhost"), usage("the broker is a URL", "-b mqtt://localhost"));
     assert_eq!(told("http://h"), usage("no broker speaks http://", "-b mqtt://HOST[:PORT]"));
     assert_eq!(told("mqtt://h:port"), usage("no host and port in mqtt://h:port", "-b mqtt://HOST[:PORT]"));
@@ -185,14 +185,14 @@ fn an_address_that_cannot_be_listened_at_is_told_with_one_that_can() {
     let serve = |address: &str| place.run_bounded(&["serve", "--listen", address]);
     assert_eq!(
         serve(&taken),
-        "--- stderr\nerror: cannot listen on BROKER: Address already in use (os error 98)\n  \
-         try: --listen BROKER for any free port, or stop the process that listens there\n--- exit 69\n"
+        "--- stderr\nerror: cannot listen on BROKER: Address already in use (os error 98)\n\
+         hint: --listen BROKER for any free port, or stop the process that listens there\n--- exit 69\n"
     );
     // No machine has an address that is reserved for documentation.
     assert_eq!(
         serve("192.0.2.1:1883"),
-        "--- stderr\nerror: cannot listen on 192.0.2.1:1883: Cannot assign requested address (os error 99)\n  \
-         try: --listen 0.0.0.0:1883 for all addresses: this machine does not have 192.0.2.1\n--- exit 69\n"
+        "--- stderr\nerror: cannot listen on 192.0.2.1:1883: Cannot assign requested address (os error 99)\n\
+         hint: --listen 0.0.0.0:1883 for all addresses: this machine does not have 192.0.2.1\n--- exit 69\n"
     );
 }
 
@@ -217,7 +217,7 @@ fn a_file_that_cannot_be_written_is_74() {
     );
     assert_eq!(
         at(&["get", "k", "-f", "-"]),
-        "--- stderr\nerror: -f takes the name of a file\n  try: `-o raw` prints the exact bytes\n--- exit 2\n"
+        "--- stderr\nerror: -f needs the name of a file\nhint: print the exact bytes on standard output: -o raw\n--- exit 2\n"
     );
     assert_eq!(at(&["get", "k", "-f", "/dev/null"]), "--- exit 0\n");
 }

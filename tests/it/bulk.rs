@@ -74,13 +74,13 @@ fn the_first_trouble_ends_a_batch_and_says_what_was_sent() {
     let server = Server::start(&place, &[]);
     assert_eq!(
         batch(&place, &server, &[], "set a 1\ngte a\nset a 2\n"),
-        "--- stderr\nerror: line 2: no such verb: gte\n  no line after it was sent\n  try: get\n  \
-         try: mqkv help\n--- exit 2\n"
+        "--- stderr\nerror: line 2: unknown command 'gte'\n  no later line was sent\nhint: did you mean 'get'?\n\
+         hint: mqkv help\n--- exit 2\n"
     );
     assert_eq!(
         batch(&place, &server, &[], "set a 1 --ttl 5\nset a 2\n"),
         "--- stderr\nerror: line 1: invalid value '5' for '--ttl <DURATION>': a duration needs a unit, \
-         for example 5s\n  no line after it was sent\n  try: mqkv help set\n--- exit 2\n"
+         for example 5s\n  no later line was sent\nhint: mqkv help set\n--- exit 2\n"
     );
     assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"1");
 }
@@ -106,7 +106,7 @@ fn what_was_sent_behind_the_first_trouble_is_waited_for_and_told() {
             b"set a 1\nset b 1\n\nget b\nget none\n"
         ),
         "--- stdout\n1\n\n--- stderr\nerror: line 1: the store refused: syntax error\n  \
-         lines 2 to 5 had been sent already: 2 done, 1 answered no; nothing after that was sent\n--- exit 76\n"
+         already sent: lines 2 to 5 (2 done, 1 answered no); no later line was sent\n--- exit 76\n"
     );
     fake.end();
 }
@@ -120,7 +120,7 @@ fn going_on_runs_all_and_ends_with_the_greatest_code() {
     assert!(shown.starts_with("--- stdout\n\n2\n--- stderr\nerror: line 2: the store refused: "), "{shown}");
     assert!(shown.contains("\nerror: line 3: KEY is missing\n"), "{shown}");
     assert!(shown.contains("\nerror: line 4: the quote \" at column 5 is not closed\n"), "{shown}");
-    assert!(shown.contains("\nerror: 3 of 6 lines failed\n  the worst of them: line 2: "), "{shown}");
+    assert!(shown.contains("\nerror: 3 of 6 lines failed\n  worst error: line 2: "), "{shown}");
     assert!(shown.ends_with("--- exit 76\n"), "{shown}");
 }
 
@@ -149,11 +149,11 @@ fn json_lines_go_in_and_out_with_their_ids() {
             "\n",
             r#"{"v":1,"line":4,"op":"vdel","key":"none","deleted":0,"reason":"missing"}"#,
             "\n",
-            r#"{"v":1,"id":5,"line":5,"error":{"kind":"data","code":65,"message":"line 5: \"value\" is missing","retryable":false}}"#,
+            r#"{"v":1,"id":5,"line":5,"error":{"kind":"data","code":65,"message":"line 5: missing member \"value\"","retryable":false}}"#,
             "\n",
-            r#"{"v":1,"line":6,"error":{"kind":"data","code":65,"message":"line 6: the JSON ends too early","causes":["the file ends within this line"],"retryable":false}}"#,
+            r#"{"v":1,"line":6,"error":{"kind":"data","code":65,"message":"line 6: invalid JSON: unexpected end of line","causes":["the file ends within this line"],"retryable":false}}"#,
             "\n--- stderr\n",
-            r#"{"v":1,"error":{"kind":"data","code":65,"message":"2 of 5 lines failed","causes":["the worst of them: line 5: \"value\" is missing"],"retryable":false}}"#,
+            r#"{"v":1,"error":{"kind":"data","code":65,"message":"2 of 5 lines failed","causes":["worst error: line 5: missing member \"value\""],"retryable":false}}"#,
             "\n--- exit 65\n"
         )
     );
@@ -166,9 +166,9 @@ fn a_batch_reads_no_input_for_its_lines_and_no_batch() {
     let shown = batch(&place, &server, &[], "set k -\nset k v\n");
     assert!(shown.contains("error: line 1: standard input cannot be read from here\n"), "{shown}");
     let shown = batch(&place, &server, &[], "set k\n");
-    assert!(shown.contains("  try: '' is the empty value\n"), "{shown}");
+    assert!(shown.contains("hint: '' is the empty value\n"), "{shown}");
     let shown = batch(&place, &server, &[], "batch other\n");
-    assert!(shown.contains("error: line 1: this verb does not go into a batch\n"), "{shown}");
+    assert!(shown.contains("error: line 1: this verb cannot be used in a batch\n"), "{shown}");
     assert!(shown.ends_with("--- exit 2\n"), "{shown}");
     assert_eq!(
         place.run_at(&server.url(), &["batch", "none"]),
@@ -180,7 +180,7 @@ fn a_batch_reads_no_input_for_its_lines_and_no_batch() {
 fn nobody_waits_for_a_broker_because_of_a_line_that_makes_no_sense() {
     let place = Place::new();
     let shown = place.run_at_with_input("mqtt://127.0.0.1:1", &["batch", "-"], b"gte k\n");
-    assert!(shown.contains("no such verb: gte"), "{shown}");
+    assert!(shown.contains("unknown command 'gte'"), "{shown}");
     let shown = place.run_at_with_input("mqtt://127.0.0.1:1", &["batch", "-"], b"get k\n");
     assert!(shown.contains("error: cannot connect to "), "{shown}");
     assert!(shown.ends_with("--- exit 69\n"), "{shown}");
@@ -260,7 +260,7 @@ fn keys_are_listed_and_an_empty_list_is_an_answer() {
     assert_eq!(at(&["keys", "zz*"]), "--- exit 0\n");
     assert_eq!(
         at(&["keys", ""]),
-        "--- stderr\nerror: the pattern is empty\n  try: '*' matches every key\n--- exit 2\n"
+        "--- stderr\nerror: the pattern is empty\nhint: '*' matches every key\n--- exit 2\n"
     );
     assert!(at(&["keys", "["]).ends_with("--- exit 76\n"));
 }
@@ -275,8 +275,8 @@ fn a_broker_without_scan_is_told_of() {
         });
         assert_eq!(
             Place::new().run_at(&fake.url(), words),
-            "--- stderr\nerror: this broker cannot list keys: its store does not know SCAN\n  \
-             try: mqkv export --keys-from FILE, with the keys in a file, one a line\n--- exit 76\n"
+            "--- stderr\nerror: cannot list keys: the store of this broker does not support SCAN\n\
+             hint: list the keys in a file, one per line: mqkv export --keys-from FILE\n--- exit 76\n"
         );
         fake.end();
     }
@@ -405,14 +405,14 @@ fn an_import_looks_before_it_writes_and_leaves_what_it_is_told_to_leave() {
     place.write("bad", "{\"key\":\"a\",\"value\":\"9\"}\nset b 2\n{\"key\":\"c\",\"val");
     assert_eq!(
         at(&["import", "bad"]),
-        "--- stderr\nerror: line 2: no JSON: expected value at column 1\n  no line after it was sent\n--- exit 65\n"
+        "--- stderr\nerror: line 2: invalid JSON: expected value at column 1\n  no later line was sent\n--- exit 65\n"
     );
     assert_eq!(
         at(&["import", "bad", "--keep-going"]),
-        "--- stderr\nerror: line 2: no JSON: expected value at column 1\n\
-         error: line 3: the JSON ends too early\n  the file ends within this line\n\
+        "--- stderr\nerror: line 2: invalid JSON: expected value at column 1\n\
+         error: line 3: invalid JSON: unexpected end of line\n  the file ends within this line\n\
          wrote 1 key; 2 failed (new versions; what was to expire stays)\n\
-         error: 2 of 3 lines failed\n  the worst of them: line 2: no JSON: expected value at column 1\n--- exit 65\n"
+         error: 2 of 3 lines failed\n  worst error: line 2: invalid JSON: expected value at column 1\n--- exit 65\n"
     );
     assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"9");
 }

@@ -141,7 +141,7 @@ fn a_mistyped_variable_is_told_and_those_that_others_set_are_not() {
 #[test]
 fn what_makes_no_sense_in_the_file_is_told_with_its_line() {
     for (text, message) in [
-        ("[context.a]\nread_onyl = true\n", "2: there is no setting read_onyl\n  try: read_only\n"),
+        ("[context.a]\nread_onyl = true\n", "2: there is no setting read_onyl\nhint: read_only\n"),
         ("[context.a]\nnotls = 'yes'\n", "2: notls: it takes true or false, not a text\n"),
         ("[context.a]\nport = 0\n", "2: port: it takes a number from 1 to 65535\n"),
         ("[context.a]\nbroker = 'h'\n", "2: broker: the broker is a URL\n"),
@@ -152,7 +152,7 @@ fn what_makes_no_sense_in_the_file_is_told_with_its_line() {
         ),
         (
             "[context.a]\npassword = 'hunter2'\n",
-            "2: password: a secret does not belong in this file\n  try: password_file = \"FILE\"\n",
+            "2: password: a secret does not belong in this file\nhint: password_file = \"FILE\"\n",
         ),
     ] {
         let place = configured(text);
@@ -186,20 +186,20 @@ fn a_context_that_there_is_not_is_told_with_the_file_that_was_looked_for() {
     assert_eq!(
         wrong(&place, &["get", "k", "-x", "prod"]),
         format!(
-            "--- stderr\nerror: there is no context prod: there is no file {FILE}\n  \
-             try: mqkv context add prod -b URL\n--- exit 78\n"
+            "--- stderr\nerror: there is no context prod: there is no file {FILE}\n\
+             hint: mqkv context add prod -b URL\n--- exit 78\n"
         )
     );
     write(&place, "[context.prod]\n[context.lab]\n");
     assert_eq!(
         wrong(&place, &["get", "k", "-x", "prdo"]),
         format!(
-            "--- stderr\nerror: there is no context prdo in {FILE}\n  contexts: prod, lab\n  try: prod\n--- exit 78\n"
+            "--- stderr\nerror: there is no context prdo in {FILE}\n  contexts: prod, lab\nhint: prod\n--- exit 78\n"
         )
     );
     let place = place.with_variable("MQKV_CONTEXT", "lba");
     let shown = wrong(&place, &["get", "k"]);
-    assert!(shown.contains("\n  MQKV_CONTEXT names it\n  try: lab\n--- exit 78\n"), "{shown}");
+    assert!(shown.contains("\n  MQKV_CONTEXT names it\nhint: lab\n--- exit 78\n"), "{shown}");
     write(&place, "default_context = 'gone'\n");
     let shown = Place::new();
     write(&shown, "default_context = 'gone'\n");

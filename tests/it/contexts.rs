@@ -61,8 +61,8 @@ fn contexts_are_listed_used_shown_and_removed() {
     let refused = place.run(&["context", "rm", "lab"]);
     assert_eq!(
         refused,
-        "--- stderr\nerror: lab is the default context\n  try: mqkv context use OTHER\n  \
-         try: mqkv context use --none\n--- exit 78\n"
+        "--- stderr\nerror: lab is the default context\nhint: mqkv context use OTHER\n\
+         hint: mqkv context use --none\n--- exit 78\n"
     );
     assert_done(&place, &["context", "use", "--none"]);
     assert_done(&place, &["context", "rm", "lab"]);
@@ -91,7 +91,7 @@ fn a_context_is_not_overwritten_unasked_and_makes_sense_from_the_beginning() {
     assert_eq!(
         shown(&place, &["context", "add", "lab", "-b", "mqtt://other"]),
         format!(
-            "--- stderr\nerror: there is a context lab in {FILE} already\n  try: --force replaces it\n--- exit 78\n"
+            "--- stderr\nerror: there is a context lab in {FILE} already\nhint: --force replaces it\n--- exit 78\n"
         )
     );
     assert_done(&place, &["context", "add", "lab", "-b", "mqtt://other", "--force"]);
@@ -125,7 +125,7 @@ fn a_context_is_tried_before_it_is_needed() {
     assert!(place.run(&["context", "test", "gone"]).ends_with("--- exit 69\n"));
     assert_eq!(
         place.run(&["context", "test"]),
-        "--- stderr\nerror: no context is in use\n  try: mqkv context test NAME\n  try: mqkv context use NAME\n--- exit 78\n"
+        "--- stderr\nerror: no context is in use\nhint: mqkv context test NAME\nhint: mqkv context use NAME\n--- exit 78\n"
     );
     assert_done(&place, &["context", "use", "here"]);
     assert!(place.run(&["context", "test", "-j"]).contains("\"op\":\"ping\""));
@@ -148,8 +148,8 @@ fn an_edited_file_counts_only_if_it_makes_sense() {
         said,
         format!(
             "--- stderr\nerror: .config/mqkv/config.broken.toml:3: there is no setting read_onyl\n  \
-             {FILE} stays as it was\n  what you have written is in .config/mqkv/config.broken.toml\n  \
-             try: read_only\n--- exit 78\n"
+             {FILE} stays as it was\n  what you have written is in .config/mqkv/config.broken.toml\n\
+             hint: read_only\n--- exit 78\n"
         )
     );
     assert_eq!(file(&place), "[context.a]\nport = 1\n");
@@ -186,8 +186,8 @@ fn what_is_read_only_is_not_written_to_by_any_verb() {
     write(&place, &format!("[context.prod]\nbroker = '{}'\nread_only = true\n", server.url()));
     place.write("keys.jsonl", "{\"key\":\"k\",\"value\":\"v\"}\n");
     let refused = format!(
-        "--- stderr\nerror: the context prod is read-only\n  {FILE}:3: read_only = true\n  nothing was changed\n  \
-         try: --force-write\n--- exit 78\n"
+        "--- stderr\nerror: the context prod is read-only\n  {FILE}:3: read_only = true\n  nothing was changed\n\
+         hint: --force-write\n--- exit 78\n"
     );
     for words in [
         &["set", "k", "v"][..],

@@ -59,8 +59,8 @@ fn a_frame_comes_from_digits_a_file_or_standard_input() {
 fn bytes_that_are_no_frame_are_65() {
     assert_eq!(
         run(&["decode", "frame", "--hex", "2b4f4b0a"]),
-        "--- stderr\nerror: no frame: CRLF missing at byte 3\n  \
-         try: exactly the payload: each line ends with CR LF, and nothing follows the last\n--- exit 65\n"
+        "--- stderr\nerror: invalid frame: CRLF missing at byte 3\n\
+         hint: the input must be exactly one payload, in which every line ends with CR LF\n--- exit 65\n"
     );
 }
 

@@ -14,7 +14,7 @@ const REQUEST: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/comman
 
 fn refused(text: &str, hint: &str) -> String {
     format!(
-        "--- stderr\nerror: the store refused: {text}\n  nothing was changed\n  try: {hint}\n--- exit 76\n"
+        "--- stderr\nerror: the store refused: {text}\n  nothing was changed\nhint: {hint}\n--- exit 76\n"
     )
 }
 

@@ -50,8 +50,8 @@ fn a_write_that_a_signal_ends_says_that_its_outcome_is_unknown() {
         for (signal, name) in signals {
             let left = end_with(signal, (0, 1), words, &place);
             let told = format!(
-                "error: {name} came before the answer\n  the write may or may not have happened\n  \
-                 try: check the value: mqkv get KEY\n"
+                "error: {name} came before the answer\n  the write may or may not have happened\n\
+                 hint: check the value: mqkv get KEY\n"
             );
             assert_eq!((left.errors, left.output), (told, String::new()), "{words:?}");
             // A shell makes 130 or 143 of it, and ends a loop around it.
@@ -110,7 +110,7 @@ fn a_write_that_was_not_sent_has_changed_nothing() {
     connected.recv().unwrap();
     run.signal(Signal::SIGINT);
     let left = run.end();
-    assert_eq!(left.errors, "error: SIGINT came before the answer\n  nothing was changed\n");
+    assert_eq!(left.errors, "error: interrupted before the answer: SIGINT\n  nothing was changed\n");
     assert_eq!(left.signal, Some(2));
     broker.end();
 }
@@ -121,7 +121,7 @@ fn lines_in_flight_are_told_of_when_a_signal_ends_them() {
     place.write("lines", "set a 1\nset b 2\nset c 3\n");
     let left = end_with(Signal::SIGINT, (2, 1), &["batch", "lines", "--inflight", "1"], &place);
     assert_eq!(left.signal, Some(2));
-    assert!(left.errors.contains("error: SIGINT came before the answer\n  line 3: "), "{left:?}");
+    assert!(left.errors.contains("error: interrupted before the answer: SIGINT\n  line 3: "), "{left:?}");
     assert!(left.errors.ends_with("  the write may or may not have happened\n"), "{left:?}");
     let entries: String = (0..200).map(|at| format!("{{\"key\":\"{at}\",\"value\":\"v\"}}\n")).collect();
     place.write("entries", entries);
@@ -151,7 +151,7 @@ fn lines_that_were_all_answered_are_no_doubt_when_a_signal_ends_the_wait_for_mor
     let left = child.wait_with_output().unwrap();
     assert_eq!(
         String::from_utf8_lossy(&left.stderr),
-        "error: SIGINT came before the answer\n  all requests sent until then were answered\n"
+        "error: interrupted before the answer: SIGINT\n  all requests sent until then were answered\n"
     );
     drop(input);
 }

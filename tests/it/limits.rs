@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use super::common::bounded::bounded_transcript;
 use super::common::{LoggedServer, Place, Server, StreamedProcess, Terminal, wait_until};
 
-const REFUSED: &str = "--- stderr\nerror: the store refused: the quota has been exceeded\n  nothing was changed\n  \
-                       try: delete keys that are not needed, or let them expire (--ttl)\n--- exit 76\n";
+const REFUSED: &str = "--- stderr\nerror: the store refused: the quota has been exceeded\n  nothing was changed\n\
+                       hint: delete keys that are not needed, or let them expire (--ttl)\n--- exit 76\n";
 
 #[test]
 fn what_is_in_force_is_told_at_the_start_to_who_asks_for_more() {
@@ -53,8 +53,8 @@ fn memory_a_value_and_a_packet_are_bounded() {
     for (name, len) in [("small", 2_048), ("large", 2_049), ("huge", 40_000)] {
         place.write(name, "x".repeat(len));
     }
-    let large = "--- stderr\nerror: the store refused: the value is too long\n  nothing was changed\n  \
-                 try: a smaller value, or several keys\n--- exit 76\n";
+    let large = "--- stderr\nerror: the store refused: the value is too long\n  nothing was changed\n\
+                 hint: a smaller value, or several keys\n--- exit 76\n";
     assert_eq!(at(&["set", "k", "-f", "large"]), large);
     let huge = at(&["set", "k", "-f", "huge"]);
     assert!(
@@ -74,8 +74,8 @@ fn connections_and_the_keys_that_a_client_watches_are_bounded() {
     let server = LoggedServer::start(&place, &options);
     let url = format!("mqtt://127.0.0.1:{}", server.port(0));
     let shown = place.run_at(&url, &["watch", "a", "b", "-c", "1"]);
-    let refused = "--- stderr\nerror: the store refused: the quota has been exceeded\n  \
-                   try: fewer keys at once; `mqkv serve --watches-max N` lets a client watch more\n--- exit 76\n";
+    let refused = "--- stderr\nerror: the store refused: the quota has been exceeded\n\
+                   hint: fewer keys at once; `mqkv serve --watches-max N` lets a client watch more\n--- exit 76\n";
     assert_eq!(shown, refused);
     server.log_line_with("is gone");
     let mut watch = place.command(&["-b", &url, "watch", "a"]);
@@ -101,7 +101,7 @@ fn a_lock_that_may_not_watch_its_key_asks_for_fewer_watches() {
     terminal.shows("[1 watch]>");
     terminal.line("lock deploy");
     terminal.shows("error: the store refused: the quota has been exceeded");
-    terminal.shows("try: fewer keys at once; `mqkv serve --watches-max N`");
+    terminal.shows("hint: fewer keys at once; `mqkv serve --watches-max N`");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_system_without_descriptors_to_give_is_an_error_that_says_which_limit_it_is(
         shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         bounded_transcript(&mut shell)
     };
-    let hint = "  try: more open files: `ulimit -n`, or LimitNOFILE of its service\n";
+    let hint = "hint: more open files: `ulimit -n`, or LimitNOFILE of its service\n";
     // Too few for a runtime; for what is kept; for the threads.
     for (words, limits) in
         [("serve -q --listen 127.0.0.1:0 --data kept", 5..14), ("-b mqtt://127.0.0.1:1 get k", 5..9)]

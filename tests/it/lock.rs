@@ -228,7 +228,7 @@ fn a_lock_that_has_no_thread_to_wait_for_the_end_of_input_in_is_given_back() {
     let left = Process::start(command).end();
     let cause = "Resource temporarily unavailable (os error 11)";
     let hint = "more threads: `ulimit -u`, or TasksMax of its service";
-    assert_eq!(left.errors, format!("error: cannot start a thread: {cause}\n  try: {hint}\n"));
+    assert_eq!(left.errors, format!("error: cannot start a thread: {cause}\nhint: {hint}\n"));
     assert!(left.code == Some(70) && left.output.ends_with(":StateStore\n"), "{left:?}");
     assert_eq!(bench.run(&["holder", "deploy"]), FREE);
 }
@@ -321,9 +321,9 @@ fn a_key_that_a_fence_protects_is_no_lock() {
     assert_eq!(
         bench.run(&["lock", "deploy"]),
         "--- stderr\nerror: deploy cannot be a lock: it was written with a fencing token\n  \
-         a lock is taken without a token: it is where tokens come from\n  nothing was changed\n  \
-         try: lock another key, and write this one under that lock with --fence-env\n  \
-         try: `mqkv del KEY --fence TOKEN` makes the key an ordinary one again\n--- exit 76\n"
+         a lock is taken without a token: it is where tokens come from\n  nothing was changed\n\
+         hint: lock another key, and write this one under that lock with --fence-env\n\
+         hint: `mqkv del KEY --fence TOKEN` makes the key an ordinary one again\n--- exit 76\n"
     );
 }
 
@@ -333,14 +333,14 @@ fn a_command_line_that_makes_no_sense_is_told_before_anybody_is_asked() {
     assert_eq!(
         place.run(&["lock", "deploy", "--ttl", "5s", "--renew", "2s", "--", "true"]),
         "--- stderr\nerror: --ttl 5s is too short\n  2s until it is renewed (--renew) + \
-         5s to stop the command (--kill-after) + 1s to spare = 8s, which must be less than --ttl\n  \
-         try: a longer --ttl, or a shorter --kill-after or --renew\n--- exit 2\n"
+         5s to stop the command (--kill-after) + 1s to spare = 8s, which must be less than --ttl\n\
+         hint: a longer --ttl, or a shorter --kill-after or --renew\n--- exit 2\n"
     );
     for (words, error) in [
         (&["lock", "deploy", "--holder", ""][..], "the holder's name is empty"),
         (&["lock", "deploy", "--once", "true"], "--once leaves at once: it runs no command"),
         (&["lock", "--key-hex", "00", "--", "true"], "a key with a zero byte cannot be told to a command"),
-        (&["unlock", "deploy"], "whose lock? --holder is missing, and MQKV_LOCK_HOLDER is not set"),
+        (&["unlock", "deploy"], "no holder: --holder is missing, and MQKV_LOCK_HOLDER is not set"),
         (&["lock"], "KEY is missing"),
         (&["lock", "deploy", "-w", "5"], "invalid value '5' for '--wait <0|DURATION|forever>'"),
     ] {

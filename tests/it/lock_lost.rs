@@ -193,7 +193,7 @@ fn a_session_that_is_taken_over_is_named_as_what_the_lock_was_lost_by() {
     assert!(waiter.error_line().starts_with("waiting for deploy"));
     let is_told = |errors: &str| {
         errors.contains("the broker ended the connection: session taken over (0x8E)")
-            && errors.contains("\n  try: -i with a client id that nobody else uses")
+            && errors.contains("\nhint: -i with a client id that nobody else uses")
     };
     bench.run(&["ping", "-i", "you"]);
     let left = waiter.end();

@@ -44,7 +44,7 @@ fn every_reason_to_refuse_a_client_has_its_code_its_name_and_what_to_try() {
         (0x9F, "connection rate exceeded", 69, "again later; --retries N does so by itself"),
     ] {
         let broker = refusing(reason);
-        let hint = if hint.is_empty() { String::new() } else { format!("  try: {hint}\n") };
+        let hint = if hint.is_empty() { String::new() } else { format!("hint: {hint}\n") };
         assert_eq!(
             place.run_at(&broker.url(), &["get", "k"]),
             format!(
@@ -91,8 +91,8 @@ fn our_own_server_lets_in_whom_it_knows_and_refuses_the_others_once() {
     assert_eq!(
         place.run_at(&relay.url(), &words("wrong")),
         "--- stderr\nerror: BROKER refused the connection: bad user name or password (0x86): no user of \
-         this name and password is known here\n  \
-         try: check the name (-u) and the password (--password-file or --ask-password)\n--- exit 77\n"
+         this name and password is known here\n\
+         hint: check the name (-u) and the password (--password-file or --ask-password)\n--- exit 77\n"
     );
     assert_eq!(relay.connections(), 1);
 }
@@ -159,7 +159,7 @@ fn standard_input_is_not_both_the_password_and_the_value() {
         assert_eq!(
             bounded_transcript(&mut command),
             format!(
-                "--- stderr\nerror: standard input cannot be read from here\n  try: {instead}\n--- exit 2\n"
+                "--- stderr\nerror: standard input cannot be read from here\nhint: {instead}\n--- exit 2\n"
             ),
             "{line}"
         );
@@ -181,7 +181,7 @@ fn a_file_that_holds_no_secret_is_told_by_its_name_before_anybody_is_asked() {
     place.write("long", vec![b'x'; 65_536]);
     std::fs::create_dir(place.path("folder")).unwrap();
     let broker = refusing(0x87);
-    let hint = "  try: a file with the secret in it: --password-file or --sat-file\n";
+    let hint = "hint: a file with the secret in it: --password-file or --sat-file\n";
     for (file, message, code) in [
         ("gone", "cannot read gone: no such file or directory", 74),
         ("folder", "cannot read folder: is a directory", 74),
@@ -212,8 +212,8 @@ fn a_pipe_that_never_delivers_holds_up_no_longer_than_a_connection_may_take() {
     ] {
         assert_eq!(
             place.run_bounded(&line.split(' ').collect::<Vec<_>>()),
-            "--- stderr\nerror: cannot read fifo: it could not be read within 100ms\n  \
-             try: a file with the secret in it: --password-file or --sat-file\n--- exit 74\n"
+            "--- stderr\nerror: cannot read fifo: it could not be read within 100ms\n\
+             hint: a file with the secret in it: --password-file or --sat-file\n--- exit 74\n"
         );
     }
 }

@@ -114,8 +114,8 @@ fn without_a_terminal_nobody_can_be_asked() {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     assert_eq!(
         bounded_transcript(&mut command),
-        "--- stderr\nerror: there is no terminal to ask for the password\n  \
-         try: --password-file FILE, or - for standard input\n--- exit 2\n"
+        "--- stderr\nerror: there is no terminal to ask for the password\n\
+         hint: --password-file FILE, or - for standard input\n--- exit 2\n"
     );
 }
 

@@ -200,8 +200,8 @@ fn a_broker_that_forbids_it_is_77_and_names_the_topic() {
         assert_eq!(
             place.run(&["monitor", "-b", &url]),
             format!(
-                "--- stderr\nerror: the broker refused the subscription to {filter}: not authorized (0x87)\n  \
-                 try: ask for the right to subscribe to it with this client id (-i); \
+                "--- stderr\nerror: the broker refused the subscription to {filter}: not authorized (0x87)\n\
+                 hint: ask for the right to subscribe to it with this client id (-i); \
                  `mqkv monitor --help` names all topics\n--- exit 77\n"
             )
         );

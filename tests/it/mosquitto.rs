@@ -166,8 +166,8 @@ fn mosquitto_itself_has_no_store_and_it_is_said() {
     let (_broker, url) = mosquitto(&place);
     let no_store = |outcome: &str| {
         format!(
-            "--- stderr\nerror: no state store at BROKER: nobody there takes its requests\n{outcome}  \
-             try: is this the broker of Azure IoT Operations, or one of `mqkv serve`?\n--- exit 69\n"
+            "--- stderr\nerror: no state store at BROKER: nobody there takes its requests\n{outcome}\
+             hint: is this the broker of Azure IoT Operations, or one of `mqkv serve`?\n--- exit 69\n"
         )
     };
     assert_eq!(place.run_at(&url, &["get", "k", "-t", "1h"]), no_store(""));

@@ -82,7 +82,7 @@ fn fails(place: &Place, url: &str, options: &str, message: &str, hint: &str, cod
     let line = format!("get k {options}");
     assert_eq!(
         place.run_at(url, &line.split_whitespace().collect::<Vec<_>>()),
-        format!("--- stderr\nerror: {message}\n  try: {hint}\n--- exit {code}\n"),
+        format!("--- stderr\nerror: {message}\nhint: {hint}\n--- exit {code}\n"),
         "{options}"
     );
 }

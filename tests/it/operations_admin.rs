@@ -108,7 +108,7 @@ fn an_address_that_is_taken_is_told_and_what_helps() {
     assert!(shown.starts_with(&format!("--- stderr\nerror: cannot listen on {address}: ")), "{shown}");
     assert!(
         shown.ends_with(
-            "  try: --admin 127.0.0.1:0 for any free port, or stop the process that listens there\n--- exit 69\n"
+            "hint: --admin 127.0.0.1:0 for any free port, or stop the process that listens there\n--- exit 69\n"
         ),
         "{shown}"
     );

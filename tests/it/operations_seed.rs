@@ -84,11 +84,14 @@ fn a_line_that_makes_no_sense_is_named_and_nothing_is_served() {
         "--seed",
         "seed",
     ]);
-    assert_eq!(shown, "--- stderr\nerror: line 2: \"value\" is missing\n--- exit 65\n");
+    assert_eq!(shown, "--- stderr\nerror: line 2: missing member \"value\"\n--- exit 65\n");
     assert!(!place.path("port").exists() && !place.path("data").exists());
     place.write("seed", "{\"key\":\"a\",\"val");
     let shown = place.run_bounded(&["serve", "--listen", "127.0.0.1:0", "--seed", "seed"]);
-    assert!(shown.contains("line 1: the JSON ends too early\n  the file ends within this line"), "{shown}");
+    assert!(
+        shown.contains("line 1: invalid JSON: unexpected end of line\n  the file ends within this line"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -109,7 +112,7 @@ fn a_seed_that_is_no_file_is_told() {
     assert!(serve("none").ends_with("--- exit 74\n"));
     assert_eq!(
         serve("-"),
-        "--- stderr\nerror: --seed reads no standard input\n  try: --seed FILE\n--- exit 2\n"
+        "--- stderr\nerror: --seed reads no standard input\nhint: --seed FILE\n--- exit 2\n"
     );
 }
 
@@ -182,7 +185,7 @@ fn a_command_trusts_a_certificate_that_has_signed_itself_and_is_told_what_anothe
     let options = tls("server.pem", "server.key");
     let told = shown(&mut exec(&place, &options, "$mqkv get k"));
     let hint = "-T FILE, or MQKV_CAFILE=FILE, with the certificate of the CA that signed it";
-    assert!(told.ends_with(&format!("is from an unknown CA\n  try: {hint}\n--- exit 69\n")), "{told}");
+    assert!(told.ends_with(&format!("is from an unknown CA\nhint: {hint}\n--- exit 69\n")), "{told}");
     let mut command = exec(&place, &options, "$mqkv set k v && $mqkv get k");
     assert_eq!(shown(command.env("MQKV_CAFILE", place.path("ca.pem"))), is_well);
     // Where the first door has no TLS, nothing is said of it.

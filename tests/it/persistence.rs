@@ -157,7 +157,7 @@ fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved
     let refused = |damage: &str| {
         let shown = run(&place, "serve --data kept --listen 127.0.0.1:0");
         let error = format!("--- stderr\nerror: kept is corrupt: {damage}");
-        let hint = "\n  try: the files of kept from one backup, or ";
+        let hint = "\nhint: the files of kept from one backup, or ";
         assert!(shown.starts_with(&error) && shown.contains(hint), "{shown}");
         assert!(
             shown.ends_with("what `mqkv serve --data kept --verify` finds in it\n--- exit 74\n"),
@@ -283,8 +283,8 @@ fn a_file_of_another_version_is_refused_and_not_touched() {
     for verb in ["", "--verify", "--salvage", "--clear-fence k10"] {
         assert_eq!(
             run(&place, &format!("serve --data kept --listen 127.0.0.1:0 {verb}")),
-            "--- stderr\nerror: kept/store.redb has format 77; this version reads and writes format 3\n  \
-             try: another folder, or the version of mqkv that wrote it\n--- exit 74\n",
+            "--- stderr\nerror: kept/store.redb has format 77; this version reads and writes format 3\n\
+             hint: another folder, or the version of mqkv that wrote it\n--- exit 74\n",
             "{verb}"
         );
     }
@@ -309,7 +309,7 @@ fn a_fence_that_nobody_holds_any_more_can_be_taken_away() {
     let shown = run(&place, "serve --data kept --clear-fence");
     assert!(shown.contains("which key?") && shown.ends_with("--- exit 2\n"), "{shown}");
     let shown = run(&place, "serve --data kept --clear-fence k --key-hex 6b");
-    assert!(shown.contains("the key is given twice") && shown.ends_with("--- exit 2\n"), "{shown}");
+    assert!(shown.contains("more than one key") && shown.ends_with("--- exit 2\n"), "{shown}");
 }
 
 #[test]
@@ -337,8 +337,8 @@ fn what_is_done_offline_needs_a_folder_and_nobody_in_it() {
 fn what_is_no_regular_file_is_refused_and_not_waited_for() {
     let place = Place::new();
     assert_eq!(run(&place, "--embedded=kept set k v"), "--- exit 0\n");
-    let refused = "error: kept/store.redb is not a regular file\n  \
-                   try: move it away, or another folder\n--- exit 74\n";
+    let refused = "error: kept/store.redb is not a regular file\n\
+                   hint: move it away, or another folder\n--- exit 74\n";
     let make: [&dyn Fn(&str); 3] = [
         &|path| assert!(Command::new("mkfifo").arg(place.path(path)).status().unwrap().success()),
         &|path| symlink("/dev/zero", place.path(path)).unwrap(),
@@ -501,8 +501,8 @@ fn a_folder_that_cannot_be_written_to_is_74_and_can_still_be_verified() {
     assert!(disk.mounted("remount,ro"));
     for (folder, file) in [("small/kept", "small/kept/store.redb"), ("small/new", "small/new/store.redb")] {
         let refused = format!(
-            "--- stderr\nerror: cannot use {file}: Read-only file system (os error 30)\n  \
-             try: a folder that you may write to\n--- exit 74\n"
+            "--- stderr\nerror: cannot use {file}: Read-only file system (os error 30)\n\
+             hint: a folder that you may write to\n--- exit 74\n"
         );
         for words in ["serve --listen 127.0.0.1:0 --data ", "get k --embedded="] {
             assert_eq!(run(&place, &format!("{words}{folder}")), refused, "{words}");

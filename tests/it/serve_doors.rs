@@ -84,7 +84,7 @@ fn doors_that_contradict_the_other_options_are_usage_errors() {
     ] {
         let words: Vec<&str> = ["serve"].into_iter().chain(options.split_whitespace()).collect();
         let shown = place.run_bounded(&words);
-        assert_eq!(shown, format!("--- stderr\nerror: {message}\n  try: {hint}\n--- exit 2\n"), "{options}");
+        assert_eq!(shown, format!("--- stderr\nerror: {message}\nhint: {hint}\n--- exit 2\n"), "{options}");
     }
     for listen in ["1883", "http://h:1", "mqtt://h:1/a", "mqtt://h:1?tls=yes", "ws://h:1/a b"] {
         let shown = place.run_bounded(&["serve", "--listen", listen]);

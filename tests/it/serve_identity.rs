@@ -383,7 +383,7 @@ fn files_that_make_no_sense_are_told_with_their_line() {
     let words = "cannot create fresh.new: File exists (os error 17)";
     assert_eq!(
         shown,
-        error(&format!("{words}\n  try: rm fresh.new, if nobody else is changing the users"), 74)
+        error(&format!("{words}\nhint: rm fresh.new, if nobody else is changing the users"), 74)
     );
 }
 

@@ -231,13 +231,13 @@ fn bad_input_is_told_and_costs_nothing() {
     let place = Place::new();
     let terminal = embedded(&place);
     terminal.line("gte k");
-    terminal.shows("no such verb: gte\n  try: get\n");
+    terminal.shows("unknown command 'gte'\nhint: did you mean 'get'?\n");
     terminal.line("set k v --tll 5s");
     terminal.shows("unexpected argument '--tll'");
     terminal.line("get k -b mqtt://localhost");
     terminal.shows("--broker belongs to the command line of mqkv");
     terminal.line("\\tim");
-    terminal.shows("there is no \\tim\n  try: \\timing\n");
+    terminal.shows("there is no \\tim\nhint: \\timing\n");
     terminal.line(r"get C:\temp");
     terminal.shows("the backslash at column 7");
     terminal.keys("set k 'v");
@@ -435,9 +435,9 @@ fn what_would_read_standard_input_is_told_what_it_can_read_here() {
     let place = Place::new();
     let terminal = embedded(&place);
     terminal.line("set k -");
-    terminal.shows("standard input cannot be read from here\n  try: -f FILE\n");
+    terminal.shows("standard input cannot be read from here\nhint: -f FILE\n");
     terminal.line("import -");
-    terminal.shows("standard input cannot be read from here\n  try: the name of a file in place of -\n");
+    terminal.shows("standard input cannot be read from here\nhint: the name of a file in place of -\n");
     terminal.line("set k");
-    terminal.shows("try: set KEY VALUE\n  try: '' is the empty value\n");
+    terminal.shows("hint: set KEY VALUE\nhint: '' is the empty value\n");
 }

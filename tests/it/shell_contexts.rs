@@ -52,7 +52,7 @@ fn the_prompt_shows_the_context_and_changes_with_it() {
     terminal.ends_with(&format!("127.0.0.1:{}>", lab.port()));
     terminal.line("\\c prdo");
     terminal.shows("there is no context prdo");
-    terminal.shows("try: prod");
+    terminal.shows("hint: prod");
     terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));
 }
@@ -67,7 +67,7 @@ fn a_read_only_context_is_read_only_at_the_prompt_too() {
         terminal.ends_with(&prompt("prod", &prod));
         terminal.line(line);
         terminal.shows("the context prod is read-only");
-        terminal.shows("try: --force-write");
+        terminal.shows("hint: --force-write");
     }
     terminal.line("set k '-v' --force-write");
     terminal.shows("stored k (2 bytes)");
@@ -98,9 +98,9 @@ fn a_store_in_memory_is_not_left_by_mistake() {
     terminal.shows("stored k");
     terminal.line("\\c");
     terminal.shows("this store is in memory: what is in it would be gone");
-    terminal.shows("try: \\c!");
+    terminal.shows("hint: \\c!");
     terminal.line("\\c lab");
-    terminal.shows("try: \\c! lab");
+    terminal.shows("hint: \\c! lab");
     terminal.line("get k");
     terminal.shows("get k\nv\n");
     terminal.line("\\c! lab");

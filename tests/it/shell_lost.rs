@@ -59,8 +59,8 @@ fn a_session_that_was_taken_over_says_with_every_line_what_makes_another() {
     place.run(&["ping", "-i", "me", "-b", &server.url()]);
     terminal.shows("the session has ended: lost the connection");
     terminal.line("get k");
-    terminal.shows("  try: -i with a client id that nobody else uses");
-    terminal.shows("  try: \\c\n");
+    terminal.shows("hint: -i with a client id that nobody else uses");
+    terminal.shows("hint: \\c\n");
     terminal.line("\\c");
     terminal.shows("connected to");
     terminal.line("get k");
@@ -220,7 +220,7 @@ fn a_line_that_is_no_text_is_refused_and_ends_nothing() {
         terminal.line("lock deploy --holder me");
         terminal.shows("[1 lock]>");
         terminal.bytes(b"get caf\xe9\r");
-        terminal.shows("error: what was typed is not UTF-8, and nothing is done\n  try: \"\\xFF\"");
+        terminal.shows("error: what was typed is not UTF-8, and nothing is done\nhint: \"\\xFF\"");
         terminal.ends_with(&format!("127.0.0.1:{} [1 lock]>", server.port()));
         assert_eq!(holder(&place, &server, "deploy"), "--- stdout\nme\n--- exit 0\n");
     }

@@ -30,7 +30,7 @@ fn said(place: &Place, port: u16, line: &str) -> String {
 }
 
 fn error(message: &str, hint: &str) -> String {
-    format!("--- stderr\nerror: {message}\n  try: {hint}\n--- exit 69\n")
+    format!("--- stderr\nerror: {message}\nhint: {hint}\n--- exit 69\n")
 }
 
 const GET: &str = "get k -n localhost -p PORT -T ca.pem";
@@ -120,8 +120,8 @@ fn this_machines_cas_are_trusted_unless_told_otherwise() {
     let nobody = place.with_variable("SSL_CERT_FILE", "/dev/null");
     assert_eq!(
         said(&nobody, server.port(), "get k -n localhost -p PORT"),
-        "--- stderr\nerror: this machine has no trusted CA certificates\n  \
-         try: -T FILE with the certificate of the broker's CA\n--- exit 78\n"
+        "--- stderr\nerror: this machine has no trusted CA certificates\n\
+         hint: -T FILE with the certificate of the broker's CA\n--- exit 78\n"
     );
 }
 
@@ -146,7 +146,7 @@ fn a_certificate_out_of_its_time_is_told_with_the_days() {
         assert_eq!(head, format!("--- stderr\nerror: {before}"));
         let tail = rest.trim_start_matches(|c: char| c.is_ascii_digit());
         assert_ne!(tail, rest);
-        assert_eq!(tail, format!("{after}\n  try: {hint}\n--- exit 69\n"));
+        assert_eq!(tail, format!("{after}\nhint: {hint}\n--- exit 69\n"));
     }
 }
 

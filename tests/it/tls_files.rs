@@ -106,7 +106,7 @@ fn a_file_that_makes_no_sense_is_told_by_its_name() {
         ),
         ("-T ca.pem -C me.pem -K encrypted -P empty", "empty contains no password", ""),
     ] {
-        let hint = if hint.is_empty() { String::new() } else { format!("  try: {hint}\n") };
+        let hint = if hint.is_empty() { String::new() } else { format!("hint: {hint}\n") };
         let expected = format!("--- stderr\nerror: {message}\n{hint}--- exit 78\n");
         assert_eq!(said(&place, &server, options), expected, "{options}");
     }
@@ -154,7 +154,7 @@ fn a_pipe_that_never_delivers_can_be_stopped_and_holds_up_no_longer_than_a_conne
         let options = ["-n", "localhost", "--connect-timeout", "100ms"];
         assert_eq!(
             place.run_bounded(&[&words[..1], &options, &words[1..]].concat()),
-            format!("--- stderr\nerror: {message}\n  try: mqkv config show --origin\n--- exit 74\n"),
+            format!("--- stderr\nerror: {message}\nhint: mqkv config show --origin\n--- exit 74\n"),
             "{line}"
         );
     }
@@ -195,7 +195,7 @@ fn a_server_does_not_start_with_files_that_make_no_sense() {
         ),
         (
             "--tls-cert me.pem --tls-key encrypted",
-            "error: encrypted contains an encrypted key\n  try: openssl pkey -in encrypted -out encrypted.plain\n--- exit 78\n",
+            "error: encrypted contains an encrypted key\nhint: openssl pkey -in encrypted -out encrypted.plain\n--- exit 78\n",
         ),
         ("--tls-cert me.pem --tls-key pkcs8 --client-ca empty", "error: empty is empty\n--- exit 78\n"),
     ] {

@@ -185,7 +185,7 @@ fn at_the_prompt_a_trace_is_turned_on_and_off_and_goes_above_the_line() {
     assert!(!screen.contains("[SET other"), "{screen}");
     terminal.line("get k --trace");
     terminal.shows("--trace belongs to the command line of mqkv");
-    terminal.shows("try: \\trace on");
+    terminal.shows("hint: \\trace on");
     terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));
 }

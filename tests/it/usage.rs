@@ -16,8 +16,8 @@ fn assert_usage(line: &str, words: &str) {
 fn a_missing_value_is_no_wait_for_input() {
     assert_usage(
         "set k",
-        "error: VALUE is missing\n  try: mqkv set KEY VALUE\n  \
-         try: - in place of VALUE reads it from standard input, '' is the empty value\n",
+        "error: VALUE is missing\nhint: mqkv set KEY VALUE\n\
+         hint: - in place of VALUE reads standard input; '' is the empty value\n",
     );
 }
 
@@ -25,65 +25,65 @@ fn a_missing_value_is_no_wait_for_input() {
 fn what_redis_writes_behind_a_value_is_an_option() {
     for (word, option) in [("NX", "--nx"), ("nex", "--nex"), ("EX", "--ttl 5s"), ("PX", "--ttl 5000ms")] {
         let words =
-            format!("error: unexpected argument '{word}' found\n  try: {option}\n  try: mqkv set --help\n");
+            format!("error: unexpected argument '{word}' found\nhint: {option}\nhint: mqkv set --help\n");
         assert_usage(&format!("set k v {word}"), &words);
     }
-    assert_usage("get k NX", "error: unexpected argument 'NX' found\n  try: mqkv get --help\n");
+    assert_usage("get k NX", "error: unexpected argument 'NX' found\nhint: mqkv get --help\n");
 }
 
 #[test]
 fn what_is_no_number_is_refused_in_plain_words() {
     assert_usage(
         "keys --limit x",
-        "error: invalid value 'x' for '--limit <N>': it is no number\n  try: mqkv keys --help\n",
+        "error: invalid value 'x' for '--limit <N>': it is not a number\nhint: mqkv keys --help\n",
     );
     assert_usage(
         "watch k -c 0",
-        "error: invalid value '0' for '--count <N>': it is 1 at least\n  try: mqkv watch --help\n",
+        "error: invalid value '0' for '--count <N>': it must be at least 1\nhint: mqkv watch --help\n",
     );
 }
 
 #[test]
 fn a_host_with_a_port_is_told_where_the_port_goes() {
-    assert_usage("get k -n broker:1883", "error: -n takes a host without a port\n  try: -n broker -p 1883\n");
+    assert_usage("get k -n broker:1883", "error: -n takes a host without a port\nhint: -n broker -p 1883\n");
 }
 
 #[test]
 fn a_missing_key_is_told_with_its_usage() {
-    assert_usage("get", "error: KEY is missing\n  try: mqkv get KEY\n");
-    assert_usage("del", "error: KEY is missing\n  try: mqkv del KEY...\n");
-    assert_usage("", "error: a verb is missing\n  try: mqkv help\n");
+    assert_usage("get", "error: KEY is missing\nhint: mqkv get KEY\n");
+    assert_usage("del", "error: KEY is missing\nhint: mqkv del KEY...\n");
+    assert_usage("", "error: a verb is missing\nhint: mqkv help\n");
 }
 
 #[test]
 fn words_that_are_missing_are_named_with_their_usage() {
-    let raw = "error: WORD is missing\n  try: mqkv raw WORD...\n  try: mqkv raw --help\n";
+    let raw = "error: WORD is missing\nhint: mqkv raw WORD...\nhint: mqkv raw --help\n";
     assert_usage("raw", raw);
     assert_usage(
         "serve user add",
-        "error: FILE and NAME are missing\n  try: mqkv serve user add FILE NAME\n  try: mqkv serve user add --help\n",
+        "error: FILE and NAME are missing\nhint: mqkv serve user add FILE NAME\nhint: mqkv serve user add --help\n",
     );
     assert_usage(
         "serve user rm users",
-        "error: NAME is missing\n  try: mqkv serve user rm FILE NAME\n  try: mqkv serve user rm --help\n",
+        "error: NAME is missing\nhint: mqkv serve user rm FILE NAME\nhint: mqkv serve user rm --help\n",
     );
 }
 
 #[test]
 fn a_server_refuses_what_only_a_client_can_use() {
-    let listen = "  try: --listen HOST:PORT sets where to listen\n";
-    let users = "  try: --users FILE requires a user of this file; mqkv serve user add FILE NAME adds one\n";
+    let listen = "hint: --listen HOST:PORT sets where to listen\n";
+    let users = "hint: --users FILE requires a user of this file; mqkv serve user add FILE NAME adds one\n";
     for (typed, option, long, hint) in [
         ("-b mqtt://h:1", "-b", "--broker", listen),
         ("-p 1884", "-p", "--port", listen),
         ("-x prod", "-x", "--context", listen),
-        ("-C me.pem", "-C", "--certfile", "  try: --tls-cert FILE sets the server's certificate\n"),
-        ("--embedded=d", "--embedded", "--embedded", "  try: --data DIR stores the data in DIR\n"),
-        ("--trace", "--trace", "--trace", "  try: --log text logs each connection\n"),
+        ("-C me.pem", "-C", "--certfile", "hint: --tls-cert FILE sets the server's certificate\n"),
+        ("--embedded=d", "--embedded", "--embedded", "hint: --data DIR stores the data in DIR\n"),
+        ("--trace", "--trace", "--trace", "hint: --log text logs each connection\n"),
         ("--password-file p", "--password-file", "--password-file", users),
     ] {
         let words = |option: &str, verb: &str| {
-            format!("error: unexpected argument '{option}' found\n{hint}  try: mqkv {verb} --help\n")
+            format!("error: unexpected argument '{option}' found\n{hint}hint: mqkv {verb} --help\n")
         };
         // Before the verb the whole definition parses the line, after it that of `serve` alone.
         assert_usage(&format!("serve {typed} --listen 127.0.0.1:0"), &words(option, "serve"));
@@ -92,14 +92,14 @@ fn a_server_refuses_what_only_a_client_can_use() {
         assert_usage(&format!("serve {typed} --data d --verify"), &words(option, "serve"));
     }
     for (typed, option) in [("-t 5s", "--timeout"), ("--force-write", "--force-write")] {
-        let words = format!("error: unexpected argument '{option}' found\n  try: mqkv serve --help\n");
+        let words = format!("error: unexpected argument '{option}' found\nhint: mqkv serve --help\n");
         assert_usage(&format!("{typed} serve"), &words);
         assert_usage(&format!("{typed} serve --data d --verify"), &words);
         let shown = run(&format!("serve {typed}"));
         let begin = typed.split(' ').next().unwrap();
         let words = format!("error: unexpected argument '{begin}' found\n");
         assert!(
-            shown.contains(&words) && shown.ends_with("  try: mqkv serve --help\n--- exit 2\n"),
+            shown.contains(&words) && shown.ends_with("hint: mqkv serve --help\n--- exit 2\n"),
             "{shown}"
         );
     }
@@ -118,7 +118,7 @@ fn verbs_that_do_not_connect_have_no_connection_options() {
             shown.starts_with(&format!("--- stderr\nerror: unexpected argument '{option}' found\n")),
             "{shown}"
         );
-        assert!(shown.ends_with(&format!("  try: mqkv {verb} --help\n--- exit 2\n")), "{shown}");
+        assert!(shown.ends_with(&format!("hint: mqkv {verb} --help\n--- exit 2\n")), "{shown}");
     }
 }
 
@@ -147,48 +147,51 @@ fn an_empty_key_is_none() {
 
 #[test]
 fn a_value_given_twice_is_refused() {
-    assert_usage("set -k a b c", "error: the value is given twice\n  try: mqkv set KEY VALUE\n");
+    assert_usage("set -k a b c", "error: more than one value\nhint: mqkv set KEY VALUE\n");
     assert_usage(
         "set a b --value c",
-        "error: the argument '[VALUE]' cannot be used with '--value <STR>'\n  try: mqkv set --help\n",
+        "error: the argument '[VALUE]' cannot be used with '--value <STR>'\nhint: mqkv set --help\n",
     );
-    assert_usage("get -k a b", "error: the key is given twice\n  try: mqkv get KEY\n");
+    assert_usage("get -k a b", "error: more than one key\nhint: mqkv get KEY\n");
 }
 
 #[test]
 fn a_host_after_h_does_not_pass_for_help() {
-    let words = "error: -h prints help; the host is -n HOST or -b mqtt://HOST\n  \
-                 try: mqkv get KEY -n HOST --notls\n";
+    let words = "error: -h prints help; the host is -n HOST or -b mqtt://HOST\n\
+                 hint: mqkv get KEY -n HOST --notls\n";
     assert_usage("-h localhost get k", words);
     assert_usage("get k -h broker.example", words);
-    let words = "error: -h prints help; where to listen is --listen HOST:PORT\n  \
-                 try: mqkv serve --listen HOST:PORT\n";
+    let words = "error: -h prints help; where to listen is --listen HOST:PORT\n\
+                 hint: mqkv serve --listen HOST:PORT\n";
     assert_usage("serve -h localhost", words);
 }
 
 #[test]
 fn an_unknown_verb_gets_a_suggestion() {
-    assert_usage("gte k", "error: no such verb: gte\n  try: mqkv get\n  try: mqkv help\n");
-    assert_usage("put k v", "error: no such verb: put\n  try: mqkv set\n  try: mqkv help\n");
-    assert_usage("nonsense", "error: no such verb: nonsense\n  try: mqkv help\n");
+    assert_usage("gte k", "error: unknown command 'gte'\nhint: did you mean 'mqkv get'?\nhint: mqkv help\n");
+    assert_usage(
+        "put k v",
+        "error: unknown command 'put'\nhint: did you mean 'mqkv set'?\nhint: mqkv help\n",
+    );
+    assert_usage("nonsense", "error: unknown command 'nonsense'\nhint: mqkv help\n");
 }
 
 #[test]
 fn a_time_to_live_needs_a_unit_and_is_not_zero() {
     assert_usage(
         "set k v --ttl 30",
-        "error: invalid value '30' for '--ttl <DURATION>': a duration needs a unit, for example 30s\n  \
-         try: mqkv set --help\n",
+        "error: invalid value '30' for '--ttl <DURATION>': a duration needs a unit, for example 30s\n\
+         hint: mqkv set --help\n",
     );
     assert_usage(
         "set k v --ttl 0s",
-        "error: invalid value '0s' for '--ttl <DURATION>': a duration must be longer than zero\n  \
-         try: mqkv set --help\n",
+        "error: invalid value '0s' for '--ttl <DURATION>': a duration must be longer than zero\n\
+         hint: mqkv set --help\n",
     );
     assert_usage(
         "set k v --ttl 1us",
-        "error: invalid value '1us' for '--ttl <DURATION>': a time to live is a number of whole milliseconds\n  \
-         try: mqkv set --help\n",
+        "error: invalid value '1us' for '--ttl <DURATION>': a time to live is a number of whole milliseconds\n\
+         hint: mqkv set --help\n",
     );
 }
 
@@ -196,7 +199,7 @@ fn a_time_to_live_needs_a_unit_and_is_not_zero() {
 fn conditions_exclude_each_other() {
     assert_usage(
         "set k v --nx --nex",
-        "error: the argument '--nx' cannot be used with '--nex'\n  try: mqkv set --help\n",
+        "error: the argument '--nx' cannot be used with '--nex'\nhint: mqkv set --help\n",
     );
 }
 
@@ -205,33 +208,33 @@ fn a_fencing_token_is_read_before_anything_is_asked() {
     assert_usage(
         "set k v --fence 5",
         "error: invalid value '5' for '--fence <TOKEN>': a timestamp has three parts, \
-         MILLISECONDS:COUNTER:NODE\n  try: mqkv set --help\n",
+         MILLISECONDS:COUNTER:NODE\nhint: mqkv set --help\n",
     );
     assert_usage(
         "set k v --fence-env",
-        "error: --fence-env finds no token: neither MQKV_FENCING_TOKEN_FILE nor MQKV_FENCING_TOKEN is set\n  \
-         try: --fence TOKEN\n",
+        "error: no fencing token for --fence-env: neither MQKV_FENCING_TOKEN_FILE nor MQKV_FENCING_TOKEN is set\n\
+         hint: --fence TOKEN\n",
     );
     let place = Place::new().with_variable("MQKV_FENCING_TOKEN", "5");
     assert_eq!(
         place.run(&["del", "k", "--fence-env"]),
-        "--- stderr\nerror: MQKV_FENCING_TOKEN holds no fencing token: a timestamp has three parts, \
+        "--- stderr\nerror: invalid fencing token in MQKV_FENCING_TOKEN: a timestamp has three parts, \
          MILLISECONDS:COUNTER:NODE\n--- exit 2\n"
     );
 }
 
 #[test]
 fn a_watch_says_what_it_can_wait_for_and_run() {
-    assert_usage("watch", "error: KEY is missing\n  try: mqkv watch KEY...\n");
+    assert_usage("watch", "error: KEY is missing\nhint: mqkv watch KEY...\n");
     assert_usage("watch k --until gone", "error: --until takes set, del or value=STR\n");
     assert_usage(
         "watch k --only set -- cat",
-        "error: the argument '--only <KIND>' cannot be used with '[CMD]...'\n  try: mqkv watch --help\n",
+        "error: the argument '--only <KIND>' cannot be used with '[CMD]...'\nhint: mqkv watch --help\n",
     );
     assert_usage(
         "watch k --keep-alive 500ms",
-        "error: invalid value '500ms' for '--keep-alive <DURATION>': a keep-alive is 1 to 65535 whole seconds\n  \
-         try: mqkv watch --help\n",
+        "error: invalid value '500ms' for '--keep-alive <DURATION>': a keep-alive is 1 to 65535 whole seconds\n\
+         hint: mqkv watch --help\n",
     );
 }
 
@@ -239,8 +242,8 @@ fn a_watch_says_what_it_can_wait_for_and_run() {
 fn hexadecimal_digits_come_in_pairs() {
     assert_usage(
         "set k --hex abc",
-        "error: invalid value 'abc' for '--hex <HEX>': two digits make a byte: their number must be even\n  \
-         try: mqkv set --help\n",
+        "error: invalid value 'abc' for '--hex <HEX>': two digits make a byte: their number must be even\n\
+         hint: mqkv set --help\n",
     );
 }
 
@@ -261,13 +264,13 @@ fn a_password_is_never_repeated() {
 fn what_is_said_of_tls_must_fit_together() {
     assert_usage(
         "get k -b mqtts://host --notls",
-        "error: mqtts:// is with TLS and --notls without\n  try: -b mqtt://HOST[:PORT] for plain MQTT\n",
+        "error: mqtts:// is with TLS and --notls without\nhint: -b mqtt://HOST[:PORT] for plain MQTT\n",
     );
     for line in ["get k -T ca", "get k -n host --notls --insecure", "get k --embedded -C c -K k"] {
         assert_usage(
             line,
-            "error: -T, -C, -K, -P, --server-name and --insecure are for TLS, and there is none\n  \
-             try: -b mqtts://HOST[:PORT], or -n HOST without --notls\n",
+            "error: -T, -C, -K, -P, --server-name and --insecure are for TLS, and there is none\n\
+             hint: -b mqtts://HOST[:PORT], or -n HOST without --notls\n",
         );
     }
     assert_usage("get k -n host -C c", "error: -C has no use without its key, -K FILE\n");
@@ -279,13 +282,13 @@ fn errors_are_json_where_json_is_asked_for() {
     assert_usage(
         "set k -j",
         "{\"v\":1,\"error\":{\"kind\":\"usage\",\"code\":2,\"message\":\"VALUE is missing\",\"hints\":\
-         [\"mqkv set KEY VALUE\",\"- in place of VALUE reads it from standard input, '' is the empty value\"],\
+         [\"mqkv set KEY VALUE\",\"- in place of VALUE reads standard input; '' is the empty value\"],\
          \"retryable\":false}}\n",
     );
     assert_usage(
         "gte -j",
-        "{\"v\":1,\"error\":{\"kind\":\"usage\",\"code\":2,\"message\":\"no such verb: gte\",\
-         \"hints\":[\"mqkv get\",\"mqkv help\"],\"retryable\":false}}\n",
+        "{\"v\":1,\"error\":{\"kind\":\"usage\",\"code\":2,\"message\":\"unknown command 'gte'\",\
+         \"hints\":[\"did you mean 'mqkv get'?\",\"mqkv help\"],\"retryable\":false}}\n",
     );
 }
 
@@ -294,7 +297,7 @@ fn an_error_does_not_drive_the_terminal() {
     let place = Place::new();
     assert_eq!(
         place.run(&["decode", "topic", "\x1b[2Jx"]),
-        "--- stderr\nerror: no topic of the state store: \\x1B[2Jx\n--- exit 65\n"
+        "--- stderr\nerror: not a topic of the state store: \\x1B[2Jx\n--- exit 65\n"
     );
 }
 

@@ -54,7 +54,7 @@ fn a_session_that_is_taken_over_is_not_fought_for() {
     let (lines, words, code) = first.end();
     assert_eq!((lines, code), (vec![], Some(69)), "{words:?}");
     assert!(words[0].contains("the broker ended the connection: session taken over (0x8E)"), "{words:?}");
-    assert!(words[1].starts_with("  try: -i with a client id that nobody else uses"), "{words:?}");
+    assert!(words[1].starts_with("hint: -i with a client id that nobody else uses"), "{words:?}");
     // Nobody has thrown out the second one in turn.
     ok(&place, &server.url(), &["set", "k", "v"]);
     assert_eq!(without_time(&second.line()), "SET\tk\tv");

@@ -171,13 +171,13 @@ fn a_client_says_what_it_has_found_instead() {
         (mqtt.url().replace("mqtt:", "ws:"), cut, port_hint, 69),
     ] {
         let shown = place.run_at(&url, &["get", "k"]);
-        assert_eq!(shown, format!("--- stderr\nerror: {message}\n  try: {hint}\n--- exit {code}\n"));
+        assert_eq!(shown, format!("--- stderr\nerror: {message}\nhint: {hint}\n--- exit {code}\n"));
     }
     Ca::new(&place, "any.pem");
     let shown = place.run_at(&mqtt.url().replace("mqtt:", "wss:"), &["get", "k", "-T", "any.pem"]);
     let cut = "TLS handshake with BROKER failed: the other side closed the connection";
     let hint = "check the port; for one without TLS, -b ws://HOST:PORT";
-    assert_eq!(shown, format!("--- stderr\nerror: {cut}\n  try: {hint}\n--- exit 69\n"));
+    assert_eq!(shown, format!("--- stderr\nerror: {cut}\nhint: {hint}\n--- exit 69\n"));
     assert_eq!(server.log_line(), "connection from PORT refused: no WebSocket at path /other");
 }
 

@@ -10,7 +10,7 @@ use super::setting::{EmbeddedStore, Setting, Value};
 use super::variables::Variables;
 use crate::cli::connection::{CONNECT_TIMEOUT, Endpoint, KEEP_ALIVE, TIMEOUT, endpoint};
 use crate::cli::options::{ColorWhen, ConnectionArgs, OutputFormat};
-use crate::commands::configured::{Configured, Row, Shown};
+use crate::commands::configured::{ConfigRecord, SettingRow, SettingValue};
 use crate::commands::{CommandError, duration};
 
 const EXAMPLES: &str = "\
@@ -48,17 +48,17 @@ pub enum ConfigVerb {
 ///
 /// # Errors
 /// Nobody says where it could be.
-pub fn path(connection: &ConnectionArgs, variables: &Variables) -> Result<Configured, CommandError> {
+pub fn path(connection: &ConnectionArgs, variables: &Variables) -> Result<ConfigRecord, CommandError> {
     let location = location::find_any(connection.config.as_deref(), variables)?;
     let exists = location.path.exists();
-    Ok(Configured::Path { file: location.path, exists })
+    Ok(ConfigRecord::Path { file: location.path, exists })
 }
 
 /// What is in force.
 ///
 /// # Errors
 /// The parts of the broker's endpoint do not fit together.
-pub fn show(configuration: &Configuration, with_origin: bool) -> Result<Configured, CommandError> {
+pub fn show(configuration: &Configuration, with_origin: bool) -> Result<ConfigRecord, CommandError> {
     let endpoint = endpoint(&configuration.settings)?;
     let mut rows = vec![row_of_endpoint(&endpoint, configuration)];
     for setting in Setting::all() {
@@ -74,11 +74,11 @@ pub fn show(configuration: &Configuration, with_origin: bool) -> Result<Configur
             configuration.settings.get(setting).map(|entry| (entry.value.clone(), entry.origin.clone()));
         let entry = entry.or_else(|| Some((built_in(setting)?, Origin::BuiltIn)));
         if let Some((value, origin)) = entry {
-            rows.push(Row { name: setting.key(), value: shown(&value), origin: origin.text(setting) });
+            rows.push(SettingRow { name: setting.key(), value: shown(&value), origin: origin.text(setting) });
         }
     }
     let context = configuration.context.as_ref();
-    Ok(Configured::Settings {
+    Ok(ConfigRecord::Settings {
         context: context.map(|context| context.name.to_string()),
         file: context.map(|context| context.file.to_path_buf()),
         settings: rows,
@@ -87,7 +87,7 @@ pub fn show(configuration: &Configuration, with_origin: bool) -> Result<Configur
 }
 
 /// Where the broker is, all parts together, with where each part comes from.
-fn row_of_endpoint(endpoint: &Endpoint, configuration: &Configuration) -> Row {
+fn row_of_endpoint(endpoint: &Endpoint, configuration: &Configuration) -> SettingRow {
     let parts = [Setting::Broker, Setting::Hostname, Setting::Embedded, Setting::Port, Setting::Notls];
     let parts = parts.iter().filter_map(|setting| configuration.settings.get(*setting));
     // One line of a context is enough to find the others.
@@ -96,11 +96,13 @@ fn row_of_endpoint(endpoint: &Endpoint, configuration: &Configuration) -> Row {
     let origins: Vec<String> = entries.iter().map(|entry| entry.origin.text(entry.setting)).collect();
     let origin = if origins.is_empty() { Origin::BuiltIn.text(Setting::Broker) } else { origins.join("; ") };
     let (name, value) = match endpoint {
-        Endpoint::Network { .. } => ("broker", Shown::Text(endpoint.url().unwrap_or_default())),
-        Endpoint::Embedded { data: Some(folder) } => ("embedded", Shown::Text(folder.display().to_string())),
-        Endpoint::Embedded { data: None } => ("embedded", Shown::Switch(true)),
+        Endpoint::Network { .. } => ("broker", SettingValue::Text(endpoint.url().unwrap_or_default())),
+        Endpoint::Embedded { data: Some(folder) } => {
+            ("embedded", SettingValue::Text(folder.display().to_string()))
+        }
+        Endpoint::Embedded { data: None } => ("embedded", SettingValue::Switch(true)),
     };
-    Row { name: name.to_owned(), value, origin }
+    SettingRow { name: name.to_owned(), value, origin }
 }
 
 /// What a setting is that nobody has set.
@@ -119,8 +121,8 @@ fn built_in(setting: Setting) -> Option<Value> {
 
 /// The rows of some settings as they are.
 #[must_use]
-pub fn rows(entries: &[Entry]) -> Vec<Row> {
-    let row = |Entry { setting, value, origin }: &Entry| Row {
+pub fn rows(entries: &[Entry]) -> Vec<SettingRow> {
+    let row = |Entry { setting, value, origin }: &Entry| SettingRow {
         name: setting.key(),
         value: shown(value),
         origin: origin.text(*setting),
@@ -128,12 +130,12 @@ pub fn rows(entries: &[Entry]) -> Vec<Row> {
     entries.iter().map(row).collect()
 }
 
-fn shown(value: &Value) -> Shown {
-    Shown::Text(match value {
-        Value::Number(number) => return Shown::Number(*number),
-        Value::Switch(switch) => return Shown::Switch(*switch),
-        Value::Store(EmbeddedStore::Off) => return Shown::Switch(false),
-        Value::Store(EmbeddedStore::Memory) => return Shown::Switch(true),
+fn shown(value: &Value) -> SettingValue {
+    SettingValue::Text(match value {
+        Value::Number(number) => return SettingValue::Number(*number),
+        Value::Switch(switch) => return SettingValue::Switch(*switch),
+        Value::Store(EmbeddedStore::Off) => return SettingValue::Switch(false),
+        Value::Store(EmbeddedStore::Memory) => return SettingValue::Switch(true),
         Value::Store(EmbeddedStore::Folder(path)) | Value::Path(path) => path.display().to_string(),
         Value::Url(url) => url.text.clone(),
         Value::Text(text) => text.clone(),

@@ -14,7 +14,7 @@ use crate::cli::config::variables::Variables;
 use crate::cli::connection;
 use crate::cli::options::ConnectionArgs;
 use crate::cli::resolve;
-use crate::commands::configured::{Change, Configured};
+use crate::commands::configured::{ConfigRecord, FileChange};
 use crate::commands::{CommandError, Kind, duration};
 
 /// Keeps what was typed as a context.
@@ -26,7 +26,7 @@ pub fn add(
     args: &ConnectionArgs,
     at: &Location,
     variables: &Variables,
-) -> Result<Configured, CommandError> {
+) -> Result<ConfigRecord, CommandError> {
     check_name(&add.name).map_err(CommandError::usage)?;
     if args.context.is_some() || args.no_context {
         return Err(
@@ -51,8 +51,8 @@ pub fn add(
     let text =
         document::put_context(&text, &add.name, &settings).map_err(|error| of_syntax(&at.path, &error))?;
     write(at, &text, variables)?;
-    let change = if is_there { Change::Replaced } else { Change::Added };
-    Ok(Configured::Changed { change, context: Some(add.name.clone()), file: at.path.clone() })
+    let change = if is_there { FileChange::Replaced } else { FileChange::Added };
+    Ok(ConfigRecord::Changed { change, context: Some(add.name.clone()), file: at.path.clone() })
 }
 
 /// The flags, and what only a context has.
@@ -101,7 +101,7 @@ pub fn set_default(
     name: Option<&str>,
     at: &Location,
     variables: &Variables,
-) -> Result<Configured, CommandError> {
+) -> Result<ConfigRecord, CommandError> {
     let _held = at.hold()?;
     let (text, file) = before(at, variables)?;
     if let Some(name) = name {
@@ -111,15 +111,15 @@ pub fn set_default(
     if changed != text {
         write(at, &changed, variables)?;
     }
-    let change = if name.is_some() { Change::Used } else { Change::NoneUsed };
-    Ok(Configured::Changed { change, context: name.map(str::to_owned), file: at.path.clone() })
+    let change = if name.is_some() { FileChange::Used } else { FileChange::NoneUsed };
+    Ok(ConfigRecord::Changed { change, context: name.map(str::to_owned), file: at.path.clone() })
 }
 
 /// Removes a context.
 ///
 /// # Errors
 /// There is no such context, it is the default one, or the file cannot be changed.
-pub fn remove(name: &str, at: &Location, variables: &Variables) -> Result<Configured, CommandError> {
+pub fn remove(name: &str, at: &Location, variables: &Variables) -> Result<ConfigRecord, CommandError> {
     let _held = at.hold()?;
     let (text, file) = before(at, variables)?;
     file.context(name)?;
@@ -129,7 +129,11 @@ pub fn remove(name: &str, at: &Location, variables: &Variables) -> Result<Config
     }
     let text = document::remove_context(&text, name).map_err(|error| of_syntax(&at.path, &error))?;
     write(at, &text, variables)?;
-    Ok(Configured::Changed { change: Change::Removed, context: Some(name.to_owned()), file: at.path.clone() })
+    Ok(ConfigRecord::Changed {
+        change: FileChange::Removed,
+        context: Some(name.to_owned()),
+        file: at.path.clone(),
+    })
 }
 
 /// Writes a text that can be read again.

@@ -12,7 +12,7 @@ use crate::cli::config::location::Location;
 use crate::cli::config::variables::Variables;
 use crate::cli::connection::Connection;
 use crate::cli::resolve;
-use crate::commands::configured::{Change, Configured};
+use crate::commands::configured::{ConfigRecord, FileChange};
 use crate::commands::process::file;
 use crate::commands::process::signal::Signals;
 use crate::commands::{CommandError, Kind};
@@ -39,7 +39,7 @@ const TEMPLATE: &str = "\
 ///
 /// # Errors
 /// The editor fails, or what it leaves makes no sense: the file then stays as it was.
-pub fn edit(at: &Location, variables: &Variables) -> Result<Configured, CommandError> {
+pub fn edit(at: &Location, variables: &Variables) -> Result<ConfigRecord, CommandError> {
     let before = at.read()?;
     at.make_folder()?;
     let copy = beside(&at.path, &format!("edit-{}", std::process::id()));
@@ -54,10 +54,10 @@ pub fn edit(at: &Location, variables: &Variables) -> Result<Configured, CommandE
             return Err(error.cause(format!("{} stays as it was", at.path.display())));
         }
     };
-    let changed = |change| Configured::Changed { change, context: None, file: at.path.clone() };
+    let changed = |change| ConfigRecord::Changed { change, context: None, file: at.path.clone() };
     if edited == text {
         let _ = fs::remove_file(&copy);
-        return Ok(changed(Change::Unchanged));
+        return Ok(changed(FileChange::Unchanged));
     }
     let _held = at.hold()?;
     let broken = beside(&at.path, "broken");
@@ -76,7 +76,7 @@ pub fn edit(at: &Location, variables: &Variables) -> Result<Configured, CommandE
     }
     at.write(&edited)?;
     let _ = fs::remove_file(&copy);
-    Ok(changed(Change::Edited))
+    Ok(changed(FileChange::Edited))
 }
 
 /// Whether every context could be used.

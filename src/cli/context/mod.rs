@@ -13,14 +13,14 @@ use super::config::variables::Variables;
 use super::config::{self, Configuration, verb};
 use super::connection::{Endpoint, endpoint};
 use super::options::ConnectionArgs;
-use crate::commands::configured::{Configured, Listed};
+use crate::commands::configured::{ConfigRecord, ContextRow};
 use crate::commands::{CommandError, Kind, Verdict};
 
 /// What is left to do after the verb.
 #[derive(Debug)]
 pub enum Done {
     /// Print the record.
-    Record(Configured, Verdict),
+    Record(ConfigRecord, Verdict),
     /// Test this context, or the one in use if `None`.
     Test(Option<String>),
 }
@@ -51,8 +51,8 @@ pub fn run(verb: &ContextVerb, args: &ConnectionArgs, variables: &Variables) -> 
     }
 }
 
-fn list(file: &File) -> Configured {
-    let listed = |context: &Context| Listed {
+fn list(file: &File) -> ConfigRecord {
+    let listed = |context: &Context| ContextRow {
         name: context.name.to_string(),
         broker: broker(&context.layer),
         is_default: file.default.as_deref() == Some(&context.name),
@@ -62,7 +62,7 @@ fn list(file: &File) -> Configured {
             .iter()
             .any(|entry| entry.setting == Setting::ReadOnly && entry.value == Value::Switch(true)),
     };
-    Configured::Contexts(file.contexts.iter().map(listed).collect())
+    ConfigRecord::Contexts(file.contexts.iter().map(listed).collect())
 }
 
 /// Describes the broker of a context without other layers.
@@ -80,11 +80,11 @@ fn show(name: Option<&str>, args: &ConnectionArgs, variables: &Variables) -> Res
     let named = ConnectionArgs { context: name.map(str::to_owned), ..args.clone() };
     let args = if name.is_some() { &named } else { args };
     let Some(active) = Configuration::resolve(args, &Default::default(), variables)?.context else {
-        return Ok(Done::Record(Configured::NoContext, Verdict::No));
+        return Ok(Done::Record(ConfigRecord::NoContext, Verdict::No));
     };
     let file = config::file(args, variables)?;
     let context = file.context(&active.name)?;
-    let record = Configured::Context {
+    let record = ConfigRecord::Context {
         name: context.name.to_string(),
         file: file.path.to_path_buf(),
         is_default: file.default.as_deref() == Some(&context.name),

@@ -40,13 +40,13 @@ pub async fn run(
                 Change::Ended(ended) => {
                     code = Some(ended);
                     // Without the store, what the command has left running is of no use.
-                    group.tell(Signal::Terminate);
+                    group.signal(Signal::Terminate);
                     kill_at = clock::monotonic().checked_add(KILL_AFTER);
                 }
                 Change::Suspended => group.resume(),
                 Change::Gone => break,
             },
-            signal = signals.next() => group.tell(signal),
+            signal = signals.next() => group.signal(signal),
             // Dropped, the group is killed.
             () = at(kill_at) => break,
         }

@@ -76,7 +76,7 @@ fn log_level(args: &ServeArgs, display: &DisplayArgs) -> LogLevel {
 
 async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Verdict, CommandError> {
     let reload_signals = ReloadSignals::listen(args)?;
-    let signals = if reload_signals.is_some() { Signals::besides_hangup() } else { Signals::new() };
+    let signals = if reload_signals.is_some() { Signals::except_hangup() } else { Signals::new() };
     let mut signals = signals.map_err(|error| CommandError::system("listen to signals", &error))?;
     // A signal ends the start too: a file that it reads can be a pipe or on a file system that hangs.
     let started = async {

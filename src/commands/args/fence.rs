@@ -1,4 +1,4 @@
-//! How a fencing token is given on the command line (protocol §5).
+//! The fencing token of a write (protocol §5).
 
 use clap::Args;
 
@@ -6,35 +6,29 @@ use crate::commands::error::CommandError;
 use crate::commands::session::Session;
 use crate::protocol::Timestamp;
 
-/// The variable that holds a fencing token.
-pub const FENCING_TOKEN: &str = "MQKV_FENCING_TOKEN";
-/// The variable that names a file with a fencing token; the file may be newer than [`FENCING_TOKEN`].
-pub const FENCING_TOKEN_FILE: &str = "MQKV_FENCING_TOKEN_FILE";
-
-/// A fencing token, if any: it is never attached unasked, for the first fenced write makes a key refuse
-/// unfenced ones.
+/// A fencing token. It is sent only on request: after the first fenced write, a key rejects writes without a token.
 #[derive(Debug, Default, Args)]
 pub struct FenceArgs {
-    /// Attach a fencing token: a version, as a lock hands it out
+    /// Send a fencing token, which `lock` prints
     #[arg(long, value_name = "TOKEN", conflicts_with = "fence_env")]
     fence: Option<Timestamp>,
-    /// Attach the fencing token that is in the environment (see `mqkv help environment`)
+    /// Send the fencing token of the environment (see `mqkv help environment`)
     #[arg(long)]
     fence_env: bool,
 }
 
 impl FenceArgs {
-    /// A token that is known.
+    /// Creates arguments with a known token.
     #[must_use]
     pub fn token(fence: Option<Timestamp>) -> Self {
         Self { fence, fence_env: false }
     }
 
-    /// The token, if one is asked for.
+    /// Returns the token to send.
     ///
     /// # Errors
-    /// The environment has none, or it is none.
-    pub fn settle(self, session: &Session) -> Result<Option<Timestamp>, CommandError> {
+    /// `--fence-env` is given and the environment has no valid token.
+    pub fn resolve(self, session: &Session) -> Result<Option<Timestamp>, CommandError> {
         if self.fence_env {
             return session.inherited_fence().map(Some);
         }

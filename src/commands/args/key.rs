@@ -1,4 +1,4 @@
-//! How a key is named on the command line: a word, `-k`, or encoded.
+//! Keys on the command line: a word, `-k`, or encoded.
 
 use std::ffi::OsString;
 
@@ -8,48 +8,48 @@ use crate::commands::encoding::{Encoded, parse_base64, parse_hex};
 use crate::commands::error::CommandError;
 use crate::protocol::Key;
 
-/// One key.
+/// The ways to give one key.
 #[derive(Clone, Debug, Default, Args)]
 pub struct KeyArgs {
-    /// The key, any bytes
+    /// Key, any bytes
     #[arg(value_name = "KEY", allow_negative_numbers = true)]
     key_word: Option<OsString>,
-    /// The key, as an option
+    /// Key, as an option
     #[arg(short = 'k', long = "key", value_name = "KEY", conflicts_with_all = ["key_hex", "key_base64"])]
     key_option: Option<OsString>,
-    /// The key in hexadecimal digits
+    /// Key in hexadecimal
     #[arg(long, value_name = "HEX", value_parser = parse_hex, conflicts_with = "key_base64")]
     key_hex: Option<Encoded>,
-    /// The key in base64
+    /// Key in base64
     #[arg(long, value_name = "BASE64", value_parser = parse_base64)]
     key_base64: Option<Encoded>,
 }
 
 impl KeyArgs {
-    /// A key that is given as a word.
+    /// Creates a key that is given as a word.
     #[must_use]
     pub fn word(word: OsString) -> Self {
         Self { key_word: Some(word), ..Self::default() }
     }
 
-    /// A key whose bytes are known.
+    /// Creates a key whose bytes are known.
     #[must_use]
     pub fn bytes(bytes: Vec<u8>) -> Self {
         Self { key_hex: Some(Encoded(bytes)), ..Self::default() }
     }
 
-    /// Whether there is a word that is not the key, for the key is an option.
+    /// Returns whether there is a word that is not the key, because the key is given as an option.
     #[must_use]
-    pub fn has_word_beside(&self) -> bool {
+    pub fn has_other_word(&self) -> bool {
         let option = self.key_option.is_some() || self.key_hex.is_some() || self.key_base64.is_some();
         option && self.key_word.is_some()
     }
 
-    /// The key, and the first word of the command line where that is not the key.
+    /// Returns the key, and the first word of the command line if that is not the key.
     ///
     /// # Errors
-    /// There is no key, or it is none.
-    pub fn settle(self, usage: &str) -> Result<(Key, Option<OsString>), CommandError> {
+    /// There is no key, or it is invalid.
+    pub fn resolve(self, usage: &str) -> Result<(Key, Option<OsString>), CommandError> {
         let option = self.key_option.map(OsString::into_encoded_bytes);
         let encoded = self.key_hex.or(self.key_base64).map(|encoded| encoded.0);
         let (key, rest) = match (option.or(encoded), self.key_word) {
@@ -60,60 +60,60 @@ impl KeyArgs {
         Ok((parse(key)?, rest))
     }
 
-    /// The key of a verb that takes no other word.
+    /// Returns the key of a verb that takes no other word.
     ///
     /// # Errors
-    /// There is no key, more than one, or it is none.
-    pub fn settle_alone(self, usage: &str) -> Result<Key, CommandError> {
-        match self.settle(usage)? {
+    /// There is no key, more than one, or it is invalid.
+    pub fn resolve_only(self, usage: &str) -> Result<Key, CommandError> {
+        match self.resolve(usage)? {
             (key, None) => Ok(key),
-            (_, Some(_)) => Err(CommandError::usage("the key is given twice").hint(usage)),
+            (_, Some(_)) => Err(CommandError::usage("more than one key").hint(usage)),
         }
     }
 }
 
-/// One key or many.
+/// The ways to give one or more keys.
 #[derive(Debug, Default, Args)]
-pub struct KeysArgs {
-    /// The keys, any bytes
+pub struct KeyListArgs {
+    /// Keys, any bytes
     #[arg(value_name = "KEY", allow_negative_numbers = true)]
     key_words: Vec<OsString>,
-    /// A key, as an option
+    /// Key, as an option
     #[arg(short = 'k', long = "key", value_name = "KEY")]
     key_options: Vec<OsString>,
-    /// A key in hexadecimal digits
+    /// Key in hexadecimal
     #[arg(long, value_name = "HEX", value_parser = parse_hex)]
     key_hex: Vec<Encoded>,
-    /// A key in base64
+    /// Key in base64
     #[arg(long, value_name = "BASE64", value_parser = parse_base64)]
     key_base64: Vec<Encoded>,
 }
 
-impl KeysArgs {
-    /// One key that is given as a word.
+impl KeyListArgs {
+    /// Creates one key that is given as a word.
     #[must_use]
     pub fn word(word: OsString) -> Self {
         Self { key_words: vec![word], ..Self::default() }
     }
 
-    /// One key whose bytes are known.
+    /// Creates one key whose bytes are known.
     #[must_use]
     pub fn bytes(bytes: Vec<u8>) -> Self {
         Self { key_hex: vec![Encoded(bytes)], ..Self::default() }
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn count(&self) -> usize {
         let words = self.key_words.len().saturating_add(self.key_options.len());
         words.saturating_add(self.key_hex.len()).saturating_add(self.key_base64.len())
     }
 
-    /// The keys, at least one.
+    /// Returns the keys, at least one.
     ///
     /// # Errors
-    /// There is no key, or one of them is none.
-    pub fn settle(self, usage: &str) -> Result<Vec<Key>, CommandError> {
+    /// There is no key, or one of them is invalid.
+    pub fn resolve(self, usage: &str) -> Result<Vec<Key>, CommandError> {
         let words = self.key_words.into_iter().chain(self.key_options);
         let encoded = self.key_hex.into_iter().chain(self.key_base64);
         let keys = words

@@ -1,4 +1,4 @@
-//! How a value is given on the command line: literally, encoded, from a file or from standard input.
+//! A value on the command line: literal, encoded, from a file or from standard input.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,57 +11,57 @@ use crate::commands::error::CommandError;
 use crate::commands::process::file;
 use crate::commands::session::Session;
 
-/// One value.
+/// The ways to give one value.
 #[derive(Debug, Default, Args)]
 #[group(id = "value_forms", multiple = false)]
 pub struct ValueArgs {
-    /// The value, literally; a lone - reads standard input
+    /// Value, literal; - reads standard input
     #[arg(value_name = "VALUE", allow_negative_numbers = true)]
     value_word: Option<OsString>,
-    /// The value, literally, whatever it begins with
+    /// Value, literal, even if it begins with -
     #[arg(long = "value", value_name = "STR", allow_hyphen_values = true)]
     value_option: Option<OsString>,
-    /// Take the value from a file
+    /// Read the value from FILE
     #[arg(short = 'f', long = "file", visible_alias = "valuefile", value_name = "FILE")]
     value_file: Option<PathBuf>,
-    /// The value in hexadecimal digits
+    /// Value in hexadecimal
     #[arg(long = "hex", value_name = "HEX", value_parser = parse_hex)]
     value_hex: Option<Encoded>,
-    /// The value in base64
+    /// Value in base64
     #[arg(long = "base64", value_name = "BASE64", value_parser = parse_base64)]
     value_base64: Option<Encoded>,
 }
 
 impl ValueArgs {
-    /// A value that is given as a word.
+    /// Creates a value that is given as a word.
     #[must_use]
     pub fn word(word: OsString) -> Self {
         Self { value_word: Some(word), ..Self::default() }
     }
 
-    /// A value whose bytes are known.
+    /// Creates a value whose bytes are known.
     #[must_use]
     pub fn bytes(bytes: Vec<u8>) -> Self {
         Self { value_hex: Some(Encoded(bytes)), ..Self::default() }
     }
 
-    /// Whether the value comes from a file.
+    /// Returns whether the value is read from a file.
     #[must_use]
     pub fn reads_file(&self) -> bool {
         self.value_file.is_some()
     }
 
-    /// The value. `first_word` is a word that stood where the key would have been.
+    /// Returns the value. `first_word` is the word at the position of the key, if the key is given as an option.
     ///
     /// # Errors
     /// There is no value, more than one, or it cannot be read.
-    pub fn settle(
+    pub fn resolve(
         self,
         first_word: Option<OsString>,
         usage: &str,
         session: &Session,
     ) -> Result<Bytes, CommandError> {
-        let twice = || CommandError::usage("the value is given twice").hint(usage);
+        let twice = || CommandError::usage("more than one value").hint(usage);
         let word = match (first_word, self.value_word) {
             (Some(_), Some(_)) => return Err(twice()),
             (first, second) => first.or(second),
@@ -76,7 +76,7 @@ impl ValueArgs {
             (None, None, Some(path)) => file::read(&path),
             (None, None, None) => {
                 let hint = if session.has_input() {
-                    "- in place of VALUE reads it from standard input, '' is the empty value"
+                    "- in place of VALUE reads standard input; '' is the empty value"
                 } else {
                     "'' is the empty value"
                 };

@@ -1,39 +1,39 @@
-//! What the doctor checks, and what came of it, as data.
+//! The checks of `doctor` and their results, as data (pure).
 
 use std::time::Duration;
 
-use super::super::error::{CommandError, Kind};
+use crate::client::TlsHandshake;
 use crate::client::probe::{AddressSource, ConnackProperties};
-use crate::net::tls::TlsHandshake;
+use crate::commands::error::{CommandError, Kind};
 use crate::protocol::Key;
 
-/// One of the checks; they stand in their order.
+/// A check, in the order in which they are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Check {
-    /// The files that belong to the settings can be used; told only where they cannot.
+    /// The files of the settings are valid. Reported only if they are not.
     Settings,
-    /// The host has an address.
+    /// The host name has an address.
     Dns,
-    /// An address answers.
+    /// An address accepts connections.
     Tcp,
-    /// TLS is spoken, and the certificates are good.
+    /// The TLS handshake succeeds, and the certificates are valid.
     Tls,
-    /// A WebSocket is spoken; told only where one is.
+    /// The WebSocket handshake succeeds. Reported only if the connection uses one.
     Ws,
-    /// The broker lets the client in.
+    /// The broker accepts the client.
     Connack,
-    /// Answers can be subscribed to.
+    /// The client may subscribe to its replies.
     Subscribe,
-    /// The store answers.
+    /// The store answers a request.
     Request,
-    /// The store's clock and this machine's agree.
+    /// The clocks of the store and of this machine agree.
     Clock,
-    /// A watcher is told of changes.
+    /// A watcher gets notifications.
     Notifications,
 }
 
 impl Check {
-    /// Those of a connection on which, or on which no, WebSocket is spoken.
+    /// Returns the checks of a connection with or without a WebSocket.
     pub fn all(has_web_socket: bool) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |check| has_web_socket || *check != Self::Ws)
     }
@@ -50,7 +50,7 @@ impl Check {
         Self::Notifications,
     ];
 
-    /// Its name.
+    /// Returns the name in the output.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -68,107 +68,83 @@ impl Check {
     }
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
-    /// Which one.
+pub struct CheckResult {
     pub check: Check,
-    /// How long it took; none where it was not made.
+    /// The time that the check took; None if it was skipped.
     pub elapsed: Option<Duration>,
-    /// What was seen, also where it is not good.
-    pub seen: Option<Seen>,
-    /// What to think of it.
+    /// What the check observed, whether it passed or not.
+    pub detail: Option<Detail>,
     pub status: Status,
 }
 
-/// What to think of a check.
+/// The status of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// All is well.
     Ok,
-    /// It works, and will not for everybody or not for long.
-    Warn(Vec<Advice>),
-    /// It does not work.
+    /// It works, but not for every client, or not for long.
+    Warn(Vec<Warning>),
     Fail(Box<CommandError>),
-    /// It was not made.
+    /// It was not made, for this reason.
     Skipped(String),
 }
 
-/// What is not as it should be, and does not keep anything from working.
+/// A problem that does not make a check fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Advice {
-    /// One sentence.
+pub struct Warning {
     pub message: String,
-    /// What to try.
+    /// What to do about it.
     pub hint: String,
 }
 
-/// What was seen in a check.
+/// What a check observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// The host's addresses, and how they were found.
+pub enum Detail {
+    /// The addresses of the host.
     Addresses {
         /// In the order in which they are tried.
         addresses: Vec<String>,
-        /// How they were found.
         source: AddressSource,
     },
-    /// Which address answers.
-    Way {
-        /// That one, if any.
+    /// The attempts to connect.
+    Tcp {
+        /// The address that has accepted the connection.
         reached: Option<String>,
-        /// Those that do not, with what the system said.
-        missed: Vec<(String, String)>,
+        /// The other addresses that were tried, with the errors of the system.
+        failed: Vec<(String, String)>,
     },
-    /// A TLS handshake.
+    /// The TLS handshake.
     Tls {
-        /// What it has shown.
         sight: Box<TlsHandshake>,
-        /// When, in seconds since 1970.
+        /// The time of the handshake, in seconds since the Unix epoch.
         now_s: u64,
     },
-    /// A WebSocket.
-    WebSocket {
-        /// Its path.
-        path: String,
-    },
-    /// What the broker grants.
-    ConnackProperties {
-        /// Whom it has let in.
-        client_id: String,
-        /// The grants.
-        terms: Box<ConnackProperties>,
-    },
-    /// The subscription to the answers.
+    /// The WebSocket handshake.
+    WebSocket { path: String },
+    /// The properties of the CONNACK.
+    Connack { client_id: String, properties: Box<ConnackProperties> },
+    /// The subscription to the replies.
     Subscription {
-        /// The topic.
         topic: String,
         /// The granted QoS.
         qos: u8,
     },
-    /// The answer to the GET of a key that does not exist.
-    Answer {
-        /// The key.
-        key: Key,
-    },
-    /// How far the store's clock is ahead of this machine's.
+    /// The answer to a GET of a key that does not exist.
+    Answer { key: Key },
+    /// The difference between the clocks.
     Clock {
-        /// In milliseconds; negative: behind.
+        /// Milliseconds by which the store is ahead of this machine; negative if it is behind.
         ahead_ms: i64,
-        /// What it may be off by, in milliseconds.
+        /// The uncertainty of the measurement, in milliseconds.
         margin_ms: u64,
     },
-    /// How long it took to hear of changes, from asking for them.
-    Notified {
-        /// Of a SET.
-        set: Duration,
-        /// Of a DEL.
-        delete: Duration,
-    },
+    /// The times from a request to its notification.
+    Notified { set: Duration, delete: Duration },
 }
 
-impl Checked {
-    /// With what kind of failure it ended, if with one.
+impl CheckResult {
+    /// Returns the kind of the failure, if the check failed.
     #[must_use]
     pub fn failure(&self) -> Option<Kind> {
         match &self.status {

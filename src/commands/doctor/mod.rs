@@ -13,9 +13,11 @@ use tokio::time::timeout;
 
 use super::error::CommandError;
 use super::session::Session;
-use super::{Emit, Verdict};
+use crate::clock;
+use crate::commands::output::Emit;
+use crate::commands::verdict::Verdict;
 use check::Check;
-use report::Chart;
+use report::Report;
 
 const EXAMPLES: &str = "\
 Checks, in this order; what cannot be checked after a failure is skipped:
@@ -53,30 +55,30 @@ pub struct DoctorArgs {
 
 /// Runs the verb.
 pub async fn run(args: DoctorArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
-    let mut chart = Chart::new(session.clock(), emit);
-    examine(&args, session, &mut chart).await?;
-    Ok(chart.end()?)
+    let mut report = Report::new(clock::monotonic, emit);
+    examine(&args, session, &mut report).await?;
+    Ok(report.end()?)
 }
 
-async fn examine(args: &DoctorArgs, session: &Session, chart: &mut Chart<'_>) -> io::Result<()> {
+async fn examine(args: &DoctorArgs, session: &Session, report: &mut Report<'_>) -> io::Result<()> {
     /// A broker that does not listen is not waited for.
     const GOODBYE_MAX: Duration = Duration::from_secs(2);
-    let settings = match session.settings_aside().await {
+    let settings = match session.second_settings().await {
         Ok(settings) => settings,
         Err(error) => {
-            chart.fail(Check::Settings, None, error)?;
-            return chart.skip_rest();
+            report.fail(Check::Settings, None, error)?;
+            return report.skip_rest();
         }
     };
     let patience = settings.request_timeout;
-    chart.begin();
-    let Some(client) = connection::connect(settings, session, chart).await? else { return Ok(()) };
+    report.begin();
+    let Some(client) = connection::connect(settings, report).await? else { return Ok(()) };
     let why_not_write = match session.check_write() {
         _ if args.read_only => Some("it would write, and --read-only is asked for".to_owned()),
         Err(guard) => Some(format!("it would write, and {}", guard.message)),
         Ok(()) => None,
     };
-    let result = store::examine(&client, patience, why_not_write.as_deref(), session, chart).await;
+    let result = store::examine(&client, patience, why_not_write.as_deref(), report).await;
     let _ = timeout(GOODBYE_MAX, client.close()).await;
     result
 }

@@ -4,23 +4,24 @@ use std::io;
 use std::time::Instant;
 
 use super::super::error::{CommandError, DOCTOR, Kind};
-use super::super::{Emit, Output, Verdict};
-use super::check::{Advice, Check, Checked, Seen, Status};
+use super::check::{Check, CheckResult, Detail, Status, Warning};
+use crate::commands::output::{Emit, Output};
+use crate::commands::verdict::Verdict;
 
 /// What to do about a failure of which nothing better is known.
 const LOOK: &str = "look into the broker's log; --trace shows every packet on this side";
 
 /// All checks so far.
-pub(super) struct Chart<'a> {
+pub(super) struct Report<'a> {
     emit: Emit<'a>,
     clock: fn() -> Instant,
     /// When the last check was done.
     since: Instant,
     has_web_socket: bool,
-    checked: Vec<Checked>,
+    checked: Vec<CheckResult>,
 }
 
-impl<'a> Chart<'a> {
+impl<'a> Report<'a> {
     pub(super) fn new(clock: fn() -> Instant, emit: Emit<'a>) -> Self {
         Self { emit, clock, since: clock(), has_web_socket: false, checked: Vec::new() }
     }
@@ -36,8 +37,8 @@ impl<'a> Chart<'a> {
     }
 
     /// A check is done now; advice makes it a warning.
-    pub(super) fn note(&mut self, check: Check, seen: Seen, advice: Vec<Advice>) -> io::Result<()> {
-        self.note_at((self.clock)(), check, seen, advice)
+    pub(super) fn note(&mut self, check: Check, detail: Detail, advice: Vec<Warning>) -> io::Result<()> {
+        self.note_at((self.clock)(), check, detail, advice)
     }
 
     /// A check was done at this time.
@@ -45,21 +46,21 @@ impl<'a> Chart<'a> {
         &mut self,
         at: Instant,
         check: Check,
-        seen: Seen,
-        advice: Vec<Advice>,
+        detail: Detail,
+        advice: Vec<Warning>,
     ) -> io::Result<()> {
         let status = if advice.is_empty() { Status::Ok } else { Status::Warn(advice) };
-        self.take_down(at, check, Some(seen), status)
+        self.take_down(at, check, Some(detail), status)
     }
 
     /// A check has failed now.
     pub(super) fn fail(
         &mut self,
         check: Check,
-        seen: Option<Seen>,
+        detail: Option<Detail>,
         error: impl Into<CommandError>,
     ) -> io::Result<()> {
-        self.fail_at((self.clock)(), check, seen, error)
+        self.fail_at((self.clock)(), check, detail, error)
     }
 
     /// A check has failed at this time.
@@ -67,7 +68,7 @@ impl<'a> Chart<'a> {
         &mut self,
         at: Instant,
         check: Check,
-        seen: Option<Seen>,
+        detail: Option<Detail>,
         error: impl Into<CommandError>,
     ) -> io::Result<()> {
         let mut error = error.into();
@@ -76,12 +77,12 @@ impl<'a> Chart<'a> {
         if error.hints.is_empty() && check != Check::Settings {
             error.hints.push(LOOK.to_owned());
         }
-        self.take_down(at, check, seen, Status::Fail(Box::new(error)))
+        self.take_down(at, check, detail, Status::Fail(Box::new(error)))
     }
 
     /// A check is not made.
     pub(super) fn skip(&mut self, check: Check, why: &str) -> io::Result<()> {
-        self.put(Checked { check, elapsed: None, seen: None, status: Status::Skipped(why.to_owned()) })
+        self.put(CheckResult { check, elapsed: None, detail: None, status: Status::Skipped(why.to_owned()) })
     }
 
     /// What is left cannot be checked, because of the last failure.
@@ -97,18 +98,24 @@ impl<'a> Chart<'a> {
 
     /// Puts out the whole; it ends as its first failure does.
     pub(super) fn end(self) -> io::Result<Verdict> {
-        let failure: Option<Kind> = self.checked.iter().find_map(Checked::failure);
-        (self.emit)(Output::Examined(self.checked))?;
+        let failure: Option<Kind> = self.checked.iter().find_map(CheckResult::failure);
+        (self.emit)(Output::CheckSummary(self.checked))?;
         Ok(failure.map_or(Verdict::Yes, Verdict::Failed))
     }
 
-    fn take_down(&mut self, at: Instant, check: Check, seen: Option<Seen>, status: Status) -> io::Result<()> {
+    fn take_down(
+        &mut self,
+        at: Instant,
+        check: Check,
+        detail: Option<Detail>,
+        status: Status,
+    ) -> io::Result<()> {
         let elapsed = Some(at.saturating_duration_since(self.since));
         self.since = at.max(self.since);
-        self.put(Checked { check, elapsed, seen, status })
+        self.put(CheckResult { check, elapsed, detail, status })
     }
 
-    fn put(&mut self, checked: Checked) -> io::Result<()> {
+    fn put(&mut self, checked: CheckResult) -> io::Result<()> {
         (self.emit)(Output::Checked(Box::new(checked.clone())))?;
         self.checked.push(checked);
         Ok(())

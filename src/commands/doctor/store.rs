@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use super::super::error::{CommandError, Kind, SYNCHRONISE};
-use super::super::session::Session;
-use super::check::{Advice, Check, Seen};
+use super::check::{Check, Detail, Warning};
 use crate::client::{
     Access, Ask, Client, Error, Outcome, Stamps, WatchEvent, Watcher, interpret, unexpected,
 };
-use crate::commands::doctor::report::Chart;
+use crate::clock;
+use crate::commands::doctor::report::Report;
 use crate::protocol::message::Qos;
 use crate::protocol::{Key, Reply, Request, Timestamp, Value, topic};
+use crate::random;
 
 /// From here on a difference of the clocks is worth a warning, in milliseconds.
 const SKEW_WARN_MS: u64 = 10_000;
@@ -32,35 +33,34 @@ pub(super) async fn examine(
     client: &Client,
     patience: Duration,
     why_not_write: Option<&str>,
-    session: &Session,
-    chart: &mut Chart<'_>,
+    report: &mut Report<'_>,
 ) -> io::Result<()> {
     let bug = |error: String| CommandError::new(Kind::Bug, error);
-    let key = match Key::new(format!("mqkv-doctor/{:016x}", session.chance())) {
+    let key = match Key::new(format!("mqkv-doctor/{:016x}", random::u64())) {
         Ok(key) => key,
-        Err(error) => return chart.fail(Check::Settings, None, bug(error.to_string())),
+        Err(error) => return report.fail(Check::Settings, None, bug(error.to_string())),
     };
-    let long_ago = match Timestamp::zero(format!("doctor{:016x}", session.chance())) {
+    let long_ago = match Timestamp::zero(format!("doctor{:016x}", random::u64())) {
         Ok(zero) => zero.tick(LONG_AGO_MS),
-        Err(error) => return chart.fail(Check::Settings, None, bug(error.to_string())),
+        Err(error) => return report.fail(Check::Settings, None, bug(error.to_string())),
     };
-    let store = Store { client, key, long_ago, patience, session };
-    chart.begin();
-    if !store.subscribe(chart).await? || !store.request(chart).await? {
-        return chart.skip_rest();
+    let store = Store { client, key, long_ago, patience };
+    report.begin();
+    if !store.subscribe(report).await? || !store.request(report).await? {
+        return report.skip_rest();
     }
     if let Some(why) = why_not_write {
-        chart.skip(Check::Clock, why)?;
-        return chart.skip(Check::Notifications, why);
+        report.skip(Check::Clock, why)?;
+        return report.skip(Check::Notifications, why);
     }
-    chart.begin();
-    if !store.clock(chart).await? {
-        return chart.skip_rest();
+    report.begin();
+    if !store.clock(report).await? {
+        return report.skip_rest();
     }
-    chart.begin();
+    report.begin();
     match store.notifications().await {
-        Ok(seen) => chart.note(Check::Notifications, seen, Vec::new()),
-        Err(error) => chart.fail(Check::Notifications, None, error),
+        Ok(detail) => report.note(Check::Notifications, detail, Vec::new()),
+        Err(error) => report.fail(Check::Notifications, None, error),
     }
 }
 
@@ -71,29 +71,28 @@ struct Store<'a> {
     /// The timestamp of all writes: the store answers with its own clock, and never finds it too far ahead.
     long_ago: Timestamp,
     patience: Duration,
-    session: &'a Session,
 }
 
 impl Store<'_> {
-    async fn subscribe(&self, chart: &mut Chart<'_>) -> io::Result<bool> {
+    async fn subscribe(&self, report: &mut Report<'_>) -> io::Result<bool> {
         let topic = topic::response(&self.client.about().client_id);
         match self.client.subscribe(vec![topic.clone()]).await {
             Ok(subscription) => {
                 let granted = subscription.granted();
-                let advice = (granted == Qos::AtMostOnce).then(|| Advice {
+                let advice = (granted == Qos::AtMostOnce).then(|| Warning {
                     message: "the broker grants QoS 0: answers may be lost".to_owned(),
                     hint: "QoS 1 for this client's subscriptions".to_owned(),
                 });
-                let seen = Seen::Subscription { topic, qos: granted as u8 };
-                chart.note(Check::Subscribe, seen, advice.into_iter().collect())?;
+                let detail = Detail::Subscription { topic, qos: granted as u8 };
+                report.note(Check::Subscribe, detail, advice.into_iter().collect())?;
                 Ok(true)
             }
-            Err(error) => chart.fail(Check::Subscribe, None, error).map(|()| false),
+            Err(error) => report.fail(Check::Subscribe, None, error).map(|()| false),
         }
     }
 
     /// Returns whether there is a store that answers, be it with a refusal.
-    async fn request(&self, chart: &mut Chart<'_>) -> io::Result<bool> {
+    async fn request(&self, report: &mut Report<'_>) -> io::Result<bool> {
         let request = Request::Get { key: self.key.clone() };
         let (access, stamps) = (Access::Read, Stamps::default());
         let response = self.client.ask(Ask { payload: request.encode(), access, stamps }).await;
@@ -105,48 +104,48 @@ impl Store<'_> {
         };
         match result {
             Ok(()) => {
-                let advice = (!has_status).then(|| Advice {
+                let advice = (!has_status).then(|| Warning {
                     message: "the answer has no __stat: Microsoft's clients do not take it".to_owned(),
                     hint: "a store that sends __stat with every answer".to_owned(),
                 });
-                let seen = Seen::Answer { key: self.key.clone() };
-                chart.note(Check::Request, seen, advice.into_iter().collect())?;
+                let detail = Detail::Answer { key: self.key.clone() };
+                report.note(Check::Request, detail, advice.into_iter().collect())?;
                 Ok(true)
             }
             Err(error) => {
                 let answers = matches!(error, Error::Refused(_) | Error::ClockSkew { .. });
-                chart.fail(Check::Request, None, error)?;
+                report.fail(Check::Request, None, error)?;
                 Ok(answers)
             }
         }
     }
 
     /// Returns whether the store takes writes.
-    async fn clock(&self, chart: &mut Chart<'_>) -> io::Result<bool> {
-        let (asked_ms, asked) = (self.session.wall_ms(), self.session.now());
+    async fn clock(&self, report: &mut Report<'_>) -> io::Result<bool> {
+        let (asked_ms, asked) = (clock::wall_ms(), clock::monotonic());
         let version = self.set(CLOCK_TTL_MS).await;
-        let (round_trip, answered) = (self.since(asked), self.session.now());
+        let (round_trip, answered) = (self.since(asked), clock::monotonic());
         let version = match version {
             Ok(version) => version,
-            Err(error) => return chart.fail_at(answered, Check::Clock, None, error).map(|()| false),
+            Err(error) => return report.fail_at(answered, Check::Clock, None, error).map(|()| false),
         };
         // It is gone within a second anyway.
         let _ = self.del().await;
-        let (seen, ahead_ms) = difference(&version, asked_ms, round_trip);
+        let (detail, ahead_ms) = difference(&version, asked_ms, round_trip);
         match ahead_ms.unsigned_abs() {
-            ..SKEW_WARN_MS => chart.note_at(answered, Check::Clock, seen, Vec::new())?,
+            ..SKEW_WARN_MS => report.note_at(answered, Check::Clock, detail, Vec::new())?,
             skew_ms @ ..SKEW_FAIL_MS => {
                 let side = if ahead_ms > 0 { "ahead of" } else { "behind" };
                 let message = format!(
                     "the store's clock is {} s {side} this machine's; the limit is 60 s",
                     skew_ms / 1000
                 );
-                let advice = Advice { message, hint: SYNCHRONISE.to_owned() };
-                chart.note_at(answered, Check::Clock, seen, vec![advice])?;
+                let advice = Warning { message, hint: SYNCHRONISE.to_owned() };
+                report.note_at(answered, Check::Clock, detail, vec![advice])?;
             }
             skew_ms if ahead_ms > 0 => {
                 let error = Error::ClockSkew { ahead_ms: skew_ms, outcome: Outcome::Unchanged };
-                chart.fail_at(answered, Check::Clock, Some(seen), error)?;
+                report.fail_at(answered, Check::Clock, Some(detail), error)?;
             }
             skew_ms => {
                 let message = format!(
@@ -154,13 +153,13 @@ impl Store<'_> {
                     skew_ms / 1000
                 );
                 let error = CommandError::new(Kind::Refused, message).hint(SYNCHRONISE);
-                chart.fail_at(answered, Check::Clock, Some(seen), error)?;
+                report.fail_at(answered, Check::Clock, Some(detail), error)?;
             }
         }
         Ok(true)
     }
 
-    async fn notifications(&self) -> Result<Seen, CommandError> {
+    async fn notifications(&self) -> Result<Detail, CommandError> {
         let watcher = self.client.watch([self.key.clone()]).await;
         let mut watcher = watcher.map_err(CommandError::of_watch)?;
         let result = self.changes(&mut watcher).await;
@@ -172,21 +171,21 @@ impl Store<'_> {
         result
     }
 
-    async fn changes(&self, watcher: &mut Watcher) -> Result<Seen, CommandError> {
+    async fn changes(&self, watcher: &mut Watcher) -> Result<Detail, CommandError> {
         let is_current = |event: &WatchEvent| matches!(event, WatchEvent::Current { .. });
         // Subscribing, registering and reading have an end each, and say more when they come to it.
         let patience = self.patience.saturating_mul(4);
         self.hear(watcher, "what the watched key holds", is_current, patience).await?;
-        let asked = self.session.now();
+        let asked = clock::monotonic();
         self.set(WATCH_TTL_MS).await?;
         let is_set = |event: &WatchEvent| matches!(event, WatchEvent::Set { .. });
         self.hear(watcher, "the SET of a watched key", is_set, self.patience).await?;
         let set = self.since(asked);
-        let asked = self.session.now();
+        let asked = clock::monotonic();
         self.del().await?;
         let is_delete = |event: &WatchEvent| matches!(event, WatchEvent::Delete { .. });
         self.hear(watcher, "the DEL of a watched key", is_delete, self.patience).await?;
-        Ok(Seen::Notified { set, delete: self.since(asked) })
+        Ok(Detail::Notified { set, delete: self.since(asked) })
     }
 
     /// Waits for an event, and says what came in its place if it does not.
@@ -245,18 +244,18 @@ impl Store<'_> {
     }
 
     fn since(&self, at: Instant) -> Duration {
-        self.session.now().saturating_duration_since(at)
+        clock::monotonic().saturating_duration_since(at)
     }
 }
 
 /// How far a clock is ahead that said this somewhere between asking and the answer.
-fn difference(version: &Timestamp, asked_ms: u64, round_trip: Duration) -> (Seen, i64) {
+fn difference(version: &Timestamp, asked_ms: u64, round_trip: Duration) -> (Detail, i64) {
     let half_ms = u64::try_from(round_trip.as_millis().div_ceil(2)).unwrap_or(u64::MAX);
     let here_ms = i128::from(asked_ms).saturating_add(i128::from(half_ms));
     let ahead_ms = i128::from(version.ms).saturating_sub(here_ms);
     let ahead_ms = i64::try_from(ahead_ms).unwrap_or(if ahead_ms > 0 { i64::MAX } else { i64::MIN });
     // Both clocks are read in whole milliseconds.
-    (Seen::Clock { ahead_ms, margin_ms: half_ms.saturating_add(1) }, ahead_ms)
+    (Detail::Clock { ahead_ms, margin_ms: half_ms.saturating_add(1) }, ahead_ms)
 }
 
 #[cfg(test)]
@@ -269,9 +268,9 @@ mod tests {
             let there = Timestamp::of_store(there_ms, 0);
             difference(&there, here_ms, Duration::from_millis(round_trip_ms)).0
         };
-        assert_eq!(of(1005, 1000, 10), Seen::Clock { ahead_ms: 0, margin_ms: 6 });
-        assert_eq!(of(91_000, 1000, 1), Seen::Clock { ahead_ms: 89_999, margin_ms: 2 });
-        assert_eq!(of(1000, 91_000, 0), Seen::Clock { ahead_ms: -90_000, margin_ms: 1 });
-        assert_eq!(of(u64::MAX, 0, 0), Seen::Clock { ahead_ms: i64::MAX, margin_ms: 1 });
+        assert_eq!(of(1005, 1000, 10), Detail::Clock { ahead_ms: 0, margin_ms: 6 });
+        assert_eq!(of(91_000, 1000, 1), Detail::Clock { ahead_ms: 89_999, margin_ms: 2 });
+        assert_eq!(of(1000, 91_000, 0), Detail::Clock { ahead_ms: -90_000, margin_ms: 1 });
+        assert_eq!(of(u64::MAX, 0, 0), Detail::Clock { ahead_ms: i64::MAX, margin_ms: 1 });
     }
 }

@@ -1,10 +1,10 @@
-//! What becomes of many lines when some of them fail: stop at the first trouble, or go on and tell the worst.
+//! What errors do to the lines of a file: the first one stops them, or all run and the worst one counts (pure).
 
 use crate::client::Outcome;
-use crate::commands::Verdict;
 use crate::commands::error::CommandError;
+use crate::commands::verdict::Verdict;
 
-/// The troubles so far.
+/// The errors and the verdicts so far.
 #[derive(Debug)]
 pub struct ErrorPolicy {
     keep_going: bool,
@@ -12,14 +12,15 @@ pub struct ErrorPolicy {
     noes: u64,
     failed: u64,
     is_unknown: bool,
-    /// The first one, with its line; when going on, the first of the worst.
-    chief: Option<(u64, CommandError)>,
-    behind: Behind,
+    /// The first error, with its line; with `keep_going`, the first of the greatest kind.
+    worst: Option<(u64, CommandError)>,
+    after_error: AfterError,
 }
 
-/// What had been sent when the first trouble came.
+/// The lines that had already been sent when the first error was returned.
 #[derive(Debug, Default)]
-struct Behind {
+struct AfterError {
+    /// The first and the last one.
     lines: Option<(u64, u64)>,
     done: u64,
     noes: u64,
@@ -28,7 +29,7 @@ struct Behind {
 }
 
 impl ErrorPolicy {
-    /// None yet.
+    /// Creates a policy without errors.
     #[must_use]
     pub fn new(keep_going: bool) -> Self {
         Self {
@@ -37,34 +38,34 @@ impl ErrorPolicy {
             noes: 0,
             failed: 0,
             is_unknown: false,
-            chief: None,
-            behind: Behind::default(),
+            worst: None,
+            after_error: AfterError::default(),
         }
     }
 
-    /// Whether troubles stop nothing.
+    /// Returns whether lines run after an error.
     #[must_use]
     pub fn keeps_going(&self) -> bool {
         self.keep_going
     }
 
-    /// Whether nothing more is to be sent.
+    /// Returns whether an error has stopped the lines.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        !self.keep_going && self.chief.is_some()
+        !self.keep_going && self.worst.is_some()
     }
 
-    /// How many lines have failed.
+    /// Returns the number of failed lines.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.failed
     }
 
-    /// Takes note of what became of a line.
-    pub fn note(&mut self, line: u64, result: &Result<Verdict, CommandError>) {
+    /// Records the result of a line.
+    pub fn record(&mut self, line: u64, result: &Result<Verdict, CommandError>) {
         self.lines = self.lines.saturating_add(1);
         if self.is_stopped() {
-            return self.behind.note(line, result);
+            return self.after_error.record(line, result);
         }
         match result {
             Ok(Verdict::No) => self.noes = self.noes.saturating_add(1),
@@ -72,39 +73,39 @@ impl ErrorPolicy {
             Err(error) => {
                 self.failed = self.failed.saturating_add(1);
                 self.is_unknown |= error.outcome == Some(Outcome::Unknown);
-                if self.chief.as_ref().is_none_or(|(_, chief)| chief.kind < error.kind) {
-                    self.chief = Some((line, error.clone()));
+                if self.worst.as_ref().is_none_or(|(_, worst)| worst.kind < error.kind) {
+                    self.worst = Some((line, error.clone()));
                 }
             }
         }
     }
 
-    /// How it all ends.
+    /// Returns the result of all lines.
     ///
     /// # Errors
-    /// The first trouble, or how many there were, with the code of the worst.
+    /// The first error; with `keep_going`, the number of errors, of the greatest kind.
     pub fn finish(self) -> Result<Verdict, CommandError> {
-        let Some((line, chief)) = self.chief else {
+        let Some((line, worst)) = self.worst else {
             return Ok(if self.noes > 0 { Verdict::No } else { Verdict::Yes });
         };
         if !self.keep_going {
-            let CommandError { outcome, .. } = chief;
-            let error = chief.at_line(line).cause(self.behind.told());
-            // Other lines did change something.
+            let CommandError { outcome, .. } = worst;
+            let error = worst.at_line(line).cause(self.after_error.summary());
+            // "Unchanged" would be wrong: other lines may have changed something.
             return Err(CommandError {
                 outcome: outcome.filter(|known| *known == Outcome::Unknown),
                 ..error
             });
         }
         let message = format!("{} of {} lines failed", self.failed, self.lines);
-        let worst = format!("the worst of them: {}", chief.clone().at_line(line).message);
+        let cause = format!("worst error: {}", worst.clone().at_line(line).message);
         let outcome = self.is_unknown.then_some(Outcome::Unknown);
-        Err(CommandError { outcome, ..CommandError::new(chief.kind, message).cause(worst) })
+        Err(CommandError { outcome, ..CommandError::new(worst.kind, message).cause(cause) })
     }
 }
 
-impl Behind {
-    fn note(&mut self, line: u64, result: &Result<Verdict, CommandError>) {
+impl AfterError {
+    fn record(&mut self, line: u64, result: &Result<Verdict, CommandError>) {
         let first = self.lines.map_or(line, |(first, _)| first);
         self.lines = Some((first, line));
         match result {
@@ -119,11 +120,10 @@ impl Behind {
         }
     }
 
-    fn told(&self) -> String {
-        /// More numbers than these help nobody.
+    fn summary(&self) -> String {
         const NUMBERS_MAX: usize = 8;
         let Some((first, last)) = self.lines else {
-            return "no line after it was sent".to_owned();
+            return "no later line was sent".to_owned();
         };
         let lines = if first == last { format!("line {first}") } else { format!("lines {first} to {last}") };
         let mut counts = vec![format!("{} done", self.done)];
@@ -136,9 +136,9 @@ impl Behind {
             counts.push(format!("{} failed ({}{more})", self.failed.len(), numbers.join(", ")));
         }
         if self.unknown > 0 {
-            counts.push(format!("of {} the outcome is unknown", self.unknown));
+            counts.push(format!("{} with unknown outcome", self.unknown));
         }
-        format!("{lines} had been sent already: {}; nothing after that was sent", counts.join(", "))
+        format!("already sent: {lines} ({}); no later line was sent", counts.join(", "))
     }
 }
 
@@ -148,49 +148,49 @@ mod tests {
     use crate::commands::Kind;
 
     fn failure(kind: Kind, outcome: Option<Outcome>) -> Result<Verdict, CommandError> {
-        Err(CommandError { outcome, ..CommandError::new(kind, "it went wrong") })
+        Err(CommandError { outcome, ..CommandError::new(kind, "it failed") })
     }
 
     #[test]
-    fn a_no_stops_nothing_and_is_the_end_if_nothing_is_worse() {
-        let mut troubles = ErrorPolicy::new(false);
-        troubles.note(1, &Ok(Verdict::No));
-        troubles.note(2, &Ok(Verdict::Yes));
-        assert!(!troubles.is_stopped());
-        assert_eq!(troubles.finish(), Ok(Verdict::No));
+    fn a_no_stops_nothing_and_is_the_result_if_there_is_no_error() {
+        let mut errors = ErrorPolicy::new(false);
+        errors.record(1, &Ok(Verdict::No));
+        errors.record(2, &Ok(Verdict::Yes));
+        assert!(!errors.is_stopped());
+        assert_eq!(errors.finish(), Ok(Verdict::No));
         assert_eq!(ErrorPolicy::new(false).finish(), Ok(Verdict::Yes));
     }
 
     #[test]
-    fn the_first_trouble_stops_and_tells_what_had_been_sent() {
-        let mut troubles = ErrorPolicy::new(false);
-        troubles.note(1, &Ok(Verdict::Yes));
-        troubles.note(7, &failure(Kind::Refused, Some(Outcome::Unchanged)));
-        assert!(troubles.is_stopped());
-        troubles.note(8, &Ok(Verdict::Yes));
-        troubles.note(9, &failure(Kind::Timeout, Some(Outcome::Unknown)));
-        troubles.note(12, &Ok(Verdict::No));
-        let error = troubles.finish().unwrap_err();
+    fn the_first_error_stops_and_lists_the_lines_already_sent() {
+        let mut errors = ErrorPolicy::new(false);
+        errors.record(1, &Ok(Verdict::Yes));
+        errors.record(7, &failure(Kind::Refused, Some(Outcome::Unchanged)));
+        assert!(errors.is_stopped());
+        errors.record(8, &Ok(Verdict::Yes));
+        errors.record(9, &failure(Kind::Timeout, Some(Outcome::Unknown)));
+        errors.record(12, &Ok(Verdict::No));
+        let error = errors.finish().unwrap_err();
         assert_eq!((error.kind, error.outcome), (Kind::Refused, None));
-        assert_eq!(error.message, "line 7: it went wrong");
+        assert_eq!(error.message, "line 7: it failed");
         assert_eq!(
             error.causes,
-            ["lines 8 to 12 had been sent already: 1 done, 1 answered no, 1 failed (9), \
-              of 1 the outcome is unknown; nothing after that was sent"]
+            ["already sent: lines 8 to 12 (1 done, 1 answered no, 1 failed (9), 1 with unknown outcome); \
+              no later line was sent"]
         );
     }
 
     #[test]
-    fn going_on_ends_with_the_greatest_code() {
-        let mut troubles = ErrorPolicy::new(true);
-        troubles.note(1, &failure(Kind::Usage, None));
-        troubles.note(2, &failure(Kind::Timeout, Some(Outcome::Unknown)));
-        troubles.note(3, &failure(Kind::Refused, None));
-        troubles.note(4, &Ok(Verdict::No));
-        assert!(!troubles.is_stopped());
-        let error = troubles.finish().unwrap_err();
+    fn with_keep_going_the_greatest_status_is_the_result() {
+        let mut errors = ErrorPolicy::new(true);
+        errors.record(1, &failure(Kind::Usage, None));
+        errors.record(2, &failure(Kind::Timeout, Some(Outcome::Unknown)));
+        errors.record(3, &failure(Kind::Refused, None));
+        errors.record(4, &Ok(Verdict::No));
+        assert!(!errors.is_stopped());
+        let error = errors.finish().unwrap_err();
         assert_eq!((error.kind, error.outcome), (Kind::Timeout, Some(Outcome::Unknown)));
         assert_eq!(error.message, "3 of 4 lines failed");
-        assert_eq!(error.causes, ["the worst of them: line 2: it went wrong"]);
+        assert_eq!(error.causes, ["worst error: line 2: it failed"]);
     }
 }

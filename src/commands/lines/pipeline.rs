@@ -1,27 +1,28 @@
-//! Some requests in flight at a time, sent in order, their answers taken in order.
+//! Requests in flight: sent in order, answered in order.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use tokio::task::unconstrained;
 
-/// How many requests may be in flight unless told otherwise.
-pub const INFLIGHT: u16 = 64;
-/// How many may be asked for.
+/// The default for the number of requests in flight.
+pub const INFLIGHT_DEFAULT: u16 = 64;
+/// The greatest number of requests in flight that an option accepts.
 pub const INFLIGHT_MAX: i64 = 1024;
-/// How many bytes may be in flight; one request may be larger.
+/// The limit of the bytes in flight; a single request may be larger.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
-type Flight<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+type Request<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Requests in flight.
+/// Requests in flight, and outcomes that wait for the ones before them.
 ///
-/// A future is polled when it is pushed: so requests enter the session in order, which keeps it, and a request sees what
-/// those before it have done. From then on only the first is waited for. A future must send its one request before it
-/// waits for anything else.
-pub struct Window<'a, T> {
+/// A request is polled when it is pushed, so that requests enter the session in order; the session keeps the order, and a
+/// request sees what those before it have changed. After that only the first request is waited for. A request must be
+/// sent before its future waits for anything else.
+pub struct Pipeline<'a, T> {
     slots: VecDeque<Slot<'a, T>>,
     count_max: usize,
     bytes: usize,
@@ -33,85 +34,90 @@ struct Slot<'a, T> {
 }
 
 enum State<'a, T> {
-    Flying(Flight<'a, T>),
-    Landed(T),
+    Pending(Request<'a, T>),
+    Done(T),
 }
 
-impl<'a, T> Window<'a, T> {
-    /// An empty window.
+impl<'a, T> Pipeline<'a, T> {
+    /// Creates an empty pipeline.
     #[must_use]
     pub fn new(count_max: u16) -> Self {
         Self { slots: VecDeque::new(), count_max: usize::from(count_max), bytes: 0 }
     }
 
-    /// Whether another request may be pushed.
+    /// Returns whether another request may be pushed.
     #[must_use]
-    pub fn has_room(&self) -> bool {
+    pub fn has_capacity(&self) -> bool {
         self.slots.len() < self.count_max && (self.bytes < BYTES_MAX || self.slots.is_empty())
     }
 
-    /// Whether nothing is in flight.
+    /// Returns whether there is no request, pending or done.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Puts a request of this size behind the others, and sends it. Gives its outcome where that is there at once, as it
-    /// is for what needs not be sent.
-    pub fn push(&mut self, bytes: usize, flight: impl Future<Output = T> + 'a) -> Option<&T> {
-        // Without this a request could be held back by a runtime that wants others to have their turn, and be overtaken.
-        let mut flight: Flight<'a, T> = Box::pin(unconstrained(flight));
-        // Nobody waits for it before it is the first.
-        let state = match flight.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(outcome) => State::Landed(outcome),
-            Poll::Pending => State::Flying(flight),
+    /// Adds a request of this size, and sends it. Returns its outcome if it is done at once.
+    pub fn push(&mut self, bytes: usize, request: impl Future<Output = T> + 'a) -> Option<&T> {
+        // With a task budget, the runtime could hold this request back, and a later one would overtake it.
+        let mut request: Request<'a, T> = Box::pin(unconstrained(request));
+        // It is polled with a waker again when it is the first.
+        let state = match request.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => State::Done(outcome),
+            Poll::Pending => State::Pending(request),
         };
         self.bytes = self.bytes.saturating_add(bytes);
         self.slots.push_back(Slot { state, bytes });
         match self.slots.back() {
-            Some(Slot { state: State::Landed(outcome), .. }) => Some(outcome),
+            Some(Slot { state: State::Done(outcome), .. }) => Some(outcome),
             _ => None,
         }
     }
 
-    /// Puts something that needs no request behind the others.
-    pub fn push_landed(&mut self, outcome: T) {
-        self.slots.push_back(Slot { state: State::Landed(outcome), bytes: 0 });
+    /// Adds an outcome that needs no request.
+    pub fn push_done(&mut self, outcome: T) {
+        self.slots.push_back(Slot { state: State::Done(outcome), bytes: 0 });
     }
 
-    /// The first outcome, if it is there already.
+    /// Removes and returns the first outcome, if its request is done.
     pub fn try_next(&mut self) -> Option<T> {
         match self.slots.pop_front()? {
-            Slot { state: State::Landed(outcome), bytes } => {
+            Slot { state: State::Done(outcome), bytes } => {
                 self.bytes = self.bytes.saturating_sub(bytes);
                 Some(outcome)
             }
-            flying => {
-                self.slots.push_front(flying);
+            pending => {
+                self.slots.push_front(pending);
                 None
             }
         }
     }
 
-    /// Waits until the first outcome is there; at once, if the window is empty. May be dropped at any time.
-    pub async fn settle(&mut self) {
-        poll_fn(|context| self.poll_settle(context)).await;
+    /// Waits until the first request is done; returns at once if there is none. Cancel-safe.
+    pub async fn wait(&mut self) {
+        poll_fn(|context| self.poll_wait(context)).await;
     }
 
-    /// Lands what can land, up to the first that cannot.
-    fn poll_settle(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let mut has_landed = false;
+    /// Polls requests up to the first that is pending.
+    fn poll_wait(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut is_first_done = false;
         for slot in &mut self.slots {
-            if let State::Flying(flight) = &mut slot.state {
-                match flight.as_mut().poll(context) {
-                    Poll::Ready(outcome) => slot.state = State::Landed(outcome),
-                    Poll::Pending if has_landed => return Poll::Ready(()),
+            if let State::Pending(request) = &mut slot.state {
+                match request.as_mut().poll(context) {
+                    Poll::Ready(outcome) => slot.state = State::Done(outcome),
+                    Poll::Pending if is_first_done => return Poll::Ready(()),
                     Poll::Pending => return Poll::Pending,
                 }
             }
-            has_landed = true;
+            is_first_done = true;
         }
         Poll::Ready(())
+    }
+}
+
+impl<T> fmt::Debug for Pipeline<'_, T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Pipeline").field("len", &self.slots.len()).finish_non_exhaustive()
     }
 }
 
@@ -121,36 +127,39 @@ mod tests {
     use tokio::sync::{mpsc, oneshot};
 
     #[tokio::test]
-    async fn outcomes_come_in_the_order_of_the_requests() {
-        let mut window = Window::new(3);
+    async fn outcomes_are_returned_in_the_order_of_the_requests() {
+        let mut pipeline = Pipeline::new(3);
         let (first, wait) = oneshot::channel::<()>();
         let waiting = async {
             wait.await.unwrap();
             1
         };
-        assert_eq!(window.push(1, waiting), None);
-        assert_eq!(window.push(1, async { 2 }), Some(&2));
-        window.push_landed(3);
-        assert!(!window.has_room());
+        assert_eq!(pipeline.push(1, waiting), None);
+        assert_eq!(pipeline.push(1, async { 2 }), Some(&2));
+        pipeline.push_done(3);
+        assert!(!pipeline.has_capacity());
         tokio::select! {
             biased;
-            () = window.settle() => panic!("the first is not there yet"),
+            () = pipeline.wait() => panic!("the first request is pending"),
             () = async {} => {}
         }
-        assert_eq!(window.try_next(), None);
+        assert_eq!(pipeline.try_next(), None);
         first.send(()).unwrap();
-        window.settle().await;
-        assert_eq!([window.try_next(), window.try_next(), window.try_next()], [Some(1), Some(2), Some(3)]);
-        assert!(window.is_empty() && window.has_room());
+        pipeline.wait().await;
+        assert_eq!(
+            [pipeline.try_next(), pipeline.try_next(), pipeline.try_next()],
+            [Some(1), Some(2), Some(3)]
+        );
+        assert!(pipeline.is_empty() && pipeline.has_capacity());
     }
 
     #[tokio::test]
-    async fn requests_go_out_in_order_through_a_narrow_channel() {
+    async fn requests_are_sent_in_order_through_a_bounded_channel() {
         let (sender, mut receiver) = mpsc::channel(2);
-        let mut window = Window::new(500);
+        let mut pipeline = Pipeline::new(500);
         for number in 0..500 {
             let sender = sender.clone();
-            window.push(1, async move { sender.send(number).await.unwrap() });
+            pipeline.push(1, async move { sender.send(number).await.unwrap() });
         }
         drop(sender);
         let reader = tokio::spawn(async move {
@@ -160,20 +169,20 @@ mod tests {
             }
             seen
         });
-        while !window.is_empty() {
-            window.settle().await;
-            while window.try_next().is_some() {}
+        while !pipeline.is_empty() {
+            pipeline.wait().await;
+            while pipeline.try_next().is_some() {}
         }
-        drop(window);
+        drop(pipeline);
         assert!(reader.await.unwrap().is_sorted());
     }
 
     #[test]
-    fn bytes_are_bounded_but_one_request_always_goes() {
-        let mut window: Window<'_, ()> = Window::new(64);
-        window.push(usize::MAX, async {});
-        assert!(!window.has_room());
-        window.slots.clear();
-        assert!(window.has_room());
+    fn bytes_are_bounded_but_a_single_request_may_exceed_the_limit() {
+        let mut pipeline: Pipeline<'_, ()> = Pipeline::new(64);
+        pipeline.push(usize::MAX, async {});
+        assert!(!pipeline.has_capacity());
+        pipeline.slots.clear();
+        assert!(pipeline.has_capacity());
     }
 }

@@ -1,30 +1,31 @@
-//! From the lines of a file to requests in flight and back to their outcomes, in order.
+//! Processes the lines of a file through a pipeline of requests, in order.
 
-use crate::commands::CommandError;
-use crate::commands::lines::error_policy::ErrorPolicy;
-use crate::commands::lines::pipeline::Window;
-use crate::commands::lines::reader::{Line, Lines};
+use super::error_policy::ErrorPolicy;
+use super::pipeline::Pipeline;
+use super::reader::{Line, Lines};
+use crate::commands::error::CommandError;
 
-/// What every work on the lines of a file has.
-pub struct Flow<'a, T> {
-    /// What is in flight.
-    pub window: Window<'a, T>,
-    /// What went wrong.
-    pub troubles: ErrorPolicy,
-    /// How many bytes the file has, where that is known.
+/// The state of every line processor.
+#[derive(Debug)]
+pub struct ProcessorState<'a, T> {
+    /// The requests in flight.
+    pub pipeline: Pipeline<'a, T>,
+    /// The errors so far.
+    pub errors: ErrorPolicy,
+    /// The length of the file in bytes, where it is known.
     pub bytes_total: Option<u64>,
-    /// How many of them have been read.
+    /// The number of bytes that have been read.
     pub bytes_read: u64,
-    /// A line that cannot be carried out stands at the end of the window, so nothing more is read.
+    /// Whether the pipeline contains a line that has failed, so that no further line may start.
     pub is_failing: bool,
 }
 
-impl<T> Flow<'_, T> {
-    /// Nothing in flight yet, and so many at most.
+impl<T> ProcessorState<'_, T> {
+    /// Creates the state for at most `inflight` requests in flight.
     pub fn new(inflight: u16, keep_going: bool, lines: &Lines) -> Self {
         Self {
-            window: Window::new(inflight),
-            troubles: ErrorPolicy::new(keep_going),
+            pipeline: Pipeline::new(inflight),
+            errors: ErrorPolicy::new(keep_going),
             bytes_total: lines.bytes_total(),
             bytes_read: 0,
             is_failing: false,
@@ -32,57 +33,60 @@ impl<T> Flow<'_, T> {
     }
 
     fn takes_more(&self) -> bool {
-        self.window.has_room() && !self.is_failing && !self.troubles.is_stopped()
+        self.pipeline.has_capacity() && !self.is_failing && !self.errors.is_stopped()
     }
 
-    /// Puts a line that cannot be carried out behind what is in flight.
+    /// Adds the outcome of a line that needs no request because it is invalid.
     pub fn push_failed(&mut self, outcome: T) {
-        self.is_failing = !self.troubles.keeps_going();
-        self.window.push_landed(outcome);
+        self.is_failing = !self.errors.keeps_going();
+        self.pipeline.push_done(outcome);
     }
 }
 
-/// Work on the lines of a file.
-pub trait Work<'a> {
-    /// What becomes of a line.
+/// Turns lines into requests, and answers into output.
+pub trait LineProcessor<'a> {
+    /// The outcome of a line.
     type Outcome;
 
-    /// What it has.
-    fn flow(&mut self) -> &mut Flow<'a, Self::Outcome>;
+    /// Returns the state.
+    fn state(&mut self) -> &mut ProcessorState<'a, Self::Outcome>;
 
-    /// Puts a line into the window, or carries it out.
-    async fn take(&mut self, line: Line) -> Result<(), CommandError>;
+    /// Pushes the request of a line into the pipeline, or carries it out.
+    async fn start(&mut self, line: Line) -> Result<(), CommandError>;
 
-    /// Says what became of a line.
-    fn put(&mut self, outcome: Self::Outcome) -> Result<(), CommandError>;
+    /// Emits the outcome of a line.
+    fn finish(&mut self, outcome: Self::Outcome) -> Result<(), CommandError>;
 
-    /// Says how far it is.
-    fn tell_progress(&mut self) -> Result<(), CommandError>;
+    /// Emits the progress.
+    fn report_progress(&mut self) -> Result<(), CommandError>;
 }
 
-/// Takes line after line, as many as there is room for in flight, until the end or the first trouble that counts.
-pub async fn pump<'a>(work: &mut impl Work<'a>, mut lines: Lines) -> Result<(), CommandError> {
+/// Processes lines until the end of the file, or until an error stops them; pending requests are completed.
+pub async fn process_lines<'a>(
+    processor: &mut impl LineProcessor<'a>,
+    mut lines: Lines,
+) -> Result<(), CommandError> {
     let mut has_more = true;
     loop {
-        while let Some(outcome) = work.flow().window.try_next() {
-            work.put(outcome)?;
+        while let Some(outcome) = processor.state().pipeline.try_next() {
+            processor.finish(outcome)?;
         }
-        while work.flow().takes_more()
+        while processor.state().takes_more()
             && let Some(line) = lines.try_next()
         {
-            work.take(line).await?;
+            processor.start(line).await?;
         }
-        let flow = work.flow();
-        let (waits, reads) = (!flow.window.is_empty(), has_more && flow.takes_more());
+        let state = processor.state();
+        let (waits, reads) = (!state.pipeline.is_empty(), has_more && state.takes_more());
         if !waits && !reads {
             return Ok(());
         }
-        work.tell_progress()?;
+        processor.report_progress()?;
         tokio::select! {
             biased;
-            () = work.flow().window.settle(), if waits => {}
+            () = processor.state().pipeline.wait(), if waits => {}
             line = lines.next(), if reads => match line {
-                Some(line) => work.take(line).await?,
+                Some(line) => processor.start(line).await?,
                 None => has_more = false,
             },
         }

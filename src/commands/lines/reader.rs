@@ -1,5 +1,4 @@
-//! Lines from a file or from standard input, a few at a time: whoever reads slowly holds the writer up, and nothing
-//! grows.
+//! Lines of a file or of standard input, read in a thread with a bounded queue.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,47 +12,48 @@ use crate::commands::error::{CommandError, Kind};
 use crate::commands::session::Session;
 use crate::protocol::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-/// How long a line may be: the longest key and the longest value in base64, and what stands around them.
+/// The maximum length of a line: the longest key and value in base64, and the rest of the record.
 pub const LINE_BYTES_MAX: usize = (VALUE_BYTES_MAX + KEY_BYTES_MAX) / 3 * 4 + 4096;
-/// How much is read at once.
 const READ_BYTES: usize = 64 * 1024;
-/// How many reads may wait to be taken.
+/// The number of reads that may wait in the queue; then the reader blocks, and with it the writer of a pipe.
 const CHUNKS_MAX: usize = 2;
 
-/// A line.
+/// A line of a file.
 #[derive(Debug)]
 pub struct Line {
     /// Counts from 1.
     pub number: u64,
-    /// What it says, without what ends it; or why it cannot be used.
+    /// The bytes without the separator, or the reason why the line cannot be used.
     pub content: Result<Vec<u8>, CommandError>,
-    /// Whether the file ends within it.
+    /// Whether the file ends before the separator.
     pub is_cut_off: bool,
-    /// How many bytes of the file have been read with its end.
+    /// The number of bytes of the file up to the end of this line.
     pub bytes_read: u64,
 }
 
-/// The lines of a file, read in a thread of their own.
+/// The lines of a file.
 #[derive(Debug)]
 pub struct Lines {
     chunks: mpsc::Receiver<Vec<Line>>,
     ready: VecDeque<Line>,
     bytes_total: Option<u64>,
-    /// Says that there are to be no more.
-    ending: Option<watch::Receiver<bool>>,
+    /// Becomes true when the session is canceled, which ends the lines.
+    canceled: Option<watch::Receiver<bool>>,
 }
 
 impl Lines {
-    /// Opens a file, or standard input for `-`; `separator` ends a line, and the end of the session ends them all.
+    /// Opens a file, or standard input for `-`. The lines end early if the session is canceled.
     ///
     /// # Errors
     /// It cannot be opened.
     pub fn open(path: &Path, separator: u8, session: &Session) -> Result<Self, CommandError> {
-        let lines = match path == Path::new("-") {
-            true => Self::start(session.take_input()?, "standard input".to_owned(), None, separator),
-            false => Self::of_file(path, separator),
+        let lines = if path == Path::new("-") {
+            session.take_input()?;
+            Self::start(io::stdin, "standard input".to_owned(), None, separator)
+        } else {
+            Self::of_file(path, separator)
         };
-        Ok(Self { ending: Some(session.ending()), ..lines? })
+        Ok(Self { canceled: Some(session.canceled()), ..lines? })
     }
 
     /// Opens a file.
@@ -71,7 +71,7 @@ impl Lines {
         Self::start(move || file, path.display().to_string(), bytes_total, separator)
     }
 
-    /// The thread is not waited for: it may hang in a read of standard input that never ends.
+    /// Starts the thread. It is never joined: a read of standard input may not return.
     fn start<R: Read>(
         open: impl FnOnce() -> R + Send + 'static,
         name: String,
@@ -87,12 +87,12 @@ impl Lines {
             .name("input".to_owned())
             .spawn(read)
             .map_err(|error| CommandError::system("start a thread", &error))?;
-        Ok(Self { chunks, ready: VecDeque::new(), bytes_total, ending: None })
+        Ok(Self { chunks, ready: VecDeque::new(), bytes_total, canceled: None })
     }
 
-    /// The next line, if it has been read already.
+    /// Returns the next line, if it has been read already.
     pub fn try_next(&mut self) -> Option<Line> {
-        if self.ending.as_ref().is_some_and(|ending| *ending.borrow()) {
+        if self.canceled.as_ref().is_some_and(|canceled| *canceled.borrow()) {
             return None;
         }
         if self.ready.is_empty() {
@@ -101,12 +101,12 @@ impl Lines {
         self.ready.pop_front()
     }
 
-    /// Waits for the next line; none: there are no more. May be dropped at any time.
+    /// Waits for the next line; returns None at the end. Cancel-safe.
     pub async fn next(&mut self) -> Option<Line> {
         if self.ready.is_empty() {
             let chunk = tokio::select! {
                 biased;
-                () = ended(self.ending.as_mut()) => None,
+                () = cancellation(self.canceled.as_mut()) => None,
                 chunk = self.chunks.recv() => chunk,
             };
             self.ready.extend(chunk?);
@@ -114,41 +114,41 @@ impl Lines {
         self.try_next()
     }
 
-    /// How large the file is, where that can be known.
+    /// Returns the length of the file in bytes; None if it is not a regular file.
     #[must_use]
     pub fn bytes_total(&self) -> Option<u64> {
         self.bytes_total
     }
 }
 
-/// Resolves when there are to be no more lines.
-async fn ended(ending: Option<&mut watch::Receiver<bool>>) {
-    if let Some(ending) = ending
-        && ending.wait_for(|is_ending| *is_ending).await.is_ok()
+/// Waits until the session is canceled.
+async fn cancellation(canceled: Option<&mut watch::Receiver<bool>>) {
+    if let Some(canceled) = canceled
+        && canceled.wait_for(|is_canceled| *is_canceled).await.is_ok()
     {
         return;
     }
     std::future::pending().await
 }
 
-/// Reads lines to the end; `send` takes what one read has brought, and says whether anybody wants more.
+/// Reads lines to the end. `send` takes the lines of one read, and returns whether the receiver still exists.
 fn read_lines(mut input: impl BufRead, name: &str, separator: u8, mut send: impl FnMut(Vec<Line>) -> bool) {
-    let mut reading = Reading::new(separator);
+    let mut splitter = Splitter::new(separator);
     loop {
         let mut chunk = Vec::new();
         let len = match input.fill_buf() {
             Ok([]) => {
-                chunk.extend(reading.end());
+                chunk.extend(splitter.end());
                 send(chunk);
                 return;
             }
             Ok(bytes) => {
-                reading.read(bytes, &mut chunk);
+                splitter.push(bytes, &mut chunk);
                 bytes.len()
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => {
-                chunk.push(reading.broken(name, &error));
+                chunk.push(splitter.failed(name, &error));
                 send(chunk);
                 return;
             }
@@ -160,8 +160,8 @@ fn read_lines(mut input: impl BufRead, name: &str, separator: u8, mut send: impl
     }
 }
 
-/// The line that is being read.
-struct Reading {
+/// Splits bytes into lines.
+struct Splitter {
     separator: u8,
     number: u64,
     bytes_read: u64,
@@ -169,15 +169,16 @@ struct Reading {
     is_too_long: bool,
 }
 
-impl Reading {
+impl Splitter {
     fn new(separator: u8) -> Self {
         Self { separator, number: 1, bytes_read: 0, line: Vec::new(), is_too_long: false }
     }
 
-    fn read(&mut self, bytes: &[u8], lines: &mut Vec<Line>) {
+    fn push(&mut self, bytes: &[u8], lines: &mut Vec<Line>) {
         let separator = self.separator;
         for piece in bytes.split_inclusive(|byte| *byte == separator) {
-            self.bytes_read = self.bytes_read.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+            // A usize fits into u64 on every platform of Rust. The count is for the progress display only.
+            self.bytes_read = self.bytes_read.saturating_add(piece.len() as u64);
             match piece.strip_suffix(&[separator]) {
                 Some(last) => {
                     self.append(last);
@@ -202,7 +203,7 @@ impl Reading {
         let content = match std::mem::take(&mut self.is_too_long) {
             true => Err(CommandError::new(
                 Kind::Data,
-                format!("the line has more than {LINE_BYTES_MAX} bytes, the limit"),
+                format!("line too long: the limit is {LINE_BYTES_MAX} bytes"),
             )),
             false => Ok(std::mem::take(&mut self.line)),
         };
@@ -215,7 +216,7 @@ impl Reading {
         (!self.line.is_empty() || self.is_too_long).then(|| self.finish(true))
     }
 
-    fn broken(&mut self, name: &str, error: &io::Error) -> Line {
+    fn failed(&mut self, name: &str, error: &io::Error) -> Line {
         let content = Err(CommandError::new(Kind::File, format!("cannot read {name}: {error}")));
         Line { content, ..self.finish(true) }
     }
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_the_same_however_they_are_read() {
+    fn lines_do_not_depend_on_the_size_of_the_reads() {
         let expected = vec![
             (1, b"one".to_vec(), false, 4),
             (2, b"".to_vec(), false, 5),
@@ -253,21 +254,21 @@ mod tests {
     }
 
     #[test]
-    fn a_line_over_the_limit_is_skipped_and_not_kept() {
-        let mut reading = Reading::new(b'\n');
+    fn a_line_over_the_limit_is_an_error_and_not_buffered() {
+        let mut splitter = Splitter::new(b'\n');
         let mut lines = Vec::new();
         let piece = vec![b'x'; 32 * 1024 * 1024];
         for _ in 0..=LINE_BYTES_MAX / piece.len() {
-            reading.read(&piece, &mut lines);
+            splitter.push(&piece, &mut lines);
         }
-        assert_eq!(reading.line.capacity(), 0);
-        reading.read(b"x\nnext\n", &mut lines);
+        assert_eq!(splitter.line.capacity(), 0);
+        splitter.push(b"x\nnext\n", &mut lines);
         assert_eq!(lines[0].content.as_ref().unwrap_err().kind, Kind::Data);
         assert_eq!(lines[1].content.as_deref().unwrap(), b"next");
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_ends_with_a_line_that_says_so() {
+    fn a_read_error_is_the_last_line() {
         struct Broken;
         impl Read for Broken {
             fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {

@@ -6,18 +6,21 @@ use std::path::PathBuf;
 
 use super::lease::{Lease, LeaseEvent, Lost, Released};
 use super::token_file::{self, TokenFile};
-use super::{LOCK_HOLDER, LOCK_KEY, Use, Wanted};
+use super::{Use, Wanted};
 use crate::client::Error;
 use crate::client::lock::{LockEvent, Loss};
-use crate::commands::args::fence::{FENCING_TOKEN, FENCING_TOKEN_FILE};
+use crate::clock;
 use crate::commands::error::{CommandError, Kind};
 use crate::commands::lock::supervisor;
 use crate::commands::lock::supervisor::{Ended, Stopping, Under};
+use crate::commands::output::Emit;
 use crate::commands::output::{LockNote, Output};
 use crate::commands::process::child::{Group, is_in_background};
+use crate::commands::process::context::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY};
 use crate::commands::process::signal::Signals;
+use crate::commands::process::stdin;
 use crate::commands::session::Session;
-use crate::commands::{Emit, Verdict};
+use crate::commands::verdict::Verdict;
 use crate::protocol::{Timestamp, Value};
 
 /// A lock that is held.
@@ -109,13 +112,13 @@ impl Held<'_> {
                 biased;
                 event = lease.next() => match event {
                     LeaseEvent::Lock(LockEvent::Renewed { token, .. }) => token_file.replace(token),
-                    event => return Ok((Verdict::Yes, Some(supervisor::loss(event, self.session.lease_clock())))),
+                    event => return Ok((Verdict::Yes, Some(supervisor::loss(event, clock::boottime)))),
                 },
                 () = std::future::ready(()) => break,
             }
         }
         let group = Group::spawn(words, &variables, &[])?;
-        let now = self.session.lease_clock();
+        let now = clock::boottime;
         let mut under = Under { key, lease, signals, token_file: &token_file, stopping, now };
         let Ended { code, lost } = under.run(group, emit).await?;
         Ok((Verdict::Child(code), lost))
@@ -134,7 +137,7 @@ impl Held<'_> {
         let end_of_input = async {
             match is_in_background() {
                 true => std::future::pending().await,
-                false => self.session.end_of_input().await,
+                false => stdin::end_of_input().await,
             }
         };
         tokio::pin!(end_of_input);
@@ -148,7 +151,7 @@ impl Held<'_> {
                             file.replace(token);
                         }
                     }
-                    event => return Ok((Verdict::Yes, Some(supervisor::loss(event, self.session.lease_clock())))),
+                    event => return Ok((Verdict::Yes, Some(supervisor::loss(event, clock::boottime)))),
                 },
                 signal = signals.next() => return Ok((signal.verdict(), None)),
                 ended = &mut end_of_input => return ended.map(|()| (Verdict::Yes, None)),

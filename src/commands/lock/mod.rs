@@ -20,23 +20,22 @@ use super::duration;
 use super::error::{CommandError, Kind};
 use super::output::Output;
 use super::session::Session;
-use super::{Emit, Verdict};
 use crate::client::lock::LockEvent;
 use crate::client::{Client, Error, Outcome, Reconnect};
+use crate::clock;
 use crate::commands::args::key::KeyArgs;
+use crate::commands::output::Emit;
+use crate::commands::process::context::LOCK_KEY;
 use crate::commands::process::signal::{Signal, Signals};
+use crate::commands::verdict::Verdict;
 use crate::protocol::{ErrorReply, Key, Timestamp, Value};
+use crate::random;
 pub use background::Holding;
 use held_lock::Held;
 pub use lease::Released;
 use lease::{Claim, Lease, LeaseEvent};
 use supervisor::Stopping;
 use timing::{Plan, Wishes};
-
-/// The variable that tells a command its lock's key.
-pub const LOCK_KEY: &str = "MQKV_LOCK_KEY";
-/// The variable that tells a command in whose name its lock is held; `unlock` reads it.
-pub const LOCK_HOLDER: &str = "MQKV_LOCK_HOLDER";
 
 const USAGE: &str = "mqkv lock KEY [OPTIONS] [CMD ARG...]";
 
@@ -119,7 +118,7 @@ enum Use {
 
 /// Runs the verb.
 pub async fn run(args: LockArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
-    let wanted = settle(args, session)?;
+    let wanted = settle(args)?;
     let mut signals = session.signals()?;
     match begin(&wanted, session, &mut signals, &mut *emit).await? {
         Begun::Ended(verdict) => Ok(verdict),
@@ -136,14 +135,14 @@ pub async fn run(args: LockArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
 /// Why it cannot be had; also where it is wanted for something else.
 pub async fn take(args: LockArgs, session: &Session, emit: Emit<'_>) -> Result<Taking, CommandError> {
     session.check_write()?;
-    let wanted = settle(args, session)?;
+    let wanted = settle(args)?;
     if !matches!(wanted.use_for, Use::Hold) {
         return Err(CommandError::new(Kind::Bug, "the lock is not to be held"));
     }
     match begin(&wanted, session, &mut Signals::none(), emit).await? {
         Begun::Ended(verdict) => Ok(Taking::Ended(verdict)),
         Begun::Held { lease, holder, token } => {
-            let now = session.lease_clock();
+            let now = clock::boottime;
             Holding::new(wanted, holder, token, lease, now).map(|holding| Taking::Held(Box::new(holding)))
         }
     }
@@ -178,7 +177,7 @@ async fn begin(
         key: wanted.key.clone(),
         holder: holder.clone(),
         terms: wanted.plan.terms,
-        now: session.lease_clock(),
+        now: clock::boottime,
     };
     let mut lease = Lease::claim(client.clone(), claim);
     match acquire(&mut lease, signals, &wanted.key, &mut *emit).await {
@@ -202,18 +201,18 @@ impl LockArgs {
     /// The key, where it makes sense.
     #[must_use]
     pub fn key_word(&self) -> Option<Key> {
-        self.key.clone().settle(USAGE).ok().map(|(key, _)| key)
+        self.key.clone().resolve(USAGE).ok().map(|(key, _)| key)
     }
 
     /// Whether the lock is to be held, and no more: no command, and not for one lease only.
     #[must_use]
     pub fn holds(&self) -> bool {
-        !self.once && self.command.is_empty() && !self.key.has_word_beside()
+        !self.once && self.command.is_empty() && !self.key.has_other_word()
     }
 }
 
-fn settle(args: LockArgs, session: &Session) -> Result<Wanted, CommandError> {
-    let (key, word) = args.key.settle(USAGE)?;
+fn settle(args: LockArgs) -> Result<Wanted, CommandError> {
+    let (key, word) = args.key.resolve(USAGE)?;
     let words: Vec<_> = word.into_iter().chain(args.command).collect();
     let holder = args.holder.map(|holder| holder_value(&holder)).transpose()?;
     if args.once && !words.is_empty() {
@@ -230,7 +229,7 @@ fn settle(args: LockArgs, session: &Session) -> Result<Wanted, CommandError> {
         kill_after: stops.then_some(args.kill_after),
         wait: args.wait.0,
     };
-    let plan = wishes.settle(session.chance())?;
+    let plan = wishes.settle(random::u64())?;
     let stopping = Stopping { kill_after: args.kill_after, spare: plan.spare, when_lost: stops };
     let use_for = match (words.is_empty(), args.once) {
         (false, _) => Use::Command { words, stopping },
@@ -265,7 +264,7 @@ pub fn holder_value(holder: &std::ffi::OsStr) -> Result<Value, CommandError> {
 
 async fn connect(wanted: &Wanted, session: &Session) -> Result<Client, CommandError> {
     let patience = wanted.plan.patience;
-    let client = session.client_that(|settings| {
+    let client = session.client_with(|settings| {
         settings.reconnect = Reconnect::WithBackoff;
         settings.request_timeout = settings.request_timeout.min(patience);
         // A connection that is dead must be noticed while there is time for another.

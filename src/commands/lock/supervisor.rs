@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use super::lease::{Lease, LeaseEvent, Lost};
 use super::token_file::TokenFile;
 use crate::client::lock::{LockEvent, Loss};
-use crate::commands::Emit;
 use crate::commands::error::CommandError;
 use crate::commands::lock::sleep::until;
+use crate::commands::output::Emit;
 use crate::commands::output::{LockNote, Output};
 use crate::commands::process::child::{Change, Group};
 use crate::commands::process::signal::{Signal, Signals};
@@ -73,7 +73,7 @@ impl Under<'_> {
                     event => {
                         let loss = loss(event, self.now);
                         if self.stopping.when_lost {
-                            group.tell(Signal::Terminate);
+                            group.signal(Signal::Terminate);
                             let deadline = self.deadline(loss.end);
                             kill_at = Some(kill_at.map_or(deadline, |kill_at: Instant| kill_at.min(deadline)));
                         } else {
@@ -85,14 +85,14 @@ impl Under<'_> {
                 change = group.next() => match change.map_err(of_system)? {
                     Change::Ended(code) => {
                         ended = Some(code);
-                        group.tell(Signal::Terminate);
+                        group.signal(Signal::Terminate);
                         kill_at = kill_at.or(Some(self.later(self.stopping.kill_after)));
                     }
                     // Whoever is suspended keeps the others waiting for as long as the lease is renewed.
                     Change::Suspended => group.resume(),
                     Change::Gone => break,
                 },
-                signal = self.signals.next() => group.tell(signal),
+                signal = self.signals.next() => group.signal(signal),
                 () = at(kill_at, self.now) => {
                     group.kill();
                     kill_at = None;

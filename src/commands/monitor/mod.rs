@@ -16,11 +16,14 @@ use super::duration;
 use super::error::CommandError;
 use super::output::Output;
 use super::session::Session;
-use super::{Emit, Verdict};
 use crate::client::{Client, Error, Heard, Reconnect, Subscription};
+use crate::clock;
 use crate::commands::monitor::traffic_event::TrafficEvent;
+use crate::commands::output::Emit;
 use crate::commands::process::signal::Signals;
+use crate::commands::process::stdout;
 use crate::commands::stop_condition::End;
+use crate::commands::verdict::Verdict;
 use crate::protocol::topic;
 
 const EXAMPLES: &str = "\
@@ -99,7 +102,7 @@ pub async fn run(args: MonitorArgs, session: &Session, emit: Emit<'_>) -> Result
     let (wait, count) = (args.wait, args.count.map(NonZeroU64::get));
     let mut signals = session.signals()?;
     let subscribe = async {
-        let client = session.client_that(|settings| settings.reconnect = Reconnect::WithBackoff).await?;
+        let client = session.client_with(|settings| settings.reconnect = Reconnect::WithBackoff).await?;
         let (subscription, filters, refused) = subscribe(client).await?;
         let broker = client.about().target.clone();
         Ok::<_, CommandError>((subscription, TrafficEvent::Listening { broker, filters, refused }))
@@ -119,10 +122,9 @@ pub async fn run(args: MonitorArgs, session: &Session, emit: Emit<'_>) -> Result
         is_full: args.full,
         count,
         sequence: 0,
-        session,
         emit,
     };
-    monitor.tell(listening, session.wall_ms())?;
+    monitor.tell(listening, clock::wall_ms())?;
     let end = monitor.follow(&mut subscription, &mut signals, wait).await?;
     end.verdict(count.map(|count| format!("{} of {count} records", monitor.sequence)), wait)
 }
@@ -163,7 +165,6 @@ struct Monitor<'a> {
     count: Option<u64>,
     /// How many records there have been.
     sequence: u64,
-    session: &'a Session,
     emit: Emit<'a>,
 }
 
@@ -182,7 +183,7 @@ impl Monitor<'_> {
             }
         };
         tokio::pin!(late);
-        let mut left = self.session.output_closed();
+        let mut left = Box::pin(stdout::closed());
         loop {
             let due = self.tracker.poll_timeout();
             let happening = tokio::select! {
@@ -198,9 +199,9 @@ impl Monitor<'_> {
                 Happening::End(end) => return Ok(end),
                 Happening::Heard(heard) => self.handle_heard(heard?)?,
                 Happening::Due => {
-                    let (now, now_ms) = (self.session.now(), self.session.wall_ms());
-                    while let Some(sighting) = self.tracker.poll_unanswered(now) {
-                        self.tell(sighting, now_ms)?;
+                    let (now, now_ms) = (clock::monotonic(), clock::wall_ms());
+                    while let Some(event) = self.tracker.poll_unanswered(now) {
+                        self.tell(event, now_ms)?;
                     }
                 }
             }
@@ -214,13 +215,13 @@ impl Monitor<'_> {
         match heard {
             Heard::Message { message, received, received_ms } => {
                 match self.tracker.handle_message(message, received) {
-                    Some(sighting) => self.tell(sighting, received_ms),
+                    Some(event) => self.tell(event, received_ms),
                     None => Ok(()),
                 }
             }
             Heard::Lost { since_ms, cause } => {
                 self.tracker.handle_lost();
-                self.tell(TrafficEvent::Lost { since_ms, cause }, self.session.wall_ms())
+                self.tell(TrafficEvent::Lost { since_ms, cause }, clock::wall_ms())
             }
             Heard::Gap { since_ms, until_ms } => {
                 self.tell(TrafficEvent::Gap { since_ms, until_ms }, until_ms)
@@ -228,18 +229,18 @@ impl Monitor<'_> {
         }
     }
 
-    fn tell(&mut self, sighting: TrafficEvent, at_ms: u64) -> Result<(), CommandError> {
-        let is_traffic = match sighting {
+    fn tell(&mut self, event: TrafficEvent, at_ms: u64) -> Result<(), CommandError> {
+        let is_traffic = match event {
             TrafficEvent::Listening { .. } | TrafficEvent::Lost { .. } | TrafficEvent::Gap { .. } => false,
-            _ if !self.selection.matches(&sighting) => return Ok(()),
+            _ if !self.selection.matches(&event) => return Ok(()),
             _ if self.count.is_some_and(|count| self.sequence >= count) => return Ok(()),
             _ => true,
         };
         self.sequence = self.sequence.saturating_add(u64::from(is_traffic));
         let sequence = is_traffic.then_some(self.sequence);
-        let columns_max = if self.is_full { None } else { self.session.columns() };
-        let sighting = Box::new(sighting);
-        (self.emit)(Output::Sighted { sighting, at_ms, sequence, columns_max })?;
+        let columns_max = if self.is_full { None } else { stdout::columns() };
+        let event = Box::new(event);
+        (self.emit)(Output::Traffic { event, at_ms, sequence, columns_max })?;
         Ok(())
     }
 }

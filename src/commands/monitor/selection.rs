@@ -21,7 +21,7 @@ impl FromStr for KeyPattern {
     }
 }
 
-/// What is told; everything, if nothing is asked for.
+/// What is told; everything, if nothing is summary for.
 #[derive(Debug, Default)]
 pub struct Selection {
     /// What the key must match.
@@ -31,16 +31,16 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Whether a sighting is to be told. What has no key is about none that was asked for; a client alike.
+    /// Whether a event is to be told. What has no key is about none that was summary for; a client alike.
     #[must_use]
-    pub fn matches(&self, sighting: &TrafficEvent) -> bool {
+    pub fn matches(&self, event: &TrafficEvent) -> bool {
         let key = self.key.as_ref().is_none_or(|pattern| {
-            sighting.key().is_some_and(|key| match pattern.is_beginning {
+            event.key().is_some_and(|key| match pattern.is_beginning {
                 true => key.as_bytes().starts_with(pattern.text.as_bytes()),
                 false => key.as_bytes() == pattern.text.as_bytes(),
             })
         });
-        let client = self.client.as_ref().is_none_or(|wanted| sighting.client() == Some(wanted.as_bytes()));
+        let client = self.client.as_ref().is_none_or(|wanted| event.client() == Some(wanted.as_bytes()));
         key && client
     }
 }
@@ -50,36 +50,36 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::commands::monitor::traffic_event::Asked;
+    use crate::commands::monitor::traffic_event::RequestSummary;
     use crate::protocol::Key;
 
     fn about(client: &'static str, key: Option<&'static str>) -> TrafficEvent {
         let key = key.map(|key| Key::new(key).unwrap());
-        let asked = Asked { client: Some(client.into()), verb: None, key };
-        TrafficEvent::Unanswered { asked, waited: Duration::ZERO }
+        let summary = RequestSummary { client: Some(client.into()), verb: None, key };
+        TrafficEvent::Unanswered { summary, waited: Duration::ZERO }
     }
 
-    fn selects(key: Option<&str>, client: Option<&str>, sighting: &TrafficEvent) -> bool {
+    fn selects(key: Option<&str>, client: Option<&str>, event: &TrafficEvent) -> bool {
         let key = key.map(|key| key.parse().unwrap());
-        Selection { key, client: client.map(str::to_owned) }.matches(sighting)
+        Selection { key, client: client.map(str::to_owned) }.matches(event)
     }
 
     #[test]
     fn a_key_is_the_whole_key_unless_it_ends_in_a_star() {
-        let sighting = about("c", Some("line1/temp"));
+        let event = about("c", Some("line1/temp"));
         for key in ["line1/temp", "line1/*", "*", "line1/temp*"] {
-            assert!(selects(Some(key), None, &sighting), "{key}");
+            assert!(selects(Some(key), None, &event), "{key}");
         }
         for key in ["line1", "line1/", "line2/*", "", "line1/temp2*"] {
-            assert!(!selects(Some(key), None, &sighting), "{key}");
+            assert!(!selects(Some(key), None, &event), "{key}");
         }
         assert!(!selects(Some("*"), None, &about("c", None)));
     }
 
     #[test]
     fn key_and_client_must_both_match() {
-        let sighting = about("c", Some("k"));
-        assert!(selects(None, None, &sighting) && selects(Some("k"), Some("c"), &sighting));
-        assert!(!selects(Some("k"), Some("d"), &sighting) && !selects(Some("x"), Some("c"), &sighting));
+        let event = about("c", Some("k"));
+        assert!(selects(None, None, &event) && selects(Some("k"), Some("c"), &event));
+        assert!(!selects(Some("k"), Some("d"), &event) && !selects(Some("x"), Some("c"), &event));
     }
 }

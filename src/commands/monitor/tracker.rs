@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::commands::monitor::traffic_event::{
-    Asked, Exchange, NotificationSeen, ReplySeen, RequestSeen, TrafficEvent,
+    Correlation, DecodedNotification, DecodedReply, DecodedRequest, RequestSummary, TrafficEvent,
 };
 use crate::protocol::message::{FENCE, Message, PERSIST, Qos, SOURCE, TIMESTAMP};
 use crate::protocol::request::CommandCase;
@@ -31,7 +31,7 @@ const GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Tracker {
     filters: Vec<String>,
-    numbers: HashMap<Exchange, u64>,
+    numbers: HashMap<Correlation, u64>,
     pending: BTreeMap<u64, Pending>,
     deadlines: BTreeSet<(Instant, u64)>,
     bytes: usize,
@@ -40,8 +40,8 @@ pub struct Tracker {
 
 #[derive(Debug)]
 struct Pending {
-    asked: Asked,
-    exchange: Exchange,
+    summary: RequestSummary,
+    correlation: Correlation,
     seen: Instant,
     deadline: Instant,
     /// How often it was delivered: each delivery has its reply (MQTT is at-least-once).
@@ -69,17 +69,17 @@ impl Tracker {
             return Some(TrafficEvent::Request(self.request(message, now)));
         }
         let correlation = message.correlation.clone();
-        let exchange = Exchange { response_topic: Some(message.topic.clone()), correlation };
-        if let Some((asked, took)) = self.answered(&exchange, now) {
-            return Some(TrafficEvent::Reply(reply(message, exchange, asked, Some(took))));
+        let correlation = Correlation { response_topic: Some(message.topic.clone()), data: correlation };
+        if let Some((summary, elapsed)) = self.answered(&correlation, now) {
+            return Some(TrafficEvent::Reply(reply(message, correlation, summary, Some(elapsed))));
         }
         match Topic::parse(&message.topic)? {
             Topic::Request => None,
             Topic::Response { client_id } => {
-                let asked = Asked { client: Some(client_id.into()), verb: None, key: None };
-                Some(TrafficEvent::Reply(reply(message, exchange, asked, None)))
+                let summary = RequestSummary { client: Some(client_id.into()), verb: None, key: None };
+                Some(TrafficEvent::Reply(reply(message, correlation, summary, None)))
             }
-            Topic::Notify { client_id, key } => Some(TrafficEvent::Notification(NotificationSeen {
+            Topic::Notify { client_id, key } => Some(TrafficEvent::Notification(DecodedNotification {
                 client: client_id.into(),
                 key,
                 change: Notification::decode(&message.payload).map_err(|error| error.to_string()),
@@ -105,29 +105,29 @@ impl Tracker {
         let (_, number) = self.deadlines.first().copied().filter(|(at, _)| *at <= now)?;
         let pending = self.forget(number)?;
         let waited = now.saturating_duration_since(pending.seen);
-        Some(TrafficEvent::Unanswered { asked: pending.asked, waited })
+        Some(TrafficEvent::Unanswered { summary: pending.summary, waited })
     }
 
-    fn request(&mut self, message: Message, now: Instant) -> RequestSeen {
+    fn request(&mut self, message: Message, now: Instant) -> DecodedRequest {
         let request =
             Request::decode(&message.payload, CommandCase::Strict).map_err(|error| error.to_string());
         let property = |name| message.user_property(name).map(str::to_owned);
         let known = request.as_ref().ok();
-        let asked = Asked {
+        let summary = RequestSummary {
             client: client_of(&message),
             verb: known.map(Request::verb),
             key: known.and_then(Request::key).cloned(),
         };
         let trouble = self.trouble(&message);
-        let seen = RequestSeen {
+        let seen = DecodedRequest {
             timestamp: property(TIMESTAMP),
             fence: property(FENCE),
             persist: message.user_property(PERSIST) == Some("true"),
             expiry_s: message.expiry_s,
-            asked,
+            summary,
             request,
             payload: message.payload,
-            exchange: Exchange { response_topic: message.response_topic, correlation: message.correlation },
+            correlation: Correlation { response_topic: message.response_topic, data: message.correlation },
             trouble,
         };
         if trouble.is_none() {
@@ -151,8 +151,9 @@ impl Tracker {
         (!is_seen).then_some("its reply goes where it is not seen")
     }
 
-    fn remember(&mut self, seen: &RequestSeen, now: Instant) {
-        if let Some(known) = self.numbers.get(&seen.exchange).and_then(|number| self.pending.get_mut(number))
+    fn remember(&mut self, seen: &DecodedRequest, now: Instant) {
+        if let Some(known) =
+            self.numbers.get(&seen.correlation).and_then(|number| self.pending.get_mut(number))
         {
             known.copies = known.copies.saturating_add(1);
             return;
@@ -161,16 +162,17 @@ impl Tracker {
         // A request that outlives every clock is told by nobody's.
         let Some(deadline) = now.checked_add(wait.saturating_add(GRACE)) else { return };
         // Copies, for what came from the network shares the memory of all that came with it.
-        let asked = Asked { key: seen.asked.key.as_ref().and_then(own_key), ..seen.asked.clone() };
-        let correlation = seen.exchange.correlation.as_deref().map(Bytes::copy_from_slice);
-        let exchange = Exchange { correlation, ..seen.exchange.clone() };
-        let bytes = bytes_of(&asked, &exchange);
-        let pending = Pending { asked, exchange, seen: now, deadline, copies: 1, bytes };
+        let summary =
+            RequestSummary { key: seen.summary.key.as_ref().and_then(own_key), ..seen.summary.clone() };
+        let correlation = seen.correlation.data.as_deref().map(Bytes::copy_from_slice);
+        let correlation = Correlation { data: correlation, ..seen.correlation.clone() };
+        let bytes = bytes_of(&summary, &correlation);
+        let pending = Pending { summary, correlation, seen: now, deadline, copies: 1, bytes };
         let number = self.next;
         self.next = number.wrapping_add(1);
         self.bytes = self.bytes.saturating_add(pending.bytes);
         self.deadlines.insert((deadline, number));
-        self.numbers.insert(pending.exchange.clone(), number);
+        self.numbers.insert(pending.correlation.clone(), number);
         self.pending.insert(number, pending);
         while self.pending.len() > PENDING_MAX || self.bytes > PENDING_BYTES_MAX {
             let Some(oldest) = self.pending.first_key_value().map(|(number, _)| *number) else { return };
@@ -178,34 +180,39 @@ impl Tracker {
         }
     }
 
-    fn answered(&mut self, exchange: &Exchange, now: Instant) -> Option<(Asked, Duration)> {
-        let number = *self.numbers.get(exchange)?;
+    fn answered(&mut self, correlation: &Correlation, now: Instant) -> Option<(RequestSummary, Duration)> {
+        let number = *self.numbers.get(correlation)?;
         let pending = self.pending.get_mut(&number)?;
-        let took = now.saturating_duration_since(pending.seen);
+        let elapsed = now.saturating_duration_since(pending.seen);
         pending.copies = pending.copies.saturating_sub(1);
         if pending.copies > 0 {
-            return Some((pending.asked.clone(), took));
+            return Some((pending.summary.clone(), elapsed));
         }
-        self.forget(number).map(|pending| (pending.asked, took))
+        self.forget(number).map(|pending| (pending.summary, elapsed))
     }
 
     fn forget(&mut self, number: u64) -> Option<Pending> {
         let pending = self.pending.remove(&number)?;
-        self.numbers.remove(&pending.exchange);
+        self.numbers.remove(&pending.correlation);
         self.deadlines.remove(&(pending.deadline, number));
         self.bytes = self.bytes.saturating_sub(pending.bytes);
         Some(pending)
     }
 }
 
-fn reply(message: Message, exchange: Exchange, asked: Asked, took: Option<Duration>) -> ReplySeen {
-    ReplySeen {
-        asked,
-        took,
+fn reply(
+    message: Message,
+    correlation: Correlation,
+    summary: RequestSummary,
+    elapsed: Option<Duration>,
+) -> DecodedReply {
+    DecodedReply {
+        summary,
+        elapsed,
         reply: Reply::decode(&message.payload).map_err(|error| error.to_string()),
         version: message.user_property(TIMESTAMP).map(str::to_owned),
         payload: message.payload,
-        exchange,
+        correlation,
     }
 }
 
@@ -224,12 +231,12 @@ fn own_key(key: &Key) -> Option<Key> {
 }
 
 /// What a pending request takes.
-fn bytes_of(asked: &Asked, exchange: &Exchange) -> usize {
+fn bytes_of(summary: &RequestSummary, correlation: &Correlation) -> usize {
     let texts = [
-        asked.key.as_ref().map_or(0, |key| key.as_bytes().len()),
-        asked.client.as_ref().map_or(0, Bytes::len),
-        exchange.response_topic.as_ref().map_or(0, |topic| topic.len().saturating_mul(2)),
-        exchange.correlation.as_ref().map_or(0, Bytes::len),
+        summary.key.as_ref().map_or(0, |key| key.as_bytes().len()),
+        summary.client.as_ref().map_or(0, Bytes::len),
+        correlation.response_topic.as_ref().map_or(0, |topic| topic.len().saturating_mul(2)),
+        correlation.data.as_ref().map_or(0, Bytes::len),
     ];
     texts.into_iter().fold(PENDING_OVERHEAD_BYTES, usize::saturating_add)
 }

@@ -19,18 +19,18 @@ pub enum TrafficEvent {
         refused: Option<String>,
     },
     /// A request to the store.
-    Request(RequestSeen),
+    Request(DecodedRequest),
     /// A reply of the store.
-    Reply(ReplySeen),
+    Reply(DecodedReply),
     /// A request whose reply did not come.
     Unanswered {
-        /// What was asked.
-        asked: Asked,
+        /// What was summary.
+        summary: RequestSummary,
         /// How long the reply was waited for.
         waited: Duration,
     },
     /// A change of a key, told to a client that watches it.
-    Notification(NotificationSeen),
+    Notification(DecodedNotification),
     /// The connection is lost; another one is on its way.
     Lost {
         /// Milliseconds since the Unix epoch: until then everything was seen.
@@ -47,9 +47,9 @@ pub enum TrafficEvent {
     },
 }
 
-/// Who asked what.
+/// Who summary what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestSummary {
     /// The client, as the request or its response topic says: only the broker knows for sure.
     pub client: Option<Bytes>,
     /// The command; none for what makes no sense.
@@ -60,18 +60,18 @@ pub struct Asked {
 
 /// How request and reply find each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Exchange {
+pub struct Correlation {
     /// The request's response topic, which is the reply's topic.
     pub response_topic: Option<String>,
     /// The correlation data of both.
-    pub correlation: Option<Bytes>,
+    pub data: Option<Bytes>,
 }
 
 /// A request, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestSeen {
-    /// Who asked what.
-    pub asked: Asked,
+pub struct DecodedRequest {
+    /// Who summary what.
+    pub summary: RequestSummary,
     /// The request, or what is wrong with its payload.
     pub request: Result<Request, String>,
     /// The payload as sent.
@@ -85,18 +85,18 @@ pub struct RequestSeen {
     /// Seconds after which nobody waits for the reply.
     pub expiry_s: Option<u32>,
     /// Where the reply goes.
-    pub exchange: Exchange,
+    pub correlation: Correlation,
     /// Why the store cannot answer it, if so; or why its answer cannot be seen.
     pub trouble: Option<&'static str>,
 }
 
 /// A reply, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplySeen {
-    /// Who asked what; of a reply whose request was not seen no more than the client, if its topic tells.
-    pub asked: Asked,
+pub struct DecodedReply {
+    /// Who summary what; of a reply whose request was not seen no more than the client, if its topic tells.
+    pub summary: RequestSummary,
     /// From seeing the request to seeing the reply; none if the request was not seen.
-    pub took: Option<Duration>,
+    pub elapsed: Option<Duration>,
     /// The reply, or what is wrong with its payload.
     pub reply: Result<Reply, String>,
     /// The payload as sent.
@@ -104,12 +104,12 @@ pub struct ReplySeen {
     /// The version, as sent.
     pub version: Option<String>,
     /// What it answers.
-    pub exchange: Exchange,
+    pub correlation: Correlation,
 }
 
 /// A notification, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotificationSeen {
+pub struct DecodedNotification {
     /// Who is told.
     pub client: Bytes,
     /// The key that has changed.
@@ -128,7 +128,7 @@ impl TrafficEvent {
     pub fn client(&self) -> Option<&[u8]> {
         match self {
             Self::Notification(seen) => Some(&seen.client),
-            _ => self.asked()?.client.as_deref(),
+            _ => self.summary()?.client.as_deref(),
         }
     }
 
@@ -137,15 +137,15 @@ impl TrafficEvent {
     pub fn key(&self) -> Option<&Key> {
         match self {
             Self::Notification(seen) => Some(&seen.key),
-            _ => self.asked()?.key.as_ref(),
+            _ => self.summary()?.key.as_ref(),
         }
     }
 
-    fn asked(&self) -> Option<&Asked> {
+    fn summary(&self) -> Option<&RequestSummary> {
         match self {
-            Self::Request(seen) => Some(&seen.asked),
-            Self::Reply(seen) => Some(&seen.asked),
-            Self::Unanswered { asked, .. } => Some(asked),
+            Self::Request(seen) => Some(&seen.summary),
+            Self::Reply(seen) => Some(&seen.summary),
+            Self::Unanswered { summary, .. } => Some(summary),
             _ => None,
         }
     }

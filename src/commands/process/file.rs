@@ -1,4 +1,4 @@
-//! Values from and to files; a file is replaced whole or not touched.
+//! Values read from files and written to files, which are replaced as a whole.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -8,24 +8,37 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use crate::commands::error::CommandError;
-use crate::commands::session::value_within_limit;
+use crate::commands::error::{CommandError, Kind};
 use crate::protocol::key::VALUE_BYTES_MAX;
+
+/// Enough bytes to see that an input is too large for a value.
+pub(super) const READ_MAX: u64 = VALUE_BYTES_MAX as u64 + 1;
+
+/// Returns the bytes as a value.
+///
+/// # Errors
+/// [`Kind::Data`] above the limit.
+pub fn value_within_limit(bytes: Vec<u8>) -> Result<Bytes, CommandError> {
+    if bytes.len() > VALUE_BYTES_MAX {
+        let message = format!("value too large: the limit is {VALUE_BYTES_MAX} bytes");
+        return Err(CommandError::new(Kind::Data, message));
+    }
+    Ok(bytes.into())
+}
 
 /// Reads a file as a value.
 ///
 /// # Errors
 /// It cannot be read, or it is larger than a value may be.
 pub fn read(path: &Path) -> Result<Bytes, CommandError> {
-    let limit = u64::try_from(VALUE_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();
     File::open(path)
-        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+        .and_then(|file| file.take(READ_MAX).read_to_end(&mut bytes))
         .map_err(|error| CommandError::file("read", path, &error))?;
     value_within_limit(bytes)
 }
 
-/// Writes a value to a file: whole, or the file stays as it was.
+/// Writes a value to a file. If it fails, the file is unchanged.
 ///
 /// # Errors
 /// It cannot be written.
@@ -33,7 +46,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), CommandError> {
     replace(path, bytes, None).map_err(|error| CommandError::file("write", path, &error))
 }
 
-/// The same, for nobody but the owner to read, if it is a new file.
+/// Writes a value to a file as [`write`] does; a new file gets the permissions 0600.
 ///
 /// # Errors
 /// It cannot be written.
@@ -43,24 +56,24 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), CommandError> {
 }
 
 fn replace(path: &Path, bytes: &[u8], if_new: Option<fs::Permissions>) -> io::Result<()> {
-    // A link stays a link: what it points to is replaced.
+    // A symbolic link stays: its target is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let permissions = match fs::metadata(&path) {
         Ok(metadata) if metadata.is_file() => Some(metadata.permissions()),
-        // A terminal, a pipe, /dev/null: nothing to replace.
+        // A terminal, a pipe or /dev/null cannot be replaced.
         Ok(_) => return OpenOptions::new().write(true).open(&path)?.write_all(bytes),
         Err(_) => if_new,
     };
-    let beside = beside(&path)?;
-    let written = write_new(&beside, bytes, permissions).and_then(|()| fs::rename(&beside, &path));
+    let temporary = temporary_path(&path)?;
+    let written = write_new(&temporary, bytes, permissions).and_then(|()| fs::rename(&temporary, &path));
     if written.is_err() {
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
     }
     written
 }
 
-/// A name in the same folder, for a rename works only within one file system.
-fn beside(path: &Path) -> io::Result<PathBuf> {
+/// Returns a name in the same folder, because a rename works only within one file system.
+fn temporary_path(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?;
     let mut hidden = OsString::from(".");
     hidden.push(name);
@@ -80,10 +93,9 @@ fn write_new(path: &Path, bytes: &[u8], permissions: Option<fs::Permissions>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::error::Kind;
 
     #[test]
-    fn a_file_is_replaced_and_nothing_is_left_beside_it() {
+    fn a_file_is_replaced_and_no_temporary_file_is_left() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("value");
         write(&path, b"one").unwrap();
@@ -93,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_a_file_error() {
+    fn a_missing_folder_is_a_file_error() {
         let folder = tempfile::tempdir().unwrap();
         let error = write(&folder.path().join("no/such"), b"x").unwrap_err();
         assert_eq!(error.kind, Kind::File);
@@ -101,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_a_link_and_permissions_stay() {
+    fn a_symbolic_link_and_the_permissions_stay() {
         use std::os::unix::fs::symlink;
         let folder = tempfile::tempdir().unwrap();
         let (path, link) = (folder.path().join("value"), folder.path().join("link"));

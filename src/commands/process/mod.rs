@@ -1,5 +1,8 @@
-//! Child processes, signals and files.
+//! Child processes, signals, files, standard streams and the environment.
 
 pub mod child;
+pub mod context;
 pub mod file;
 pub mod signal;
+pub mod stdin;
+pub mod stdout;

@@ -1,15 +1,16 @@
-//! The signals that ask a process to end, as a stream; from the first [`Signals::new`] on they no longer end it by
-//! themselves.
+//! Signals that ask a process to end: received as a stream, sent to processes.
 
 use std::fs;
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 
+use nix::sys::signal::{SigHandler, Signal as Number, kill, killpg};
+use nix::unistd::{Pid, getpid};
 use tokio::signal::unix::{self, SignalKind};
 
-use super::child::{die_of, nudge_this_process};
-use crate::commands::{CommandError, Kind, Verdict};
+use crate::commands::error::{CommandError, Kind};
+use crate::commands::verdict::Verdict;
 
 /// A signal that asks a process to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub enum Signal {
     Interrupt,
     /// SIGTERM.
     Terminate,
-    /// SIGHUP: the terminal is gone.
+    /// SIGHUP: the terminal was closed.
     Hangup,
     /// SIGQUIT.
     Quit,
@@ -27,7 +28,7 @@ pub enum Signal {
 impl Signal {
     const ALL: [Self; 4] = [Self::Interrupt, Self::Terminate, Self::Hangup, Self::Quit];
 
-    /// What a verb ends with that this signal has ended.
+    /// Returns the verdict of a verb that this signal has ended.
     #[must_use]
     pub fn verdict(self) -> Verdict {
         match self {
@@ -38,19 +39,24 @@ impl Signal {
         }
     }
 
-    /// What a write fails with that this signal has ended before its answer came; none: nobody is left to be told.
+    /// Returns the error of a write that this signal has ended before its answer; None for SIGHUP and SIGQUIT, which end
+    /// the process without a message.
     #[must_use]
-    pub fn failure(self) -> Option<CommandError> {
+    pub fn write_error(self) -> Option<CommandError> {
         match self {
-            Self::Interrupt => Some(CommandError::new(Kind::Interrupted, "SIGINT came before the answer")),
-            Self::Terminate => Some(CommandError::new(Kind::Terminated, "SIGTERM came before the answer")),
+            Self::Interrupt => {
+                Some(CommandError::new(Kind::Interrupted, "interrupted before the answer: SIGINT"))
+            }
+            Self::Terminate => {
+                Some(CommandError::new(Kind::Terminated, "terminated before the answer: SIGTERM"))
+            }
             Self::Hangup | Self::Quit => None,
         }
     }
 
-    /// The signal that such a failure is about.
+    /// Returns the signal that causes errors of this kind.
     #[must_use]
-    pub fn behind(kind: Kind) -> Option<Self> {
+    pub fn of_kind(kind: Kind) -> Option<Self> {
         match kind {
             Kind::Interrupted => Some(Self::Interrupt),
             Kind::Terminated => Some(Self::Terminate),
@@ -58,10 +64,30 @@ impl Signal {
         }
     }
 
-    /// Ends this process as the signal would have done if nobody had listened: a shell that waits for it is to see that
-    /// it was the signal, or a loop in a script goes on.
+    /// Ends this process by the signal's default action, so that a waiting shell sees the signal: with an exit status
+    /// instead, a loop in a script would go on.
+    #[expect(unsafe_code, reason = "nix has no safe function that sets a signal's action")]
     pub fn take_effect(self) {
-        die_of(self);
+        // SAFETY: no handler is installed, one is removed.
+        let _ = unsafe { nix::sys::signal::signal(self.number(), SigHandler::SigDfl) };
+        let _ = kill(getpid(), self.number());
+    }
+
+    /// Sends the signal to the process group that a child leads.
+    pub fn send_to_group_of(self, leader: &tokio::process::Child) {
+        // A child that has been waited for has no id any more.
+        let id = leader.id().map(|id| Pid::from_raw(id.cast_signed()));
+        let _ = id.map(|id| killpg(id, self.number()));
+    }
+
+    /// Returns the number of the system.
+    pub(super) fn number(self) -> Number {
+        match self {
+            Self::Interrupt => Number::SIGINT,
+            Self::Terminate => Number::SIGTERM,
+            Self::Hangup => Number::SIGHUP,
+            Self::Quit => Number::SIGQUIT,
+        }
     }
 
     fn kind(self) -> SignalKind {
@@ -74,80 +100,88 @@ impl Signal {
     }
 }
 
-/// The signals that come from now on; none of them ends the process any more.
+/// Sends SIGINT to this process, which interrupts a read of the terminal in another thread.
+pub fn interrupt_this_process() {
+    let _ = kill(getpid(), Number::SIGINT);
+}
+
+/// A stream of signals; signals in it no longer end the process by themselves.
 #[derive(Debug)]
 pub struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
 }
 
 impl Signals {
-    /// Begins to listen. What the parent process wants ignored (`nohup`) stays ignored.
+    /// Receives all signals. Signals that the parent process ignores (`nohup`) stay ignored.
     ///
     /// # Errors
-    /// The system takes no handler.
+    /// The system installs no handler.
     pub fn new() -> io::Result<Self> {
         Self::of(&Signal::ALL)
     }
 
-    /// Only those that keys send, to everybody at the terminal: whoever lends it to a child must outlive them.
+    /// Receives the signals of keys. The terminal sends them to all its processes; one that has lent the terminal to a
+    /// child must survive them.
     ///
     /// # Errors
-    /// The system takes no handler.
+    /// The system installs no handler.
     pub fn of_keys() -> io::Result<Self> {
         Self::of(&[Signal::Interrupt, Signal::Quit])
     }
 
-    /// Only those with which somebody asks for the end: a terminal that is gone takes its readers along.
+    /// Receives SIGINT and SIGTERM. SIGHUP keeps its default action: without a terminal there is nothing to print to.
     ///
     /// # Errors
-    /// The system takes no handler.
+    /// The system installs no handler.
     pub fn of_requests() -> io::Result<Self> {
         Self::of(&[Signal::Interrupt, Signal::Terminate])
     }
 
-    /// All but SIGHUP, which means something else to who asks.
+    /// Receives all signals except SIGHUP.
     ///
     /// # Errors
-    /// The system takes no handler.
-    pub fn besides_hangup() -> io::Result<Self> {
+    /// The system installs no handler.
+    pub fn except_hangup() -> io::Result<Self> {
         Self::of(&[Signal::Interrupt, Signal::Terminate, Signal::Quit])
     }
 
     fn of(signals: &[Signal]) -> io::Result<Self> {
         let ignored = ignored_mask();
-        let heard = signals.iter().copied().filter(|signal| !is_in(ignored, signal.kind()));
-        let streams = heard.map(|signal| Ok((signal, unix::signal(signal.kind())?)));
+        let received = signals.iter().copied().filter(|signal| !is_in(ignored, signal.kind()));
+        let streams = received.map(|signal| Ok((signal, unix::signal(signal.kind())?)));
         Ok(Self { streams: streams.collect::<io::Result<_>>()? })
     }
 
-    /// No signals at all.
+    /// Receives no signals.
     #[must_use]
     pub fn none() -> Self {
         Self { streams: Vec::new() }
     }
 
-    /// Waits until all that have come by now can be heard: a signal takes its way through a thread that may be late.
-    pub async fn settle(&self) {
-        // They are handed on together, in the order of their numbers, and this one has a greater number than the others.
-        if let Ok(mut mark) = unix::signal(SignalKind::child()) {
-            nudge_this_process();
-            mark.recv().await;
+    /// Waits until [`Signals::next`] can return all signals that were sent before: the runtime passes signals on in
+    /// another thread, which may be late.
+    pub async fn sync(&self) {
+        // The runtime passes pending signals on together, in the order of their numbers; SIGCHLD has a greater number
+        // than the others, so it arrives last.
+        if let Ok(mut marker) = unix::signal(SignalKind::child()) {
+            let _ = kill(getpid(), Number::SIGCHLD);
+            marker.recv().await;
         }
     }
 
-    /// The next signal. May be dropped at any time.
+    /// Returns the next signal. Cancel-safe.
     pub async fn next(&mut self) -> Signal {
         poll_fn(|context| {
-            let came = |(signal, stream): &mut (Signal, unix::Signal)| {
+            let received = |(signal, stream): &mut (Signal, unix::Signal)| {
                 matches!(stream.poll_recv(context), Poll::Ready(Some(()))).then_some(*signal)
             };
-            self.streams.iter_mut().find_map(came).map_or(Poll::Pending, Poll::Ready)
+            self.streams.iter_mut().find_map(received).map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
 }
 
-/// The signals that this process was told to ignore, a bit each; none where the system does not tell.
+/// Returns the signals that this process ignores, one bit each; 0 on a system without `/proc`.
 fn ignored_mask() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

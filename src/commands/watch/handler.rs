@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::pending::{Change, Pending};
 use crate::commands::error::{CommandError, Kind};
 use crate::commands::output::{Ended, Output};
-use crate::commands::process::child;
+
 use crate::commands::process::signal::Signal;
 use crate::protocol::{Key, Value};
 
@@ -86,7 +86,7 @@ impl Handler {
     pub fn forward(&mut self, signal: Signal) {
         self.pending.clear();
         if let Some(running) = &self.running {
-            child::tell_group_of(&running.child, signal);
+            signal.send_to_group_of(&running.child);
         }
     }
 

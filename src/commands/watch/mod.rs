@@ -18,11 +18,14 @@ use super::duration;
 use super::error::{CommandError, Kind};
 use super::output::Output;
 use super::session::Session;
-use super::{Emit, Verdict};
 use crate::client::{Client, Error, Reconnect, WatchEvent, Watcher};
-use crate::commands::args::key::KeysArgs;
+use crate::clock;
+use crate::commands::args::key::KeyListArgs;
+use crate::commands::output::Emit;
 use crate::commands::process::signal::Signals;
+use crate::commands::process::stdout;
 use crate::commands::stop_condition::End;
+use crate::commands::verdict::Verdict;
 
 const USAGE: &str = "mqkv watch KEY...";
 
@@ -68,7 +71,7 @@ lost with --on-gap fail. 126, 127: the command cannot be run. 130, 143: ended by
 #[command(after_long_help = EXAMPLES)]
 pub struct WatchArgs {
     #[command(flatten)]
-    keys: KeysArgs,
+    keys: KeyListArgs,
     /// End after so many changes (what --only leaves of SET, DELETE and RESYNC)
     #[arg(short = 'c', long, value_name = "N")]
     count: Option<NonZeroU64>,
@@ -130,9 +133,9 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
     let wait = args.wait;
     let until = args.until.as_deref().map(Until::parse).transpose()?;
     let mut follower = Follower::new(&args, until);
-    let keys = args.keys.settle(USAGE)?;
+    let keys = args.keys.resolve(USAGE)?;
     let mut signals = session.signals()?;
-    let connect = session.client_that(|settings| {
+    let connect = session.client_with(|settings| {
         settings.inflight_max = INFLIGHT_MAX;
         settings.reconnect = match on_gap {
             OnGap::Continue => Reconnect::WithBackoff,
@@ -145,7 +148,7 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
         client = connect => client?,
     };
     let mut watcher = client.watch(keys).await.map_err(CommandError::of_watch)?;
-    let end = follower.follow(&mut watcher, &mut signals, wait, session, emit).await;
+    let end = follower.follow(&mut watcher, &mut signals, wait, emit).await;
     // Whatever it was that ended the watch comes first; the store is asked for no more than a moment.
     let _ = timeout(STOP_MAX, watcher.stop()).await;
     let end = follower.finish(end, &mut signals, emit).await?;
@@ -191,7 +194,6 @@ impl Follower {
         watcher: &mut Watcher,
         signals: &mut Signals,
         wait: Option<Duration>,
-        session: &Session,
         emit: Emit<'_>,
     ) -> Result<End, CommandError> {
         let late = async {
@@ -201,7 +203,7 @@ impl Follower {
             }
         };
         tokio::pin!(late);
-        let mut left = session.output_closed();
+        let mut left = Box::pin(stdout::closed());
         loop {
             let has_handler = self.handler.is_some();
             let happening = tokio::select! {
@@ -216,7 +218,7 @@ impl Follower {
                 Happening::End(end) => return Ok(end),
                 Happening::Ran(ran) => self.handle_ran(ran?, emit)?,
                 Happening::Event(event) => {
-                    if self.handle_event(event.map_err(CommandError::of_watch)?, session.wall_ms(), emit)? {
+                    if self.handle_event(event.map_err(CommandError::of_watch)?, clock::wall_ms(), emit)? {
                         return Ok(End::Reached);
                     }
                 }

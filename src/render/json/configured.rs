@@ -1,12 +1,12 @@
 //! What `config` and `context` tell, as objects.
 
 use super::{Object, line, op, put, put_some};
-use crate::commands::configured::{Configured, Row, Shown};
+use crate::commands::configured::{ConfigRecord, SettingRow, SettingValue};
 
 /// The lines of a record: one object, or one for each context.
-pub(super) fn lines(configured: &Configured) -> String {
+pub(super) fn lines(configured: &ConfigRecord) -> String {
     match configured {
-        Configured::Contexts(contexts) => contexts
+        ConfigRecord::Contexts(contexts) => contexts
             .iter()
             .map(|context| {
                 let mut object = op("context");
@@ -21,22 +21,22 @@ pub(super) fn lines(configured: &Configured) -> String {
     }
 }
 
-fn object(configured: &Configured) -> Object {
+fn object(configured: &ConfigRecord) -> Object {
     match configured {
-        Configured::Path { file, exists } => {
+        ConfigRecord::Path { file, exists } => {
             let mut object = op("config");
             put(&mut object, "file", file.to_string_lossy());
             put(&mut object, "exists", *exists);
             object
         }
-        Configured::Settings { context, file, settings, .. } => {
+        ConfigRecord::Settings { context, file, settings, .. } => {
             let mut object = op("config");
             put(&mut object, "context", context.as_deref());
             put_some(&mut object, "file", file.as_ref().map(|file| file.to_string_lossy()));
             put(&mut object, "settings", settings_of(settings));
             object
         }
-        Configured::Context { name, file, is_default, settings } => {
+        ConfigRecord::Context { name, file, is_default, settings } => {
             let mut object = op("context");
             put(&mut object, "context", name.as_str());
             put(&mut object, "file", file.to_string_lossy());
@@ -44,30 +44,30 @@ fn object(configured: &Configured) -> Object {
             put(&mut object, "settings", settings_of(settings));
             object
         }
-        Configured::NoContext => {
+        ConfigRecord::NoContext => {
             let mut object = op("context");
             put(&mut object, "context", None::<String>);
             object
         }
-        Configured::Changed { change, context, file } => {
+        ConfigRecord::Changed { change, context, file } => {
             let mut object = op("context");
-            put(&mut object, "change", change.word());
+            put(&mut object, "change", change.name());
             put_some(&mut object, "context", context.as_deref());
             put(&mut object, "file", file.to_string_lossy());
             object
         }
-        Configured::Contexts(_) => Object::new(),
+        ConfigRecord::Contexts(_) => Object::new(),
     }
 }
 
-fn settings_of(settings: &[Row]) -> Object {
+fn settings_of(settings: &[SettingRow]) -> Object {
     let mut all = Object::new();
     for row in settings {
         let mut object = Object::new();
         match &row.value {
-            Shown::Text(text) => put(&mut object, "value", text.as_str()),
-            Shown::Number(number) => put(&mut object, "value", *number),
-            Shown::Switch(switch) => put(&mut object, "value", *switch),
+            SettingValue::Text(text) => put(&mut object, "value", text.as_str()),
+            SettingValue::Number(number) => put(&mut object, "value", *number),
+            SettingValue::Switch(switch) => put(&mut object, "value", *switch),
         }
         put(&mut object, "origin", row.origin.as_str());
         put(&mut all, &row.name, object);

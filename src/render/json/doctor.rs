@@ -3,17 +3,17 @@
 use super::{Object, Rendered, line, ms, op, put, put_bytes, put_some};
 use crate::commands::duration::rfc3339;
 use crate::commands::output::{
-    AddressSource, Certificate, Checked, ConnackProperties, Seen, Status, TlsHandshake, TrustedRoots,
+    AddressSource, Certificate, CheckResult, ConnackProperties, Detail, Status, TlsHandshake, TrustedRoots,
 };
 use crate::render::doctor::{hints, message, name_text};
 
 /// All checks; of those who want quiet, the failures alone.
-pub(super) fn array(checked: &[Checked], quiet: bool) -> Rendered {
+pub(super) fn array(checked: &[CheckResult], quiet: bool) -> Rendered {
     let told = checked.iter().filter(|checked| !quiet || checked.failure().is_some());
     Rendered::data(line(told.map(object).collect::<Vec<_>>()))
 }
 
-fn object(checked: &Checked) -> Object {
+fn object(checked: &CheckResult) -> Object {
     let mut object = op("doctor");
     put(&mut object, "check", checked.check.name());
     let status = match &checked.status {
@@ -36,14 +36,14 @@ fn object(checked: &Checked) -> Object {
     if !hints.is_empty() {
         put(&mut object, "hint", hints.join("; "));
     }
-    put_some(&mut object, "details", checked.seen.as_ref().map(details));
+    put_some(&mut object, "details", checked.detail.as_ref().map(details));
     object
 }
 
-fn details(seen: &Seen) -> Object {
+fn details(detail: &Detail) -> Object {
     let mut object = Object::new();
-    match seen {
-        Seen::Addresses { addresses, source } => {
+    match detail {
+        Detail::Addresses { addresses, source } => {
             put(&mut object, "addresses", addresses.as_slice());
             let source = match source {
                 AddressSource::Given => "given",
@@ -52,9 +52,9 @@ fn details(seen: &Seen) -> Object {
             };
             put(&mut object, "source", source);
         }
-        Seen::Way { reached, missed } => {
+        Detail::Tcp { reached, failed } => {
             put_some(&mut object, "reached", reached.as_deref());
-            let missed: Vec<_> = missed
+            let failed: Vec<_> = failed
                 .iter()
                 .map(|(address, cause)| {
                     let mut object = Object::new();
@@ -63,21 +63,21 @@ fn details(seen: &Seen) -> Object {
                     object
                 })
                 .collect();
-            put(&mut object, "missed", missed);
+            put(&mut object, "failed", failed);
         }
-        Seen::Tls { sight, now_s } => put_tls(&mut object, sight, *now_s),
-        Seen::WebSocket { path } => put(&mut object, "path", path.as_str()),
-        Seen::ConnackProperties { client_id, terms } => put_terms(&mut object, client_id, terms),
-        Seen::Subscription { topic, qos } => {
+        Detail::Tls { sight, now_s } => put_tls(&mut object, sight, *now_s),
+        Detail::WebSocket { path } => put(&mut object, "path", path.as_str()),
+        Detail::Connack { client_id, properties } => put_connack(&mut object, client_id, properties),
+        Detail::Subscription { topic, qos } => {
             put(&mut object, "topic", topic.as_str());
             put(&mut object, "qos", *qos);
         }
-        Seen::Answer { key } => put_bytes(&mut object, "key", "key_encoding", key.as_bytes()),
-        Seen::Clock { ahead_ms, margin_ms } => {
+        Detail::Answer { key } => put_bytes(&mut object, "key", "key_encoding", key.as_bytes()),
+        Detail::Clock { ahead_ms, margin_ms } => {
             put(&mut object, "ahead_ms", *ahead_ms);
             put(&mut object, "margin_ms", *margin_ms);
         }
-        Seen::Notified { set, delete } => {
+        Detail::Notified { set, delete } => {
             put(&mut object, "set_ms", ms(*set));
             put(&mut object, "delete_ms", ms(*delete));
         }
@@ -122,17 +122,17 @@ fn certificate_object(certificate: &Certificate, now_s: u64) -> Object {
     object
 }
 
-fn put_terms(object: &mut Object, client_id: &str, terms: &ConnackProperties) {
-    put(object, "client_id", terms.assigned_id.as_deref().unwrap_or(client_id));
-    put(object, "client_id_assigned", terms.assigned_id.is_some());
-    put(object, "qos_max", terms.qos_max);
-    put(object, "retain", terms.retain);
-    put_some(object, "packet_bytes_max", terms.packet_bytes_max);
-    put(object, "receive_max", terms.receive_max);
-    put(object, "session_expiry_s", terms.session_expiry_s);
-    put(object, "keep_alive_s", terms.keep_alive.as_secs());
-    put(object, "topic_aliases_max", terms.topic_aliases_max);
-    put(object, "wildcard_subscriptions", terms.wildcards);
-    put(object, "subscription_ids", terms.subscription_ids);
-    put(object, "shared_subscriptions", terms.shared_subscriptions);
+fn put_connack(object: &mut Object, client_id: &str, properties: &ConnackProperties) {
+    put(object, "client_id", properties.assigned_id.as_deref().unwrap_or(client_id));
+    put(object, "client_id_assigned", properties.assigned_id.is_some());
+    put(object, "qos_max", properties.qos_max);
+    put(object, "retain", properties.retain);
+    put_some(object, "packet_bytes_max", properties.packet_bytes_max);
+    put(object, "receive_max", properties.receive_max);
+    put(object, "session_expiry_s", properties.session_expiry_s);
+    put(object, "keep_alive_s", properties.keep_alive.as_secs());
+    put(object, "topic_aliases_max", properties.topic_aliases_max);
+    put(object, "wildcard_subscriptions", properties.wildcards);
+    put(object, "subscription_ids", properties.subscription_ids);
+    put(object, "shared_subscriptions", properties.shared_subscriptions);
 }

@@ -4,13 +4,13 @@ use super::{Object, ms, put, put_bytes, put_some, reply_name, schema_and};
 use crate::commands::duration::rfc3339;
 use crate::commands::encoding::to_hex;
 use crate::commands::monitor::traffic_event::{
-    Asked, Exchange, NotificationSeen, ReplySeen, RequestSeen, TrafficEvent,
+    Correlation, DecodedNotification, DecodedReply, DecodedRequest, RequestSummary, TrafficEvent,
 };
 use crate::protocol::{Condition, Notification, Reply, Request};
 
-/// The object of a sighting.
-pub(super) fn object(sighting: &TrafficEvent, at_ms: u64, sequence: Option<u64>) -> Object {
-    let name = match sighting {
+/// The object of a event.
+pub(super) fn object(event: &TrafficEvent, at_ms: u64, sequence: Option<u64>) -> Object {
+    let name = match event {
         TrafficEvent::Listening { .. } => "listening",
         TrafficEvent::Request(_) => "request",
         TrafficEvent::Reply(_) => "reply",
@@ -22,7 +22,7 @@ pub(super) fn object(sighting: &TrafficEvent, at_ms: u64, sequence: Option<u64>)
     let mut object = schema_and("event", name.into());
     put(&mut object, "received", rfc3339(at_ms));
     put_some(&mut object, "seq", sequence);
-    match sighting {
+    match event {
         TrafficEvent::Listening { broker, filters, refused } => {
             put(&mut object, "broker", broker.as_str());
             put(&mut object, "filters", filters.as_slice());
@@ -30,8 +30,8 @@ pub(super) fn object(sighting: &TrafficEvent, at_ms: u64, sequence: Option<u64>)
         }
         TrafficEvent::Request(seen) => put_request(&mut object, seen),
         TrafficEvent::Reply(seen) => put_reply(&mut object, seen),
-        TrafficEvent::Unanswered { asked, waited } => {
-            put_asked(&mut object, asked);
+        TrafficEvent::Unanswered { summary, waited } => {
+            put_asked(&mut object, summary);
             put(&mut object, "ms", ms(*waited));
         }
         TrafficEvent::Notification(seen) => put_notification(&mut object, seen),
@@ -48,12 +48,12 @@ pub(super) fn object(sighting: &TrafficEvent, at_ms: u64, sequence: Option<u64>)
     object
 }
 
-fn put_asked(object: &mut Object, asked: &Asked) {
-    if let Some(client) = &asked.client {
+fn put_asked(object: &mut Object, summary: &RequestSummary) {
+    if let Some(client) = &summary.client {
         put_bytes(object, "client", "client_encoding", client);
     }
-    put_some(object, "verb", asked.verb);
-    if let Some(key) = &asked.key {
+    put_some(object, "verb", summary.verb);
+    if let Some(key) = &summary.key {
         put_bytes(object, "key", "key_encoding", key.as_bytes());
     }
 }
@@ -69,13 +69,13 @@ fn put_malformed(object: &mut Object, error: &str, payload: &[u8]) {
     put(object, "size", payload.len());
 }
 
-fn put_exchange(object: &mut Object, exchange: &Exchange) {
-    put_some(object, "response_topic", exchange.response_topic.as_deref());
-    put_some(object, "correlation", exchange.correlation.as_ref().map(|bytes| to_hex(bytes)));
+fn put_correlation(object: &mut Object, correlation: &Correlation) {
+    put_some(object, "response_topic", correlation.response_topic.as_deref());
+    put_some(object, "correlation", correlation.data.as_ref().map(|bytes| to_hex(bytes)));
 }
 
-fn put_request(object: &mut Object, seen: &RequestSeen) {
-    put_asked(object, &seen.asked);
+fn put_request(object: &mut Object, seen: &DecodedRequest) {
+    put_asked(object, &seen.summary);
     match &seen.request {
         Ok(Request::Set { value, condition, ttl_ms, .. }) => {
             let condition = condition.map(|condition| match condition {
@@ -101,12 +101,12 @@ fn put_request(object: &mut Object, seen: &RequestSeen) {
     put_some(object, "fence", seen.fence.as_deref());
     put_some(object, "timestamp", seen.timestamp.as_deref());
     put_some(object, "expiry_s", seen.expiry_s);
-    put_exchange(object, &seen.exchange);
+    put_correlation(object, &seen.correlation);
     put_some(object, "trouble", seen.trouble);
 }
 
-fn put_reply(object: &mut Object, seen: &ReplySeen) {
-    put_asked(object, &seen.asked);
+fn put_reply(object: &mut Object, seen: &DecodedReply) {
+    put_asked(object, &seen.summary);
     match &seen.reply {
         Ok(reply) => {
             put(object, "reply", reply_name(reply));
@@ -124,11 +124,11 @@ fn put_reply(object: &mut Object, seen: &ReplySeen) {
         Err(error) => put_malformed(object, error, &seen.payload),
     }
     put_some(object, "version", seen.version.as_deref());
-    put_some(object, "ms", seen.took.map(ms));
-    put_exchange(object, &seen.exchange);
+    put_some(object, "ms", seen.elapsed.map(ms));
+    put_correlation(object, &seen.correlation);
 }
 
-fn put_notification(object: &mut Object, seen: &NotificationSeen) {
+fn put_notification(object: &mut Object, seen: &DecodedNotification) {
     put_bytes(object, "client", "client_encoding", &seen.client);
     put_bytes(object, "key", "key_encoding", seen.key.as_bytes());
     match &seen.change {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::commands::Output;
-use crate::commands::monitor::traffic_event::Exchange;
+use crate::commands::monitor::traffic_event::Correlation;
 use crate::protocol::{ErrorReply, Key, Value};
 use crate::render::{self, Format};
 
@@ -24,67 +24,67 @@ fn style(format: Format, color: bool) -> Style {
     }
 }
 
-fn shown(sighting: &TrafficEvent, columns_max: Option<usize>, style: &Style) -> String {
-    let sighting = Box::new(sighting.clone());
-    let output = Output::Sighted { sighting, at_ms: NOW, sequence: Some(7), columns_max };
+fn shown(event: &TrafficEvent, columns_max: Option<usize>, style: &Style) -> String {
+    let event = Box::new(event.clone());
+    let output = Output::Traffic { event, at_ms: NOW, sequence: Some(7), columns_max };
     let Rendered { data, words } = render::output(&output, style);
     words + std::str::from_utf8(&data).unwrap()
 }
 
-fn on_terminal(sighting: &TrafficEvent, columns_max: usize) -> String {
-    shown(sighting, Some(columns_max), &style(Format::Text, false))
+fn on_terminal(event: &TrafficEvent, columns_max: usize) -> String {
+    shown(event, Some(columns_max), &style(Format::Text, false))
 }
 
-fn in_pipe(sighting: &TrafficEvent) -> String {
-    shown(sighting, None, &style(Format::Lines, false))
+fn in_pipe(event: &TrafficEvent) -> String {
+    shown(event, None, &style(Format::Lines, false))
 }
 
-fn in_json(sighting: &TrafficEvent) -> String {
-    shown(sighting, None, &style(Format::Json, false))
+fn in_json(event: &TrafficEvent) -> String {
+    shown(event, None, &style(Format::Json, false))
 }
 
 fn key() -> Key {
     Key::new("line1/temp").unwrap()
 }
 
-fn asked(verb: &'static str) -> Asked {
-    Asked { client: Some("plc-7".into()), verb: Some(verb), key: Some(key()) }
+fn summary(verb: &'static str) -> RequestSummary {
+    RequestSummary { client: Some("plc-7".into()), verb: Some(verb), key: Some(key()) }
 }
 
-fn exchange() -> Exchange {
-    Exchange { response_topic: Some("r".to_owned()), correlation: Some((&b"\x01\xff"[..]).into()) }
+fn correlation() -> Correlation {
+    Correlation { response_topic: Some("r".to_owned()), data: Some((&b"\x01\xff"[..]).into()) }
 }
 
-fn set(value: &'static [u8]) -> RequestSeen {
+fn set(value: &'static [u8]) -> DecodedRequest {
     let ttl_ms = std::num::NonZeroU64::new(30_000);
     let condition = Some(Condition::Absent);
-    RequestSeen {
-        asked: asked("SET"),
+    DecodedRequest {
+        summary: summary("SET"),
         request: Ok(Request::Set { key: key(), value: Value::from(value), condition, ttl_ms }),
         payload: Bytes::new(),
         timestamp: Some("1:0:n".to_owned()),
         fence: Some("5:0:StateStore".to_owned()),
         persist: true,
         expiry_s: Some(10),
-        exchange: exchange(),
+        correlation: correlation(),
         trouble: None,
     }
 }
 
-fn reply(verb: &'static str, reply: Reply) -> ReplySeen {
-    ReplySeen {
-        asked: asked(verb),
-        took: Some(Duration::from_micros(412)),
+fn reply(verb: &'static str, reply: Reply) -> DecodedReply {
+    DecodedReply {
+        summary: summary(verb),
+        elapsed: Some(Duration::from_micros(412)),
         reply: Ok(reply),
         payload: Bytes::new(),
         version: Some(VERSION.to_owned()),
-        exchange: exchange(),
+        correlation: correlation(),
     }
 }
 
 fn notification(change: Notification) -> TrafficEvent {
     let (payload, version) = (Bytes::new(), Some(VERSION.to_owned()));
-    TrafficEvent::Notification(NotificationSeen {
+    TrafficEvent::Notification(DecodedNotification {
         client: "w".into(),
         key: key(),
         change: Ok(change),
@@ -152,7 +152,7 @@ fn the_same_reply_means_what_its_request_makes_of_it() {
 
 #[test]
 fn a_refusal_is_in_colour_and_only_a_refusal() {
-    let refused = TrafficEvent::Reply(ReplySeen {
+    let refused = TrafficEvent::Reply(DecodedReply {
         version: None,
         ..reply("SET", Reply::Error(ErrorReply::QuotaExceeded))
     });
@@ -179,7 +179,7 @@ fn a_line_is_cut_at_the_width_and_the_version_gives_way_first() {
         on_terminal(&TrafficEvent::Request(set(b"21.5")), 60),
         "20:13:59.958  REQUEST   plc-7  SET  line1/temp  NX PX 30000…\n"
     );
-    let set = TrafficEvent::Reply(ReplySeen { version: None, ..reply("SET", Reply::Done) });
+    let set = TrafficEvent::Reply(DecodedReply { version: None, ..reply("SET", Reply::Done) });
     let line = "20:13:59.958  REPLY     plc-7  SET  line1/temp  OK  0.412 ms";
     assert_eq!(on_terminal(&set, 60), format!("{line}\n"));
     assert_eq!(on_terminal(&set, 59), format!("{}\n", line.trim_end_matches("  0.412 ms")));
@@ -192,12 +192,12 @@ fn a_line_is_cut_at_the_width_and_the_version_gives_way_first() {
 
 #[test]
 fn a_long_name_leaves_room_for_what_became_of_it() {
-    let long = Asked {
+    let long = RequestSummary {
         client: Some("c".repeat(100).into()),
         verb: Some("SET"),
         key: Some(Key::new("k".repeat(1000)).unwrap()),
     };
-    let seen = TrafficEvent::Reply(ReplySeen { asked: long, ..reply("SET", Reply::Done) });
+    let seen = TrafficEvent::Reply(DecodedReply { summary: long, ..reply("SET", Reply::Done) });
     assert_eq!(
         on_terminal(&seen, 80),
         "20:13:59.958  REPLY     …ccccccccccccccc  SET  kkkkkkkkkkkkkkkkkkk…  OK\n"
@@ -207,24 +207,25 @@ fn a_long_name_leaves_room_for_what_became_of_it() {
 #[test]
 fn nothing_that_came_from_the_network_drives_the_terminal() {
     let evil = || "\x1b[2J\r\n\t\u{9b}\u{202e}".to_owned();
-    let exchange = Exchange { response_topic: Some(evil()), correlation: Some(evil().into()) };
-    let asked = Asked { client: Some(evil().into()), verb: None, key: Some(Key::new(evil()).unwrap()) };
-    let request = RequestSeen {
-        asked: asked.clone(),
+    let correlation = Correlation { response_topic: Some(evil()), data: Some(evil().into()) };
+    let summary =
+        RequestSummary { client: Some(evil().into()), verb: None, key: Some(Key::new(evil()).unwrap()) };
+    let request = DecodedRequest {
+        summary: summary.clone(),
         request: Err("bad".to_owned()),
         payload: evil().into(),
         timestamp: Some(evil()),
         fence: Some(evil()),
-        exchange: exchange.clone(),
+        correlation: correlation.clone(),
         ..set(b"")
     };
-    let answer = ReplySeen {
-        asked: asked.clone(),
+    let answer = DecodedReply {
+        summary: summary.clone(),
         version: Some(evil()),
-        exchange,
+        correlation,
         ..reply("GET", Reply::Error(ErrorReply::Unknown(evil())))
     };
-    let told = NotificationSeen {
+    let told = DecodedNotification {
         client: evil().into(),
         key: Key::new(evil()).unwrap(),
         change: Err("bad".to_owned()),
@@ -232,21 +233,21 @@ fn nothing_that_came_from_the_network_drives_the_terminal() {
         version: Some(evil()),
     };
     let listening = TrafficEvent::Listening { broker: evil(), filters: vec![evil()], refused: Some(evil()) };
-    for sighting in [
+    for event in [
         TrafficEvent::Request(request),
         TrafficEvent::Reply(answer),
         TrafficEvent::Notification(told),
-        TrafficEvent::Unanswered { asked, waited: Duration::ZERO },
+        TrafficEvent::Unanswered { summary, waited: Duration::ZERO },
         TrafficEvent::Lost { since_ms: NOW, cause: evil() },
         listening,
     ] {
-        for text in [on_terminal(&sighting, 500), in_pipe(&sighting), in_json(&sighting)] {
+        for text in [on_terminal(&event, 500), in_pipe(&event), in_json(&event)] {
             let harmless = |c: char| !c.is_control() && c != '\u{202e}';
             assert!(text.lines().all(|line| line.replace('\t', "").chars().all(harmless)), "{text:?}");
         }
         assert_eq!(
-            in_pipe(&sighting).lines().count(),
-            if matches!(sighting, TrafficEvent::Listening { .. }) { 2 } else { 1 }
+            in_pipe(&event).lines().count(),
+            if matches!(event, TrafficEvent::Listening { .. }) { 2 } else { 1 }
         );
     }
 }
@@ -262,7 +263,7 @@ fn notifications_gaps_and_missing_replies_have_their_lines() {
         in_pipe(&notification(Notification::Delete)),
         format!("20:13:59.958\tNOTIFY\tw\tDELETE\tline1/temp\t\t\t{VERSION}\t\t\t\n")
     );
-    let missing = TrafficEvent::Unanswered { asked: asked("GET"), waited: Duration::from_secs(11) };
+    let missing = TrafficEvent::Unanswered { summary: summary("GET"), waited: Duration::from_secs(11) };
     assert_eq!(
         on_terminal(&missing, 120),
         "20:13:59.958  NO-REPLY  plc-7  GET  line1/temp  nothing came in time  11000.0 ms\n"

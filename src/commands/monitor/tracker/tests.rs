@@ -30,14 +30,14 @@ impl Bench {
         self.tracker.handle_message(message, now)
     }
 
-    fn request(&mut self, message: Message, ms: u64) -> RequestSeen {
+    fn request(&mut self, message: Message, ms: u64) -> DecodedRequest {
         match self.see(message, ms) {
             TrafficEvent::Request(seen) => seen,
             other => panic!("{other:?}"),
         }
     }
 
-    fn reply(&mut self, message: Message, ms: u64) -> ReplySeen {
+    fn reply(&mut self, message: Message, ms: u64) -> DecodedReply {
         match self.see(message, ms) {
             TrafficEvent::Reply(seen) => seen,
             other => panic!("{other:?}"),
@@ -48,7 +48,7 @@ impl Bench {
     fn unanswered(&mut self, ms: u64) -> Vec<Option<Key>> {
         let now = self.at(ms);
         let given_up = std::iter::from_fn(|| self.tracker.poll_unanswered(now));
-        given_up.map(|sighting| sighting.key().cloned()).collect()
+        given_up.map(|event| event.key().cloned()).collect()
     }
 }
 
@@ -83,12 +83,15 @@ fn a_reply_says_whose_request_it_answers_and_how_long_it_took() {
     let mut bench = Bench::new();
     let one = bench.request(get("a", "1"), 0);
     bench.request(get("b", "2"), 1);
-    assert_eq!((one.asked.verb, one.trouble), (Some("GET"), None));
+    assert_eq!((one.summary.verb, one.trouble), (Some("GET"), None));
     let reply = bench.reply(answer("2"), 5);
-    assert_eq!(reply.asked, Asked { client: Some("me".into()), verb: Some("GET"), key: Some(key("b")) });
-    assert_eq!(reply.took, Some(Duration::from_millis(4)));
+    assert_eq!(
+        reply.summary,
+        RequestSummary { client: Some("me".into()), verb: Some("GET"), key: Some(key("b")) }
+    );
+    assert_eq!(reply.elapsed, Some(Duration::from_millis(4)));
     assert_eq!(reply.version.as_deref(), Some("1:2:StateStore"));
-    assert_eq!(bench.reply(answer("1"), 7).took, Some(Duration::from_millis(7)));
+    assert_eq!(bench.reply(answer("1"), 7).elapsed, Some(Duration::from_millis(7)));
     assert_eq!(bench.tracker.poll_timeout(), None);
     assert_eq!((bench.tracker.bytes, bench.tracker.numbers.len()), (0, 0));
 }
@@ -102,8 +105,8 @@ fn a_reply_without_its_request_names_the_client_of_its_topic() {
         ..answer("1")
     };
     let reply = bench.reply(other, 1);
-    assert_eq!(reply.asked, Asked { client: Some("a/b".into()), verb: None, key: None });
-    assert_eq!(reply.took, None);
+    assert_eq!(reply.summary, RequestSummary { client: Some("a/b".into()), verb: None, key: None });
+    assert_eq!(reply.elapsed, None);
 }
 
 #[test]
@@ -112,7 +115,7 @@ fn a_response_topic_of_any_shape_is_known_by_its_request() {
     let odd = Message { response_topic: Some("clients/odd".to_owned()), ..get("a", "1") };
     assert_eq!(bench.request(odd, 0).trouble, None);
     let odd = || Message { topic: "clients/odd".to_owned(), ..answer("1") };
-    assert_eq!(bench.reply(odd(), 1).asked.key, Some(key("a")));
+    assert_eq!(bench.reply(odd(), 1).summary.key, Some(key("a")));
     assert_eq!(bench.try_see(odd(), 2), None);
 }
 
@@ -125,7 +128,7 @@ fn a_request_is_given_up_after_its_expiry_and_a_moment() {
     assert!(bench.unanswered(10_999).is_empty());
     assert_eq!(bench.unanswered(11_000), [Some(key("a"))]);
     assert_eq!(bench.unanswered(31_000), [Some(key("b"))]);
-    assert_eq!(bench.reply(answer("1"), 31_001).took, None);
+    assert_eq!(bench.reply(answer("1"), 31_001).elapsed, None);
 }
 
 #[test]
@@ -134,9 +137,9 @@ fn a_request_that_is_delivered_again_has_two_replies() {
     bench.request(get("a", "1"), 0);
     bench.request(get("a", "1"), 3);
     for ms in [4, 5] {
-        assert_eq!(bench.reply(answer("1"), ms).took, Some(Duration::from_millis(ms)));
+        assert_eq!(bench.reply(answer("1"), ms).elapsed, Some(Duration::from_millis(ms)));
     }
-    assert_eq!(bench.reply(answer("1"), 6).took, None);
+    assert_eq!(bench.reply(answer("1"), 6).elapsed, None);
 }
 
 #[test]
@@ -162,7 +165,7 @@ fn after_a_loss_nothing_is_missed_that_may_have_gone_by() {
     bench.tracker.handle_lost();
     assert_eq!(bench.tracker.poll_timeout(), None);
     assert_eq!(bench.request(get("b", "2"), 5).trouble, None);
-    assert_eq!(bench.reply(answer("2"), 6).asked.key, Some(key("b")));
+    assert_eq!(bench.reply(answer("2"), 6).summary.key, Some(key("b")));
 }
 
 #[test]
@@ -173,8 +176,8 @@ fn requests_without_end_are_forgotten_from_the_oldest() {
         bench.request(Message { correlation: correlation(number), ..get("a", "") }, 0);
     }
     assert_eq!(bench.tracker.pending.len(), PENDING_MAX);
-    assert_eq!(bench.reply(Message { correlation: correlation(0), ..answer("") }, 1).took, None);
-    assert!(bench.reply(Message { correlation: correlation(1), ..answer("") }, 1).took.is_some());
+    assert_eq!(bench.reply(Message { correlation: correlation(0), ..answer("") }, 1).elapsed, None);
+    assert!(bench.reply(Message { correlation: correlation(1), ..answer("") }, 1).elapsed.is_some());
     let large = "k".repeat(60_000);
     for number in 0..1000 {
         bench.request(Message { correlation: correlation(number), ..get(&large, "") }, 0);
@@ -192,7 +195,7 @@ fn notifications_and_nonsense_are_told_and_other_topics_are_not() {
     let TrafficEvent::Notification(seen) = bench.see(told, 0) else { panic!() };
     assert_eq!((&seen.client[..], seen.key, seen.change), (&b"w"[..], key("k"), Ok(Notification::Delete)));
     let nonsense = bench.request(Message { payload: "x".into(), ..get("a", "1") }, 0);
-    assert_eq!((nonsense.asked.verb, nonsense.asked.client), (None, Some("me".into())));
+    assert_eq!((nonsense.summary.verb, nonsense.summary.client), (None, Some("me".into())));
     assert!(nonsense.request.is_err());
     assert!(bench.reply(Message { payload: "?".into(), ..answer("1") }, 1).reply.is_err());
     let other = Message { topic: "clients/me/other".to_owned(), ..Message::default() };

@@ -1,0 +1,123 @@
+//! The verbs as one type, and their properties.
+
+use clap::Subcommand;
+
+use super::batch::{BatchArgs, BatchMode};
+use super::decode::DecodeArgs;
+use super::del::DelArgs;
+use super::doctor::DoctorArgs;
+use super::export::ExportArgs;
+use super::get::GetArgs;
+use super::holder::HolderArgs;
+use super::import::ImportArgs;
+use super::keys::KeysArgs;
+use super::lock::LockArgs;
+use super::monitor::MonitorArgs;
+use super::ping::PingArgs;
+use super::raw::RawArgs;
+use super::set::SetArgs;
+use super::unlock::UnlockArgs;
+use super::vdel::VdelArgs;
+use super::watch::WatchArgs;
+use crate::client::Access;
+
+/// The verbs of the command line, of a batch and of the prompt.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Get(GetArgs),
+    Set(SetArgs),
+    Del(DelArgs),
+    Vdel(VdelArgs),
+    Watch(WatchArgs),
+    Lock(LockArgs),
+    Unlock(UnlockArgs),
+    Holder(HolderArgs),
+    Keys(KeysArgs),
+    Export(ExportArgs),
+    Import(ImportArgs),
+    Batch(BatchArgs),
+    Ping(PingArgs),
+    Doctor(DoctorArgs),
+    Raw(RawArgs),
+    Monitor(MonitorArgs),
+    Decode(DecodeArgs),
+}
+
+impl Command {
+    /// Returns whether the verb needs no broker.
+    #[must_use]
+    pub fn is_offline(&self) -> bool {
+        match self {
+            Self::Decode(_) => true,
+            Self::Import(args) => args.is_offline(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether a slow reader of the records can hold the verb up for longer than the keep-alive interval, so
+    /// that another thread must serve the session.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        self.is_bulk() || matches!(self, Self::Watch(_) | Self::Monitor(_) | Self::Lock(_))
+    }
+
+    /// Returns whether the verb has so many records that they are written together.
+    #[must_use]
+    pub fn is_bulk(&self) -> bool {
+        matches!(self, Self::Keys(_) | Self::Export(_) | Self::Import(_) | Self::Batch(_))
+    }
+
+    /// Returns whether JSON is the default format of the records.
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        matches!(self, Self::Batch(args) if args.is_json())
+    }
+
+    /// Returns how the verb runs as a line of a batch.
+    #[must_use]
+    pub fn batch_mode(&self) -> BatchMode {
+        match self {
+            Self::Get(_) | Self::Vdel(_) | Self::Raw(_) => BatchMode::Pipelined,
+            Self::Set(args) if !args.reads_file() => BatchMode::Pipelined,
+            Self::Del(args) if args.count() == 1 => BatchMode::Pipelined,
+            Self::Set(_) | Self::Del(_) | Self::Keys(_) => BatchMode::Exclusive,
+            Self::Unlock(_) | Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => BatchMode::Exclusive,
+            Self::Doctor(_) => BatchMode::Unsupported,
+            Self::Watch(_) | Self::Monitor(_) | Self::Lock(_) => BatchMode::Unsupported,
+            Self::Export(_) | Self::Import(_) | Self::Batch(_) => BatchMode::Unsupported,
+        }
+    }
+
+    /// Returns whether the verb is a watch that prints records, so that it can run in the background.
+    #[must_use]
+    pub fn is_watch_of_records(&self) -> bool {
+        matches!(self, Self::Watch(args) if !args.runs_commands())
+    }
+
+    /// Returns whether the verb handles signals itself, because it has something to release before it ends.
+    #[must_use]
+    pub fn handles_signals(&self) -> bool {
+        matches!(self, Self::Watch(_) | Self::Lock(_) | Self::Monitor(_))
+    }
+
+    /// Returns whether the verb itself writes. A batch does not: each of its lines is checked.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.access() == Access::Write && !self.is_offline() && !matches!(self, Self::Batch(_))
+    }
+
+    /// Returns whether the verb may change the store.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        match self {
+            Self::Get(_) | Self::Watch(_) | Self::Monitor(_) | Self::Keys(_) | Self::Export(_) => {
+                Access::Read
+            }
+            // `doctor` deletes the key that it writes.
+            Self::Holder(_) | Self::Ping(_) | Self::Doctor(_) | Self::Decode(_) => Access::Read,
+            Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Lock(_) | Self::Unlock(_) => Access::Write,
+            Self::Import(_) | Self::Batch(_) => Access::Write,
+            Self::Raw(args) => args.access(),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Runs a verb.
+
+use super::batch::{BatchCommand, BatchMode, CommandFuture, LineParser};
+use super::command::Command;
+use super::error::CommandError;
+use super::grammar::Grammar;
+use super::json_request;
+use super::lines::records::Id;
+use super::lines::words::Word;
+use super::output::Emit;
+use super::session::Session;
+use super::verdict::Verdict;
+use super::{
+    batch, decode, del, doctor, export, get, holder, import, keys, lock, monitor, ping, raw, set, unlock,
+    vdel, watch,
+};
+use crate::client::Access;
+
+impl Command {
+    /// Runs the verb; `emit` takes its records.
+    ///
+    /// # Errors
+    /// The verb failed; the records so far have been emitted.
+    pub async fn run(self, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+        let access = self.access();
+        if self.writes() {
+            session.check_write()?;
+        }
+        let mut output_failed = false;
+        let emit: Emit<'_> = &mut |output| emit(output).inspect_err(|_| output_failed = true);
+        let result = match self {
+            Self::Get(args) => get::run(args, session, emit).await,
+            Self::Set(args) => set::run(args, session, emit).await,
+            Self::Del(args) => del::run(args, session, emit).await,
+            Self::Vdel(args) => vdel::run(args, session, emit).await,
+            Self::Watch(args) => watch::run(args, session, emit).await,
+            Self::Lock(args) => lock::run(args, session, emit).await,
+            Self::Unlock(args) => unlock::run(args, session, emit).await,
+            Self::Holder(args) => holder::run(args, session, emit).await,
+            Self::Keys(args) => keys::run(args, session, emit).await,
+            Self::Export(args) => export::run(args, session, emit).await,
+            Self::Import(args) => import::run(args, session, emit).await,
+            Self::Batch(args) => batch::run(args, Parser::default(), session, emit).await,
+            Self::Ping(args) => ping::run(args, session, emit).await,
+            Self::Doctor(args) => doctor::run(args, session, emit).await,
+            Self::Raw(args) => raw::run(args, session, emit).await,
+            Self::Monitor(args) => monitor::run(args, session, emit).await,
+            Self::Decode(args) => decode::run(args, session, emit),
+        };
+        result.map_err(|error| match access {
+            // The outcome is about writes only.
+            Access::Read => CommandError { outcome: None, ..error },
+            Access::Write if output_failed => error.cause("the store has answered; only the output failed"),
+            Access::Write => error,
+        })
+    }
+}
+
+impl BatchCommand for Command {
+    fn mode(&self) -> BatchMode {
+        self.batch_mode()
+    }
+
+    fn is_offline(&self) -> bool {
+        self.is_offline()
+    }
+
+    fn run<'a>(self, session: &'a Session, emit: Emit<'a>) -> CommandFuture<'a> {
+        Box::pin(self.run(session, emit))
+    }
+}
+
+/// Parses the lines of a batch.
+#[derive(Default)]
+struct Parser {
+    /// Built for the first line that needs it.
+    grammar: Option<Box<Grammar>>,
+}
+
+impl LineParser for Parser {
+    type Command = Command;
+
+    fn parse_words(&mut self, words: Vec<Word>) -> Result<Command, CommandError> {
+        self.grammar.get_or_insert_default().parse(words)
+    }
+
+    fn parse_json(&self, line: &[u8]) -> (Option<Id>, Result<Command, CommandError>) {
+        json_request::parse(line)
+    }
+}

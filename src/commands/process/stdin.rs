@@ -1,0 +1,55 @@
+//! Standard input: read as a value, awaited to its end.
+
+use std::future::pending;
+use std::io::{self, IsTerminal, Read};
+use std::thread;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::file::{READ_MAX, value_within_limit};
+use crate::commands::error::{CommandError, Kind};
+
+/// Returns whether standard input is a terminal.
+#[must_use]
+pub fn is_terminal() -> bool {
+    io::stdin().is_terminal()
+}
+
+/// Reads standard input to its end, as a value.
+///
+/// # Errors
+/// [`Kind::File`] if it cannot be read, [`Kind::Data`] if it is larger than a value may be.
+pub fn read_value() -> Result<Bytes, CommandError> {
+    let mut bytes = Vec::new();
+    io::stdin()
+        .lock()
+        .take(READ_MAX)
+        .read_to_end(&mut bytes)
+        .map_err(|error| CommandError::new(Kind::File, format!("cannot read standard input: {error}")))?;
+    value_within_limit(bytes)
+}
+
+/// Waits for the end of standard input, and discards what comes before it. Never returns if the input cannot be read.
+///
+/// # Errors
+/// The system has no thread to wait in.
+pub async fn end_of_input() -> Result<(), CommandError> {
+    let (sender, ended) = oneshot::channel();
+    let read = move || {
+        if io::copy(&mut io::stdin().lock(), &mut io::sink()).is_ok() {
+            // The verb may have ended meanwhile.
+            let _ = sender.send(());
+        }
+    };
+    // A detached thread: a blocking task of the runtime would hold up the end of the process until the read returns.
+    thread::Builder::new()
+        .name("stdin".to_owned())
+        .spawn(read)
+        .map_err(|error| CommandError::system("start a thread", &error))?;
+    match ended.await {
+        Ok(()) => Ok(()),
+        // A read error is not an end of input.
+        Err(_) => pending().await,
+    }
+}

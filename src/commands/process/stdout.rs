@@ -1,0 +1,40 @@
+//! Standard output: its width, and whether its reader is gone.
+
+use std::future::pending;
+use std::io;
+use std::os::fd::AsFd;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Waits until the reader of standard output has closed it. Never returns if standard output is a file, or if the
+/// system cannot report it.
+#[expect(deprecated, reason = "its successor is unsafe; standard output stays the same descriptor")]
+pub async fn closed() {
+    if let Ok(stdout) = AsyncFd::with_interest(io::stdout(), Interest::ERROR) {
+        while let Ok(mut guard) = stdout.ready(Interest::ERROR).await {
+            if guard.ready().is_error() || guard.ready().is_write_closed() {
+                return;
+            }
+            guard.clear_ready();
+        }
+    }
+    pending().await
+}
+
+/// Returns the width of the terminal at standard output, in columns.
+#[must_use]
+pub fn columns() -> Option<usize> {
+    columns_of(io::stdout())
+}
+
+/// Returns the width of the terminal at standard error, in columns.
+#[must_use]
+pub fn stderr_columns() -> Option<usize> {
+    columns_of(io::stderr())
+}
+
+fn columns_of(stream: impl AsFd) -> Option<usize> {
+    let (width, _) = terminal_size::terminal_size_of(stream)?;
+    Some(usize::from(width.0)).filter(|columns| *columns > 0)
+}
