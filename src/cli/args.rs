@@ -7,8 +7,8 @@ use clap::parser::ValueSource;
 use clap::{
     ArgMatches, Args, Command as Definition, CommandFactory, Error, FromArgMatches, Parser, Subcommand,
 };
-use clap_complete::Shell;
 
+use super::completion::stub::Shell;
 use super::config::verb::ConfigArgs;
 use super::context::args::ContextArgs;
 use super::options::{self, ConnectionArgs, DisplayArgs, Options, Shared};
@@ -83,16 +83,20 @@ If standard input is not a terminal, its lines are run as by `mqkv batch -`.";
 #[command(after_long_help = SHELL_EXAMPLES)]
 pub struct ShellArgs {}
 
-const COMPLETIONS_EXAMPLES: &str = "\
+const COMPLETIONS_HELP: &str = "\
 Examples:
   mqkv completions bash > ~/.local/share/bash-completion/completions/mqkv
   mqkv completions zsh > ~/.zfunc/_mqkv
   mqkv completions fish > ~/.config/fish/completions/mqkv.fish
-  mqkv completions powershell >> $PROFILE";
+  mqkv completions elvish >> ~/.config/elvish/rc.elv
+  mqkv completions powershell >> $PROFILE
+
+The script runs mqkv, found through PATH, for each completion. Keys are completed only if MQKV_COMPLETE_KEYS is 1: each \
+completion of a key then connects to the broker, and waits at most 300 ms.";
 
 /// Print the completion script of a shell
 #[derive(Debug, Args)]
-#[command(after_long_help = COMPLETIONS_EXAMPLES)]
+#[command(after_long_help = COMPLETIONS_HELP)]
 pub struct CompletionsArgs {
     /// Shell to print the script for
     #[arg(value_name = "SHELL", required_unless_present = "all")]

@@ -1,87 +1,77 @@
-//! `completions` and `man`: generated from the one definition of the command line.
+//! The verbs `completions` and `man`.
 
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use clap::{Command, CommandFactory};
-use clap_complete::Shell;
+use clap::{Command, CommandFactory, ValueEnum};
 use clap_mangen::Man;
 
 use super::args::{Cli, CompletionsArgs, ManArgs};
+use super::completion::stub::Shell;
 use crate::commands::{CommandError, Kind};
 
-/// A generated file: its name and what it holds.
+/// A file to write: its name and its contents.
 pub type Generated = (OsString, Vec<u8>);
 
-/// The completions of all shells.
+/// Returns the completion scripts of all shells.
 #[must_use]
 pub fn all_completions() -> Vec<Generated> {
-    use clap::ValueEnum;
-    use clap_complete::Generator;
-    Shell::value_variants()
-        .iter()
-        .map(|shell| (shell.file_name("mqkv").into(), completions_for(*shell)))
-        .collect()
+    let scripts = Shell::value_variants().iter().map(|shell| shell.script());
+    scripts.map(|(name, script)| (name.into(), script.into())).collect()
 }
 
-/// The manual pages of the program and of each verb.
+/// Returns the manual pages of the program and of each verb.
 ///
 /// # Errors
-/// Never in practice: they are written to memory.
+/// None in practice: the pages are written to memory.
 pub fn man_pages() -> io::Result<Vec<Generated>> {
     let mut root = Cli::command();
     root.build();
     let mut pages = Vec::new();
-    pages_of(&root, &mut pages)?;
+    add_pages(&root, &mut pages)?;
     Ok(pages)
 }
 
-/// What `completions` puts out.
+/// Returns the output of `completions`.
 ///
 /// # Errors
-/// The folder cannot be written to.
+/// The directory cannot be written.
 pub fn completions(args: &CompletionsArgs) -> Result<Vec<u8>, CommandError> {
-    if let Some(folder) = &args.all {
-        write_all(folder, &all_completions())?;
+    if let Some(directory) = &args.all {
+        write_all(directory, &all_completions())?;
         return Ok(Vec::new());
     }
-    Ok(args.shell.map(completions_for).unwrap_or_default())
+    Ok(args.shell.map(|shell| shell.script().1.into()).unwrap_or_default())
 }
 
-/// What `man` puts out.
+/// Returns the output of `man`.
 ///
 /// # Errors
-/// The folder cannot be written to.
+/// The directory cannot be written.
 pub fn man(args: &ManArgs) -> Result<Vec<u8>, CommandError> {
     let pages = man_pages().map_err(|error| CommandError::new(Kind::Bug, error.to_string()))?;
-    if let Some(folder) = &args.dir {
-        write_all(folder, &pages)?;
+    if let Some(directory) = &args.dir {
+        write_all(directory, &pages)?;
         return Ok(Vec::new());
     }
     Ok(pages.into_iter().next().map(|(_, page)| page).unwrap_or_default())
 }
 
-fn completions_for(shell: Shell) -> Vec<u8> {
-    let mut out = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "mqkv", &mut out);
-    out
-}
-
-/// The page of a command, then those of the commands below it.
-fn pages_of(command: &Command, pages: &mut Vec<Generated>) -> io::Result<()> {
+/// Renders the page of a command, then the pages of the commands below it.
+fn add_pages(command: &Command, pages: &mut Vec<Generated>) -> io::Result<()> {
     let man = Man::new(command.clone());
     let mut page = Vec::new();
     man.render(&mut page)?;
     pages.push((man.get_filename().into(), page));
-    command.get_subcommands().try_for_each(|below| pages_of(below, pages))
+    command.get_subcommands().try_for_each(|below| add_pages(below, pages))
 }
 
-fn write_all(folder: &Path, files: &[Generated]) -> Result<(), CommandError> {
-    fs::create_dir_all(folder).map_err(|error| CommandError::file("create", folder, &error))?;
+fn write_all(directory: &Path, files: &[Generated]) -> Result<(), CommandError> {
+    fs::create_dir_all(directory).map_err(|error| CommandError::file("create", directory, &error))?;
     files.iter().try_for_each(|(name, bytes)| {
-        let path = folder.join(name);
+        let path = directory.join(name);
         fs::write(&path, bytes).map_err(|error| CommandError::file("write", &path, &error))
     })
 }

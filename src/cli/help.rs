@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Command as Definition;
 
 use super::config::setting::Setting;
-use super::config::variables::{CONFIG as CONFIG_VARIABLE, CONTEXT};
+use super::config::variables::{COMPLETE_KEYS, CONFIG as CONFIG_VARIABLE, CONTEXT};
 use super::exit::TABLE;
 use super::options::{self, Options};
 use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY};
@@ -150,6 +150,7 @@ Other variables that are read:
   XDG_CONFIG_HOME, HOME    where the configuration file is
   XDG_STATE_HOME, HOME     where the history of the shell is kept
   VISUAL, EDITOR           what `context edit` opens the file with
+  {COMPLETE_KEYS}       1: a Tab in the system's shell lists keys, which takes a connection
   SHELL                    what a lone \\! of the shell starts
   HOSTNAME, COMPUTERNAME   part of the default client id
   SSL_CERT_FILE, SSL_CERT_DIR  TLS without -T: the CAs to trust, instead of this machine's

@@ -2,9 +2,11 @@
 
 mod args;
 mod broker;
+mod completion;
 mod config;
 mod connection;
 mod context;
+mod definition;
 mod descriptors;
 mod detached;
 mod embedded;

@@ -93,7 +93,7 @@ pub struct ConnectionArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_keep_alive, hide_short_help = true)]
     pub keep_alive: Option<Duration>,
     /// Context to use: broker, credentials and more under one name (see `mqkv help config`)
-    #[arg(short = 'x', long, value_name = "NAME", conflicts_with = "no_context")]
+    #[arg(short = 'x', long, value_name = "CONTEXT", conflicts_with = "no_context")]
     pub context: Option<String>,
     /// Use no context, not even the default
     #[arg(long, hide_short_help = true)]

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command as Definer, CommandFactory, FromArgMatches};
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use super::args::{Cli, Verb};
 use super::config::variables::Variables;
 use super::config::{self, Configuration};
 use super::connection::{Connection, Endpoint};
+use super::definition;
 use super::exit::Exit;
 use super::help;
 use super::options::{self, ConnectionArgs, Options, OutputFormat};
@@ -28,7 +29,6 @@ use crate::commands::lines::words::Word;
 use crate::commands::{Command, CommandError, usage};
 use crate::render::escape::escape;
 use crate::render::{Style, trace};
-use crate::shell::definition::{self, Choice, Definition, Operand};
 use crate::shell::{self, Above, House, InUse, Meaning, Opened, Streams};
 
 /// The verb of a line that is written here.
@@ -68,7 +68,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
     let named = (options.connection.clone(), variables.clone());
     let opened_with = variables.clone();
     let house = House {
-        definition: definition(),
+        definition: definition::of_prompt(),
         parse: Box::new(parse),
         open: Box::new(move |destination| open(&options, &opened_with, &told, style, destination)),
         contexts: Arc::new(move || {
@@ -272,72 +272,6 @@ fn refuse_connection(matches: &ArgMatches) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The definition of the command line as the prompt sees it.
-fn definition() -> Definition {
-    let mut root = Cli::command();
-    root.build();
-    let own = own_options();
-    let hidden = ["shell", "serve", "completions", "man", "context", "config"];
-    let verbs = root.get_subcommands().filter(|verb| !hidden.contains(&verb.get_name()));
-    Definition {
-        verbs: verbs.map(|verb| verb_of(verb, &own)).collect(),
-        topics: help::TOPICS.iter().map(ToString::to_string).collect(),
-    }
-}
-
-/// Returns the shared options and those of the connection: the former get no hint, the latter are rejected.
-fn own_options() -> (Vec<String>, Vec<String>) {
-    (options::ids::<Options>(), options::ids::<ConnectionArgs>())
-}
-
-fn verb_of(definer: &Definer, (every, refused): &(Vec<String>, Vec<String>)) -> definition::Verb {
-    let is_refused = |arg: &&Arg| refused.iter().any(|id| id == arg.get_id().as_str());
-    let options = definer.get_opts().chain(definer.get_arguments().filter(|arg| is_flag(arg)));
-    let options = options.filter(|arg| !is_refused(arg) && !arg.is_hide_set());
-    let below = (every.clone(), refused.clone());
-    definition::Verb {
-        name: definer.get_name().to_owned(),
-        aliases: definer.get_visible_aliases().map(str::to_owned).collect(),
-        about: definer.get_about().map(ToString::to_string).unwrap_or_default(),
-        options: options.map(|arg| choice(arg, every)).collect(),
-        operands: definer.get_positionals().filter(|arg| !arg.is_hide_set()).map(operand).collect(),
-        below: definer
-            .get_subcommands()
-            .filter(|verb| verb.get_name() != "help")
-            .map(|verb| verb_of(verb, &below))
-            .collect(),
-    }
-}
-
-fn is_flag(arg: &Arg) -> bool {
-    !arg.is_positional() && !arg.get_action().takes_values()
-}
-
-fn choice(arg: &Arg, every: &[String]) -> Choice {
-    let longs = arg.get_long_and_visible_aliases().unwrap_or_default();
-    let takes = arg.get_action().takes_values().then(|| operand(arg));
-    let id = arg.get_id().as_str();
-    // The other ways to name a key or a value would fill the line with what everybody knows.
-    let is_variant = id == "help" || id.starts_with("key_") || id.starts_with("value_");
-    Choice {
-        longs: longs.into_iter().map(str::to_owned).collect(),
-        shorts: arg.get_short_and_visible_aliases().unwrap_or_default(),
-        takes,
-        is_own: !is_variant && !every.iter().any(|other| other == id),
-    }
-}
-
-fn operand(arg: &Arg) -> Operand {
-    let name = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
-    let values = if arg.get_action().takes_values() { arg.get_possible_values() } else { Vec::new() };
-    let is_many = arg.get_num_args().is_some_and(|range| range.max_values() > 1);
-    Operand {
-        name: name.unwrap_or_else(|| arg.get_id().to_string().to_uppercase()),
-        values: values.iter().map(|value| value.get_name().to_owned()).collect(),
-        is_many: is_many || matches!(arg.get_action(), clap::ArgAction::Append),
-    }
-}
-
 /// What other prompts take as a word, and this one behind a backslash.
 fn habit(verb: &str) -> Option<&'static str> {
     match verb {
@@ -399,20 +333,5 @@ mod tests {
         assert_eq!(error("get k --trace").hints, ["\\trace on"]);
         assert_eq!(error("get k -x prod").hints, ["\\c CONTEXT"]);
         assert_eq!(error("serve").hints, ["\\! mqkv serve"]);
-    }
-
-    #[test]
-    fn the_definition_knows_verbs_options_and_what_they_take() {
-        let definition = definition();
-        let set = definition.verb(b"SET").unwrap();
-        assert_eq!(set.operands.iter().map(|operand| &operand.name).collect::<Vec<_>>(), ["KEY", "VALUE"]);
-        assert!(set.option(b"--value").is_some_and(|option| option.wants_next(b"--value")));
-        assert!(set.option(b"--nx").is_some_and(|option| option.takes.is_none() && option.is_own));
-        assert!(set.option(b"--broker").is_none());
-        let output = set.option(b"-o").unwrap();
-        assert!(!output.is_own && output.takes.as_ref().unwrap().values.contains(&"json".to_owned()));
-        assert!(definition.verb(b"rm").is_some_and(|del| del.operands[0].is_many));
-        assert!(definition.verb(b"serve").is_none());
-        assert!(!definition.verb(b"decode").unwrap().below.is_empty());
     }
 }

@@ -10,6 +10,7 @@ use std::task::Poll;
 use clap::{CommandFactory, Parser};
 
 use super::args::{Cli, Verb};
+use super::completion::answer;
 use super::config::Configuration;
 use super::config::setting::Setting;
 use super::config::variables::Variables;
@@ -32,6 +33,13 @@ use crate::commands::{Command, CommandError, Output, Session, Verdict};
 
 /// Runs the command line that `words` contain; the first word is the program.
 pub fn run(words: &[OsString]) -> Exit {
+    if let [_, verb, arguments @ ..] = words
+        && verb == answer::VERB
+    {
+        let mut reporter = Reporter::new(resolve::style(&Configuration::default().settings, false));
+        let result = complete(arguments, &mut reporter);
+        return end(result, &mut reporter);
+    }
     let (mut reporter, result) =
         match short_parse::parse(words).map_or_else(|| Cli::try_parse_from(words), Ok) {
             Ok(cli) => run_parsed(cli),
@@ -44,6 +52,13 @@ pub fn run(words: &[OsString]) -> Exit {
             }
         };
     end(result, &mut reporter)
+}
+
+/// Answers a completion script; no command line is parsed for it.
+fn complete(arguments: &[OsString], reporter: &mut Reporter) -> Result<Exit, CommandError> {
+    let answer = answer::answer(arguments, &resolve::variables())?;
+    reporter.data(&answer)?;
+    Ok(Exit::Yes)
 }
 
 fn run_parsed(cli: Cli) -> (Reporter, Result<Exit, CommandError>) {

@@ -40,21 +40,18 @@ pub enum Which {
     All,
 }
 
-/// What stands behind a backslash command.
+/// What the word at the cursor is, in a line with a backslash command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Domain {
-    /// The name of such a command.
-    Commands,
-    /// One of these.
+pub enum Argument {
+    /// The name of the command itself.
+    Name,
     OneOf(&'static [&'static str]),
-    /// A file.
-    Files,
+    File,
     /// The number of a watch.
-    Watches,
-    /// A context or a broker.
-    Brokers,
-    /// Nothing that could be completed.
-    Nothing,
+    Watch,
+    /// A context, or the URL of a broker.
+    Broker,
+    Other,
 }
 
 /// The formats of `\o`.
@@ -121,7 +118,7 @@ pub fn is_meta(statement: &[u8]) -> bool {
 
 /// What can be completed in a text that ends at the cursor: from where on, what there is of it, and what it is.
 #[must_use]
-pub fn expectation(text: &str) -> Option<(usize, String, Domain)> {
+pub fn expectation(text: &str) -> Option<(usize, String, Argument)> {
     let line = text.rsplit('\n').next().unwrap_or(text);
     if !line.trim_start().starts_with('\\') {
         return None;
@@ -129,18 +126,18 @@ pub fn expectation(text: &str) -> Option<(usize, String, Domain)> {
     let trimmed = line.trim_start();
     let offset = text.len().saturating_sub(trimmed.len());
     let Some((name, rest)) = trimmed.split_once(char::is_whitespace) else {
-        return Some((offset, trimmed.to_owned(), Domain::Commands));
+        return Some((offset, trimmed.to_owned(), Argument::Name));
     };
     let prefix = rest.trim_start();
-    let domain = match name {
-        "\\o" => Domain::OneOf(FORMATS),
-        "\\timing" | "\\trace" => Domain::OneOf(&["on", "off"]),
-        "\\i" => Domain::Files,
-        "\\unwatch" => Domain::Watches,
-        "\\c" | "\\connect" | "\\c!" | "\\connect!" => Domain::Brokers,
-        _ => Domain::Nothing,
+    let argument = match name {
+        "\\o" => Argument::OneOf(FORMATS),
+        "\\timing" | "\\trace" => Argument::OneOf(&["on", "off"]),
+        "\\i" => Argument::File,
+        "\\unwatch" => Argument::Watch,
+        "\\c" | "\\connect" | "\\c!" | "\\connect!" => Argument::Broker,
+        _ => Argument::Other,
     };
-    Some((text.len().saturating_sub(prefix.len()), prefix.to_owned(), domain))
+    Some((text.len().saturating_sub(prefix.len()), prefix.to_owned(), argument))
 }
 
 fn unquoted(text: &str) -> String {

@@ -1,257 +1,284 @@
-//! What can follow on a half-typed line (pure): it is never asked of the broker.
+//! Completion engine: what can stand at the cursor of a command line, for the prompt and for the system's shells (pure).
 
-use super::definition::{Definition, Expected, KEY, Operand, Verb};
-use super::line::{quote, split_open};
-use crate::shell::backslash;
+use super::definition::{Definition, Expected, Operand, Place, ValueKind, Verb, VerbOption};
 
-/// What completion goes by.
-pub struct Known<'a> {
-    /// The verbs and their options.
-    pub definition: &'a Definition,
-    /// The keys that this session has seen, in order.
-    pub keys: Vec<Vec<u8>>,
-    /// The locks that are held.
-    pub locks: Vec<Vec<u8>>,
-    /// The numbers of the watches.
-    pub watches: Vec<String>,
-    /// The contexts that there are.
-    pub contexts: Vec<String>,
-    /// The brokers that were named.
-    pub brokers: Vec<String>,
-    /// The files whose paths begin so; folders end with a slash.
-    pub files: &'a dyn Fn(&str) -> Vec<String>,
-}
-
-/// What can stand in the place of the last word.
+/// What can stand at the cursor.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Completion {
-    /// Where the last word begins, in bytes.
-    pub start: usize,
-    /// What it could be.
-    pub candidates: Vec<Candidate>,
+pub struct Completion<'a> {
+    /// The command line before the cursor.
+    pub place: Place<'a>,
+    /// The bytes of the word at the cursor that stay in front of each candidate, as `--output=` does.
+    pub kept: usize,
+    pub candidates: Candidates,
 }
 
-/// What a word could be.
+/// Candidates, or what the caller has to list: the engine reads no files and asks no broker.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Candidates {
+    /// These words.
+    Words(Vec<Candidate>),
+    Keys,
+    Contexts,
+    Files,
+    Directories,
+    /// What the command that begins with the word of this index takes; a program's name where that word is missing.
+    Command(usize),
+}
+
+/// A word that can stand at the cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// For the list.
-    pub shown: String,
-    /// For the line.
-    pub typed: String,
+    pub word: String,
+    /// One sentence, or nothing.
+    pub about: String,
 }
 
-/// What can follow on this text.
+/// Completes `current`, the part of a word in front of the cursor, behind `words`. Returns `None` if the words contain a
+/// verb that does not exist.
 #[must_use]
-pub fn complete(text: &str, known: &Known<'_>) -> Completion {
-    if let Some((start, prefix)) = context_after_its_option(text) {
-        return Completion { start, candidates: texts(known.contexts.clone(), prefix.as_bytes()) };
-    }
-    if let Some((start, prefix, domain)) = backslash::expectation(text) {
-        let candidates = of_meta(&domain, &prefix, known);
-        return Completion { start, candidates };
-    }
-    let Some(open) = split_open(text.as_bytes()) else {
-        return Completion { start: text.len(), candidates: Vec::new() };
-    };
-    let candidates = match (open.target, open.words.as_slice()) {
-        (Some(b'>'), _) => files("", &open.prefix, known),
-        (Some(_), _) => Vec::new(),
-        (None, []) => {
-            // What is typed in upper case stays so.
-            let shouts = open.prefix.first().is_some_and(u8::is_ascii_uppercase);
-            let case = |name: &String| if shouts { name.to_ascii_uppercase() } else { name.clone() };
-            let names: Vec<_> = known.definition.verbs.iter().map(|verb| case(&verb.name)).collect();
-            texts(names, &open.prefix)
+pub fn complete<'a>(definition: &'a Definition, words: &[Vec<u8>], current: &[u8]) -> Option<Completion<'a>> {
+    let place = definition.place(words)?;
+    let (kept, candidates) = match place.expected {
+        Expected::Value(operand) => values(operand, 0, words, current, definition),
+        Expected::Argument(first) => (0, Candidates::Command(first)),
+        Expected::Word { has_dashes: false, .. } if current.starts_with(b"-") => {
+            match value_within(place.verb, current) {
+                Some((operand, at)) => values(operand, at, words, current, definition),
+                None => (0, Candidates::Words(options(&place, current))),
+            }
         }
-        (None, words) => of_verb(words, &open.prefix, known),
+        Expected::Word { count: 0, .. } if !place.verb.verbs.is_empty() => {
+            (0, Candidates::Words(verbs(place.verb, current, definition.ignores_case)))
+        }
+        Expected::Word { count, has_dashes } => match place.verb.operand(count, has_dashes) {
+            Some(Operand { kind: ValueKind::HelpSubject, .. }) => {
+                let subject: Vec<_> = place.operands.iter().filter_map(|at| words.get(*at)).collect();
+                (0, Candidates::Words(subjects(definition, &subject, current)))
+            }
+            Some(operand) => values(operand, 0, words, current, definition),
+            None => (0, Candidates::Words(Vec::new())),
+        },
     };
-    Completion { start: open.start, candidates }
+    Some(Completion { place, kept, candidates })
 }
 
-/// The name behind `-x`, wherever that stands: also in a command of the system.
-fn context_after_its_option(text: &str) -> Option<(usize, &str)> {
-    let start = text.rfind(char::is_whitespace)?.saturating_add(1);
-    let (before, prefix) = text.split_at_checked(start)?;
-    let option = before.split_whitespace().next_back()?;
-    (option == "-x" || option == "--context").then_some((start, prefix))
+/// The value that a word with its option contains, and where it begins: `--output=js`, `-ojs`.
+fn value_within<'a>(verb: &'a Verb, current: &[u8]) -> Option<(&'a Operand, usize)> {
+    let cluster = verb.cluster(current)?;
+    let last = cluster.given.last()?;
+    Some((last.option.value.as_ref()?, cluster.value_at?))
 }
 
-fn of_meta(domain: &backslash::Domain, prefix: &str, known: &Known<'_>) -> Vec<Candidate> {
-    let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let words = match domain {
-        backslash::Domain::Commands => backslash::NAMES.iter().map(|(name, ..)| (*name).to_owned()).collect(),
-        backslash::Domain::OneOf(values) => owned(values),
-        backslash::Domain::Files => return files("", prefix.as_bytes(), known),
-        backslash::Domain::Watches => known.watches.clone(),
-        backslash::Domain::Brokers => known.contexts.iter().chain(&known.brokers).cloned().collect(),
-        backslash::Domain::Nothing => Vec::new(),
-    };
-    texts(words, prefix.as_bytes())
-}
-
-fn of_verb(words: &[Vec<u8>], prefix: &[u8], known: &Known<'_>) -> Vec<Candidate> {
-    let Some((verb, rest)) = known.definition.resolve(words) else {
-        return Vec::new();
-    };
-    let (count, may_be_option) = match verb.expects(rest) {
-        Expected::Value(operand) => return of_operand("", operand, prefix, verb, known),
-        Expected::Word { count, may_be_option } => (count, may_be_option),
-    };
-    if may_be_option && prefix.starts_with(b"-") {
-        return of_option(&String::from_utf8_lossy(prefix), verb, known);
-    }
-    if count == 0 && !verb.below.is_empty() {
-        return texts(verb.below.iter().map(|below| below.name.clone()), prefix);
-    }
-    verb.operand(count).map_or_else(Vec::new, |operand| of_operand("", operand, prefix, verb, known))
-}
-
-fn of_option(prefix: &str, verb: &Verb, known: &Known<'_>) -> Vec<Candidate> {
-    if let Some((name, value)) = prefix.split_once('=') {
-        let taken = verb.option(name.as_bytes()).and_then(|option| option.takes.as_ref());
-        let before = format!("{name}=");
-        return taken
-            .map_or_else(Vec::new, |operand| of_operand(&before, operand, value.as_bytes(), verb, known));
-    }
-    let longs = verb.options.iter().filter_map(|option| option.longs.first());
-    texts(longs.map(|long| format!("--{long}")), prefix.as_bytes())
-}
-
-/// What an operand may be; `before` stands before it in the same word.
-fn of_operand(
-    before: &str,
+fn values(
     operand: &Operand,
-    prefix: &[u8],
-    verb: &Verb,
-    known: &Known<'_>,
-) -> Vec<Candidate> {
-    if !operand.values.is_empty() {
-        let values = operand.values.iter().filter(|value| value.as_bytes().starts_with(prefix));
-        return values.map(|value| whole(value, &format!("{before}{value}"))).collect();
-    }
-    match operand.name.as_str() {
-        KEY => {
-            let is_unlock = verb.name == "unlock" && !known.locks.is_empty();
-            let keys = if is_unlock { &known.locks } else { &known.keys };
-            let keys = keys.iter().filter(|key| key.starts_with(prefix));
-            keys.map(|key| whole(&quote(key), &format!("{before}{}", quote(key)))).collect()
+    at: usize,
+    words: &[Vec<u8>],
+    current: &[u8],
+    definition: &Definition,
+) -> (usize, Candidates) {
+    let value = current.get(at..).unwrap_or_default();
+    let last_delimiter =
+        operand.delimiter.and_then(|delimiter| value.iter().rposition(|byte| char::from(*byte) == delimiter));
+    let kept = at.saturating_add(last_delimiter.map_or(0, |at| at.saturating_add(1)));
+    let prefix = current.get(kept..).unwrap_or_default();
+    let candidates = match &operand.kind {
+        ValueKind::Choices(choices) => {
+            let choices = choices.iter().map(|(word, about)| candidate(word, about));
+            Candidates::Words(beginning_with(prefix, choices))
         }
-        name if name.starts_with("FILE") => files(before, prefix, known),
-        "VERB|TOPIC" => {
-            let verbs = known.definition.verbs.iter().map(|verb| &verb.name);
-            texts(verbs.chain(&known.definition.topics).cloned(), prefix)
-        }
-        _ => Vec::new(),
+        ValueKind::Key => Candidates::Keys,
+        ValueKind::File => Candidates::Files,
+        ValueKind::Directory => Candidates::Directories,
+        ValueKind::Context => Candidates::Contexts,
+        ValueKind::Command => Candidates::Command(words.len()),
+        ValueKind::HelpSubject => Candidates::Words(subjects(definition, &[], prefix)),
+        ValueKind::Other => Candidates::Words(Vec::new()),
+    };
+    (kept, candidates)
+}
+
+/// The options that can still be given, by their first long names.
+fn options(place: &Place<'_>, current: &[u8]) -> Vec<Candidate> {
+    let is_left = |option: &&VerbOption| {
+        option.is_repeatable || !place.given.iter().any(|given| given.option.longs == option.longs)
+    };
+    let left: Vec<_> = place.verb.options.iter().filter(is_left).collect();
+    // A short option that is complete is offered as it is, so that the shell adds a blank.
+    let short = match current {
+        [b'-', short] if *short != b'-' => Some(char::from(*short)),
+        _ => None,
+    };
+    if let Some(short) = short {
+        let known = left.iter().find(|option| option.shorts.contains(&short));
+        return known.map(|option| candidate(&format!("-{short}"), &option.about)).into_iter().collect();
     }
-}
-
-fn files(before: &str, prefix: &[u8], known: &Known<'_>) -> Vec<Candidate> {
-    let Ok(prefix) = std::str::from_utf8(prefix) else {
-        return Vec::new();
+    let by = |pick: fn(&VerbOption) -> &[String]| {
+        let named = left.iter().flat_map(|option| {
+            pick(option).iter().map(|long| candidate(&format!("--{long}"), &option.about))
+        });
+        beginning_with(current, named)
     };
-    let candidate = |path: String| {
-        let is_folder = path.ends_with('/');
-        let (shown, typed) = (path.clone(), format!("{before}{}", quote(path.as_bytes())));
-        // Within a folder the word goes on.
-        if is_folder { Candidate { shown, typed } } else { whole(&shown, &typed) }
-    };
-    (known.files)(prefix).into_iter().map(candidate).collect()
+    let names = by(|option| option.longs.get(..1).unwrap_or_default());
+    if names.is_empty() { by(|option| &option.longs) } else { names }
 }
 
-/// Those of the texts that begin so.
-fn texts(texts: impl IntoIterator<Item = String>, prefix: &[u8]) -> Vec<Candidate> {
-    let fitting = texts.into_iter().filter(|text| text.as_bytes().starts_with(prefix));
-    fitting.map(|text| whole(&text, &text)).collect()
+/// The verbs below a verb by name; by alias if no name fits.
+fn verbs(verb: &Verb, current: &[u8], ignores_case: bool) -> Vec<Candidate> {
+    let is_upper = ignores_case && current.first().is_some_and(u8::is_ascii_uppercase);
+    let case = |name: &str| if is_upper { name.to_ascii_uppercase() } else { name.to_owned() };
+    let names = verb.verbs.iter().map(|verb| candidate(&case(&verb.name), &verb.about));
+    let names = beginning_with(current, names);
+    if !names.is_empty() {
+        return names;
+    }
+    let aliases = verb.verbs.iter().flat_map(|verb| {
+        verb.aliases.iter().map(|alias| candidate(&case(alias), &verb.about)).collect::<Vec<_>>()
+    });
+    beginning_with(current, aliases)
 }
 
-/// A candidate after which the next word begins.
-fn whole(shown: &str, typed: &str) -> Candidate {
-    Candidate { shown: shown.to_owned(), typed: format!("{typed} ") }
+/// The verbs and topics of `help`; behind a verb, the verbs below it.
+fn subjects(definition: &Definition, path: &[&Vec<u8>], current: &[u8]) -> Vec<Candidate> {
+    let mut verb = &definition.root;
+    for word in path {
+        let Some(below) = verb.below(word, definition.ignores_case) else { return Vec::new() };
+        verb = below;
+    }
+    let mut subjects = verbs(verb, current, definition.ignores_case);
+    if path.is_empty() {
+        let topics = definition.topics.iter().map(|topic| candidate(topic, ""));
+        subjects.extend(beginning_with(current, topics));
+    }
+    subjects
+}
+
+/// Keeps the candidates that begin with a prefix.
+pub fn beginning_with(prefix: &[u8], candidates: impl IntoIterator<Item = Candidate>) -> Vec<Candidate> {
+    candidates.into_iter().filter(|candidate| candidate.word.as_bytes().starts_with(prefix)).collect()
+}
+
+fn candidate(word: &str, about: &str) -> Candidate {
+    Candidate { word: word.to_owned(), about: about.to_owned() }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::definition::sample;
     use super::*;
 
-    fn with<T>(ask: impl FnOnce(&Known<'_>) -> T) -> T {
+    /// Completes the last word of a line without quotes.
+    fn completed(line: &str) -> Option<(usize, Candidates)> {
         let definition = sample::definition();
-        let files = |prefix: &str| {
-            let all = ["out/", "out.json", "a file"];
-            all.iter().filter(|path| path.starts_with(prefix)).map(ToString::to_string).collect()
-        };
-        ask(&Known {
-            definition: &definition,
-            keys: ["a b", "line1/rpm", "line1/temp"].map(Vec::from).to_vec(),
-            locks: vec![b"deploy".to_vec()],
-            watches: vec!["1".into(), "2".into()],
-            contexts: vec!["lab".into(), "prod".into()],
-            brokers: vec!["mqtt://h:1".into()],
-            files: &files,
-        })
+        let mut words: Vec<Vec<u8>> = line.split(' ').map(Vec::from).collect();
+        let current = words.pop().unwrap();
+        complete(&definition, &words, &current).map(|completion| (completion.kept, completion.candidates))
     }
 
-    /// What could be typed in the place of the last word.
-    fn typed(text: &str) -> Vec<String> {
-        with(|known| complete(text, known).candidates.into_iter().map(|candidate| candidate.typed).collect())
+    fn words(line: &str) -> Vec<String> {
+        match completed(line) {
+            Some((kept, Candidates::Words(words))) => {
+                let current = line.rsplit(' ').next().unwrap();
+                words.into_iter().map(|candidate| format!("{}{}", &current[..kept], candidate.word)).collect()
+            }
+            None => vec!["no such verb".to_owned()],
+            other => panic!("{line}: {other:?}"),
+        }
     }
 
-    #[test]
-    fn the_first_word_is_a_verb() {
-        assert_eq!(typed("un"), ["unlock "]);
-        assert_eq!(typed("UN"), ["UNLOCK "]);
-        assert_eq!(typed("").len(), 8);
-        assert_eq!(typed("nonsense "), Vec::<String>::new());
+    #[track_caller]
+    fn assert_listed(line: &str, kept: usize, candidates: Candidates) {
+        assert_eq!(completed(line), Some((kept, candidates)), "{line}");
     }
 
     #[test]
-    fn keys_that_were_seen_stand_where_a_key_stands() {
-        assert_eq!(typed("get line1/t"), ["line1/temp "]);
-        assert_eq!(typed("GET line1/"), ["line1/rpm ", "line1/temp "]);
-        assert_eq!(typed("get a"), ["'a b' "]);
-        assert_eq!(typed("get 'a "), ["'a b' "]);
-        assert_eq!(typed("set line1/temp l"), Vec::<String>::new(), "a value is no key");
-        assert_eq!(typed("rm a line1/r"), ["line1/rpm "]);
-        assert_eq!(typed("get -k line1/r"), ["line1/rpm "]);
-        assert_eq!(typed("get --key=line1/r"), ["--key=line1/rpm "]);
-        assert_eq!(typed("unlock "), ["deploy "]);
+    fn verbs_stand_first_and_aliases_only_where_no_name_fits() {
+        assert_eq!(words("").len(), 10);
+        assert_eq!(words("un"), ["unlock"]);
+        assert_eq!(words("r"), ["raw"]);
+        assert_eq!(words("rm"), ["rm"]);
+        assert_eq!(words("-q un"), ["unlock"], "options may stand before the verb");
+        assert_eq!(words("decode "), ["topic"]);
+        assert_eq!(words("unknown "), ["no such verb"]);
+        assert_eq!(words("UN"), ["UNLOCK"]);
     }
 
     #[test]
-    fn options_and_their_values_are_known() {
-        assert_eq!(typed("set k v --t"), ["--ttl "]);
-        assert_eq!(typed("get -o "), ["raw ", "json "]);
-        assert_eq!(typed("get --output=j"), ["--output=json "]);
-        assert_eq!(typed("get -- -"), Vec::<String>::new());
-        assert_eq!(typed("decode "), ["topic "]);
-        assert_eq!(typed("help lo"), ["locks "]);
+    fn keys_stand_where_a_key_belongs() {
+        assert_listed("get ", 0, Candidates::Keys);
+        assert_listed("get -k ", 0, Candidates::Keys);
+        assert_listed("get --key=a", 6, Candidates::Keys);
+        assert_listed("get -ka", 2, Candidates::Keys);
+        assert_listed("del a b ", 0, Candidates::Keys);
+        assert_listed("del -- -", 0, Candidates::Keys);
+        assert_eq!(words("get a "), [""; 0]);
+        assert_eq!(words("set k "), [""; 0], "a value cannot be known");
+        assert_eq!(words("set -k k "), [""; 0], "the key is an option, so a value follows");
     }
 
     #[test]
-    fn files_stand_after_file_options_and_redirections() {
-        assert_eq!(typed("set k -f out"), ["out/", "out.json "]);
-        assert_eq!(typed("get k > a"), ["'a file' "]);
-        assert_eq!(typed("\\i out."), ["out.json "]);
-        assert_eq!(typed("get k | o"), Vec::<String>::new());
+    fn options_are_offered_until_they_are_given() {
+        assert_eq!(words("set k v --t"), ["--ttl"]);
+        assert_eq!(words("set k v --ttl 5s --t"), [""; 0]);
+        assert_eq!(words("get -q --q"), [""; 0]);
+        assert_eq!(words("watch --only set --on"), ["--only"], "this one may be repeated");
+        assert_eq!(words("lock --"), ["--key", "--once"]);
+        assert_eq!(words("get -o"), ["-o"]);
+        assert_eq!(words("get k -- --"), [""; 0], "no option can follow --");
     }
 
     #[test]
-    fn backslash_commands_are_completed_too() {
-        assert_eq!(typed("\\ti"), ["\\timing "]);
-        assert_eq!(typed("\\unwatch "), ["1 ", "2 "]);
-        assert_eq!(typed("\\c m"), ["mqtt://h:1 "]);
-        assert_eq!(typed("\\c "), ["lab ", "prod ", "mqtt://h:1 "]);
-        assert_eq!(typed("\\! mqkv get k -x p"), ["prod "]);
-        assert_eq!(typed("get k --context l"), ["lab "]);
-        assert_eq!(typed("\\o ba"), ["base64 "]);
+    fn values_of_options_are_known_in_every_spelling() {
+        assert_eq!(words("get -o "), ["raw", "json"]);
+        assert_eq!(words("get --output r"), ["raw"]);
+        assert_eq!(words("get --output=j"), ["--output=json"]);
+        assert_eq!(words("get -oj"), ["-ojson"]);
+        assert_eq!(words("get -qo "), ["raw", "json"]);
+        assert_eq!(words("get -qoj"), ["-qojson"]);
+        assert_eq!(words("watch k --only set,d"), ["--only set,del".rsplit(' ').next().unwrap()]);
+        assert_eq!(words("watch k --only=set,d"), ["--only=set,del"]);
+        assert_listed("get -x ", 0, Candidates::Contexts);
+        assert_listed("-x p", 0, Candidates::Contexts);
+        assert_listed("get k -f o", 0, Candidates::Files);
+        assert_listed("get --embedded=st", 11, Candidates::Directories);
+        assert_listed("get --embedded ", 0, Candidates::Keys);
     }
 
     #[test]
-    fn the_word_is_replaced_from_its_beginning_on() {
-        let start = |text| with(|known| complete(text, known).start);
-        assert_eq!(start("get 'a b"), 4);
-        assert_eq!(start("get "), 4);
-        assert_eq!(start("get a\nget b"), 10);
-        assert_eq!(start("\\o js"), 3);
+    fn a_command_and_its_arguments_are_left_to_the_caller() {
+        assert_listed("lock d -- l", 0, Candidates::Command(3));
+        assert_listed("lock d l", 0, Candidates::Command(2));
+        assert_listed("lock -k d l", 0, Candidates::Command(3));
+        assert_listed("lock d -- ls -", 0, Candidates::Command(3));
+        assert_listed("lock d ls -- ", 0, Candidates::Command(2));
+        assert_listed("watch a b -- ", 0, Candidates::Command(4));
+        assert_listed("watch a b -- c d", 0, Candidates::Command(4));
+        assert_listed("watch a ", 0, Candidates::Keys);
+    }
+
+    #[test]
+    fn help_explains_verbs_topics_and_verbs_below_verbs() {
+        assert_eq!(words("help lo"), ["lock", "locks"]);
+        assert_eq!(words("help decode "), ["topic"]);
+        assert_eq!(words("help locks "), [""; 0]);
+    }
+
+    proptest! {
+        /// The bytes that stay are within the word, and end at a character.
+        #[test]
+        fn any_words_are_completed(
+            words in prop::collection::vec("(get|lock|watch|help|--|-[a-z]{0,2}|--only=?|é?,?[a-z]?)", 0..5),
+            current in "-{0,2}(only=|o|key=)?[é,=a-z]{0,3}",
+        ) {
+            let definition = sample::definition();
+            let words: Vec<Vec<u8>> = words.into_iter().map(String::into_bytes).collect();
+            if let Some(completion) = complete(&definition, &words, current.as_bytes()) {
+                prop_assert!(current.is_char_boundary(completion.kept));
+                if let Candidates::Command(first) = completion.candidates {
+                    prop_assert!(first <= words.len());
+                }
+            }
+        }
     }
 }

@@ -200,9 +200,9 @@ impl Completer for Aid {
     fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
         let completion = self.live.complete(line.get(..at).unwrap_or(line));
         let pairs = completion
-            .candidates
+            .replacements
             .into_iter()
-            .map(|candidate| Pair { display: candidate.shown, replacement: candidate.typed });
+            .map(|word| Pair { display: word.shown, replacement: word.typed });
         Ok((completion.start, pairs.collect()))
     }
 }

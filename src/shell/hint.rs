@@ -69,31 +69,33 @@ fn usage(text: &str, definition: &Definition) -> Option<String> {
         let verb = definition.verb(&open.prefix).filter(|_| open.words.is_empty())?;
         return Some(format!(" {}", shown(verb, 0)?));
     }
-    let (verb, rest) = definition.resolve(&open.words)?;
-    match verb.expects(rest) {
+    let place = definition.place(&open.words)?;
+    match place.expected {
         Expected::Value(operand) => Some(operand.name.clone()),
-        Expected::Word { count, .. } => shown(verb, count),
+        Expected::Word { .. } if std::ptr::eq(place.verb, &definition.root) => None,
+        Expected::Word { count, .. } => shown(place.verb, count),
+        Expected::Argument(_) => None,
     }
 }
 
 /// The operands from one on, then the verb's own options.
 fn shown(verb: &Verb, from: usize) -> Option<String> {
     let mut parts: Vec<String> = Vec::new();
-    if !verb.below.is_empty() {
-        let below: Vec<_> = verb.below.iter().map(|below| below.name.as_str()).collect();
+    if !verb.verbs.is_empty() {
+        let below: Vec<_> = verb.verbs.iter().map(|below| below.name.as_str()).collect();
         parts.push(below.join("|"));
     }
-    if let Some(first) = verb.operand(from) {
+    if let Some(first) = verb.operand(from, false) {
         let after = verb.operands.iter().skip(from.saturating_add(1));
         parts.extend(std::iter::once(first).chain(after).map(|operand| {
             let more = if operand.is_many { "..." } else { "" };
             format!("{}{more}", operand.name)
         }));
     }
-    for option in verb.options.iter().filter(|option| option.is_own) {
+    for option in verb.options.iter().filter(|option| option.is_hinted) {
         if let Some(long) = option.longs.first() {
             let value =
-                option.takes.as_ref().map_or_else(String::new, |operand| format!(" {}", operand.name));
+                option.value.as_ref().map_or_else(String::new, |operand| format!(" {}", operand.name));
             parts.push(format!("[--{long}{value}]"));
         }
     }

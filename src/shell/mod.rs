@@ -1,7 +1,7 @@
 //! The prompt: one session kept open, verbs run over it line by line, and what runs in its background.
 
 mod backslash;
-mod complete;
+pub mod complete;
 mod connection_status;
 pub mod definition;
 mod dumb_terminal;
@@ -10,6 +10,7 @@ mod files;
 mod hint;
 mod history;
 mod line;
+mod line_completion;
 mod locks;
 mod printer;
 mod prompt;

@@ -67,9 +67,12 @@ fn without_value(verb: &Verb, words: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
             has_key = true;
             continue;
         }
-        let option = verb.option(word)?;
-        let value = if option.wants_next(word) { words.next().cloned() } else { None };
-        let has = |names: &[&str]| option.longs.iter().any(|long| names.contains(&long.as_str()));
+        let cluster = verb.cluster(word)?;
+        let options: Vec<_> = cluster.given.iter().map(|given| given.option).chain(cluster.pending).collect();
+        let value = if cluster.pending.is_some() { words.next().cloned() } else { None };
+        let has = |names: &[&str]| {
+            options.iter().any(|option| option.longs.iter().any(|long| names.contains(&long.as_str())))
+        };
         if has(&["value", "hex", "base64"]) {
             continue;
         }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::complete::{Completion, Known, complete};
 use super::definition::Definition;
 use super::files;
+use super::line_completion::{Known, Replacements, complete_line};
 use super::prompt::{State, width};
 use super::{Names, Opened};
 use crate::render::style::{Paint, Shade, paint, shade};
@@ -160,8 +160,7 @@ impl Live {
 
     /// What can follow on this text.
     #[must_use]
-    pub fn complete(&self, text: &str) -> Completion {
-        let contexts = (self.contexts)();
+    pub fn complete(&self, text: &str) -> Replacements {
         let known = {
             let inner = self.inner();
             Known {
@@ -169,12 +168,12 @@ impl Live {
                 keys: inner.keys.iter().cloned().collect(),
                 locks: inner.locks.iter().cloned().collect(),
                 watches: inner.watches.iter().map(u32::to_string).collect(),
-                contexts,
+                contexts: &*self.contexts,
                 brokers: inner.brokers.iter().cloned().collect(),
                 files: &files::beginning_with,
             }
         };
-        complete(text, &known)
+        complete_line(text, &known)
     }
 
     fn state(&self, inner: &Inner) -> State {

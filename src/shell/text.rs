@@ -7,7 +7,7 @@ use crate::shell::backslash;
 #[must_use]
 pub fn help(definition: &Definition) -> String {
     let mut out = String::from("Verbs, as on the command line, in any case (`help VERB` says more):\n");
-    for verb in &definition.verbs {
+    for verb in &definition.root.verbs {
         out.push_str(&format!("  {:<12} {}\n", verb.name, verb.about));
     }
     out.push_str("\nOf the prompt:\n");

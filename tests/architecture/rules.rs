@@ -175,6 +175,8 @@ pub const PURE: &[&str] = &[
     "src/cli/serve/listen_address.rs",
     "src/server/operations/metrics.rs",
     "src/shell/complete.rs",
+    "src/shell/line_completion.rs",
+    "src/cli/completion/bash_line.rs",
     "src/shell/definition.rs",
     "src/shell/rate_limit.rs",
     "src/shell/hint.rs",

@@ -11,6 +11,7 @@ mod broker_suite;
 mod bulk;
 mod bytes;
 mod common;
+mod completion;
 mod configuration;
 mod contexts;
 mod decode;

@@ -50,10 +50,13 @@ pub fn of_sdk(setting: Setting) -> Option<&'static str> {
 pub const CONTEXT: &str = "MQKV_CONTEXT";
 /// The variable that names the file.
 pub const CONFIG: &str = "MQKV_CONFIG";
+/// The variable that asks for keys in completions.
+pub const COMPLETE_KEYS: &str = "MQKV_COMPLETE_KEYS";
 /// What `watch`, `lock` and we ourselves use beside settings.
 const OTHERS: &[&str] = &[
     CONTEXT,
     CONFIG,
+    COMPLETE_KEYS,
     "MQKV_EVENT",
     "MQKV_KEY",
     "MQKV_FOUND",

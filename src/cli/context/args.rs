@@ -33,7 +33,7 @@ pub enum ContextVerb {
     /// Set the default context
     Use {
         /// Name of the context
-        #[arg(value_name = "NAME", required_unless_present = "none", conflicts_with = "none")]
+        #[arg(value_name = "CONTEXT", required_unless_present = "none", conflicts_with = "none")]
         name: Option<String>,
         /// Remove the default context
         #[arg(long)]
@@ -42,7 +42,7 @@ pub enum ContextVerb {
     /// Show a context, or the one in use
     Show {
         /// Name of the context
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "CONTEXT")]
         name: Option<String>,
     },
     /// Edit the file in $VISUAL or $EDITOR; check it before it replaces the old one
@@ -50,13 +50,13 @@ pub enum ContextVerb {
     /// Remove a context
     Rm {
         /// Name of the context
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "CONTEXT")]
         name: String,
     },
     /// Connect and ping with a context, or with the one in use
     Test {
         /// Name of the context
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "CONTEXT")]
         name: Option<String>,
     },
 }

@@ -1,0 +1,103 @@
+//! Keys for completion: one short scan of the store, where the user has asked for it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::timeout;
+
+use crate::cli::config::Configuration;
+use crate::cli::config::variables::{COMPLETE_KEYS, Variables};
+use crate::cli::connection::{Connection, Login};
+use crate::cli::options::Options;
+use crate::cli::resolve;
+use crate::cli::runtime;
+use crate::cli::session::session;
+use crate::cli::signals::EndSignals;
+use crate::commands::{CommandError, Session};
+
+/// The time for connecting and listing together: a Tab that waits longer feels stuck.
+const WAIT_MAX: Duration = Duration::from_millis(300);
+
+/// No list of candidates is longer.
+const KEYS_MAX: usize = 1_000;
+
+/// Returns whether the user has asked for keys. Each Tab costs a connection, so it is off by default.
+#[must_use]
+pub fn are_wanted(variables: &Variables) -> bool {
+    variables.get(COMPLETE_KEYS).is_some_and(|value| value == "1")
+}
+
+/// Lists the keys that begin with a prefix, in order. Without an answer in time there are none: a completion reports no
+/// errors.
+#[must_use]
+pub fn list(options: &Options, variables: &Variables, prefix: &str) -> Vec<String> {
+    try_list(options, variables, prefix).unwrap_or_default()
+}
+
+fn try_list(options: &Options, variables: &Variables, prefix: &str) -> Result<Vec<String>, CommandError> {
+    let configuration = Configuration::resolve(&options.connection, &options.display, variables)?;
+    let connection = Connection::of(&configuration.settings, resolve::process())?;
+    if !matches!(connection.login, Login::Known(_)) {
+        // The password would have to be typed, or read from standard input.
+        return Ok(Vec::new());
+    }
+    let style = resolve::style(&configuration.settings, false);
+    let (session, store) = session(Some(connection), None, EndSignals::default(), style);
+    runtime::block_on(false, async {
+        let mut keys = Vec::new();
+        let scan_and_close = async {
+            scan(&session, prefix, &mut keys).await?;
+            session.clone().close().await;
+            Ok::<_, CommandError>(())
+        };
+        // Keys that were listed in time count, even if more would have followed.
+        let scanned = timeout(WAIT_MAX, scan_and_close).await.unwrap_or(Ok(()));
+        store.stop().await;
+        scanned?;
+        keys.sort();
+        Ok(keys)
+    })?
+}
+
+async fn scan(session: &Session, prefix: &str, keys: &mut Vec<String>) -> Result<(), CommandError> {
+    let client = session.client().await?;
+    let pattern = Bytes::from(pattern(prefix));
+    let mut token = None;
+    loop {
+        let page = client.scan(pattern.clone(), token.take()).await?;
+        let room = KEYS_MAX.saturating_sub(keys.len());
+        keys.extend(page.keys.iter().filter_map(|key| text(key.as_bytes())).take(room));
+        match page.token {
+            Some(next) if keys.len() < KEYS_MAX => token = Some(next),
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn text(key: &[u8]) -> Option<String> {
+    std::str::from_utf8(key).ok().map(str::to_owned)
+}
+
+/// The pattern that matches the keys with a prefix.
+fn pattern(prefix: &str) -> String {
+    let mut pattern = String::new();
+    for c in prefix.chars() {
+        match c {
+            '*' | '?' | '[' => pattern.extend(['[', c, ']']),
+            c => pattern.push(c),
+        }
+    }
+    pattern.push('*');
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_no_pattern() {
+        assert_eq!(pattern("line1/"), "line1/*");
+        assert_eq!(pattern("a*b?[c]"), "a[*]b[?][[]c]*");
+    }
+}

@@ -1,0 +1,6 @@
+//! Completion for the system's shells.
+
+pub mod answer;
+mod bash_line;
+mod keys;
+pub mod stub;
