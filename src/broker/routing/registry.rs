@@ -1,4 +1,4 @@
-//! All that connections share: sessions by client id, live connections, subscriptions, retained messages, deadlines.
+//! Registry: sessions by client id, open connections, subscriptions, retained messages, deadlines.
 
 mod reauthorization;
 
@@ -13,59 +13,57 @@ use super::shared_subscriptions::SharedSubscriptions;
 use super::subscriptions::Subscriptions;
 use crate::broker::event::Event;
 use crate::broker::filter;
-use crate::broker::packet::SubscriptionOptions;
-use crate::broker::packet::{RetainHandling, SubscriptionRequest};
+use crate::broker::packet::{RetainHandling, SubscriptionOptions, SubscriptionRequest};
 use crate::broker::publication::{Delivery, Publication};
 use crate::broker::reason::Reason;
 use crate::broker::session::connection_handle::{ConnectionHandle, DrainPhase};
-use crate::broker::session::entry::SessionId;
-use crate::broker::session::entry::{SessionEntry, SessionRequest, SessionState};
+use crate::broker::session::entry::{SessionEntry, SessionId, SessionRequest, SessionState};
 use crate::broker::session::state_machine::{Limits, Session};
 use crate::broker::settings::Settings;
 use crate::broker::statistics::{ClientStatistics, Statistics};
 use crate::protocol::ConnectionId;
 use crate::protocol::message::{Message, Qos};
 
-/// A connection that got its entry.
+/// The session that a connection was given.
 #[derive(Debug)]
 pub struct AttachedSession {
-    /// The entry.
     pub entry: Arc<SessionEntry>,
-    /// The connection.
     pub handle: Arc<ConnectionHandle>,
-    /// Whether an earlier session goes on.
+    /// Whether an earlier session is resumed.
     pub session_present: bool,
-    /// Whether the rules may let it have something else than it had before.
+    /// Whether the client's permissions may differ from those of its earlier connection.
     pub needs_reauthorization: bool,
-    /// The will of the connection or session that had to go.
+    /// The Will Message of an earlier connection or session that has ended, to be published.
     pub will: Option<Message>,
 }
 
-/// What connections share. Lock order: this, then a entry's state.
+/// What all connections share. Pure: time is an argument.
+///
+/// Lock order: the registry, then a session entry. Two entries are locked at the same time only under the registry's
+/// write lock, where no other thread can lock them in the other order.
 #[derive(Debug)]
 pub struct Registry {
     limits: Limits,
     sessions_max: usize,
     subscriptions_max: usize,
-    /// Of a session, as charged by [`filter::bytes`].
+    /// The limit for the topic filters of one session, in bytes as charged by [`filter::bytes`].
     filter_bytes_max: usize,
     sessions: HashMap<Arc<str>, Arc<SessionEntry>>,
     connections: HashMap<ConnectionId, (Arc<SessionEntry>, Arc<ConnectionHandle>)>,
     subscriptions: Subscriptions<SessionId, (Arc<SessionEntry>, SubscriptionOptions)>,
     shared_subscriptions: SharedSubscriptions,
     retained: RetainedMessages,
-    /// When a entry without a connection is due for its will or its end.
+    /// Disconnected sessions, by the time when their Will Message is due or when they expire.
     deadlines: BTreeMap<(Instant, SessionId), Arc<SessionEntry>>,
-    /// The sessions without a connection, by the time since when.
+    /// Disconnected sessions, by the time when they were disconnected.
     disconnected: BTreeMap<(Instant, SessionId), Arc<SessionEntry>>,
     next_session: u64,
     is_closed: bool,
-    /// What is to be told of, once nobody waits for the lock any more.
+    /// Events of the last change. They are reported after the lock has been released.
     events: Vec<Event>,
 }
 
 impl Registry {
-    /// Begins with nothing.
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
         Self {
@@ -86,30 +84,30 @@ impl Registry {
         }
     }
 
-    /// Gives a connection its entry, and takes it from an earlier one (MQTT 5, 3.1.4).
+    /// Gives a connection its session, and takes the session over from an earlier connection (MQTT 5, 3.1.4).
     ///
-    /// A session is for whoever began it: somebody else gets none of it, and does not end a connection of somebody who
-    /// has said who he is.
+    /// A session belongs to the principal that created it. A client with the same client id and another principal is
+    /// rejected while an authenticated owner is connected; afterwards it gets a new session.
     ///
     /// # Errors
     ///
-    /// The reason to refuse the connection with.
+    /// The reason code to reject the connection with.
     pub fn attach(&mut self, request: SessionRequest, now: Instant) -> Result<AttachedSession, Reason> {
         if self.is_closed {
             return Err(Reason::ServerShuttingDown);
         }
-        let (kept, mut will) = self.take_over(&request, now)?;
-        let session_present = kept.is_some();
-        let needs_reauthorization = kept.as_ref().is_some_and(|entry| {
+        let (resumed, mut will) = self.take_over(&request, now)?;
+        let session_present = resumed.is_some();
+        let needs_reauthorization = resumed.as_ref().is_some_and(|entry| {
             let state = entry.lock();
             state.permissions.is_some() != request.permissions.is_some()
                 || state.principal != request.principal
         });
-        let entry = match kept {
+        let entry = match resumed {
             Some(entry) => entry,
             None => {
                 if self.sessions.len() >= self.sessions_max {
-                    // The client had no session before, and so there is no other will yet.
+                    // The limit is only reached without an earlier session of this client, so `will` is None so far.
                     will = self.end_longest_disconnected(now)?;
                 }
                 self.new_entry(&request.client_id)
@@ -121,7 +119,8 @@ impl Registry {
         Ok(AttachedSession { entry, handle, session_present, needs_reauthorization, will })
     }
 
-    /// Ends what the client's earlier connection left: its entry, if that can be taken over, and a will that is due.
+    /// Closes the client's earlier connection. Returns its session, if the new connection resumes it, and a Will
+    /// Message that is due.
     fn take_over(
         &mut self,
         request: &SessionRequest,
@@ -141,18 +140,19 @@ impl Registry {
             self.connections.remove(&last.id);
         }
         self.cancel_deadlines(&entry, &state);
-        // A session that was not to outlive its connection ends with it, also when that was just cut.
-        let goes_on = is_owner && !request.clean_start && (last.is_none() || state.expiry_s > 0);
-        let will = state.will.take().filter(|will| !goes_on || (last.is_some() && will.delay_s == 0));
+        // A session with an expiry interval of 0 ends with its connection, also if the takeover has just closed it.
+        let is_resumed = is_owner && !request.clean_start && (last.is_none() || state.expiry_s > 0);
+        // A resumed session cancels a delayed Will Message (MQTT 5, 3.1.3.2.2); one without a delay is due.
+        let will = state.will.take().filter(|will| !is_resumed || (last.is_some() && will.delay_s == 0));
         let will = will.and_then(|will| self.authorized_will(&entry, &state, will));
         drop(state);
-        if !goes_on {
+        if !is_resumed {
             self.remove_entry(&entry, now);
         }
-        Ok((goes_on.then_some(entry), will))
+        Ok((is_resumed.then_some(entry), will))
     }
 
-    /// Ends the session that has been without a connection the longest; the message to publish is its will.
+    /// Ends the session that has been disconnected for the longest time; returns its Will Message.
     fn end_longest_disconnected(&mut self, now: Instant) -> Result<Option<Message>, Reason> {
         let (_, entry) = self.disconnected.pop_first().ok_or(Reason::QuotaExceeded)?;
         let mut state = entry.lock();
@@ -162,9 +162,9 @@ impl Registry {
         Ok(will)
     }
 
-    /// A connection is over; the message to publish is its will, if that is due now.
+    /// Handles the end of a connection; returns its Will Message, if that is due now.
     ///
-    /// Does nothing if the connection had lost its entry before.
+    /// Does nothing if the session has been taken over from the connection.
     pub fn detach(
         &mut self,
         connection: ConnectionId,
@@ -195,7 +195,8 @@ impl Registry {
         for at in [state.will_at, state.ends_at].into_iter().flatten() {
             self.deadlines.insert((at, entry.id), Arc::clone(&entry));
         }
-        // What has been sent waits for the client to come back, the rest need not if others have room for it.
+        // Messages that were sent wait for the client to reconnect. Queued messages of a shared subscription need not
+        // wait if another member of the group has room for them.
         let Self { shared_subscriptions, events, .. } = self;
         state.session.drop_queued(|Delivery { publication, group, .. }| {
             let group = group.and_then(|id| Some((id, shared_subscriptions.group(id)?)));
@@ -204,7 +205,7 @@ impl Registry {
         will
     }
 
-    /// Gives the others in its groups what a session does not get.
+    /// Gives messages of shared subscriptions that a session does not get to other members of their groups.
     fn redistribute(&mut self, deliveries: Vec<Delivery>, instead_of: SessionId, now: Instant) {
         for Delivery { publication, group: id, .. } in deliveries {
             let group = id.and_then(|id| Some((id, self.shared_subscriptions.group(id)?)));
@@ -214,19 +215,19 @@ impl Registry {
         }
     }
 
-    /// What there is to be told of.
+    /// Returns the events since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 
-    /// Ends the sessions and takes the wills that are due; the wills are to be published.
+    /// Ends expired sessions; returns the Will Messages that are due, to be published.
     pub fn handle_deadlines(&mut self, now: Instant) -> Vec<Message> {
         let mut wills = Vec::new();
-        while let Some(entry) = self.deadlines.first_entry() {
-            if entry.key().0 > now {
+        while let Some(first) = self.deadlines.first_entry() {
+            if first.key().0 > now {
                 break;
             }
-            let entry = entry.remove();
+            let entry = first.remove();
             let mut state = entry.lock();
             let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
             if is_due(state.will_at) {
@@ -242,13 +243,15 @@ impl Registry {
         wills
     }
 
-    /// When [`Registry::handle_deadlines`] has something to do next.
+    /// Returns when [`Registry::handle_deadlines`] has something to do next.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Subscribes a connection's session and gives it the retained messages that match, once per distinct filter.
+    /// Subscribes a connection's session, and queues the matching retained messages once per distinct filter.
+    ///
+    /// Returns the granted QoS or the reason code of each request.
     pub fn subscribe(
         &mut self,
         connection: ConnectionId,
@@ -259,20 +262,21 @@ impl Registry {
         let Some((entry, handle)) = self.connections.get(&connection).cloned() else {
             return requests.iter().map(|_| Err(Reason::UnspecifiedError)).collect();
         };
-        // Each walk through the retained messages holds everybody up, so none is made in vain.
-        let (mut given, mut has_room) = (HashSet::new(), true);
+        // A search of the retained messages delays all connections, so there is none without a use: not for a filter
+        // that is repeated in the packet, nor once the queue is full or the connection is to be closed.
+        let (mut searched, mut has_room) = (HashSet::new(), true);
         let subscribe = |SubscriptionRequest { filter, options, retain_handling }| {
             let wants_retained = self.subscribe_one(&entry, &filter, options, retain_handling)?;
-            if wants_retained && has_room && handle.close_reason().is_none() && !given.contains(&filter) {
+            if wants_retained && has_room && handle.close_reason().is_none() && !searched.contains(&filter) {
                 has_room = self.queue_retained(&entry, &filter, options, now, events);
-                given.insert(filter);
+                searched.insert(filter);
             }
             Ok(options.qos)
         };
         requests.into_iter().map(subscribe).collect()
     }
 
-    /// Adds one subscription; says whether it brings the retained messages.
+    /// Adds one subscription; returns whether its retained messages are to be sent.
     fn subscribe_one(
         &mut self,
         entry: &Arc<SessionEntry>,
@@ -298,7 +302,7 @@ impl Registry {
         }
         let is_new = self.insert_subscription(entry, filter, options);
         Ok(match retain_handling {
-            // None of a group would know which it is (MQTT 5, 4.8.2).
+            // Retained messages are not sent for shared subscriptions (MQTT 5, 4.8.2).
             _ if is_shared => false,
             RetainHandling::Always => true,
             RetainHandling::IfNew => is_new,
@@ -306,7 +310,7 @@ impl Registry {
         })
     }
 
-    /// Has a subscription bring messages; true if it has not done so before.
+    /// Adds a subscription to the routing tables; returns whether it was not there before.
     fn insert_subscription(
         &mut self,
         entry: &Arc<SessionEntry>,
@@ -319,7 +323,7 @@ impl Registry {
         self.subscriptions.insert(filter, entry.id, (Arc::clone(entry), options))
     }
 
-    /// Gives a session the retained messages that a filter matches; false if there was no room for one.
+    /// Queues the retained messages that match a filter; returns whether the queue had room for all of them.
     fn queue_retained(
         &self,
         entry: &SessionEntry,
@@ -332,15 +336,12 @@ impl Registry {
             let publication = Arc::clone(publication);
             let qos = publication.message.qos.min(options.qos);
             let subscription_ids = options.identifier.into_iter().collect();
-            entry.enqueue(
-                Delivery { publication, qos, retain: true, subscription_ids, group: None },
-                now,
-                events,
-            )
+            let delivery = Delivery { publication, qos, retain: true, subscription_ids, group: None };
+            entry.enqueue(delivery, now, events)
         })
     }
 
-    /// Ends subscriptions; says of each whether it existed.
+    /// Removes subscriptions; returns the reason code of each.
     pub fn unsubscribe(&mut self, connection: ConnectionId, filters: &[String]) -> Vec<Reason> {
         let Some((entry, _)) = self.connections.get(&connection).cloned() else {
             return vec![Reason::NoSubscriptionExisted; filters.len()];
@@ -357,17 +358,17 @@ impl Registry {
         filters.iter().map(&mut unsubscribe).collect()
     }
 
-    /// Keeps a retained message, or removes its topic's.
+    /// Stores a retained message, or removes the one of its topic if its payload is empty.
     pub fn retain(&mut self, publication: &Arc<Publication>, now: Instant, events: &mut Vec<Event>) {
         if self.retained.handle_publish(publication, now).is_err() {
             events.push(Event::NotRetained { topic: publication.message.topic.clone() });
         }
     }
 
-    /// Gives a message to `to` whether it subscribes or not, and to all others that do; says how many got it.
+    /// Queues a message for its subscribers, and for `to` whether or not it subscribes; returns the number of sessions.
     ///
-    /// If the connection of `to` is over, its client gets nothing either: what another connection of it is to have is
-    /// given to that one.
+    /// If the connection of `to` is closed, its client does not get the message either: messages for the client's next
+    /// connection are pushed to that one.
     pub fn route(
         &self,
         from: Option<ConnectionId>,
@@ -392,7 +393,7 @@ impl Registry {
                 Delivery { publication, qos: message.qos, retain: false, subscription_ids, group: None };
             entry.enqueue(delivery, now, events);
         }
-        // Nearly every message matches one subscription, and then there is nothing to be collected.
+        // Nearly every message matches one subscription: that one is kept without an allocation.
         let mut first: Option<(SessionId, &Arc<SessionEntry>, SubscriptionOptions)> = None;
         let mut matches = Vec::new();
         self.subscriptions.for_each_match(&message.topic, |session, (entry, options)| {
@@ -411,6 +412,8 @@ impl Registry {
             matches.sort_by_key(|(session, ..)| *session);
             &matches
         };
+        // A session with several matching subscriptions gets the message once, at the highest of their QoS and with all
+        // of their identifiers (MQTT 5, 3.3.4).
         for same in matches.chunk_by(|(one, ..), (other, ..)| one == other) {
             let Some((_, entry, _)) = same.first() else {
                 continue;
@@ -429,19 +432,19 @@ impl Registry {
         count.saturating_add(self.shared_subscriptions.route(publication, addressee, now, events))
     }
 
-    /// Whether a message on this topic would find anybody.
+    /// Whether any subscription matches a topic.
     #[must_use]
     pub fn has_subscribers(&self, topic: &str) -> bool {
         self.subscriptions.has_match(topic) || self.shared_subscriptions.has_match(topic)
     }
 
-    /// A live connection.
+    /// Returns the handle of an open connection.
     #[must_use]
     pub fn handle(&self, connection: ConnectionId) -> Option<&Arc<ConnectionHandle>> {
         self.connections.get(&connection).map(|(_, handle)| handle)
     }
 
-    /// Lets no other connection in, and takes no other message from those that there are.
+    /// Rejects new connections, and stops the others from reading.
     pub fn drain(&mut self) {
         self.is_closed = true;
         for (_, handle) in self.connections.values() {
@@ -449,7 +452,7 @@ impl Registry {
         }
     }
 
-    /// Whether every connection has handled what it had read.
+    /// Whether every connection has handled the packets that it had read.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         let is_drained = |handle: &Arc<ConnectionHandle>| {
@@ -458,14 +461,13 @@ impl Registry {
         self.connections.values().all(|(_, handle)| is_drained(handle))
     }
 
-    /// Ends connections, each once it has been sent what there is for it.
+    /// Closes all connections, each once its messages have been sent.
     pub fn finish(&self) {
         for (_, handle) in self.connections.values() {
             handle.advance(DrainPhase::Finishing);
         }
     }
 
-    /// How much there is.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let (retained, retained_bytes) = self.retained.size();
@@ -486,13 +488,13 @@ impl Registry {
         statistics
     }
 
-    /// How many clients are connected.
+    /// Returns the number of connected clients.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.len()
     }
 
-    /// Some clients, in no order that means anything.
+    /// Returns at most `clients_max` clients, in no particular order.
     #[must_use]
     pub fn clients(&self, clients_max: usize) -> Vec<ClientStatistics> {
         let client = |entry: &Arc<SessionEntry>| {
@@ -507,7 +509,7 @@ impl Registry {
         self.sessions.values().take(clients_max).map(client).collect()
     }
 
-    /// Ends all connections and lets no other one in.
+    /// Closes all connections and rejects new ones.
     pub fn close(&mut self) {
         self.is_closed = true;
         for (_, handle) in self.connections.values() {
@@ -517,14 +519,16 @@ impl Registry {
 
     fn new_entry(&mut self, client_id: &Arc<str>) -> Arc<SessionEntry> {
         let id = SessionId(self.next_session);
-        self.next_session = self.next_session.saturating_add(1);
+        // 64 bits do not overflow: each session takes a CONNECT.
+        self.next_session = self.next_session.wrapping_add(1);
         let entry = Arc::new(SessionEntry::new(id, Arc::clone(client_id), Session::new(self.limits)));
         self.sessions.insert(Arc::clone(client_id), Arc::clone(&entry));
         entry
     }
 
+    /// Ends a session with its subscriptions.
     fn remove_entry(&mut self, entry: &Arc<SessionEntry>, now: Instant) {
-        let (filters, shared) = {
+        let (filters, undelivered) = {
             let mut state = entry.lock();
             self.cancel_deadlines(entry, &state);
             (std::mem::take(&mut state.filters), state.session.end())
@@ -532,10 +536,12 @@ impl Registry {
         for filter in filters.keys() {
             self.remove_subscription(filter, entry.id);
         }
-        self.redistribute(shared, entry.id, now);
+        // After the session has left its groups, so that they do not choose it again.
+        self.redistribute(undelivered, entry.id, now);
         self.sessions.remove(&entry.client_id);
     }
 
+    /// Removes a subscription from the routing tables; returns whether it was there.
     fn remove_subscription(&mut self, filter: &str, session: SessionId) -> bool {
         if filter::is_shared(filter) {
             self.shared_subscriptions.remove(filter, session)
@@ -544,6 +550,7 @@ impl Registry {
         }
     }
 
+    /// Removes a session from the tables of the disconnected ones.
     fn cancel_deadlines(&mut self, entry: &SessionEntry, state: &SessionState) {
         for at in [state.will_at, state.ends_at].into_iter().flatten() {
             self.deadlines.remove(&(at, entry.id));
@@ -602,7 +609,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_client_that_comes_back_stops_the_clocks() {
+    fn a_client_that_reconnects_cancels_its_deadlines() {
         let start = crate::clock::monotonic();
         let mut registry = registry();
         registry.attach(request(1, "a", 10, Some(5)), start).unwrap();
@@ -615,7 +622,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_delayed_will_is_due_at_its_delay_or_at_the_sessions_end() {
+    fn a_delayed_will_is_due_after_its_delay_or_at_the_end_of_the_session() {
         for (expiry_s, delay_s, due_s) in [(10, 5, 5), (5, 10, 5), (u32::MAX, 7, 7)] {
             let start = crate::clock::monotonic();
             let mut registry = registry();
@@ -627,7 +634,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_will_is_due_at_once_when_the_session_ends_with_the_connection() {
+    fn a_will_is_due_at_once_if_the_session_ends_with_the_connection() {
         let start = crate::clock::monotonic();
         let mut registry = registry();
         registry.attach(request(1, "a", 0, Some(60)), start).unwrap();
@@ -636,7 +643,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_session_not_to_outlive_its_connection_is_not_taken_over() {
+    fn a_session_without_expiry_interval_is_not_taken_over() {
         let start = crate::clock::monotonic();
         let mut registry = registry();
         registry.attach(request(1, "a", 0, Some(60)), start).unwrap();
@@ -645,7 +652,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_connection_that_lost_its_seat_changes_nothing_any_more() {
+    fn a_connection_whose_session_was_taken_over_changes_nothing() {
         let start = crate::clock::monotonic();
         let mut registry = registry();
         registry.attach(request(1, "a", 10, None), start).unwrap();
@@ -667,7 +674,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn no_retained_message_is_looked_for_once_there_is_no_room_or_the_connection_ends() {
+    fn retained_messages_are_not_searched_once_the_queue_is_full_or_the_connection_closes() {
         let start = crate::clock::monotonic();
         let mut registry = Registry::new(&Settings { session_queue_bytes_max: 1_000, ..Settings::default() });
         let handle = registry.attach(request(1, "a", 0, None), start).unwrap().handle;
@@ -700,7 +707,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_push_to_a_connection_that_was_taken_over_is_not_given_to_its_successor() {
+    fn a_push_to_a_connection_that_was_taken_over_does_not_reach_its_successor() {
         let start = crate::clock::monotonic();
         for clean_start in [false, true] {
             let mut registry = registry();
@@ -725,14 +732,14 @@ pub(super) mod tests {
             };
             assert_eq!((push(&registry, 1), push(&registry, 2)), (1, 2));
             detach(&mut registry, 1, start);
-            assert_eq!(push(&registry, 1), 1, "also when the old one's task has ended");
+            assert_eq!(push(&registry, 1), 1, "also after the old connection has ended");
             detach(&mut registry, 2, start);
-            assert_eq!(push(&registry, 2), 1, "nor when there is no other one");
+            assert_eq!(push(&registry, 2), 1, "also if there is no other connection");
         }
     }
 
     #[test]
-    fn sessions_are_bounded() {
+    fn the_number_of_sessions_is_limited() {
         let start = crate::clock::monotonic();
         let mut registry = registry();
         registry.attach(request(1, "a", 10, None), start).unwrap();
@@ -742,7 +749,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_session_that_has_been_away_longest_makes_room_for_another_one() {
+    fn the_session_that_has_been_disconnected_longest_makes_room_for_a_new_one() {
         let start = crate::clock::monotonic();
         let later = |seconds| start + Duration::from_secs(seconds);
         let mut registry = registry();
@@ -763,7 +770,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_closed_registry_lets_nobody_in() {
+    fn a_closed_registry_rejects_every_connection() {
         let start = crate::clock::monotonic();
         let mut registry = registry();
         let attached = registry.attach(request(1, "a", 10, None), start).unwrap();

@@ -1,4 +1,4 @@
-//! The retained messages: the last one of each topic that was published to be kept (MQTT 5, 3.3.1.3).
+//! Retained messages: the last one of each topic (MQTT 5, 3.3.1.3).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::broker::filter;
 use crate::broker::publication::Publication;
 
-/// The retained messages by topic. Pure: time comes as an argument.
+/// The retained messages by topic. Pure: time is an argument.
 #[derive(Debug)]
 pub struct RetainedMessages {
     messages: BTreeMap<String, Arc<Publication>>,
@@ -22,17 +22,16 @@ pub struct RetainedMessages {
 pub struct Full;
 
 impl RetainedMessages {
-    /// Begins with no message, and with room for so many and so much.
     #[must_use]
     pub fn new(messages_max: usize, bytes_max: usize) -> Self {
         Self { messages: BTreeMap::new(), messages_max, bytes: 0, bytes_max }
     }
 
-    /// Keeps a message instead of its topic's last one; an empty payload only removes that.
+    /// Replaces the message of a topic; an empty payload only removes it.
     ///
     /// # Errors
     ///
-    /// [`Full`] when a limit is reached; then the topic has no retained message.
+    /// [`Full`] if a limit is reached; then the topic has no retained message, instead of an outdated one.
     pub fn handle_publish(&mut self, publication: &Arc<Publication>, now: Instant) -> Result<(), Full> {
         let message = &publication.message;
         if let Some(last) = self.messages.remove(&message.topic) {
@@ -42,7 +41,7 @@ impl RetainedMessages {
             return Ok(());
         }
         if !self.has_room(publication.bytes) {
-            self.forget_expired(now);
+            self.remove_expired(now);
             if !self.has_room(publication.bytes) {
                 return Err(Full);
             }
@@ -52,18 +51,19 @@ impl RetainedMessages {
         Ok(())
     }
 
-    /// How many messages there are, and what they are charged for in bytes.
+    /// Returns the number of messages, and their bytes as charged by `Publication::bytes`.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
         (self.messages.len(), self.bytes)
     }
 
-    /// All messages that a valid filter matches and that have not expired.
+    /// Returns the messages that match a valid topic filter and have not expired.
     pub fn matching<'a>(
         &'a self,
         filter: &'a str,
         now: Instant,
     ) -> impl Iterator<Item = &'a Arc<Publication>> {
+        // The topics are sorted: only those with the part of the filter before its first wildcard are looked at.
         let prefix = filter::literal_prefix(filter);
         self.messages
             .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
@@ -78,7 +78,7 @@ impl RetainedMessages {
         self.messages.len() < self.messages_max && self.bytes.saturating_add(bytes) <= self.bytes_max
     }
 
-    fn forget_expired(&mut self, now: Instant) {
+    fn remove_expired(&mut self, now: Instant) {
         self.messages.retain(|_, publication| !publication.is_expired(now));
         self.bytes = self.messages.values().fold(0, |sum, publication| sum.saturating_add(publication.bytes));
     }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_message_of_a_topic_is_kept_and_an_empty_one_removes_it() {
+    fn the_last_message_of_a_topic_is_retained_and_an_empty_payload_removes_it() {
         let now = crate::clock::monotonic();
         let mut retained = RetainedMessages::new(10, 10_000);
         for topic in ["a", "a/b", "a/c", "b"] {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_message_is_neither_given_nor_in_the_way() {
+    fn an_expired_message_does_not_match_and_makes_room_for_another() {
         let start = crate::clock::monotonic();
         let later = start + Duration::from_secs(2);
         let mut retained = RetainedMessages::new(1, 10_000);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_bounded_too_and_come_back() {
+    fn bytes_are_limited_and_a_removed_message_frees_them() {
         let now = crate::clock::monotonic();
         let one = publication("a", "1", None, now);
         let mut retained = RetainedMessages::new(10, one.bytes);

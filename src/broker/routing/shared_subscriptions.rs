@@ -15,7 +15,7 @@ use crate::broker::packet::SubscriptionOptions;
 use crate::broker::publication::{Delivery, GroupId, Publication};
 use crate::broker::session::entry::{Readiness, SessionEntry, SessionId};
 
-/// All groups: one for each shared filter, which is to say for each name and what it shared_subscriptions.
+/// All groups. A group is identified by its share name and topic filter, that is by `$share/NAME/FILTER` as a whole.
 #[derive(Debug, Default)]
 pub struct SharedSubscriptions {
     ids: HashMap<Box<str>, GroupId>,
@@ -25,12 +25,13 @@ pub struct SharedSubscriptions {
 }
 
 impl SharedSubscriptions {
-    /// Adds a session to the group of a valid shared filter, or gives it other options there; true if it is new.
+    /// Adds a session to the group of a valid shared filter, or changes its options there; returns whether it is new.
     pub fn insert(&mut self, shared: &str, entry: Arc<SessionEntry>, options: SubscriptionOptions) -> bool {
         let Some(filter) = filter::shared(shared) else { return false };
         let id = self.ids.get(shared).copied().unwrap_or_else(|| {
             let id = GroupId(self.next_group);
-            self.next_group = self.next_group.saturating_add(1);
+            // 64 bits do not overflow: each group takes a SUBSCRIBE.
+            self.next_group = self.next_group.wrapping_add(1);
             self.ids.insert(shared.into(), id);
             self.subscriptions.insert(filter, id, ());
             id
@@ -38,7 +39,7 @@ impl SharedSubscriptions {
         self.groups.entry(id).or_default().members.insert(entry.id, (entry, options)).is_none()
     }
 
-    /// Takes a session out of a group; false if it was not there.
+    /// Removes a session from a group; returns whether it was a member.
     pub fn remove(&mut self, shared: &str, session: SessionId) -> bool {
         let Some(id) = self.ids.get(shared).copied() else { return false };
         let Some(group) = self.groups.get_mut(&id) else { return false };
@@ -53,19 +54,18 @@ impl SharedSubscriptions {
         existed
     }
 
-    /// A group, as long as it has members.
+    /// Returns a group, or None once it has lost its last member.
     #[must_use]
     pub fn group(&self, id: GroupId) -> Option<&Group> {
         self.groups.get(&id)
     }
 
-    /// Whether any group shared_subscriptions a topic's messages.
     #[must_use]
     pub fn has_match(&self, topic: &str) -> bool {
         self.subscriptions.has_match(topic)
     }
 
-    /// Gives a message to one session of each group that shared_subscriptions it; says how many got it. `except` has it already.
+    /// Gives a message to one session of each matching group, but not to `except`; returns the number of sessions.
     pub fn route(
         &self,
         publication: &Arc<Publication>,
@@ -75,32 +75,33 @@ impl SharedSubscriptions {
     ) -> usize {
         let mut count = 0_usize;
         self.subscriptions.for_each_match(&publication.message.topic, |id, ()| {
-            let offered =
+            let is_delivered =
                 self.group(id).is_some_and(|group| group.deliver(id, publication, except, now, events));
-            count = count.saturating_add(usize::from(offered));
+            count = count.saturating_add(usize::from(is_delivered));
         });
         count
     }
 }
 
-/// The sessions that share messages.
+/// The sessions of one shared subscription.
 #[derive(Debug)]
 pub struct Group {
     members: BTreeMap<SessionId, (Arc<SessionEntry>, SubscriptionOptions)>,
-    /// Whose turn it was last. Whoever reads and sets it at the same time gives two messages to one: nothing is lost.
+    /// The session that got the last message. Two threads that read and set it at the same time give two messages to one
+    /// session: no message is lost, so no lock is needed.
     last: AtomicU64,
 }
 
 impl Default for Group {
     fn default() -> Self {
-        // The first one's turn is next.
+        // The greatest id, so that the first session is next.
         Self { members: BTreeMap::new(), last: AtomicU64::new(u64::MAX) }
     }
 }
 
 impl Group {
-    /// Gives a message to the next session that is connected and has room for it; if there is none, to one that is
-    /// disconnected. False if there is nobody at all.
+    /// Gives a message to the next session that is connected and has room for it, otherwise to another one. Returns
+    /// false if there is no session but `except`.
     pub fn deliver(
         &self,
         id: GroupId,
@@ -123,8 +124,8 @@ impl Group {
         true
     }
 
-    /// Gives a message that waits for one session to another that is connected and has room for it; false if there is
-    /// none, and then it waits on.
+    /// Gives a message that is queued for one session to another one that is connected and has room for it. Returns
+    /// false if there is none: then the message stays in its queue.
     pub fn hand_over(
         &self,
         id: GroupId,
@@ -138,6 +139,7 @@ impl Group {
         is_ready && self.deliver(id, publication, Some(instead_of), now, events)
     }
 
+    /// Returns the next session in turn, of those that can best be given a message of `bytes`.
     fn next(
         &self,
         bytes: usize,
@@ -146,7 +148,8 @@ impl Group {
         let last = SessionId(self.last.load(Ordering::Relaxed));
         let after = self.members.range((Bound::Excluded(last), Bound::Unbounded));
         let in_turn = after.chain(self.members.range(..=last)).map(|(_, member)| member);
-        // A session that has no room is cut off for it only if nobody else can take its turn.
+        // The connection of a session without room is closed if it gets the message, so it is the choice only if no
+        // member has room. A message for a disconnected session without room would be lost.
         let (mut full, mut disconnected, mut lost) = (None, None, None);
         for member in in_turn.filter(|(entry, _)| Some(entry.id) != except) {
             match member.0.readiness(bytes) {
@@ -170,7 +173,7 @@ mod tests {
     use crate::protocol::ConnectionId;
     use crate::protocol::message::{Message, Qos};
 
-    /// A client with a subscription of QoS 1 to this, and with room for three messages.
+    /// Connects a client and subscribes it at QoS 1.
     fn join(registry: &mut Registry, connection: u64, client_id: &str, filter: &str, now: Instant) {
         registry.attach(request(connection, client_id, 60, None), now).unwrap();
         let options = SubscriptionOptions {
@@ -184,8 +187,8 @@ mod tests {
         registry.subscribe(ConnectionId(connection), vec![request], now, &mut Vec::new());
     }
 
-    /// Two clients that share.
-    fn of_two() -> (Registry, Instant) {
+    /// Returns a registry with two members of one group, whose queues have room for three messages.
+    fn group_of_two() -> (Registry, Instant) {
         let now = clock::monotonic();
         let mut registry = Registry::new(&Settings { session_queue_messages_max: 3, ..Settings::default() });
         join(&mut registry, 1, "a", "$share/g/t", now);
@@ -193,8 +196,8 @@ mod tests {
         (registry, now)
     }
 
-    /// How many messages wait for each client, in the order of their names; what could not be kept is told.
-    fn waiting(registry: &Registry) -> Vec<usize> {
+    /// Returns the number of queued messages of each client, in the order of the client ids.
+    fn queued(registry: &Registry) -> Vec<usize> {
         let mut clients = registry.clients(10);
         clients.sort_by(|one, other| one.client_id.cmp(&other.client_id));
         clients.iter().map(|client| client.queued).collect()
@@ -210,28 +213,28 @@ mod tests {
     }
 
     #[test]
-    fn whoever_leaves_gives_the_others_no_more_than_they_have_room_for() {
-        let (mut registry, now) = of_two();
+    fn a_member_that_disconnects_leaves_the_others_no_more_than_they_have_room_for() {
+        let (mut registry, now) = group_of_two();
         assert!(publish(&registry, "t", 4, now).is_empty());
-        assert_eq!(waiting(&registry), [2, 2]);
+        assert_eq!(queued(&registry), [2, 2]);
         registry.detach(ConnectionId(1), true, None, now);
-        assert_eq!(waiting(&registry), [1, 3]);
+        assert_eq!(queued(&registry), [1, 3]);
         assert!(
             registry.handle(ConnectionId(2)).unwrap().close_reason().is_none(),
-            "it is not cut off for it"
+            "the connection stays open"
         );
         assert!(registry.take_events().is_empty());
     }
 
     #[test]
-    fn of_those_who_are_away_one_that_has_room_is_given_a_message() {
-        let (mut registry, now) = of_two();
+    fn a_disconnected_member_with_room_is_preferred_to_one_without() {
+        let (mut registry, now) = group_of_two();
         join(&mut registry, 2, "b", "own", now);
         for connection in [1, 2] {
             registry.detach(ConnectionId(connection), true, None, now);
         }
         assert!(publish(&registry, "own", 3, now).is_empty());
         assert!(publish(&registry, "t", 3, now).is_empty());
-        assert_eq!(waiting(&registry), [3, 3]);
+        assert_eq!(queued(&registry), [3, 3]);
     }
 }

@@ -1,4 +1,4 @@
-//! Who subscribes to what: a table of the filters without wildcards, and a trie over the levels of the others.
+//! Subscriptions: a table of the topic filters without wildcards, and a trie over the levels of the others.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,26 @@ use hashbrown::HashMap;
 
 use crate::broker::filter;
 
-/// Subscriptions, each by who has it, and with what is to be found. Pure.
+/// Subscriptions by topic filter. `K` identifies the subscriber, `S` is what a match returns. Pure.
 ///
-/// Filters must be valid (`filter::is_valid`), which also bounds the depth of every recursion here.
+/// Filters must be valid (`filter::is_valid`), which also limits the depth of every recursion here.
 #[derive(Debug)]
 pub struct Subscriptions<K, S> {
-    /// Those without a wildcard, by filter: what most messages are for is found at once, however many levels it has.
+    /// Filters without a wildcard: most messages match one of them, which one lookup finds, however many levels it has.
     exact: HashMap<Box<str>, BTreeMap<K, S>>,
-    /// Those with one.
+    /// Filters with a wildcard.
     root: Node<K, S>,
 }
 
 #[derive(Debug)]
 struct Node<K, S> {
-    /// By level.
+    /// By the name of the next level.
     children: HashMap<Box<str>, Node<K, S>>,
-    /// Below `+`, which every level matches.
+    /// The next level is `+`.
     any: Option<Box<Node<K, S>>>,
-    /// Subscriptions whose filter ends here.
+    /// Subscriptions whose filter ends at this level.
     here: BTreeMap<K, S>,
-    /// Subscriptions whose filter ends with `#` below here.
+    /// Subscriptions whose filter ends with `#` below this level.
     below: BTreeMap<K, S>,
 }
 
@@ -42,7 +42,7 @@ impl<K, S> Default for Subscriptions<K, S> {
 }
 
 impl<K: Copy + Ord, S> Subscriptions<K, S> {
-    /// Adds or replaces a subscription; true if it is new.
+    /// Adds or replaces a subscription; returns whether it is new.
     pub fn insert(&mut self, filter: &str, key: K, subscription: S) -> bool {
         if !filter::has_wildcard(filter) {
             let of_filter = match self.exact.get_mut(filter) {
@@ -64,7 +64,7 @@ impl<K: Copy + Ord, S> Subscriptions<K, S> {
         node.here.insert(key, subscription).is_none()
     }
 
-    /// Removes a subscription; false if there was none.
+    /// Removes a subscription; returns whether it existed.
     pub fn remove(&mut self, filter: &str, key: K) -> bool {
         if filter::has_wildcard(filter) {
             return self.root.remove(Some(filter), key);
@@ -77,18 +77,19 @@ impl<K: Copy + Ord, S> Subscriptions<K, S> {
         existed
     }
 
-    /// Calls `found` for each subscription that matches a topic; a key may come several times.
+    /// Calls `found` for each subscription that matches a topic. A subscriber with several matching filters is found
+    /// several times.
     pub fn for_each_match<'a>(&'a self, topic: &str, mut found: impl FnMut(K, &'a S)) {
         let found: &mut dyn FnMut(K, &'a S) = &mut found;
         if let Some(of_topic) = self.exact.get(topic) {
-            report(of_topic, found);
+            visit_all(of_topic, found);
         }
         if self.root.is_empty() {
             return;
         }
         if topic.starts_with('$') {
-            // No wildcard at the start of a filter matches such a topic (MQTT 5, 4.7.2).
-            let (level, rest) = split(topic);
+            // A wildcard at the start of a filter does not match such a topic (MQTT 5, 4.7.2).
+            let (level, rest) = split_level(topic);
             if let Some(child) = self.root.children.get(level) {
                 child.visit(rest, found);
             }
@@ -97,13 +98,12 @@ impl<K: Copy + Ord, S> Subscriptions<K, S> {
         }
     }
 
-    /// Whether any subscription matches a topic.
     pub fn has_match(&self, topic: &str) -> bool {
         if self.exact.contains_key(topic) {
             return true;
         }
         if topic.starts_with('$') {
-            let (level, rest) = split(topic);
+            let (level, rest) = split_level(topic);
             return self.root.children.get(level).is_some_and(|child| child.has_match(rest));
         }
         self.root.has_match(Some(topic))
@@ -115,7 +115,7 @@ impl<K: Copy + Ord, S> Node<K, S> {
         let Some(topic) = topic else {
             return !self.below.is_empty() || !self.here.is_empty();
         };
-        let (level, rest) = split(topic);
+        let (level, rest) = split_level(topic);
         let has_match = |child: &Self| child.has_match(rest);
         !self.below.is_empty()
             || self.children.get(level).is_some_and(has_match)
@@ -123,12 +123,12 @@ impl<K: Copy + Ord, S> Node<K, S> {
     }
 
     fn visit<'a>(&'a self, topic: Option<&str>, found: &mut dyn FnMut(K, &'a S)) {
-        report(&self.below, found);
+        visit_all(&self.below, found);
         let Some(topic) = topic else {
-            report(&self.here, found);
+            visit_all(&self.here, found);
             return;
         };
-        let (level, rest) = split(topic);
+        let (level, rest) = split_level(topic);
         if let Some(child) = self.children.get(level) {
             child.visit(rest, found);
         }
@@ -144,7 +144,7 @@ impl<K: Copy + Ord, S> Node<K, S> {
         if filter == "#" {
             return self.below.remove(&key).is_some();
         }
-        let (level, rest) = split(filter);
+        let (level, rest) = split_level(filter);
         let child = if level == "+" { self.any.as_deref_mut() } else { self.children.get_mut(level) };
         let Some(child) = child else {
             return false;
@@ -165,14 +165,14 @@ impl<K: Copy + Ord, S> Node<K, S> {
     }
 }
 
-fn report<'a, K: Copy, S>(subscriptions: &'a BTreeMap<K, S>, found: &mut dyn FnMut(K, &'a S)) {
+fn visit_all<'a, K: Copy, S>(subscriptions: &'a BTreeMap<K, S>, found: &mut dyn FnMut(K, &'a S)) {
     for (key, subscription) in subscriptions {
         found(*key, subscription);
     }
 }
 
-fn split(topic: &str) -> (&str, Option<&str>) {
-    // Levels are short: to look at each byte is quicker than a search that is good for long texts.
+fn split_level(topic: &str) -> (&str, Option<&str>) {
+    // Levels are short: a loop over the bytes is faster than memchr, which is made for long texts.
     let end = topic.bytes().position(|byte| byte == b'/').unwrap_or(topic.len());
     let (level, rest) = topic.split_at_checked(end).unwrap_or((topic, ""));
     (level, rest.get(1..))
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_finds_its_filters() {
+    fn a_topic_matches_its_filters() {
         let mut subscriptions = Subscriptions::default();
         for (session, filter) in ["a/b", "a/+", "a/#", "#", "+/b", "$SYS/#", "b"].into_iter().enumerate() {
             assert!(subscriptions.insert(filter, SessionId(session as u64), ()));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_a_removed_subscription() {
+    fn a_removed_subscription_leaves_no_node() {
         let mut subscriptions = Subscriptions::default();
         subscriptions.insert("a/b/#", SessionId(1), ());
         subscriptions.insert("a/+", SessionId(1), ());
@@ -230,7 +230,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_trie_finds_what_matching_one_by_one_finds(
+        fn the_trie_finds_the_same_filters_as_matching_each(
             filters in proptest::collection::vec("([ab$]?|\\+)(/([ab]?|\\+)){0,3}(/#)?", 0..12),
             topic in "[ab$]?(/[ab]?){0,3}",
         ) {
@@ -249,7 +249,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_removed_is_found_no_more_and_the_same_filters_of_others_are(
+        fn a_removed_subscription_is_not_found_and_others_with_the_same_filter_are(
             changes in proptest::collection::vec(
                 (any::<bool>(), proptest::sample::select(vec!["a", "a/b", "a/", "$a", "+", "a/+", "a/#"]), 0..3_u64),
                 0..24,

@@ -110,7 +110,7 @@ impl SessionEntry {
         Self { id, client_id, state: Mutex::new(state) }
     }
 
-    /// Locks the state. Lock order: the registry first, then at most one session entry at a time.
+    /// Locks the state. The registry's lock is never taken after it.
     pub fn lock(&self) -> MutexGuard<'_, SessionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

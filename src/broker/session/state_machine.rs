@@ -1,4 +1,4 @@
-//! What waits for one client and what is under way to it: queue, packet ids, acknowledgements, resending.
+//! Session state machine: queued messages, messages in flight, packet ids, acknowledgements, retransmission.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,15 +9,14 @@ use crate::broker::publication::Delivery;
 use crate::broker::settings::Settings;
 use crate::protocol::message::Qos;
 
-/// How often a whole queue is searched for what has expired in it, at most.
-const SEARCH_PAUSE: Duration = Duration::from_secs(1);
+/// The minimum time between two searches of a whole queue for expired messages.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The bounds of one session's queue, messages under way included.
+/// The limits of one session's messages, queued and in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Messages.
     pub messages_max: usize,
-    /// Bytes, as charged by `Publication::bytes`.
+    /// As charged by `Publication::bytes`.
     pub bytes_max: usize,
 }
 
@@ -31,9 +30,9 @@ impl From<&Settings> for Limits {
 }
 
 impl Limits {
-    /// How much one thing may take so that the bound is not near: a quarter of the bytes.
+    /// Returns a quarter of the bytes: what one use of the queue may take without coming near the limit.
     #[must_use]
-    pub fn share(self) -> usize {
+    pub fn quarter_bytes(self) -> usize {
         self.bytes_max / 4
     }
 }
@@ -49,16 +48,15 @@ pub enum Outgoing {
     Publish {
         /// None for QoS 0.
         packet_id: Option<u16>,
-        /// Whether it was sent before, on an earlier connection.
+        /// Whether it has been sent before, on an earlier connection.
         dup: bool,
-        /// What is sent.
         delivery: Delivery,
     },
-    /// A PUBREL, sent again on a new connection.
+    /// A PUBREL with this packet id, sent again on a new connection.
     Release(u16),
 }
 
-/// What a message under way waits for.
+/// What a message in flight waits for.
 #[derive(Debug)]
 enum Stage {
     /// PUBACK or PUBREC.
@@ -69,38 +67,38 @@ enum Stage {
 
 #[derive(Debug)]
 struct InFlight {
-    /// The order of sending, which is also the order of sending again (MQTT 5, 4.6).
+    /// The order of sending, and of sending again (MQTT 5, 4.6).
     sequence: u64,
-    /// Whether it was sent on the present connection.
+    /// Whether it was sent on the current connection.
     is_sent: bool,
     stage: Stage,
 }
 
-/// One session's messages, in and out (MQTT 5, 4.1). Pure: time comes as an argument.
+/// The messages of one session, to and from the client (MQTT 5, 4.1). Pure: time is an argument.
 ///
-/// `handle_*` takes what the client sent, `enqueue` what is for it, `poll_outgoing` says what to send next.
+/// `handle_*` handles packets of the client, `enqueue` adds a message for it, `poll_outgoing` returns what to send next.
 #[derive(Debug)]
 pub struct Session {
     limits: Limits,
     queue: VecDeque<Delivery>,
     in_flight: HashMap<u16, InFlight>,
-    /// Packet ids under way that the present connection has not seen yet.
+    /// Packet ids in flight that have not been sent on the current connection.
     resend: VecDeque<u16>,
-    /// How many are sent and not acknowledged on the present connection.
+    /// The number of messages that were sent on the current connection and are not acknowledged.
     outstanding: usize,
     /// The client's Receive Maximum.
     receive_maximum: usize,
     last_packet_id: u16,
     next_sequence: u64,
+    /// Of all messages, queued and in flight.
     bytes: usize,
-    /// When the whole queue was searched for what has expired, last.
+    /// When the whole queue was last searched for expired messages.
     searched: Option<Instant>,
-    /// Packet ids of QoS 2 messages that came in and wait for their PUBREL.
+    /// Packet ids of QoS 2 messages from the client that wait for their PUBREL.
     incoming: HashSet<u16>,
 }
 
 impl Session {
-    /// Begins with nothing waiting.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -118,7 +116,7 @@ impl Session {
         }
     }
 
-    /// A connection begins: whatever is under way will be sent again, in its order.
+    /// Handles a new connection: messages in flight are sent again, in their order (MQTT 5, 4.4).
     pub fn handle_connect(&mut self, receive_maximum: u16) {
         self.receive_maximum = usize::from(receive_maximum);
         self.outstanding = 0;
@@ -135,7 +133,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Full`] when it would exceed a limit; then nothing is added.
+    /// [`Full`] if it would exceed a limit; then nothing is added.
     pub fn enqueue(&mut self, delivery: Delivery) -> Result<(), Full> {
         if !self.has_room(delivery.publication.bytes) {
             return Err(Full);
@@ -145,25 +143,25 @@ impl Session {
         Ok(())
     }
 
-    /// How many messages wait or are under way, and what they are charged for in bytes.
+    /// Returns the number of messages, queued and in flight, and their bytes.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
         (self.queue.len().saturating_add(self.in_flight.len()), self.bytes)
     }
 
-    /// Whether everything there is for the client has been sent, though perhaps not acknowledged.
+    /// Whether every message has been sent on the current connection, though perhaps not acknowledged.
     #[must_use]
     pub fn is_sent(&self) -> bool {
         self.queue.is_empty() && self.resend.is_empty()
     }
 
-    /// Whether so much waits that the client should acknowledge some of it before it is given more.
+    /// Whether the client should acknowledge messages before it is given more.
     #[must_use]
     pub fn is_backlogged(&self) -> bool {
-        self.bytes > self.limits.share()
+        self.bytes > self.limits.quarter_bytes()
     }
 
-    /// What to send next, if the client's Receive Maximum leaves room; expired messages are left out.
+    /// Returns what to send next, if the client's Receive Maximum permits it; drops expired messages.
     pub fn poll_outgoing(&mut self, now: Instant) -> Option<Outgoing> {
         if let Some(again) = self.poll_resend() {
             return Some(again);
@@ -190,48 +188,49 @@ impl Session {
         }
     }
 
-    /// Makes room for so many bytes, if it takes that, by dropping what has expired: nothing that can still be delivered
-    /// is to be lost for its sake.
+    /// Drops expired messages until there is room for `bytes`. No message is dropped that can still be delivered.
     pub fn make_room(&mut self, bytes: usize, now: Instant) {
-        // The oldest have mostly expired first, and then nobody looks at the others each time.
+        // The oldest messages have usually expired first, so a search of the whole queue is seldom needed.
         while !self.has_room(bytes)
             && let Some(expired) = self.queue.pop_front_if(|head| head.publication.is_expired(now))
         {
             self.bytes = self.bytes.saturating_sub(expired.publication.bytes);
         }
-        let is_early = |at: Instant| now.saturating_duration_since(at) < SEARCH_PAUSE;
-        if !self.has_room(bytes) && !self.searched.is_some_and(is_early) {
+        // A full queue without expired messages must not be searched for each new message.
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < SEARCH_INTERVAL;
+        if !self.has_room(bytes) && !self.searched.is_some_and(is_recent) {
             self.searched = Some(now);
             self.drop_queued(|delivery| delivery.publication.is_expired(now));
         }
     }
 
-    /// Drops what has not been sent and `goes`.
-    pub fn drop_queued(&mut self, mut goes: impl FnMut(&Delivery) -> bool) {
+    /// Drops the queued messages for which `is_dropped` returns true.
+    pub fn drop_queued(&mut self, mut is_dropped: impl FnMut(&Delivery) -> bool) {
         self.queue.retain(|delivery| {
-            let goes = goes(delivery);
-            if goes {
+            let is_dropped = is_dropped(delivery);
+            if is_dropped {
                 self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
             }
-            !goes
+            !is_dropped
         });
     }
 
-    /// The same, and returns it.
-    pub fn take_queued(&mut self, goes: impl Fn(&Delivery) -> bool) -> Vec<Delivery> {
+    /// Removes the queued messages for which `is_taken` returns true, and returns them.
+    pub fn take_queued(&mut self, is_taken: impl Fn(&Delivery) -> bool) -> Vec<Delivery> {
         let mut taken = Vec::new();
         self.drop_queued(|delivery| {
-            let goes = goes(delivery);
-            if goes {
+            let is_taken = is_taken(delivery);
+            if is_taken {
                 taken.push(delivery.clone());
             }
-            goes
+            is_taken
         });
         taken
     }
 
-    /// The session is over: what it was given as one of a group and never acknowledged. Not what was sent at QoS 2,
-    /// which nobody else may get (MQTT 5, 4.8.2).
+    /// Ends the session; returns the unacknowledged messages of shared subscriptions.
+    ///
+    /// Messages that were sent at QoS 2 are not among them: no other session may get these (MQTT 5, 4.8.2).
     pub fn end(&mut self) -> Vec<Delivery> {
         let mut in_flight: Vec<_> = self.in_flight.drain().map(|(_, message)| message).collect();
         in_flight.sort_unstable_by_key(|message| message.sequence);
@@ -242,14 +241,14 @@ impl Session {
         unacknowledged.chain(self.queue.drain(..)).filter(|delivery| delivery.group.is_some()).collect()
     }
 
-    /// Whether there is room for so many bytes more.
+    /// Whether there is room for a message of `bytes`.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
         let messages = self.queue.len().saturating_add(self.in_flight.len());
         messages < self.limits.messages_max && self.bytes.saturating_add(bytes) <= self.limits.bytes_max
     }
 
-    /// PUBACK: the message has arrived.
+    /// Handles a PUBACK.
     pub fn handle_puback(&mut self, packet_id: u16) {
         let is_qos_1 = |message: &InFlight| match &message.stage {
             Stage::Published(delivery) => delivery.qos == Qos::AtLeastOnce,
@@ -260,7 +259,9 @@ impl Session {
         }
     }
 
-    /// PUBREC: true if a PUBREL must follow, false if the packet id is unknown or the client refused.
+    /// Handles a PUBREC; returns whether the packet id is known, so that a PUBREL with success follows.
+    ///
+    /// A PUBREC with an error ends the exchange (MQTT 5, 4.3.3): then it returns false too.
     pub fn handle_pubrec(&mut self, packet_id: u16, is_accepted: bool) -> bool {
         let Some(message) = self.in_flight.get_mut(&packet_id) else {
             return false;
@@ -280,7 +281,7 @@ impl Session {
         }
     }
 
-    /// PUBCOMP: the exchange is over.
+    /// Handles a PUBCOMP.
     pub fn handle_pubcomp(&mut self, packet_id: u16) {
         if self.in_flight.get(&packet_id).is_some_and(|message| matches!(message.stage, Stage::Released)) {
             self.complete(packet_id);
@@ -292,17 +293,17 @@ impl Session {
         self.complete(packet_id);
     }
 
-    /// A QoS 2 PUBLISH comes in: false if it is a repetition, which must not be published again.
+    /// Handles a QoS 2 PUBLISH; returns false if it is a retransmission, which must not be published again.
     pub fn handle_incoming(&mut self, packet_id: u16) -> bool {
         self.incoming.insert(packet_id)
     }
 
-    /// PUBREL: false if no such message came in.
+    /// Handles a PUBREL; returns whether the packet id is known.
     pub fn handle_pubrel(&mut self, packet_id: u16) -> bool {
         self.incoming.remove(&packet_id)
     }
 
-    /// How many QoS 2 messages came in and wait for their PUBREL.
+    /// Returns the number of QoS 2 messages from the client that wait for their PUBREL.
     #[must_use]
     pub fn incoming(&self) -> usize {
         self.incoming.len()
@@ -328,22 +329,26 @@ impl Session {
         None
     }
 
+    /// Gives a message a packet id.
     fn track(&mut self, delivery: Delivery) -> u16 {
-        // Ends: fewer messages are under way than the Receive Maximum, which is less than there are ids.
+        // The loop ends: fewer messages are in flight than the Receive Maximum, which is less than the number of ids.
         loop {
+            // 0 is no packet id (MQTT 5, 2.2.1).
             self.last_packet_id = self.last_packet_id.checked_add(1).unwrap_or(1);
             if !self.in_flight.contains_key(&self.last_packet_id) {
                 break;
             }
         }
         let sequence = self.next_sequence;
-        self.next_sequence = sequence.saturating_add(1);
+        // 64 bits do not overflow: each step is a message that was sent.
+        self.next_sequence = sequence.wrapping_add(1);
         self.outstanding = self.outstanding.saturating_add(1);
         let message = InFlight { sequence, is_sent: true, stage: Stage::Published(delivery) };
         self.in_flight.insert(self.last_packet_id, message);
         self.last_packet_id
     }
 
+    /// Removes a message whose exchange has ended.
     fn complete(&mut self, packet_id: u16) {
         let Some(message) = self.in_flight.remove(&packet_id) else {
             return;
@@ -386,7 +391,7 @@ mod tests {
         }
     }
 
-    /// All that can be sent now, as `topic#id`, `!` for a duplicate, `release#id`.
+    /// Returns what can be sent now, as `topic#id`, `!` for a duplicate, `release#id`.
     fn poll_all(session: &mut Session) -> Vec<String> {
         let now = crate::clock::monotonic();
         std::iter::from_fn(|| session.poll_outgoing(now))
@@ -420,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_acknowledged_is_sent_again_in_order_before_anything_new() {
+    fn unacknowledged_messages_are_sent_again_in_order_before_new_ones() {
         let mut session = session(10);
         enqueue(&mut session, &["a", "b", "c"], Qos::AtLeastOnce);
         poll_all(&mut session);
@@ -431,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn sending_again_respects_a_smaller_receive_maximum() {
+    fn retransmission_respects_a_smaller_receive_maximum() {
         let mut session = session(10);
         enqueue(&mut session, &["a", "b", "c"], Qos::AtLeastOnce);
         poll_all(&mut session);
@@ -460,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_qos_2_message_is_known_until_its_release() {
+    fn a_retransmitted_qos_2_message_is_known_until_its_release() {
         let mut session = session(1);
         assert!(session.handle_incoming(5));
         assert!(!session.handle_incoming(5));
@@ -482,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_gives_way_to_what_has_not_wherever_it_stands() {
+    fn expired_messages_anywhere_in_the_queue_make_room_for_new_ones() {
         let start = crate::clock::monotonic();
         let later = |seconds| start + Duration::from_secs(seconds);
         let mut session = Session::new(Limits { messages_max: 3, ..LIMITS });
@@ -505,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_is_bounded_in_messages_with_those_under_way() {
+    fn the_number_of_messages_is_limited_including_those_in_flight() {
         let mut session = session(1);
         enqueue(&mut session, &["a"; 10], Qos::AtLeastOnce);
         assert_eq!(session.enqueue(delivery("a", Qos::AtLeastOnce, None)), Err(Full));
@@ -516,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_is_bounded_in_bytes_and_they_come_back() {
+    fn the_bytes_of_messages_are_limited_until_they_are_acknowledged() {
         let one = delivery("a", Qos::AtLeastOnce, None);
         let bytes_max = one.publication.bytes;
         let mut session = Session::new(Limits { messages_max: 10, bytes_max });
@@ -530,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn packet_ids_skip_those_under_way_and_never_are_zero() {
+    fn packet_ids_skip_those_in_flight_and_are_never_zero() {
         let mut session = session(10);
         enqueue(&mut session, &["a"], Qos::AtLeastOnce);
         assert_eq!(poll_all(&mut session), ["a#1"]);

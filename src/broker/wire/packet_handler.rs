@@ -164,7 +164,7 @@ impl PacketHandler {
                 .then(|| Duration::from_millis(u64::from(keep_alive_s).saturating_mul(1_500))),
             inbound_aliases: InboundAliases::new(settings.topic_alias_max),
             outbound_aliases: OutboundAliases::new(connect.topic_alias_max),
-            deferred: DeferredPackets::new(Limits::from(settings).share()),
+            deferred: DeferredPackets::new(Limits::from(settings).quarter_bytes()),
             unwritten_acknowledgements: 0,
             output,
             traffic: TrafficCounters::after_connack(),

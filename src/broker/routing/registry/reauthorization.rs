@@ -1,26 +1,26 @@
-//! What the rules let a session keep: they may be others than when it subscribed, or left its will.
+//! Re-authorization: applies changed rules to sessions that exist already.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::Registry;
-use super::filter;
 use crate::broker::event::Event;
+use crate::broker::filter;
 use crate::broker::packet::Will;
 use crate::broker::session::entry::{SessionEntry, SessionState};
 use crate::protocol::message::Message;
 
 impl Registry {
-    /// All sessions there are.
     #[must_use]
     pub fn sessions(&self) -> Vec<Arc<SessionEntry>> {
         self.sessions.values().cloned().collect()
     }
 
-    /// Has a session get what its client may have and nothing else: a subscription that is not allowed brings nothing
-    /// until it is allowed again, and what waits on a topic that is not allowed goes to others of its group, or disconnected.
+    /// Applies the client's permissions to its session.
     ///
-    /// `is_own` says of a client id and a filter or topic that it is that client's own, whatever the rules say.
+    /// A subscription without permission brings no messages until it is permitted again. Queued messages without
+    /// permission go to other members of their group, or are discarded. `is_own` returns whether a topic or topic
+    /// filter is the client's own (client id, topic), so that no permission is needed.
     pub fn reauthorize(
         &mut self,
         entry: &Arc<SessionEntry>,
@@ -31,6 +31,7 @@ impl Registry {
         let permissions = state.permissions.clone();
         let may = |is_allowed: bool, topic: &str| is_allowed || is_own(&entry.client_id, topic);
         for (filter, options) in &state.filters {
+            // In the rules, a shared subscription is one to its topic filter.
             let plain = filter::shared(filter).unwrap_or(filter);
             if may(permissions.as_ref().is_none_or(|permissions| permissions.may_subscribe(plain)), plain) {
                 self.insert_subscription(entry, filter, *options);
@@ -46,7 +47,7 @@ impl Registry {
         self.redistribute(taken, entry.id, now);
     }
 
-    /// A will that is due, if its client may still publish it.
+    /// Returns the message of a will, if its client still has the permission to publish it.
     pub(super) fn authorized_will(
         &mut self,
         entry: &SessionEntry,
