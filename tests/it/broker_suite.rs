@@ -4,7 +4,8 @@ mod client;
 mod properties;
 
 use self::client::{
-    CLEAN, Client, DUP, Heard, NO_LOCAL, RETAIN, RETAIN_AS_PUBLISHED, RETAINED_IF_NEW, RETAINED_NEVER, serve,
+    CLEAN, Client, DUP, Message, NO_LOCAL, RETAIN, RETAIN_AS_PUBLISHED, RETAINED_IF_NEW, RETAINED_NEVER,
+    serve,
 };
 use super::common::RawClient;
 use super::common::wire::{self, length, packet, text};
@@ -24,7 +25,7 @@ fn messages_of_each_qos_arrive() {
         assert_eq!((heard.qos(), &heard.payload[..]), (qos, &[b'0' + qos][..]));
         client.acknowledge(&heard);
     }
-    client.leave(b"");
+    client.disconnect(b"");
 }
 
 #[test]
@@ -55,7 +56,7 @@ fn another_connect_and_another_protocol_are_refused() {
     let (_place, server) = serve();
     let mut client = Client::connect(&server, "a");
     client.raw.send(&wire::connect("a"));
-    assert_eq!(client.disconnected(), 0x82);
+    assert_eq!(client.disconnect_reason(), 0x82);
     let mut stranger = RawClient::connect(server.port());
     stranger.send(b"\x10\x0c\0\x02hj\x05\x02\0\0\0\0\x01a");
     let connack = stranger.receive().unwrap();
@@ -74,8 +75,8 @@ fn a_will_is_heard_when_a_connection_breaks() {
     let mut watcher = Client::connect(&server, "watcher");
     watcher.subscribe("will", 2);
     let (flags, fields) = will(b"\x26\0\x01a\0\x01b");
-    Client::begin(&server, "a", flags, b"", &fields).0.leave(b"");
-    drop(Client::begin(&server, "b", flags, b"", &fields));
+    Client::connect_with(&server, "a", flags, b"", &fields).0.disconnect(b"");
+    drop(Client::connect_with(&server, "b", flags, b"", &fields));
     let heard = watcher.receive_publish();
     assert_eq!(
         (heard.qos(), &heard.payload[..], &heard.properties[..]),
@@ -91,14 +92,14 @@ fn a_will_waits_for_its_delay_or_the_sessions_end() {
     watcher.subscribe("will", 2);
     // A delay of an hour, and a session of a second: that ends first.
     let (flags, fields) = will(b"\x18\0\0\x0e\x10");
-    drop(Client::begin(&server, "a", flags, b"\x11\0\0\0\x01", &fields));
+    drop(Client::connect_with(&server, "a", flags, b"\x11\0\0\0\x01", &fields));
     watcher.expect_nothing();
     assert_eq!(watcher.receive_payloads(1), ["gone"]);
     // Who comes back in time takes it with it.
-    drop(Client::begin(&server, "a", flags & !CLEAN, b"\x11\0\0\x0e\x10", &fields));
-    let (back, is_present) = Client::lasting(&server, "a", b"");
+    drop(Client::connect_with(&server, "a", flags & !CLEAN, b"\x11\0\0\x0e\x10", &fields));
+    let (back, is_present) = Client::resume(&server, "a", b"");
     assert!(is_present);
-    back.leave(b"");
+    back.disconnect(b"");
     watcher.expect_nothing();
 }
 
@@ -109,7 +110,7 @@ fn a_will_comes_at_its_delay_and_at_once_where_no_session_is_left() {
     watcher.subscribe("will", 2);
     for (delay, expiry) in [(b"\x18\0\0\0\x01", &b"\x11\0\0\x0e\x10"[..]), (b"\x18\0\0\x0e\x10", b"")] {
         let (flags, fields) = will(delay);
-        drop(Client::begin(&server, "a", flags, expiry, &fields));
+        drop(Client::connect_with(&server, "a", flags, expiry, &fields));
         assert_eq!(watcher.receive_payloads(1), ["gone"]);
         watcher.expect_nothing();
     }
@@ -151,26 +152,26 @@ fn a_client_without_an_id_is_given_one() {
         let len = usize::from(u16::from_be_bytes([connack[at + 1], connack[at + 2]]));
         String::from_utf8(connack[at + 3..at + 3 + len].to_vec()).unwrap()
     };
-    let (one, first) = Client::begin(&server, "", CLEAN, b"\x11\0\0\x0e\x10", b"");
-    let (_two, second) = Client::begin(&server, "", 0, b"", b"");
+    let (one, first) = Client::connect_with(&server, "", CLEAN, b"\x11\0\0\x0e\x10", b"");
+    let (_two, second) = Client::connect_with(&server, "", 0, b"", b"");
     let first = id(&first);
     assert_ne!(first, id(&second));
-    one.leave(b"");
-    assert!(Client::lasting(&server, &first, b"").1, "it is a client id like any other");
+    one.disconnect(b"");
+    assert!(Client::resume(&server, &first, b"").1, "it is a client id like any other");
 }
 
 #[test]
 fn messages_wait_for_a_session_that_is_away() {
     let (_place, server) = serve();
-    let (mut client, is_present) = Client::lasting(&server, "a", b"");
+    let (mut client, is_present) = Client::resume(&server, "a", b"");
     assert!(!is_present);
     client.subscribe("t/#", 2);
-    client.leave(b"");
+    client.disconnect(b"");
     let mut other = Client::connect(&server, "b");
     for qos in 0..3 {
         other.publish(qos << 1, &format!("t/{qos}"), &format!("qos {qos}"));
     }
-    let (mut client, is_present) = Client::lasting(&server, "a", b"");
+    let (mut client, is_present) = Client::resume(&server, "a", b"");
     assert!(is_present);
     assert_eq!(client.receive_payloads(2), ["qos 1", "qos 2"]);
     client.expect_nothing();
@@ -197,7 +198,7 @@ fn overlapping_subscriptions_bring_the_highest_qos_and_all_identifiers_once() {
 #[test]
 fn what_was_not_acknowledged_is_sent_again_after_a_reconnect() {
     let (_place, server) = serve();
-    let (mut client, _) = Client::lasting(&server, "a", b"");
+    let (mut client, _) = Client::resume(&server, "a", b"");
     client.subscribe("t", 2);
     let mut other = Client::connect(&server, "b");
     for payload in ["one", "two"] {
@@ -205,15 +206,15 @@ fn what_was_not_acknowledged_is_sent_again_after_a_reconnect() {
     }
     let sent = [client.receive_publish(), client.receive_publish()];
     drop(client);
-    let (mut client, _) = Client::lasting(&server, "a", b"");
+    let (mut client, _) = Client::resume(&server, "a", b"");
     for heard in sent {
         let again = client.receive_publish();
-        assert_eq!(again, Heard { flags: heard.flags | DUP, ..heard });
+        assert_eq!(again, Message { flags: heard.flags | DUP, ..heard });
         client.raw.send(&packet(0x50, again.id.to_be_bytes().to_vec()));
         client.receive_pubrel(again.id);
     }
     drop(client);
-    let (mut client, _) = Client::lasting(&server, "a", b"");
+    let (mut client, _) = Client::resume(&server, "a", b"");
     for _ in 0..2 {
         let pubrel = client.receive();
         assert_eq!(pubrel.name(), "PUBREL");
@@ -250,20 +251,20 @@ fn a_subscription_ends_when_it_is_ended() {
 #[test]
 fn a_session_lasts_as_long_as_was_said_last() {
     let (_place, server) = serve();
-    let (client, _) = Client::lasting(&server, "a", b"");
-    client.leave(b"");
-    let (client, is_present) = Client::lasting(&server, "a", b"");
+    let (client, _) = Client::resume(&server, "a", b"");
+    client.disconnect(b"");
+    let (client, is_present) = Client::resume(&server, "a", b"");
     assert!(is_present);
-    client.leave(b"\x11\0\0\0\0");
-    assert!(!Client::lasting(&server, "a", b"").1, "it was ended by the goodbye");
+    client.disconnect(b"\x11\0\0\0\0");
+    assert!(!Client::resume(&server, "a", b"").1, "it was ended by the goodbye");
     drop(Client::connect(&server, "a"));
-    let (client, is_present) = Client::lasting(&server, "a", b"");
+    let (client, is_present) = Client::resume(&server, "a", b"");
     assert!(!is_present, "it was ended by a clean start");
     drop(client);
-    let (client, connack) = Client::begin(&server, "a", 0, b"", b"");
+    let (client, connack) = Client::connect_with(&server, "a", 0, b"", b"");
     assert_eq!(connack[0], 1);
-    client.leave(b"");
-    assert!(!Client::lasting(&server, "a", b"").1, "without an expiry it ends with its connection");
+    client.disconnect(b"");
+    assert!(!Client::resume(&server, "a", b"").1, "without an expiry it ends with its connection");
 }
 
 #[test]
@@ -294,7 +295,7 @@ fn a_share_gives_each_message_to_one() {
 #[test]
 fn packets_keep_to_the_maximum_of_whoever_gets_them() {
     let (_place, server) = serve();
-    let (mut small, _) = Client::begin(&server, "small", CLEAN, b"\x27\0\0\0\x64", b"");
+    let (mut small, _) = Client::connect_with(&server, "small", CLEAN, b"\x27\0\0\0\x64", b"");
     small.subscribe("t", 2);
     let mut other = Client::connect(&server, "b");
     other.publish(2, "t", &"x".repeat(100));
@@ -302,13 +303,13 @@ fn packets_keep_to_the_maximum_of_whoever_gets_them() {
     assert_eq!(small.receive_payloads(1), ["fits"]);
     // The limit of the broker is 64 MB: a header is enough to say more.
     other.raw.send(b"\x30\xff\xff\xff\x7f");
-    assert_eq!(other.disconnected(), 0x95);
+    assert_eq!(other.disconnect_reason(), 0x95);
 }
 
 #[test]
 fn nobody_gets_more_at_once_than_it_takes() {
     let (_place, server) = serve();
-    let (mut client, _) = Client::begin(&server, "a", CLEAN, b"\x21\0\x02", b"");
+    let (mut client, _) = Client::connect_with(&server, "a", CLEAN, b"\x21\0\x02", b"");
     client.subscribe("t", 2);
     let mut other = Client::connect(&server, "b");
     for number in 0..5 {
@@ -359,15 +360,15 @@ fn the_options_of_a_subscription_count() {
 #[test]
 fn a_message_that_expires_before_its_reader_comes_is_gone() {
     let (_place, server) = serve();
-    let (mut client, _) = Client::lasting(&server, "a", b"");
+    let (mut client, _) = Client::resume(&server, "a", b"");
     client.subscribe("t", 1);
-    client.leave(b"");
+    client.disconnect(b"");
     let mut other = Client::connect(&server, "b");
     for (expiry, payload) in [(0, "old"), (100, "new")] {
         other.send_publish(2, "t", &[2, 0, 0, 0, expiry], payload.as_bytes());
         assert_eq!(other.receive().name(), "PUBACK");
     }
-    let (mut client, _) = Client::lasting(&server, "a", b"");
+    let (mut client, _) = Client::resume(&server, "a", b"");
     let heard = client.receive_publish();
     assert_eq!((&heard.payload[..], &heard.properties[..4]), (&b"new"[..], &[2, 0, 0, 0][..]));
     assert!((1..=100).contains(&heard.properties[4]));

@@ -1,4 +1,4 @@
-//! A client that keeps to MQTT 5, for the steps of the suite.
+//! An MQTT 5 client that sends and receives one packet at a time.
 
 use std::collections::VecDeque;
 
@@ -20,17 +20,16 @@ pub fn serve() -> (Place, Server) {
     (place, server)
 }
 
-/// A client that says and hears one packet after the other.
 pub struct Client {
     pub raw: RawClient,
     next_id: u16,
-    /// What came before what was waited for.
-    heard: VecDeque<Packet>,
+    /// Packets that arrived before an awaited one.
+    pending: VecDeque<Packet>,
 }
 
-/// A PUBLISH that was heard.
+/// A received PUBLISH.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct Message {
     pub flags: u8,
     pub topic: String,
     pub id: u16,
@@ -38,50 +37,57 @@ pub struct Heard {
     pub payload: Vec<u8>,
 }
 
-impl Heard {
+impl Message {
     pub fn qos(&self) -> u8 {
         self.flags >> 1 & 3
     }
 }
 
 impl Client {
-    /// A client with these properties of its CONNECT, and a will's fields behind the client id; and its CONNACK's body.
-    pub fn begin(server: &Server, id: &str, flags: u8, properties: &[u8], will: &[u8]) -> (Self, Vec<u8>) {
+    /// Connects with encoded properties and the encoded fields of a will. Returns the client and the body of the CONNACK.
+    pub fn connect_with(
+        server: &Server,
+        id: &str,
+        flags: u8,
+        properties: &[u8],
+        will: &[u8],
+    ) -> (Self, Vec<u8>) {
         let mut raw = RawClient::connect(server.port());
         let head = [&text("MQTT")[..], &[5, flags, 0, 0], &length(properties.len()), properties].concat();
         raw.send(&packet(0x10, [&head[..], &text(id), will].concat()));
         let connack = raw.receive().unwrap();
         assert_eq!((connack.name(), connack.body[1]), ("CONNACK", 0));
-        (Self { raw, next_id: 1, heard: VecDeque::new() }, connack.body)
+        (Self { raw, next_id: 1, pending: VecDeque::new() }, connack.body)
     }
 
     pub fn connect(server: &Server, id: &str) -> Self {
-        Self::begin(server, id, CLEAN, b"", b"").0
+        Self::connect_with(server, id, CLEAN, b"", b"").0
     }
 
-    /// With a session that lasts, and whether there was one.
-    pub fn lasting(server: &Server, id: &str, properties: &[u8]) -> (Self, bool) {
+    /// Connects without Clean Start and with a Session Expiry Interval of an hour. Returns the client and whether the session
+    /// was present.
+    pub fn resume(server: &Server, id: &str, properties: &[u8]) -> (Self, bool) {
         let properties = [b"\x11\0\0\x0e\x10", properties].concat();
-        let (client, connack) = Self::begin(server, id, 0, &properties, b"");
+        let (client, connack) = Self::connect_with(server, id, 0, &properties, b"");
         (client, connack[0] == 1)
     }
 
     pub fn receive(&mut self) -> Packet {
-        self.heard.pop_front().unwrap_or_else(|| self.raw.receive().unwrap())
+        self.pending.pop_front().unwrap_or_else(|| self.raw.receive().unwrap())
     }
 
-    /// The PUBREL of a message, whatever comes before it.
+    /// Waits for the PUBREL of a message and keeps the packets before it.
     pub fn receive_pubrel(&mut self, id: u16) {
         loop {
             let packet = self.raw.receive().unwrap();
             if packet.name() == "PUBREL" {
                 return assert_eq!(packet.packet_id(), id);
             }
-            self.heard.push_back(packet);
+            self.pending.push_back(packet);
         }
     }
 
-    pub fn receive_publish(&mut self) -> Heard {
+    pub fn receive_publish(&mut self) -> Message {
         let packet = self.receive();
         assert_eq!(packet.name(), "PUBLISH", "{packet:?}");
         let (flags, body) = (packet.first & 0x0F, &packet.body[..]);
@@ -93,34 +99,34 @@ impl Client {
             rest = &rest[2..];
         }
         let (properties, payload) = rest[1..].split_at(usize::from(rest[0]));
-        Heard { flags, topic, id, properties: properties.to_vec(), payload: payload.to_vec() }
+        Message { flags, topic, id, properties: properties.to_vec(), payload: payload.to_vec() }
     }
 
-    /// The payloads of the next messages, each acknowledged.
+    /// Waits for messages, acknowledges them and returns their payloads.
     pub fn receive_payloads(&mut self, count: usize) -> Vec<String> {
         let mut payloads = Vec::new();
         for _ in 0..count {
-            let heard = self.receive_publish();
-            self.acknowledge(&heard);
-            payloads.push(String::from_utf8(heard.payload).unwrap());
+            let message = self.receive_publish();
+            self.acknowledge(&message);
+            payloads.push(String::from_utf8(message.payload).unwrap());
         }
         payloads
     }
 
-    pub fn acknowledge(&mut self, heard: &Heard) {
-        let id = heard.id.to_be_bytes();
-        match heard.qos() {
+    pub fn acknowledge(&mut self, message: &Message) {
+        let id = message.id.to_be_bytes();
+        match message.qos() {
             0 => {}
             1 => self.raw.send(&packet(0x40, id.to_vec())),
             _ => {
                 self.raw.send(&packet(0x50, id.to_vec()));
-                self.receive_pubrel(heard.id);
+                self.receive_pubrel(message.id);
                 self.raw.send(&packet(0x70, id.to_vec()));
             }
         }
     }
 
-    /// Nothing is on its way: the answer to a ping is the next packet.
+    /// Asserts that no packet is in flight: PINGRESP is the next one.
     pub fn expect_nothing(&mut self) {
         self.raw.send(&[0xC0, 0]);
         assert_eq!(self.receive().name(), "PINGRESP");
@@ -141,7 +147,7 @@ impl Client {
         self.raw.send(&packet(0x30 | flags, body));
     }
 
-    /// Publishes and waits until it is done.
+    /// Publishes a message and completes its QoS handshake.
     pub fn publish(&mut self, flags: u8, topic: &str, payload: &str) {
         self.send_publish(flags, topic, b"", payload.as_bytes());
         match flags >> 1 & 3 {
@@ -156,7 +162,7 @@ impl Client {
         }
     }
 
-    /// The reason for a filter, with these options; an identifier of 0 is none.
+    /// Subscribes to a filter and returns its reason code; an identifier of 0 is omitted.
     pub fn subscribe_with(&mut self, filter: &str, options: u8, identifier: u8) -> u8 {
         let id = self.id();
         let properties: &[u8] = if identifier == 0 { b"" } else { &[0x0B, identifier] };
@@ -179,14 +185,14 @@ impl Client {
         unsuback.body[3]
     }
 
-    /// Says goodbye with these properties, and waits until the broker has closed.
-    pub fn leave(mut self, properties: &[u8]) {
+    /// Sends DISCONNECT with encoded properties and waits until the broker has closed the connection.
+    pub fn disconnect(mut self, properties: &[u8]) {
         self.raw.send(&packet(0xE0, [&[0][..], &length(properties.len()), properties].concat()));
         assert_eq!(self.raw.receive(), None);
     }
 
-    /// The reason why the broker disconnects.
-    pub fn disconnected(mut self) -> u8 {
+    /// Waits for a DISCONNECT of the broker and returns its reason code.
+    pub fn disconnect_reason(mut self) -> u8 {
         let packet = self.receive();
         assert_eq!((packet.name(), self.raw.receive()), ("DISCONNECT", None));
         packet.body[0]

@@ -6,7 +6,7 @@ use crate::common::wire::{packet, text};
 #[test]
 fn aliases_are_taken_from_clients_and_given_to_them() {
     let (_place, server) = serve();
-    let (mut client, connack) = Client::begin(&server, "a", CLEAN, b"\x22\0\x01", b"");
+    let (mut client, connack) = Client::connect_with(&server, "a", CLEAN, b"\x22\0\x01", b"");
     assert!(connack.windows(3).any(|window| window == b"\x22\0\x10"), "{connack:?}");
     client.subscribe("long/#", 0);
     for (topic, alias) in [("long/topic", 2), ("", 2), ("", 2)] {
@@ -16,26 +16,26 @@ fn aliases_are_taken_from_clients_and_given_to_them() {
     assert_eq!(heard.each_ref().map(|heard| heard.topic.as_str()), ["long/topic", "", ""]);
     assert!(heard.iter().all(|heard| heard.properties == b"\x23\0\x01"), "{heard:?}");
     client.send_publish(0, "", b"\x23\0\x05", b"x");
-    assert_eq!(client.disconnected(), 0x82);
+    assert_eq!(client.disconnect_reason(), 0x82);
 }
 
 #[test]
 fn aliases_end_with_their_connection_and_none_is_0_or_beyond_what_is_taken() {
     let (_place, server) = serve();
-    let (mut client, _) = Client::lasting(&server, "a", b"");
+    let (mut client, _) = Client::resume(&server, "a", b"");
     client.subscribe("long/topic", 0);
     client.send_publish(0, "long/topic", b"\x23\0\x01", b"one");
     client.send_publish(0, "", b"\x23\0\x01", b"two");
     assert_eq!(client.receive_payloads(2), ["one", "two"]);
-    client.leave(b"");
-    let (mut client, is_present) = Client::lasting(&server, "a", b"");
+    client.disconnect(b"");
+    let (mut client, is_present) = Client::resume(&server, "a", b"");
     assert!(is_present);
     client.send_publish(0, "", b"\x23\0\x01", b"three");
-    assert_eq!(client.disconnected(), 0x82, "it stands for nothing");
+    assert_eq!(client.disconnect_reason(), 0x82, "it stands for nothing");
     for alias in [0, 17] {
         let mut client = Client::connect(&server, "b");
         client.send_publish(0, "long/topic", &[0x23, 0, alias], b"x");
-        assert_eq!(client.disconnected(), 0x94, "{alias}");
+        assert_eq!(client.disconnect_reason(), 0x94, "{alias}");
     }
 }
 
@@ -43,7 +43,7 @@ fn aliases_end_with_their_connection_and_none_is_0_or_beyond_what_is_taken() {
 fn a_client_gets_an_alias_at_each_qos_if_it_takes_any() {
     let (_place, server) = serve();
     for (maximum, alias) in [(&b"\x22\0\x01"[..], &b"\x23\0\x01"[..]), (b"\x22\0\0", b""), (b"", b"")] {
-        let (mut client, _) = Client::begin(&server, "a", CLEAN, maximum, b"");
+        let (mut client, _) = Client::connect_with(&server, "a", CLEAN, maximum, b"");
         client.subscribe("long/topic", 2);
         let mut publisher = Client::connect(&server, "publisher");
         for qos in 0..3 {
