@@ -20,6 +20,7 @@ mod embedded;
 mod fencing;
 mod help;
 mod interrupted;
+mod library_tls;
 mod limits;
 mod lock;
 mod lock_lost;
