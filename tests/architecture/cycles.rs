@@ -24,39 +24,16 @@ impl<'a> Modules<'a> {
 
     /// Returns the path from the root of the crate, if it begins at `crate`, `self`, `super` or a child module.
     pub fn absolute(&self, from: &[String], path: &[String]) -> Option<Path> {
-        let mut base = from.to_vec();
-        let mut rest = path;
-        match path.first()?.as_str() {
-            "crate" | "mqkv" => {
-                base.clear();
-                rest = &rest[1..];
-            }
-            "self" | "super" => {
-                while let Some(("self" | "super", after)) =
-                    rest.split_first().map(|(first, after)| (first.as_str(), after))
-                {
-                    if rest[0] == "super" {
-                        base.pop();
-                    }
-                    rest = after;
-                }
-            }
-            child => {
-                let child = [from, &[child.to_owned()]].concat();
-                self.0.get(&child)?;
-            }
-        }
-        base.extend_from_slice(rest);
-        Some(base)
+        let child = [from, &path[..1]].concat();
+        let (base, rest) =
+            if self.0.contains_key(&child) { (from.to_vec(), path) } else { anchor(from, path)? };
+        Some([&base, rest].concat())
     }
 
     fn resolve(&self, from: &[String], path: &[String], steps: usize) -> Option<Target> {
         let steps = steps.checked_sub(1)?;
-        let first = path.first()?;
-        if ["crate", "mqkv", "self", "super"].contains(&first.as_str()) {
-            return self.descend(Vec::new(), &self.absolute(from, path)?, steps);
-        }
-        self.descend(from.to_vec(), path, steps)
+        let (base, rest) = anchor(from, path).unwrap_or((from.to_vec(), path));
+        self.descend(base, rest, steps)
     }
 
     /// Follows `path` from a module; `None` if its first name is not bound there.
@@ -110,6 +87,24 @@ impl<'a> Modules<'a> {
             Target::Module(_) => None,
         }
     }
+}
+
+/// Splits a path after its `crate`, `self` or `super`: the module that they name, and the rest.
+fn anchor<'a>(from: &[String], path: &'a [String]) -> Option<(Path, &'a [String])> {
+    let mut base = from.to_vec();
+    match path.split_first()? {
+        (first, rest) if first == "crate" || first == "mqkv" => return Some((Vec::new(), rest)),
+        (first, _) if first != "self" && first != "super" => return None,
+        _ => {}
+    }
+    let mut rest = path;
+    while let Some(first) = rest.first().filter(|first| *first == "self" || *first == "super") {
+        if first == "super" {
+            base.pop();
+        }
+        rest = &rest[1..];
+    }
+    Some((base, rest))
 }
 
 impl Module {

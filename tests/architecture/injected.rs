@@ -364,13 +364,18 @@ fn a_parent_that_only_declares_and_re_exports_is_in_no_cycle() {
     let tree = |parent: &str| {
         rules_broken_by(&[
             ("src/store/mod.rs", parent),
-            ("src/store/a.rs", "use super::{C, Key, b}; pub struct A(C, b::D);"),
+            (
+                "src/store/a.rs",
+                "use super::{C, Key, b}; pub struct A(C, b::D); fn f(&self) { assert!(self.g()) }",
+            ),
             ("src/store/b.rs", "pub struct B; pub struct D;"),
             ("src/protocol/mod.rs", "pub struct Key;"),
         ])
     };
     assert_eq!(tree(parent), []);
-    assert_eq!(tree(&format!("{parent} pub struct Limits(A);")), [], "the child does not import it");
+    for item in ["pub struct Limits(A);", "pub fn a() -> A { a::A::new() }"] {
+        assert_eq!(tree(&format!("{parent} {item}")), [], "the child does not import it");
+    }
 }
 
 #[test]
