@@ -200,7 +200,6 @@ pub const OWNERS: &[(&str, &[&str])] = &[
     ("strsim", &["src/cli/config/suggestions.rs"]),
     ("terminal_size", &["src/commands/process/stdout.rs"]),
     ("toml_edit", &["src/cli/config/document.rs"]),
-    ("clap_complete", &["src/cli/args.rs", "src/cli/generate.rs"]),
     ("clap_mangen", &["src/cli/generate.rs"]),
 ];
 
