@@ -97,7 +97,16 @@ const SUITE: &[&str] = &[
 ];
 
 /// Where the files of the tests are, as the page names them.
-const PLACES: &[&str] = &["src/broker/wire_tests/", "src/broker/", "tests/it/", ""];
+const PLACES: &[&str] = &[
+    "src/broker/tests/",
+    "src/broker/",
+    "src/broker/wire/",
+    "src/broker/routing/",
+    "src/broker/session/",
+    "src/mqtt/",
+    "tests/it/",
+    "",
+];
 
 /// The page says so, and then why, where a statement needs no test.
 const REASONS: &[&str] =

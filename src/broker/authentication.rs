@@ -4,15 +4,15 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::packet::Connect;
 use super::principal::Principal;
-use super::reason::Reason;
+use crate::mqtt::ReasonCode;
+use crate::mqtt::packet::{Connect, Sensitive};
 use crate::net::Secret;
 
 /// Why authentication failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    pub reason: Reason,
+    pub reason: ReasonCode,
     /// For the client: nothing that helps to guess a user or a password.
     pub reason_string: &'static str,
     /// For the operator's log; contains no secret, not escaped.
@@ -97,8 +97,9 @@ pub async fn authenticate(
     connect: &mut Connect,
     info: &ConnectionInfo,
 ) -> Result<Principal, Denial> {
-    let (username, password) = (connect.username.take(), connect.password.take());
-    let data = connect.authentication_data.take();
+    let secret = |bytes: Sensitive| Secret::new(bytes.into_bytes());
+    let (username, password) = (connect.username.take(), connect.password.take().map(secret));
+    let data = connect.authentication_data.take().map(secret);
     let certificate = info.certificate.clone().unwrap_or_default();
     let needs_no_user = info.certificate.is_some() || info.is_anonymous;
     let principal = |user| Principal { user, ..certificate };
@@ -107,20 +108,20 @@ pub async fn authenticate(
             Ok(principal(Some(check_data(authenticator, method, data).await?)))
         }
         (Some(method), Some(_)) if authenticator.supports_method(method) => Err(denial(
-            Reason::BadUserNameOrPassword,
+            ReasonCode::BadUserNameOrPassword,
             "a user name beside a token",
             "it sent a user name beside a token",
         )),
         (Some(_), _) => Err(unknown_method()),
         (None, _) if data.is_some() => Err(denial(
-            Reason::ProtocolError,
+            ReasonCode::ProtocolError,
             "authentication data without a method",
             "it sent authentication data without a method",
         )),
         (None, Some(username)) if authenticator.has_users() => {
             let Some(password) = password else {
                 return Err(Denial {
-                    reason: Reason::BadUserNameOrPassword,
+                    reason: ReasonCode::BadUserNameOrPassword,
                     reason_string: "a user name without a password",
                     log_text: format!("no password for the user {username}"),
                 });
@@ -129,12 +130,12 @@ pub async fn authenticate(
         }
         (None, Some(_) | None) if needs_no_user => Ok(principal(None)),
         (None, Some(username)) => Err(Denial {
-            reason: Reason::BadUserNameOrPassword,
+            reason: ReasonCode::BadUserNameOrPassword,
             reason_string: "users are not known here",
             log_text: format!("there are no users here, so no {username}"),
         }),
         (None, None) => Err(denial(
-            Reason::NotAuthorized,
+            ReasonCode::NotAuthorized,
             "nobody comes in here without saying who it is",
             "it said nothing of who it is",
         )),
@@ -145,19 +146,19 @@ pub async fn authenticate(
 pub fn check_data(authenticator: &dyn Authenticator, method: &str, data: Option<Secret>) -> PendingCheck {
     match data {
         Some(data) => authenticator.check_data(method, data),
-        None => Box::pin(async { Err(denial(Reason::NotAuthorized, "no token", "it sent no token")) }),
+        None => Box::pin(async { Err(denial(ReasonCode::NotAuthorized, "no token", "it sent no token")) }),
     }
 }
 
 fn unknown_method() -> Denial {
     denial(
-        Reason::BadAuthenticationMethod,
+        ReasonCode::BadAuthenticationMethod,
         "this authentication method is not known here",
         "it asked for an authentication method that is not known here",
     )
 }
 
-fn denial(reason: Reason, reason_string: &'static str, log_text: &str) -> Denial {
+fn denial(reason: ReasonCode, reason_string: &'static str, log_text: &str) -> Denial {
     Denial { reason, reason_string, log_text: log_text.to_owned() }
 }
 

@@ -10,18 +10,18 @@ use tokio::sync::Notify;
 use super::authentication::Authenticator;
 use super::counters::Counters;
 use super::event::{Event, EventSink};
-use super::filter;
-use super::packet::SubscriptionRequest;
 use super::permissions::{AccessControl, Permissions};
 use super::principal::Principal;
 use super::publication::Publication;
-use super::reason::Reason;
 use super::settings::Settings;
 use super::statistics::{ClientStatistics, Statistics};
 use crate::broker::routing::registry::{AttachedSession, Registry};
 use crate::broker::session::connection_handle::CloseReason;
 use crate::broker::session::entry::{SessionEntry, SessionRequest};
 use crate::clock;
+use crate::mqtt::ReasonCode;
+use crate::mqtt::filter;
+use crate::mqtt::packet::SubscriptionRequest;
 use crate::protocol::ConnectionId;
 use crate::protocol::message::{Message, Qos};
 
@@ -62,10 +62,10 @@ pub enum Verdict {
     /// The application has handled the message: it is acknowledged, and not routed.
     Consumed,
     /// The message is not routed, and the acknowledgement has this reason code.
-    Refused(Reason),
+    Refused(ReasonCode),
     /// The client is disconnected.
     Disconnect {
-        reason: Reason,
+        reason: ReasonCode,
         /// The reason string.
         text: String,
     },
@@ -214,7 +214,7 @@ impl Broker {
     }
 
     /// Closes a connection with a DISCONNECT, if it is still open.
-    pub fn disconnect(&self, connection: ConnectionId, reason: Reason, text: &str) {
+    pub fn disconnect(&self, connection: ConnectionId, reason: ReasonCode, text: &str) {
         if let Some(handle) = self.read().handle(connection) {
             handle.close(reason, text);
         }
@@ -247,7 +247,7 @@ impl Broker {
     /// # Errors
     ///
     /// The reason code to reject the connection with.
-    pub(super) fn attach(&self, request: SessionRequest) -> Result<AttachedSession, Reason> {
+    pub(super) fn attach(&self, request: SessionRequest) -> Result<AttachedSession, ReasonCode> {
         let now = clock::monotonic();
         let mut attached = self.change(|registry| registry.attach(request, now))?;
         if attached.needs_reauthorization {
@@ -282,7 +282,7 @@ impl Broker {
         peer: &Peer,
         entry: &Arc<SessionEntry>,
         requests: Vec<SubscriptionRequest>,
-    ) -> Vec<Result<Qos, Reason>> {
+    ) -> Vec<Result<Qos, ReasonCode>> {
         let Some(permissions) = &peer.permissions else {
             return self.subscribe_authorized(peer.connection, requests);
         };
@@ -304,8 +304,8 @@ impl Broker {
             self.reauthorize(entry);
         }
         let result = |is_allowed: &bool| match is_allowed {
-            true => results.next().unwrap_or(Err(Reason::UnspecifiedError)),
-            false => Err(Reason::NotAuthorized),
+            true => results.next().unwrap_or(Err(ReasonCode::UnspecifiedError)),
+            false => Err(ReasonCode::NotAuthorized),
         };
         allowed.iter().map(result).collect()
     }
@@ -314,10 +314,10 @@ impl Broker {
         &self,
         connection: ConnectionId,
         requests: Vec<SubscriptionRequest>,
-    ) -> Vec<Result<Qos, Reason>> {
+    ) -> Vec<Result<Qos, ReasonCode>> {
         // Checked before the lock, which every connection waits for: a packet has room for many filters.
         if requests.len() > self.inner.settings.subscriptions_per_session_max {
-            return vec![Err(Reason::QuotaExceeded); requests.len()];
+            return vec![Err(ReasonCode::QuotaExceeded); requests.len()];
         }
         let mut events = Vec::new();
         let now = clock::monotonic();
@@ -326,10 +326,10 @@ impl Broker {
         results
     }
 
-    pub(super) fn unsubscribe(&self, connection: ConnectionId, filters: &[String]) -> Vec<Reason> {
+    pub(super) fn unsubscribe(&self, connection: ConnectionId, filters: &[String]) -> Vec<ReasonCode> {
         // No session has so many subscriptions: some filters are not subscribed to, or repeated.
         if filters.len() > self.inner.settings.subscriptions_per_session_max {
-            return vec![Reason::ImplementationSpecific; filters.len()];
+            return vec![ReasonCode::ImplementationSpecific; filters.len()];
         }
         self.change(|registry| registry.unsubscribe(connection, filters))
     }

@@ -3,27 +3,18 @@
 //! It knows no store, no rules and no files: [`Hooks`] are the traits that it is given.
 
 pub mod authentication;
-pub mod codec;
 pub mod counters;
-pub mod dialect;
 pub mod event;
 pub mod expiry_task;
-pub mod filter;
 pub mod handle;
-pub mod intake;
-pub mod mqtt311;
-pub mod packet;
 pub mod permissions;
 pub mod principal;
 pub mod publication;
-pub mod publish;
-pub mod reason;
 pub mod routing;
 pub mod server;
 pub mod session;
 pub mod settings;
 pub mod statistics;
-pub mod strict;
 pub mod wire;
 
 #[cfg(test)]

@@ -6,12 +6,18 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::timeout;
 
-use super::codec::wire::{
+use self::wire::{
     ConnAck, Connect, ConnectAuth, ConnectProperties, Disconnect, DisconnectReasonCode, LastWill, Packet,
     PubAck, PubAckReason, Publish, PublishProperties, QoS, SubAck, Subscribe, SubscribeFilter,
     SubscribeProperties,
 };
 use super::server::Server;
+
+/// The MQTT crate's types, with which the tests play the client.
+pub mod wire {
+    pub use rumqttc::mqttbytes::QoS;
+    pub use rumqttc::mqttbytes::v5::*;
+}
 
 /// Long enough for a busy machine; only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);

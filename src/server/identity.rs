@@ -18,7 +18,7 @@ use self::users::{Login, Memory, Users};
 use super::event::Event;
 use super::event::EventSink;
 use crate::broker::Denial;
-use crate::broker::reason::Reason;
+use crate::mqtt::ReasonCode;
 use crate::net::Secret;
 use crate::net::detached::run_detached;
 use crate::server::identity::reloaded_file::Kept;
@@ -134,7 +134,7 @@ impl Identities {
         events: EventSink,
     ) -> Result<Arc<str>, Denial> {
         let denied = |log_text| Denial {
-            reason: Reason::BadUserNameOrPassword,
+            reason: ReasonCode::BadUserNameOrPassword,
             reason_string: "no user of this name and password is known here",
             log_text,
         };
@@ -154,7 +154,7 @@ impl Identities {
     /// Looks for the bearer of a token.
     pub(crate) async fn check_token(&self, token: Secret, events: EventSink) -> Result<Arc<str>, Denial> {
         let denied = || Denial {
-            reason: Reason::NotAuthorized,
+            reason: ReasonCode::NotAuthorized,
             reason_string: "this token is not known here",
             log_text: "its token is not known".to_owned(),
         };
@@ -171,7 +171,7 @@ async fn in_room<T: Send + 'static>(
     check: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Denial> {
     let failed = || Denial {
-        reason: Reason::UnspecifiedError,
+        reason: ReasonCode::UnspecifiedError,
         reason_string: "it could not be checked",
         log_text: "what it says of itself could not be checked".to_owned(),
     };
@@ -217,9 +217,9 @@ mod tests {
         let (events, lines) = heard();
         let check = |token: &str| identities.check_token(secret(token), Arc::clone(&events));
         assert_eq!(check("t1 \r\n").await.as_deref(), Ok("one"));
-        assert_eq!(check(" t1").await.unwrap_err().reason, Reason::NotAuthorized);
+        assert_eq!(check(" t1").await.unwrap_err().reason, ReasonCode::NotAuthorized);
         fs::write(&path, "one t2\ntwo t3\n").unwrap();
-        assert_eq!(check("t1").await.unwrap_err().reason, Reason::NotAuthorized);
+        assert_eq!(check("t1").await.unwrap_err().reason, ReasonCode::NotAuthorized);
         assert_eq!(check("t3").await.as_deref(), Ok("two"));
         for broken in ["", "t2\n", "one t2\none t2\n"] {
             fs::write(&path, broken).unwrap();

@@ -23,8 +23,8 @@ use super::event::Event;
 use super::event::EventSink;
 use super::operations::OperationsSettings;
 use super::operations::metrics::{Metrics, Verb};
-use crate::broker::reason::Reason;
 use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
+use crate::mqtt::ReasonCode;
 use crate::server::storage::{Storage, StorageError};
 
 #[cfg(test)]
@@ -199,7 +199,7 @@ impl Service {
         let response_topic = message.response_topic.take();
         if response_topic.as_deref().is_some_and(topic::is_reserved_for_response) {
             let text = "the response topic is the state store's own".to_owned();
-            return Verdict::Disconnect { reason: Reason::TopicNameInvalid, text };
+            return Verdict::Disconnect { reason: ReasonCode::TopicNameInvalid, text };
         }
         match read_asker(&message, response_topic.as_deref()) {
             Ok(_) if !from.may_publish(response_topic.as_deref().unwrap_or_default()) => {
@@ -208,7 +208,7 @@ impl Service {
                 let (client_id, what) = (Arc::clone(&from.client_id), "have its answer published to");
                 let topic = response_topic.unwrap_or_default();
                 (self.events)(broker::Event::NotAuthorized { client_id, what, topic }.into());
-                return Verdict::Refused(Reason::NotAuthorized);
+                return Verdict::Refused(ReasonCode::NotAuthorized);
             }
             Ok(correlation) => {
                 let response_topic = response_topic.unwrap_or_default();

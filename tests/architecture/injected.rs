@@ -196,7 +196,7 @@ fn a_crate_in_a_second_file_is_reported_there() {
 fn a_crate_in_its_owner_is_not_reported() {
     let rules = rules_broken_by(&[
         ("src/client/transport.rs", "use rumqttc::Client;"),
-        ("src/broker/codec.rs", "use rumqttc::mqttbytes;"),
+        ("src/mqtt/oracle.rs", "use rumqttc::mqttbytes;"),
         ("src/server/storage/disk.rs", "use redb::Database;"),
         ("src/render/json.rs", "use serde_json::Value;"),
         ("src/protocol/topic.rs", "use hex::encode;"),

@@ -1,5 +1,6 @@
 //! Routing: which sessions there are, what they subscribe to, and which messages they get.
 
+pub mod filter_memory;
 pub mod registry;
 pub mod retained;
 pub mod shared_subscriptions;

@@ -8,19 +8,20 @@ use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 
+use super::filter_memory;
 use super::retained::RetainedMessages;
 use super::shared_subscriptions::SharedSubscriptions;
 use super::subscriptions::Subscriptions;
 use crate::broker::event::Event;
-use crate::broker::filter;
-use crate::broker::packet::{RetainHandling, SubscriptionOptions, SubscriptionRequest};
 use crate::broker::publication::{Delivery, Publication};
-use crate::broker::reason::Reason;
 use crate::broker::session::connection_handle::{ConnectionHandle, DrainPhase};
 use crate::broker::session::entry::{SessionEntry, SessionId, SessionRequest, SessionState};
 use crate::broker::session::state_machine::{Limits, Session};
 use crate::broker::settings::Settings;
 use crate::broker::statistics::{ClientStatistics, Statistics};
+use crate::mqtt::ReasonCode;
+use crate::mqtt::filter;
+use crate::mqtt::packet::{RetainHandling, SubscriptionOptions, SubscriptionRequest};
 use crate::protocol::ConnectionId;
 use crate::protocol::message::{Message, Qos};
 
@@ -46,7 +47,7 @@ pub struct Registry {
     limits: Limits,
     sessions_max: usize,
     subscriptions_max: usize,
-    /// The limit for the topic filters of one session, in bytes as charged by [`filter::bytes`].
+    /// The limit for the topic filters of one session, in bytes as charged by [`filter_memory::bytes`].
     filter_bytes_max: usize,
     sessions: HashMap<Arc<str>, Arc<SessionEntry>>,
     connections: HashMap<ConnectionId, (Arc<SessionEntry>, Arc<ConnectionHandle>)>,
@@ -70,7 +71,7 @@ impl Registry {
             limits: Limits::from(settings),
             sessions_max: settings.sessions_max,
             subscriptions_max: settings.subscriptions_per_session_max,
-            filter_bytes_max: filter::bytes_max(settings.subscriptions_per_session_max),
+            filter_bytes_max: filter_memory::bytes_max(settings.subscriptions_per_session_max),
             sessions: HashMap::new(),
             connections: HashMap::new(),
             subscriptions: Subscriptions::default(),
@@ -92,9 +93,9 @@ impl Registry {
     /// # Errors
     ///
     /// The reason code to reject the connection with.
-    pub fn attach(&mut self, request: SessionRequest, now: Instant) -> Result<AttachedSession, Reason> {
+    pub fn attach(&mut self, request: SessionRequest, now: Instant) -> Result<AttachedSession, ReasonCode> {
         if self.is_closed {
-            return Err(Reason::ServerShuttingDown);
+            return Err(ReasonCode::ServerShuttingDown);
         }
         let (resumed, mut will) = self.take_over(&request, now)?;
         let session_present = resumed.is_some();
@@ -125,18 +126,18 @@ impl Registry {
         &mut self,
         request: &SessionRequest,
         now: Instant,
-    ) -> Result<(Option<Arc<SessionEntry>>, Option<Message>), Reason> {
+    ) -> Result<(Option<Arc<SessionEntry>>, Option<Message>), ReasonCode> {
         let Some(entry) = self.sessions.get(&request.client_id).map(Arc::clone) else {
             return Ok((None, None));
         };
         let mut state = entry.lock();
         let is_owner = state.principal.is_same_as(&request.principal);
         if !is_owner && state.principal.is_authenticated() && state.is_connected() {
-            return Err(Reason::NotAuthorized);
+            return Err(ReasonCode::NotAuthorized);
         }
         let last = state.handle.take();
         if let Some(last) = &last {
-            last.close(Reason::SessionTakenOver, "another connection uses this client id");
+            last.close(ReasonCode::SessionTakenOver, "another connection uses this client id");
             self.connections.remove(&last.id);
         }
         self.cancel_deadlines(&entry, &state);
@@ -153,8 +154,8 @@ impl Registry {
     }
 
     /// Ends the session that has been disconnected for the longest time; returns its Will Message.
-    fn end_longest_disconnected(&mut self, now: Instant) -> Result<Option<Message>, Reason> {
-        let (_, entry) = self.disconnected.pop_first().ok_or(Reason::QuotaExceeded)?;
+    fn end_longest_disconnected(&mut self, now: Instant) -> Result<Option<Message>, ReasonCode> {
+        let (_, entry) = self.disconnected.pop_first().ok_or(ReasonCode::QuotaExceeded)?;
         let mut state = entry.lock();
         let will = state.will.take().and_then(|will| self.authorized_will(&entry, &state, will));
         drop(state);
@@ -258,9 +259,9 @@ impl Registry {
         requests: Vec<SubscriptionRequest>,
         now: Instant,
         events: &mut Vec<Event>,
-    ) -> Vec<Result<Qos, Reason>> {
+    ) -> Vec<Result<Qos, ReasonCode>> {
         let Some((entry, handle)) = self.connections.get(&connection).cloned() else {
-            return requests.iter().map(|_| Err(Reason::UnspecifiedError)).collect();
+            return requests.iter().map(|_| Err(ReasonCode::UnspecifiedError)).collect();
         };
         // A search of the retained messages delays all connections, so there is none without a use: not for a filter
         // that is repeated in the packet, nor once the queue is full or the connection is to be closed.
@@ -283,18 +284,18 @@ impl Registry {
         filter: &str,
         options: SubscriptionOptions,
         retain_handling: RetainHandling,
-    ) -> Result<bool, Reason> {
+    ) -> Result<bool, ReasonCode> {
         let is_shared = filter::is_shared(filter);
         let is_valid = if is_shared { filter::shared(filter).is_some() } else { filter::is_valid(filter) };
         if !is_valid {
-            return Err(Reason::TopicFilterInvalid);
+            return Err(ReasonCode::TopicFilterInvalid);
         }
         {
             let mut state = entry.lock();
             if !state.filters.contains_key(filter) {
-                let bytes = state.filter_bytes.saturating_add(filter::bytes(filter));
+                let bytes = state.filter_bytes.saturating_add(filter_memory::bytes(filter));
                 if state.filters.len() >= self.subscriptions_max || bytes > self.filter_bytes_max {
-                    return Err(Reason::QuotaExceeded);
+                    return Err(ReasonCode::QuotaExceeded);
                 }
                 state.filter_bytes = bytes;
             }
@@ -342,18 +343,18 @@ impl Registry {
     }
 
     /// Removes subscriptions; returns the reason code of each.
-    pub fn unsubscribe(&mut self, connection: ConnectionId, filters: &[String]) -> Vec<Reason> {
+    pub fn unsubscribe(&mut self, connection: ConnectionId, filters: &[String]) -> Vec<ReasonCode> {
         let Some((entry, _)) = self.connections.get(&connection).cloned() else {
-            return vec![Reason::NoSubscriptionExisted; filters.len()];
+            return vec![ReasonCode::NoSubscriptionExisted; filters.len()];
         };
         let mut state = entry.lock();
         let mut unsubscribe = |filter: &String| {
             let existed = state.filters.remove(filter).is_some();
             if existed {
-                state.filter_bytes = state.filter_bytes.saturating_sub(filter::bytes(filter));
+                state.filter_bytes = state.filter_bytes.saturating_sub(filter_memory::bytes(filter));
             }
             self.remove_subscription(filter, entry.id);
-            if existed { Reason::Success } else { Reason::NoSubscriptionExisted }
+            if existed { ReasonCode::Success } else { ReasonCode::NoSubscriptionExisted }
         };
         filters.iter().map(&mut unsubscribe).collect()
     }
@@ -513,7 +514,7 @@ impl Registry {
     pub fn close(&mut self) {
         self.is_closed = true;
         for (_, handle) in self.connections.values() {
-            handle.close(Reason::ServerShuttingDown, "the server stops");
+            handle.close(ReasonCode::ServerShuttingDown, "the server stops");
         }
     }
 
@@ -564,8 +565,8 @@ impl Registry {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::broker::packet::Will;
     use crate::broker::principal::Principal;
+    use crate::mqtt::packet::Will;
 
     fn registry() -> Registry {
         Registry::new(&Settings { sessions_max: 2, ..Settings::default() })
@@ -667,7 +668,7 @@ pub(super) mod tests {
         let request =
             SubscriptionRequest { filter: "#".to_owned(), options, retain_handling: RetainHandling::Always };
         let results = registry.subscribe(ConnectionId(1), vec![request], start, &mut Vec::new());
-        assert_eq!(results, [Err(Reason::UnspecifiedError)]);
+        assert_eq!(results, [Err(ReasonCode::UnspecifiedError)]);
         let publication = Arc::new(Publication::new(Message::default(), start));
         assert_eq!(registry.route(None, None, &publication, start, &mut Vec::new()), 0);
         assert!(registry.handle(ConnectionId(2)).is_some_and(|handle| handle.close_reason().is_none()));
@@ -702,7 +703,7 @@ pub(super) mod tests {
         };
         assert_eq!(queued(&mut registry, &["r/1", "r/1"]), 1);
         assert_eq!(queued(&mut registry, &["r/#", "r/3"]), 1);
-        handle.close(Reason::AdministrativeAction, "go");
+        handle.close(ReasonCode::AdministrativeAction, "go");
         assert_eq!(queued(&mut registry, &["r/1"]), 0);
     }
 
@@ -744,7 +745,7 @@ pub(super) mod tests {
         let mut registry = registry();
         registry.attach(request(1, "a", 10, None), start).unwrap();
         registry.attach(request(2, "b", 10, None), start).unwrap();
-        assert_eq!(registry.attach(request(3, "c", 10, None), start).unwrap_err(), Reason::QuotaExceeded);
+        assert_eq!(registry.attach(request(3, "c", 10, None), start).unwrap_err(), ReasonCode::QuotaExceeded);
         registry.attach(request(4, "a", 10, None), start).unwrap();
     }
 
@@ -762,7 +763,10 @@ pub(super) mod tests {
         assert!(!attached.session_present && attached.will.is_some(), "the first one's will");
         assert_eq!((registry.sessions.len(), registry.disconnected.len()), (2, 0));
         assert_eq!(registry.next_deadline(), None);
-        assert_eq!(registry.attach(request(5, "fourth", 0, None), start).unwrap_err(), Reason::QuotaExceeded);
+        assert_eq!(
+            registry.attach(request(5, "fourth", 0, None), start).unwrap_err(),
+            ReasonCode::QuotaExceeded
+        );
         detach(&mut registry, 3, later(3));
         assert!(!registry.attach(request(6, "first", 0, None), start).unwrap().session_present);
         detach(&mut registry, 6, later(4));
@@ -778,7 +782,7 @@ pub(super) mod tests {
         assert!(attached.handle.close_reason().is_some());
         assert_eq!(
             registry.attach(request(2, "b", 10, None), start).unwrap_err(),
-            Reason::ServerShuttingDown
+            ReasonCode::ServerShuttingDown
         );
     }
 }

@@ -5,8 +5,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::broker::filter;
 use crate::broker::publication::Publication;
+use crate::mqtt::filter;
 
 /// The retained messages by topic. Pure: time is an argument.
 #[derive(Debug)]

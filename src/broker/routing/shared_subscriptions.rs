@@ -10,10 +10,10 @@ use hashbrown::HashMap;
 
 use super::subscriptions::Subscriptions;
 use crate::broker::event::Event;
-use crate::broker::filter;
-use crate::broker::packet::SubscriptionOptions;
 use crate::broker::publication::{Delivery, GroupId, Publication};
 use crate::broker::session::entry::{Readiness, SessionEntry, SessionId};
+use crate::mqtt::filter;
+use crate::mqtt::packet::SubscriptionOptions;
 
 /// All groups. A group is identified by its share name and topic filter, that is by `$share/NAME/FILTER` as a whole.
 #[derive(Debug, Default)]
@@ -167,9 +167,9 @@ impl Group {
 mod tests {
     use super::super::registry::{Registry, tests::request};
     use super::*;
-    use crate::broker::packet::{RetainHandling, SubscriptionRequest};
     use crate::broker::settings::Settings;
     use crate::clock;
+    use crate::mqtt::packet::{RetainHandling, SubscriptionRequest};
     use crate::protocol::ConnectionId;
     use crate::protocol::message::{Message, Qos};
 

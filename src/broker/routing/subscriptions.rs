@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
-use crate::broker::filter;
+use crate::mqtt::filter;
 
 /// Subscriptions by topic filter. `K` identifies the subscriber, `S` is what a match returns. Pure.
 ///

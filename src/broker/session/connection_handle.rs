@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::Notify;
 
-use crate::broker::reason::Reason;
+use crate::mqtt::ReasonCode;
 use crate::protocol::ConnectionId;
 
 /// Why a connection is closed.
@@ -21,7 +21,7 @@ pub enum CloseReason {
     },
     /// The server closes the connection, with a DISCONNECT.
     ServerDisconnect {
-        reason: Reason,
+        reason: ReasonCode,
         /// The reason string.
         text: String,
     },
@@ -36,7 +36,7 @@ impl CloseReason {
         match self {
             Self::ClientDisconnect { publishes_will, .. } => *publishes_will,
             // All clients are disconnected, so no client would receive the message.
-            Self::ServerDisconnect { reason, .. } => *reason != Reason::ServerShuttingDown,
+            Self::ServerDisconnect { reason, .. } => *reason != ReasonCode::ServerShuttingDown,
             Self::ConnectionLost(_) => true,
         }
     }
@@ -94,7 +94,7 @@ impl ConnectionHandle {
     }
 
     /// Requests that the connection's task closes it with a DISCONNECT.
-    pub fn close(&self, reason: Reason, text: &str) {
+    pub fn close(&self, reason: ReasonCode, text: &str) {
         // The first request decides; an error means that there was one.
         let _ = self.close_reason.set(CloseReason::ServerDisconnect { reason, text: text.to_owned() });
         self.wake.notify_one();

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use super::connection_handle::ConnectionHandle;
 use crate::broker::event::Event;
-use crate::broker::packet::{SubscriptionOptions, Will};
 use crate::broker::permissions::Permissions;
 use crate::broker::principal::Principal;
 use crate::broker::publication::Delivery;
-use crate::broker::reason::Reason;
 use crate::broker::session::state_machine::{Outgoing, Session};
+use crate::mqtt::ReasonCode;
+use crate::mqtt::packet::{SubscriptionOptions, Will};
 use crate::protocol::ConnectionId;
 use crate::protocol::message::Qos;
 
@@ -80,7 +80,7 @@ pub struct SessionState {
     /// The subscriptions, also those that the rules no longer permit: these bring no messages until they are permitted
     /// again.
     pub filters: HashMap<String, SubscriptionOptions>,
-    /// The bytes charged for the topic filters, by `filter::bytes`.
+    /// The bytes charged for the topic filters, by `filter_memory::bytes`.
     pub filter_bytes: usize,
     /// Whether the connection's task has seen everything, so that it must be woken for more.
     is_idle: bool,
@@ -193,7 +193,7 @@ impl SessionEntry {
             return true;
         }
         if is_needed && let Some(handle) = &state.handle {
-            handle.close(Reason::QuotaExceeded, "too many messages wait for this client");
+            handle.close(ReasonCode::QuotaExceeded, "too many messages wait for this client");
         }
         if !state.is_overflowing {
             state.is_overflowing = true;

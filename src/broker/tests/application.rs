@@ -32,7 +32,7 @@ async fn the_application_may_throw_a_client_out() {
     client.publish(qos_1("x", 1)).await;
     client.hear_puback().await;
     let connection = echo.seen.lock().unwrap().last().unwrap().connection;
-    server.broker().disconnect(connection, Reason::AdministrativeAction, "enough");
+    server.broker().disconnect(connection, ReasonCode::AdministrativeAction, "enough");
     assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::AdministrativeAction);
 }
 

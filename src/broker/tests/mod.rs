@@ -19,16 +19,16 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::codec::wire::{
-    ConnectReturnCode, Disconnect, DisconnectProperties, DisconnectReasonCode, LastWill, LastWillProperties,
-    Packet, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish, PublishProperties, QoS,
-    RetainForwardRule, Subscribe, SubscribeFilter, SubscribeReasonCode, UnsubAckReason, Unsubscribe,
-};
-use super::reason::Reason;
 use super::test_client::{Client, Hello, filter, qos_0, qos_1, retained, with_properties};
 use super::{
     Application, Broker, Event, EventSink, Hooks, ListenerSettings, Peer, Server, Settings, Verdict,
 };
+use crate::broker::test_client::wire::{
+    ConnectReturnCode, Disconnect, DisconnectProperties, DisconnectReasonCode, LastWill, LastWillProperties,
+    Packet, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish, PublishProperties, QoS,
+    RetainForwardRule, Subscribe, SubscribeFilter, SubscribeReasonCode, UnsubAckReason, Unsubscribe,
+};
+use crate::mqtt::ReasonCode;
 use crate::protocol::ConnectionId;
 use crate::protocol::message::{Message, Qos};
 
@@ -73,10 +73,10 @@ impl Application for Echo {
     fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict {
         self.seen.lock().unwrap().push(from.clone());
         if message.topic == "leave" {
-            return Verdict::Disconnect { reason: Reason::NotAuthorized, text: "go".to_owned() };
+            return Verdict::Disconnect { reason: ReasonCode::NotAuthorized, text: "go".to_owned() };
         }
         if message.topic == "refuse" {
-            return Verdict::Refused(Reason::QuotaExceeded);
+            return Verdict::Refused(ReasonCode::QuotaExceeded);
         }
         assert_ne!(message.topic, "fail", "as the test wants it");
         if message.topic.starts_with("answer/") {

@@ -1,6 +1,5 @@
 //! SUBSCRIBE and UNSUBSCRIBE (MQTT 5, 3.8 to 3.11).
 
-use super::super::publish::put_varint;
 use super::*;
 
 #[tokio::test]
@@ -82,9 +81,9 @@ async fn more_filters_in_one_packet_than_any_may_have_end_the_connection() {
     let server = start().await;
     let packet = |first: u8, head: &[u8], filter: &[u8]| {
         let filters = filter.repeat(65_537);
-        let mut packet = BytesMut::from(&[first][..]);
-        put_varint(head.len() + filters.len(), &mut packet);
-        [&packet, head, &filters].concat()
+        let length = head.len() + filters.len();
+        let [a, b, c] = [0, 7, 14].map(|shift| u8::try_from(length >> shift & 0x7F).unwrap());
+        [&[first, a | 0x80, b | 0x80, c], head, &filters].concat()
     };
     for (first, filter) in [(0x82, &b"\0\x01a\0"[..]), (0xa2, b"\0\x01a")] {
         let mut client = Client::connect(&server, "a").await;

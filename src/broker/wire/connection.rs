@@ -12,18 +12,17 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::connect_error::ConnectError;
 use super::packet_handler::PacketHandler;
 use crate::broker::authentication;
 use crate::broker::authentication::{ConnectionInfo, Denial, PendingCheck};
-use crate::broker::codec::Decoded;
 use crate::broker::counters::Counter;
-use crate::broker::dialect::ProtocolVersion;
 use crate::broker::event::Event;
 use crate::broker::handle::Broker;
-use crate::broker::packet::{Connect, Fault, Incoming};
-use crate::broker::reason::Reason;
 use crate::broker::session::connection_handle::CloseReason;
 use crate::clock;
+use crate::mqtt::packet::Connect;
+use crate::mqtt::{Decoded, Incoming, ProtocolVersion, ReasonCode, decode, encode};
 use crate::net::Secret;
 
 /// The least room to read into.
@@ -127,9 +126,9 @@ enum Rejection {
     /// The peer does not speak MQTT, so there is no answer either.
     Silent(String),
     /// With a CONNACK, of so many bytes at most; and who it is, if that is known.
-    Answered(Fault, Option<u32>, Option<String>),
+    Answered(ConnectError, Option<u32>, Option<String>),
     /// With a CONNACK, for what the client has said of who it is.
-    Denied { client_id: String, dialect: ProtocolVersion, bytes_max: Option<u32>, denial: Denial },
+    Denied { client_id: String, version: ProtocolVersion, bytes_max: Option<u32>, denial: Denial },
 }
 
 impl Rejection {
@@ -137,18 +136,18 @@ impl Rejection {
         let mut output = BytesMut::new();
         let reason = match self {
             Self::Silent(text) => text,
-            Self::Answered(Fault { reason, text, dialect }, bytes_max, client_id) => {
-                dialect.refusal(reason, &text, bytes_max, &mut output);
+            Self::Answered(ConnectError { reason, text, version }, bytes_max, client_id) => {
+                encode::connack_error(version, reason, &text, bytes_max, &mut output);
                 match client_id {
-                    Some(client_id) if reason == Reason::NotAuthorized => {
+                    Some(client_id) if reason == ReasonCode::NotAuthorized => {
                         let (client_id, reason) = (client_id.into(), format!("{reason}: {text}"));
                         return (Event::Denied { client_id, remote, reason }, output);
                     }
                     _ => text,
                 }
             }
-            Self::Denied { client_id, dialect, bytes_max, denial } => {
-                dialect.refusal(denial.reason, denial.reason_string, bytes_max, &mut output);
+            Self::Denied { client_id, version, bytes_max, denial } => {
+                encode::connack_error(version, denial.reason, denial.reason_string, bytes_max, &mut output);
                 return (denied(client_id.into(), &remote, denial), output);
             }
         };
@@ -182,7 +181,7 @@ fn check(broker: &Broker, method: &str, data: Option<Secret>) -> PendingCheck {
 /// There is no room to check what a client says of itself, or a file cannot be read.
 fn too_slow() -> Denial {
     Denial {
-        reason: Reason::ServerBusy,
+        reason: ReasonCode::ServerBusy,
         reason_string: "too many want to come in at once",
         log_text: "what it says of itself could not be checked in time".to_owned(),
     }
@@ -215,13 +214,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         };
         let principal = admitted.unwrap_or_else(|_| Err(too_slow())).map_err(|denial| Rejection::Denied {
             client_id: connect.client_id.clone(),
-            dialect: connect.dialect,
+            version: connect.version,
             bytes_max,
             denial,
         })?;
         let client_id = connect.client_id.clone();
         PacketHandler::begin(broker, connect, principal, info)
-            .map_err(|fault| Rejection::Answered(fault, bytes_max, Some(client_id)))
+            .map_err(|error| Rejection::Answered(error, bytes_max, Some(client_id)))
     }
 
     async fn read_connect(&mut self, broker: &Broker) -> Result<Connect, Rejection> {
@@ -234,13 +233,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 }
                 Some(_) => return Err(Rejection::Silent("what came first was no CONNECT".to_owned())),
             }
-            let missing = match ProtocolVersion::decode_first(&mut self.input, bytes_max) {
+            let missing = match decode::decode_first(&mut self.input, bytes_max) {
                 Ok(Decoded::Packet(Incoming::Connect(connect))) => return Ok(*connect),
                 Ok(Decoded::Packet(_)) => {
                     return Err(Rejection::Silent("what came first was no CONNECT".to_owned()));
                 }
                 Ok(Decoded::Missing(missing)) => missing,
-                Err(fault) => return Err(Rejection::Answered(fault, None, None)),
+                Err(error) => return Err(Rejection::Answered(error.into(), None, None)),
             };
             self.make_room(missing);
             match self.stream.read_buf(&mut self.input).await {
@@ -279,7 +278,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             }
             if handler.is_finished() && !self.has_buffered_output {
                 let text = "the server stops".to_owned();
-                return CloseReason::ServerDisconnect { reason: Reason::ServerShuttingDown, text };
+                return CloseReason::ServerDisconnect { reason: ReasonCode::ServerShuttingDown, text };
             }
             if let Some(close_reason) = handle.close_reason() {
                 return close_reason.clone();
@@ -321,7 +320,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     }
                     // A stream that is closed in its own way, once it is said why.
                     Transfer::Read(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
-                        return CloseReason::ServerDisconnect { reason: Reason::MalformedPacket, text: error.to_string() };
+                        return CloseReason::ServerDisconnect { reason: ReasonCode::MalformedPacket, text: error.to_string() };
                     }
                     Transfer::Written(Err(error)) | Transfer::Read(Err(error)) => {
                         return self.lose(broker, handler, error.to_string()).await;
@@ -343,7 +342,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                         continue;
                     }
                     let text = "nothing was heard for 1.5 times the keep-alive".to_owned();
-                    return CloseReason::ServerDisconnect { reason: Reason::KeepAliveTimeout, text };
+                    return CloseReason::ServerDisconnect { reason: ReasonCode::KeepAliveTimeout, text };
                 }
             };
             if is_alive && keep_alive.is_some() {
@@ -357,8 +356,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     async fn lose(&mut self, broker: &Broker, handler: &mut PacketHandler, why: String) -> CloseReason {
         let hear = async {
             loop {
-                if let Err(close_reason) = handler.handle_final_input(&mut self.input) {
-                    return Some(close_reason);
+                match handler.handle_final_input(&mut self.input) {
+                    Ok(true) => {}
+                    Ok(false) => return None,
+                    Err(close_reason) => return Some(close_reason),
                 }
                 self.make_room(READ_BYTES_MIN);
                 match self.stream.read_buf(&mut self.input).await {

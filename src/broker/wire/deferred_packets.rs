@@ -1,9 +1,10 @@
 //! The packets of a client that wait until it has acknowledged more of what it was sent.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::broker::packet::Incoming;
+use crate::mqtt::Incoming;
+use crate::protocol::Message;
 
 /// What a packet is charged besides its bytes on the connection.
 const OVERHEAD_BYTES: usize = 512;
@@ -70,24 +71,35 @@ impl DeferredPackets {
         self.packets.push_back(Waiting { packet, bytes, since: now });
     }
 
-    /// Takes the packet that has waited longest; a message among them has that much less time to live.
-    pub fn pop(&mut self, now: Instant) -> Option<Incoming> {
+    /// Removes the packet that has waited longest, and returns it with whether its message has expired meanwhile. The
+    /// expiry interval of a message is reduced by its wait (MQTT 5, 3.3.2.3.3).
+    pub fn pop(&mut self, now: Instant) -> Option<(Incoming, bool)> {
         let Waiting { mut packet, bytes, since } = self.packets.pop_front()?;
         self.bytes = self.bytes.saturating_sub(bytes);
-        if let Incoming::Publish(publish) = &mut packet {
-            publish.handle_wait(now.saturating_duration_since(since));
-        }
-        Some(packet)
+        let has_expired = match &mut packet {
+            Incoming::Publish(publish) => {
+                reduce_expiry(&mut publish.message, now.saturating_duration_since(since))
+            }
+            _ => false,
+        };
+        Some((packet, has_expired))
     }
+}
+
+/// Reduces the expiry interval of a message by a wait, and returns whether it has passed.
+fn reduce_expiry(message: &mut Message, waited: Duration) -> bool {
+    let Some(expiry_s) = message.expiry_s else { return false };
+    // A wait of 136 years is over every interval, also over the longest one, so stopping at the maximum is no error.
+    let waited_s = u32::try_from(waited.as_secs()).unwrap_or(u32::MAX);
+    message.expiry_s = Some(expiry_s.saturating_sub(waited_s));
+    // An SDK that counts in whole seconds sends 0 for a timeout of half a second: that message has not expired at once.
+    waited_s >= expiry_s.max(1)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::broker::packet::Publish;
-    use crate::protocol::Message;
+    use crate::mqtt::packet::Publish;
 
     #[test]
     fn the_expiry_of_a_message_runs_while_it_waits() {
@@ -101,14 +113,15 @@ mod tests {
             (Some(0), 1_000, (Some(0), true)),
         ] {
             let message = Message { expiry_s, ..Message::default() };
-            let publish = Publish { packet_id: 1, topic_alias: None, message, has_expired: false };
+            let publish = Publish { packet_id: 1, topic_alias: None, message };
             let mut deferred = DeferredPackets::new(1000);
             deferred.push(Incoming::Publish(publish), 10, now);
-            let Some(Incoming::Publish(publish)) = deferred.pop(now + Duration::from_millis(waited_ms))
+            let Some((Incoming::Publish(publish), has_expired)) =
+                deferred.pop(now + Duration::from_millis(waited_ms))
             else {
                 panic!("it is gone")
             };
-            assert_eq!((publish.message.expiry_s, publish.has_expired), expected, "{expiry_s:?} {waited_ms}");
+            assert_eq!((publish.message.expiry_s, has_expired), expected, "{expiry_s:?} {waited_ms}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod busy_poll;
 pub mod busy_poll_stream;
+pub mod connect_error;
 pub mod connection;
 pub mod deferred_packets;
 pub mod listener;

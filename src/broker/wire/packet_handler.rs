@@ -1,5 +1,6 @@
 //! What a connection says and hears after its CONNECT, without the socket: packets in, bytes out.
 
+mod authentication;
 mod final_input;
 #[cfg(test)]
 mod tests;
@@ -9,17 +10,13 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 
+use self::authentication::{Again, Authentication};
+use super::connect_error::ConnectError;
 use crate::broker::authentication::{ConnectionInfo, Denial};
-use crate::broker::codec;
-use crate::broker::codec::{Accepted, Decoded};
-use crate::broker::dialect::{ProtocolVersion, Sending};
 use crate::broker::event::Event;
-use crate::broker::filter;
 use crate::broker::handle::{Broker, Peer, SYS, SYS_IS_RESERVED, Verdict, next_connection_id};
-use crate::broker::packet::{Connect, Fault, Incoming, Publish, SubscriptionRequest};
 use crate::broker::principal::Principal;
 use crate::broker::publication;
-use crate::broker::reason::Reason;
 use crate::broker::routing::registry::AttachedSession;
 use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle, DrainPhase};
 use crate::broker::session::entry::{SessionEntry, SessionRequest};
@@ -28,6 +25,8 @@ use crate::broker::wire::deferred_packets::DeferredPackets;
 use crate::broker::wire::topic_aliases::{InboundAliases, OutboundAliases};
 use crate::broker::wire::traffic_counters::TrafficCounters;
 use crate::clock;
+use crate::mqtt::packet::{ConnAck, Connect, OutgoingPublish, Publish, SubscriptionRequest};
+use crate::mqtt::{DecodeError, Decoded, Incoming, ProtocolVersion, ReasonCode, decode, encode, filter};
 use crate::net::Secret;
 use crate::protocol::message::{Message, Qos};
 use crate::random;
@@ -38,30 +37,6 @@ const OUTPUT_BYTES_ENOUGH: usize = 64 * 1024;
 /// While packets have to wait for the output, so much is read beside the first whole packet, and no more.
 const READ_AHEAD_BYTES: usize = 64 * 1024;
 
-/// Enhanced authentication in a session (MQTT 5, 4.12.1).
-#[derive(Debug)]
-struct Authentication {
-    /// That of the CONNECT; there is no other one from then on.
-    method: String,
-    again: Again,
-}
-
-#[derive(Debug)]
-enum Again {
-    /// Nothing is asked.
-    No,
-    /// A token has come; none if it was left out.
-    Asked(Option<Secret>),
-    /// A token is being checked.
-    Checking,
-}
-
-impl Authentication {
-    fn new(method: String) -> Self {
-        Self { method, again: Again::No }
-    }
-}
-
 /// One accepted connection. Dropping it gives its entry back and tells the application.
 #[derive(Debug)]
 pub struct PacketHandler {
@@ -69,7 +44,7 @@ pub struct PacketHandler {
     peer: Peer,
     entry: Arc<SessionEntry>,
     handle: Arc<ConnectionHandle>,
-    dialect: ProtocolVersion,
+    version: ProtocolVersion,
     /// The client's Maximum Packet Size, in bytes.
     packet_bytes_max: Option<u32>,
     /// How the client came in, if by a method of enhanced authentication: then it may do so again.
@@ -98,15 +73,15 @@ impl PacketHandler {
         connect: Connect,
         principal: Principal,
         info: &ConnectionInfo,
-    ) -> Result<Self, Fault> {
-        let (settings, dialect) = (broker.settings(), connect.dialect);
+    ) -> Result<Self, ConnectError> {
+        let (settings, version) = (broker.settings(), connect.version);
         let assigned_client_id = connect.client_id.is_empty().then(new_client_id);
         let client_id: Arc<str> = assigned_client_id.as_ref().unwrap_or(&connect.client_id).as_str().into();
         let session_expiry_s = connect.session_expiry_s.min(settings.session_expiry_s_max);
         let keep_alive_s = match (connect.keep_alive_s, settings.keep_alive_s_max) {
             (wanted, 0) => wanted,
             // It cannot be told of another one.
-            (wanted, _) if dialect == ProtocolVersion::Mqtt311 => wanted,
+            (wanted, _) if version == ProtocolVersion::V311 => wanted,
             (0, max) => max,
             (wanted, max) => wanted.min(max),
         };
@@ -114,10 +89,11 @@ impl PacketHandler {
         let permissions = access_control.map(|access| Arc::clone(access).permissions(&client_id, &principal));
         let peer = Peer { connection: next_connection_id(), client_id, principal, permissions };
         if let Some(will) = &connect.will {
-            let refuse = |text| Fault { reason: Reason::TopicNameInvalid, text, dialect };
+            let refuse = |text| ConnectError { reason: ReasonCode::TopicNameInvalid, text, version };
             broker.check_will(&will.message).map_err(refuse)?;
         }
-        let refuse = |text: &str| Fault { reason: Reason::NotAuthorized, text: text.to_owned(), dialect };
+        let refuse =
+            |text: &str| ConnectError { reason: ReasonCode::NotAuthorized, text: text.to_owned(), version };
         if peer.permissions.as_ref().is_some_and(|permissions| !permissions.may_connect()) {
             return Err(refuse("no rule lets this client come in"));
         }
@@ -136,10 +112,10 @@ impl PacketHandler {
         };
         let AttachedSession { entry, handle, session_present, .. } =
             broker.attach(request).map_err(|reason| match reason {
-                Reason::NotAuthorized => refuse("somebody else is connected with this client id"),
-                reason => Fault { reason, text: reason.to_string(), dialect },
+                ReasonCode::NotAuthorized => refuse("somebody else is connected with this client id"),
+                reason => ConnectError { reason, text: reason.to_string(), version },
             })?;
-        let accepted = Accepted {
+        let accepted = ConnAck {
             session_present,
             assigned_client_id,
             session_expiry_s: (session_expiry_s != connect.session_expiry_s).then_some(session_expiry_s),
@@ -150,13 +126,13 @@ impl PacketHandler {
             authentication_method: connect.authentication_method.clone(),
         };
         let mut output = BytesMut::new();
-        dialect.connack(accepted, &mut output);
+        encode::connack(version, &accepted, &mut output);
         let mut handler = Self {
             broker: broker.clone(),
             peer,
             entry,
             handle,
-            dialect,
+            version,
             packet_bytes_max: connect.packet_bytes_max,
             authentication: connect.authentication_method.map(Authentication::new),
             session_expiry_s,
@@ -175,7 +151,7 @@ impl PacketHandler {
             handler.close_reason =
                 CloseReason::ClientDisconnect { publishes_will: false, session_expiry_s: Some(0) };
             let text = "a CONNACK exceeds the client's Maximum Packet Size".to_owned();
-            return Err(Fault { reason: Reason::PacketTooLarge, text, dialect });
+            return Err(ConnectError { reason: ReasonCode::PacketTooLarge, text, version });
         }
         broker.counters().connections.add(1);
         let connections = u64::try_from(broker.connections()).unwrap_or(u64::MAX);
@@ -229,14 +205,14 @@ impl PacketHandler {
         // The session has the rights of whoever began it.
         if self.peer.principal.user.as_deref() != Some(&*bearer) {
             return Err(Denial {
-                reason: Reason::NotAuthorized,
+                reason: ReasonCode::NotAuthorized,
                 reason_string: "this token is somebody else's",
                 log_text: format!("its new token is that of {bearer}"),
             });
         }
         if let Some(authentication) = &mut self.authentication {
             authentication.again = Again::No;
-            codec::encode_auth(&authentication.method, &mut self.output);
+            encode::auth(&authentication.method, &mut self.output);
         }
         self.broker.report([Event::Reauthenticated { client_id: Arc::clone(&self.peer.client_id) }]);
         Ok(())
@@ -260,7 +236,7 @@ impl PacketHandler {
         // A peer that writes before it reads must be read from even when packets have to wait, or both would
         // wait for ever: so up to a whole packet, which is bounded, or a few small ones.
         let is_incomplete =
-            || codec::missing(input, self.broker.settings().packet_bytes_max).is_ok_and(|n| n > 0);
+            || decode::missing(input, self.broker.settings().packet_bytes_max).is_ok_and(|n| n > 0);
         !self.has_enough_output() || input.len() < READ_AHEAD_BYTES || is_incomplete()
     }
 
@@ -308,19 +284,19 @@ impl PacketHandler {
                 return Ok(1);
             }
             if self.may_resume()
-                && let Some(packet) = self.deferred.pop(now)
+                && let Some((packet, has_expired)) = self.deferred.pop(now)
             {
-                self.handle_packet(packet)?;
+                self.handle_packet(packet, has_expired)?;
                 now = clock::monotonic();
                 continue;
             }
             let before = input.len();
-            match self.dialect.decode(input, self.broker.settings().packet_bytes_max) {
+            match decode::decode(self.version, input, self.broker.settings().packet_bytes_max) {
                 Ok(Decoded::Packet(packet)) if self.deferred.must_wait(&packet, || self.is_backlogged()) => {
                     self.deferred.push(packet, before.saturating_sub(input.len()), now);
                 }
                 Ok(Decoded::Packet(packet)) => {
-                    self.handle_packet(packet)?;
+                    self.handle_packet(packet, false)?;
                     now = clock::monotonic();
                 }
                 Ok(Decoded::Missing(missing)) => {
@@ -331,8 +307,8 @@ impl PacketHandler {
                         return Ok(missing);
                     }
                 }
-                Err(Fault { reason, text, .. }) => {
-                    return Err(CloseReason::ServerDisconnect { reason, text });
+                Err(DecodeError { reason, text, .. }) => {
+                    return Err(CloseReason::ServerDisconnect { reason, text: text.into_owned() });
                 }
             }
         }
@@ -342,7 +318,7 @@ impl PacketHandler {
     #[must_use]
     pub fn end(mut self, close_reason: CloseReason) -> BytesMut {
         if let CloseReason::ServerDisconnect { reason, text } = &close_reason {
-            self.dialect.disconnect(*reason, text, self.packet_bytes_max, &mut self.output);
+            encode::disconnect(self.version, *reason, text, self.packet_bytes_max, &mut self.output);
         }
         self.close_reason = close_reason;
         std::mem::take(&mut self.output)
@@ -368,22 +344,25 @@ impl PacketHandler {
     fn send(&mut self, outgoing: Outgoing, now: Instant) {
         let (packet_id, dup, delivery) = match outgoing {
             Outgoing::Release(packet_id) => {
-                self.dialect.pubrel(packet_id, true, &mut self.output);
+                encode::pubrel(self.version, packet_id, true, &mut self.output);
                 return;
             }
             Outgoing::Publish { packet_id, dup, delivery } => (packet_id, dup, delivery),
         };
         let topic = &delivery.publication.message.topic;
         let alias = self.outbound_aliases.of(topic);
-        let sending = Sending {
-            delivery: &delivery,
-            packet_id,
+        let publish = OutgoingPublish {
+            message: &delivery.publication.message,
+            qos: delivery.qos,
+            retain: delivery.retain,
             dup,
+            packet_id,
             expiry_s: delivery.publication.remaining_s(now),
             alias,
+            subscription_ids: &delivery.subscription_ids,
             bytes_max: self.packet_bytes_max,
         };
-        if self.dialect.publish(sending, &mut self.output).is_ok() {
+        if encode::publish(self.version, &publish, &mut self.output).is_ok() {
             if let Some(alias) = alias {
                 self.outbound_aliases.handle_sent(topic, alias);
             }
@@ -406,15 +385,15 @@ impl PacketHandler {
     }
 
     /// Handles a packet, whose answer must fit the client's Maximum Packet Size (MQTT 5, 3.1.2.11.4).
-    fn handle_packet(&mut self, packet: Incoming) -> Result<(), CloseReason> {
+    fn handle_packet(&mut self, packet: Incoming, has_expired: bool) -> Result<(), CloseReason> {
         let before = self.output.len();
         self.traffic.count_received();
-        self.answer(packet)?;
+        self.answer(packet, has_expired)?;
         let bytes = self.output.len().saturating_sub(before);
         if is_beyond(bytes, self.packet_bytes_max) {
             self.output.truncate(before);
             let text = "the answer exceeds the client's Maximum Packet Size".to_owned();
-            return Err(CloseReason::ServerDisconnect { reason: Reason::PacketTooLarge, text });
+            return Err(CloseReason::ServerDisconnect { reason: ReasonCode::PacketTooLarge, text });
         }
         // No packet has more than one for an answer.
         if bytes > 0 {
@@ -423,10 +402,10 @@ impl PacketHandler {
         Ok(())
     }
 
-    fn answer(&mut self, packet: Incoming) -> Result<(), CloseReason> {
+    fn answer(&mut self, packet: Incoming, has_expired: bool) -> Result<(), CloseReason> {
         let connection = self.peer.connection;
         match packet {
-            Incoming::Publish(publish) => self.handle_publish(publish)?,
+            Incoming::Publish(publish) => self.handle_publish(publish, has_expired)?,
             Incoming::PubAck(packet_id) => {
                 self.entry.with_session(connection, |session| session.handle_puback(packet_id));
             }
@@ -437,7 +416,7 @@ impl PacketHandler {
                     .unwrap_or(false);
                 // A refusal ends the exchange, there is nothing to release (MQTT 5, 4.3.3).
                 if is_accepted {
-                    self.dialect.pubrel(packet_id, is_known, &mut self.output);
+                    encode::pubrel(self.version, packet_id, is_known, &mut self.output);
                 }
             }
             Incoming::PubRel(packet_id) => {
@@ -445,7 +424,7 @@ impl PacketHandler {
                     self.entry.with_session(connection, |session| session.handle_pubrel(packet_id));
                 // Else its successor answers for what is under way, whatever this one is told.
                 if let Some(is_known) = released {
-                    self.dialect.pubcomp(packet_id, is_known, &mut self.output);
+                    encode::pubcomp(self.version, packet_id, is_known, &mut self.output);
                 }
             }
             Incoming::PubComp(packet_id) => {
@@ -457,33 +436,36 @@ impl PacketHandler {
                     return Err(protocol_error("no local messages of a shared subscription"));
                 }
                 let results = self.broker.subscribe(&self.peer, &self.entry, requests);
-                self.dialect.suback(packet_id, &results, &mut self.output);
+                encode::suback(self.version, packet_id, &results, &mut self.output);
             }
             Incoming::Unsubscribe { packet_id, filters } => {
                 let results = self.broker.unsubscribe(connection, &filters);
-                self.dialect.unsuback(packet_id, &results, &mut self.output);
+                encode::unsuback(self.version, packet_id, &results, &mut self.output);
             }
-            Incoming::PingReq => codec::encode_pingresp(&mut self.output),
+            Incoming::PingReq => encode::pingresp(&mut self.output),
             Incoming::Disconnect { is_normal, session_expiry_s } => {
                 if self.session_expiry_s == 0 && session_expiry_s.is_some_and(|seconds| seconds > 0) {
                     return Err(protocol_error("a session expiry that CONNECT did not ask for"));
                 }
                 return Err(CloseReason::ClientDisconnect { publishes_will: !is_normal, session_expiry_s });
             }
-            Incoming::Auth { is_new, method, data } => self.handle_auth(is_new, method.as_deref(), data)?,
+            Incoming::Auth { is_reauthentication, method, data } => {
+                let data = data.map(|data| Secret::new(data.into_bytes()));
+                self.handle_auth(is_reauthentication, method.as_deref(), data)?;
+            }
             Incoming::Connect(_) => return Err(protocol_error("a second CONNECT")),
             Incoming::Unexpected(name) => return Err(protocol_error(&format!("an unexpected {name}"))),
         }
         Ok(())
     }
 
-    fn handle_publish(&mut self, publish: Publish) -> Result<(), CloseReason> {
+    fn handle_publish(&mut self, publish: Publish, has_expired: bool) -> Result<(), CloseReason> {
         self.traffic.count_publish_received();
         if self.handle.has_reached(DrainPhase::Drained) {
             // It came too late, and is never acknowledged.
             return Ok(());
         }
-        let Publish { packet_id, topic_alias, mut message, has_expired } = publish;
+        let Publish { packet_id, topic_alias, mut message } = publish;
         let resolved = self.inbound_aliases.resolve(topic_alias, &mut message.topic);
         resolved.map_err(|(reason, text)| CloseReason::ServerDisconnect { reason, text: text.to_owned() })?;
         match message.qos {
@@ -493,7 +475,7 @@ impl PacketHandler {
                 let incoming = self.entry.with_session(self.peer.connection, |session| session.incoming());
                 self.check_receive_maximum(incoming.unwrap_or(0))?;
                 let reason = self.publish(message, has_expired)?;
-                self.dialect.puback(packet_id, reason, &mut self.output);
+                encode::puback(self.version, packet_id, reason, &mut self.output);
             }
             Qos::ExactlyOnce => {
                 let arrived = self.entry.with_session(self.peer.connection, |session| {
@@ -501,12 +483,12 @@ impl PacketHandler {
                 });
                 let Some((is_new, incoming)) = arrived else { return Ok(()) };
                 self.check_receive_maximum(incoming)?;
-                let reason = if is_new { self.publish(message, has_expired)? } else { Reason::Success };
-                if reason.is_refusal() {
+                let reason = if is_new { self.publish(message, has_expired)? } else { ReasonCode::Success };
+                if reason.is_error() {
                     // There will be no PUBREL for it (MQTT 5, 4.3.3).
                     self.entry.with_session(self.peer.connection, |session| session.handle_pubrel(packet_id));
                 }
-                self.dialect.pubrec(packet_id, reason, &mut self.output);
+                encode::pubrec(self.version, packet_id, reason, &mut self.output);
             }
         }
         Ok(())
@@ -514,7 +496,7 @@ impl PacketHandler {
 
     fn handle_auth(
         &mut self,
-        is_new: bool,
+        is_reauthentication: bool,
         method: Option<&str>,
         data: Option<Secret>,
     ) -> Result<(), CloseReason> {
@@ -524,7 +506,7 @@ impl PacketHandler {
         if method != Some(&authentication.method) {
             return Err(protocol_error("an AUTH with another method than that of CONNECT"));
         }
-        if !is_new {
+        if !is_reauthentication {
             return Err(protocol_error("an AUTH that goes on with what was not begun"));
         }
         if !matches!(authentication.again, Again::No) {
@@ -539,7 +521,7 @@ impl PacketHandler {
         let unacknowledged = self.unwritten_acknowledgements.saturating_add(incoming);
         if unacknowledged > usize::from(self.broker.settings().receive_maximum) {
             let text = "more unacknowledged messages than the Receive Maximum".to_owned();
-            return Err(CloseReason::ServerDisconnect { reason: Reason::ReceiveMaximumExceeded, text });
+            return Err(CloseReason::ServerDisconnect { reason: ReasonCode::ReceiveMaximumExceeded, text });
         }
         Ok(())
     }
@@ -548,30 +530,30 @@ impl PacketHandler {
         self.broker.report([Event::Dropped { client_id: Arc::clone(&self.peer.client_id), topic, reason }]);
     }
 
-    fn publish(&self, message: Message, has_expired: bool) -> Result<Reason, CloseReason> {
+    fn publish(&self, message: Message, has_expired: bool) -> Result<ReasonCode, CloseReason> {
         if message.topic.starts_with(SYS) {
             self.report_drop(message.topic, SYS_IS_RESERVED);
-            return Ok(Reason::NotAuthorized);
+            return Ok(ReasonCode::NotAuthorized);
         }
         if has_expired {
             self.report_drop(message.topic, "it expired while its sender had much to acknowledge");
-            return Ok(Reason::Success);
+            return Ok(ReasonCode::Success);
         }
         if !self.peer.may_publish(&message.topic) {
             self.broker.report([self.peer.not_authorized("publish to", message.topic)]);
-            return Ok(Reason::NotAuthorized);
+            return Ok(ReasonCode::NotAuthorized);
         }
         if !publication::is_within(&message, self.broker.settings().session_queue_bytes_max) {
             // Whoever it is for would be cut off.
             self.report_drop(message.topic, "no queue has room for so many user properties");
-            return Ok(Reason::QuotaExceeded);
+            return Ok(ReasonCode::QuotaExceeded);
         }
         match self.broker.hooks().application.handle_publish(&self.broker, &self.peer, message) {
             Verdict::Route(message) => match self.broker.publish(Some(self.peer.connection), message) {
-                0 => Ok(Reason::NoMatchingSubscribers),
-                _ => Ok(Reason::Success),
+                0 => Ok(ReasonCode::NoMatchingSubscribers),
+                _ => Ok(ReasonCode::Success),
             },
-            Verdict::Consumed => Ok(Reason::Success),
+            Verdict::Consumed => Ok(ReasonCode::Success),
             Verdict::Refused(reason) => Ok(reason),
             Verdict::Disconnect { reason, text } => Err(CloseReason::ServerDisconnect { reason, text }),
         }
@@ -593,7 +575,7 @@ fn is_beyond(bytes: usize, bytes_max: Option<u32>) -> bool {
 }
 
 fn protocol_error(text: &str) -> CloseReason {
-    CloseReason::ServerDisconnect { reason: Reason::ProtocolError, text: text.to_owned() }
+    CloseReason::ServerDisconnect { reason: ReasonCode::ProtocolError, text: text.to_owned() }
 }
 
 /// A client id that nobody guesses, and that no other client has.

@@ -2,7 +2,8 @@
 
 use hashbrown::HashMap;
 
-use crate::broker::reason::Reason;
+use crate::mqtt::ReasonCode;
+use crate::mqtt::packet::TopicAlias;
 
 /// The most aliases given to topics towards one client, however many it takes.
 const ALIASES_MAX: u16 = 64;
@@ -30,34 +31,30 @@ impl InboundAliases {
     /// # Errors
     ///
     /// Why the PUBLISH cannot be.
-    pub fn resolve(&mut self, alias: Option<u16>, topic: &mut String) -> Result<(), (Reason, &'static str)> {
+    pub fn resolve(
+        &mut self,
+        alias: Option<u16>,
+        topic: &mut String,
+    ) -> Result<(), (ReasonCode, &'static str)> {
         let Some(alias) = alias else {
             return if topic.is_empty() {
-                Err((Reason::ProtocolError, "a PUBLISH without a topic"))
+                Err((ReasonCode::ProtocolError, "a PUBLISH without a topic"))
             } else {
                 Ok(())
             };
         };
         if alias == 0 || alias > self.alias_max {
-            return Err((Reason::TopicAliasInvalid, "a topic alias above the maximum"));
+            return Err((ReasonCode::TopicAliasInvalid, "a topic alias above the maximum"));
         }
         if topic.is_empty() {
-            let known = self.topics.get(&alias).ok_or((Reason::ProtocolError, "an unknown topic alias"))?;
+            let known =
+                self.topics.get(&alias).ok_or((ReasonCode::ProtocolError, "an unknown topic alias"))?;
             topic.clone_from(known);
         } else {
             self.topics.insert(alias, topic.clone());
         }
         Ok(())
     }
-}
-
-/// A topic's alias towards a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alias {
-    /// The number, at least 1.
-    pub number: u16,
-    /// Whether the client has to be told which topic it stands for.
-    pub is_new: bool,
 }
 
 /// The aliases that this broker has given: to the topics that come first, as long as there is room.
@@ -77,20 +74,20 @@ impl OutboundAliases {
 
     /// The alias to send a topic with, if with any.
     #[must_use]
-    pub fn of(&self, topic: &str) -> Option<Alias> {
+    pub fn of(&self, topic: &str) -> Option<TopicAlias> {
         if self.alias_max == 0 || topic.len() < TOPIC_BYTES_MIN {
             return None;
         }
         if let Some(number) = self.numbers.get(topic) {
-            return Some(Alias { number: *number, is_new: false });
+            return Some(TopicAlias { number: *number, is_new: false });
         }
         let count = u16::try_from(self.numbers.len()).unwrap_or(u16::MAX);
         let has_room = count < self.alias_max && self.bytes.saturating_add(topic.len()) <= TOPIC_BYTES_MAX;
-        has_room.then_some(Alias { number: count.saturating_add(1), is_new: true })
+        has_room.then_some(TopicAlias { number: count.saturating_add(1), is_new: true })
     }
 
     /// A topic has been sent with its alias.
-    pub fn handle_sent(&mut self, topic: &str, alias: Alias) {
+    pub fn handle_sent(&mut self, topic: &str, alias: TopicAlias) {
         if alias.is_new {
             self.bytes = self.bytes.saturating_add(topic.len());
             self.numbers.insert(topic.into(), alias.number);
@@ -124,7 +121,7 @@ mod tests {
     fn what_was_not_sent_has_no_alias() {
         let taken = OutboundAliases::new(2);
         for _ in 0..2 {
-            assert_eq!(taken.of("topic/one"), Some(Alias { number: 1, is_new: true }));
+            assert_eq!(taken.of("topic/one"), Some(TopicAlias { number: 1, is_new: true }));
         }
     }
 
@@ -145,13 +142,13 @@ mod tests {
             let mut topic = topic.to_owned();
             given.resolve(alias, &mut topic).map(|()| topic).map_err(|(reason, _)| reason)
         };
-        assert_eq!(resolve(Some(5), ""), Err(Reason::ProtocolError));
+        assert_eq!(resolve(Some(5), ""), Err(ReasonCode::ProtocolError));
         assert_eq!(resolve(Some(5), "a").as_deref(), Ok("a"));
         assert_eq!(resolve(Some(5), "").as_deref(), Ok("a"));
         assert_eq!(resolve(Some(5), "b").as_deref(), Ok("b"));
         assert_eq!(resolve(Some(5), "").as_deref(), Ok("b"));
-        assert_eq!(resolve(Some(6), "a"), Err(Reason::TopicAliasInvalid));
-        assert_eq!(resolve(Some(0), "a"), Err(Reason::TopicAliasInvalid));
-        assert_eq!(resolve(None, ""), Err(Reason::ProtocolError));
+        assert_eq!(resolve(Some(6), "a"), Err(ReasonCode::TopicAliasInvalid));
+        assert_eq!(resolve(Some(0), "a"), Err(ReasonCode::TopicAliasInvalid));
+        assert_eq!(resolve(None, ""), Err(ReasonCode::ProtocolError));
     }
 }

@@ -8,7 +8,7 @@ use base64::{DecodeError, Engine};
 use super::yaml::{self, Field, Node, Value};
 use super::{Access, Mistake};
 use crate::broker::Principal;
-use crate::broker::filter;
+use crate::mqtt::filter;
 use crate::net::certificate::Attribute;
 use crate::protocol::key::KEY_BYTES_MAX;
 use crate::store::authorization::{KeyPermissions, KeySet, escape};

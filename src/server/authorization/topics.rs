@@ -2,8 +2,8 @@
 
 use hashbrown::HashSet;
 
-use crate::broker::filter;
 use crate::broker::routing::subscriptions::Subscriptions;
+use crate::mqtt::filter;
 
 /// Topics, by name and by filter. A message is looked for in the trie that subscriptions are kept in, so that a thousand
 /// filters cost hardly more than one; a SUBSCRIBE, which is rare, looks at all of them.

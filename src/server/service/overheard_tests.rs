@@ -1,7 +1,7 @@
 //! Requests as others see them: subscribers of the requests' topic, packet by packet.
 
 use super::*;
-use crate::broker::codec::wire::{Packet, Publish, QoS, SubscribeFilter, Unsubscribe};
+use crate::broker::test_client::wire::{Packet, Publish, QoS, SubscribeFilter, Unsubscribe};
 use crate::broker::test_client::{Client, Hello, filter, qos_0, qos_1, with_properties};
 use crate::broker::{Hooks, Server, Settings};
 use crate::protocol::{Key, Reply, Value};

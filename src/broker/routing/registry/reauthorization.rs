@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use super::Registry;
 use crate::broker::event::Event;
-use crate::broker::filter;
-use crate::broker::packet::Will;
 use crate::broker::session::entry::{SessionEntry, SessionState};
+use crate::mqtt::filter;
+use crate::mqtt::packet::Will;
 use crate::protocol::message::Message;
 
 impl Registry {
@@ -71,13 +71,13 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::broker::packet::SubscriptionOptions;
-    use crate::broker::packet::{RetainHandling, SubscriptionRequest};
     use crate::broker::permissions::Permissions;
     use crate::broker::routing::registry::tests::request;
     use crate::broker::session::entry::SessionRequest;
     use crate::broker::settings::Settings;
     use crate::clock;
+    use crate::mqtt::packet::SubscriptionOptions;
+    use crate::mqtt::packet::{RetainHandling, SubscriptionRequest};
     use crate::protocol::ConnectionId;
     use crate::protocol::message::Qos;
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use bytes::BytesMut;
 
 use super::*;
-use crate::broker::codec::Decoded;
 use crate::broker::handle::Hooks;
 use crate::broker::settings::Settings;
+use crate::mqtt::Decoded;
 
 fn begin(broker: &Broker) -> PacketHandler {
     let mut connect = BytesMut::from(&b"\x10\x13\0\x04MQTT\x05\0\0\0\x05\x11\0\0\x0e\x10\0\x01a"[..]);
-    let connect = match ProtocolVersion::decode_first(&mut connect, 1_000).unwrap() {
+    let connect = match decode::decode_first(&mut connect, 1_000).unwrap() {
         Decoded::Packet(Incoming::Connect(connect)) => *connect,
         other => panic!("{other:?}"),
     };
@@ -29,12 +29,12 @@ fn a_client_is_not_told_by_it_that_anything_of_qos_2_has_come_further() {
     let mut successor = begin(&broker);
     let publish = || {
         let message = Message { topic: "t".to_owned(), qos: Qos::ExactlyOnce, ..Message::default() };
-        Incoming::Publish(Publish { packet_id: 1, topic_alias: None, message, has_expired: false })
+        Incoming::Publish(Publish { packet_id: 1, topic_alias: None, message })
     };
     for packet in [publish, || Incoming::PubRel(1)] {
-        taken_over.answer(packet()).unwrap();
+        taken_over.answer(packet(), false).unwrap();
         assert!(taken_over.output.is_empty());
-        successor.answer(packet()).unwrap();
+        successor.answer(packet(), false).unwrap();
         assert!(!successor.output.is_empty());
     }
 }
