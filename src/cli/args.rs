@@ -11,6 +11,7 @@ use clap::{
 use super::completion::stub::Shell;
 use super::config::verb::ConfigArgs;
 use super::context::args::ContextArgs;
+use super::data::DataArgs;
 use super::options::{self, ConnectionArgs, DisplayArgs, Options, Shared};
 use super::serve::args::ServeArgs;
 use crate::commands::Command;
@@ -50,12 +51,12 @@ struct Root {
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "a process has one of them")]
 pub enum Verb {
     #[command(flatten)]
     Command(Command),
     Shell(ShellArgs),
     Serve(Box<ServeArgs>),
+    Data(DataArgs),
     Context(ContextArgs),
     Config(ConfigArgs),
     Completions(CompletionsArgs),
@@ -127,7 +128,7 @@ fn takes_connection(verb: &str) -> bool {
     !WITHOUT_CONNECTION.contains(&verb)
 }
 
-const WITHOUT_CONNECTION: [&str; 4] = ["serve", "completions", "man", "help"];
+const WITHOUT_CONNECTION: [&str; 5] = ["serve", "data", "completions", "man", "help"];
 
 impl CommandFactory for Cli {
     fn command() -> Definition {
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn verbs_that_do_not_connect_have_output_options_only() {
-        for verb in ["serve", "serve user ls f", "completions bash", "man", "help"] {
+        for verb in ["serve", "serve user ls f", "data verify d", "completions bash", "man", "help"] {
             for option in ["-b mqtt://h", "--insecure", "--force-write", "-x c"] {
                 for line in [format!("mqkv {verb} {option}"), format!("mqkv {option} {verb}")] {
                     let error = Cli::try_parse_from(line.split(' ')).unwrap_err();

@@ -8,7 +8,7 @@ use super::options::{self, ConnectionArgs, Options};
 use crate::shell::definition::{Definition, Operand, ValueKind, Verb, VerbOption};
 
 /// Verbs that the prompt refuses.
-const NOT_AT_THE_PROMPT: &[&str] = &["shell", "serve", "completions", "man", "context", "config"];
+const NOT_AT_THE_PROMPT: &[&str] = &["shell", "serve", "data", "completions", "man", "context", "config"];
 
 /// Returns the definition of the whole command line, as the system's shells complete it.
 #[must_use]

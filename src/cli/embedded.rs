@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::serve;
 use crate::client::Target;
 use crate::commands::CommandError;
-use crate::server::{Settings, StoreServer, StoreSettings};
+use crate::server::{Persistence, Settings, StoreServer, StoreSettings};
 
 /// A running store inside this process. It has no listener: only this process can connect to it.
 #[derive(Debug)]
@@ -20,7 +20,8 @@ impl Embedded {
     /// # Errors
     /// The directory cannot be used.
     pub async fn start(data: Option<&Path>) -> Result<Self, CommandError> {
-        let store = StoreSettings { persistence: serve::data::keep_all(data), ..StoreSettings::default() };
+        let persistence = data.map_or(Persistence::None, |directory| Persistence::All(directory.to_owned()));
+        let store = StoreSettings { persistence, ..StoreSettings::default() };
         let server = StoreServer::start(Settings::default(), store).await.map_err(serve::failure)?;
         Ok(Self { server: Arc::new(server) })
     }

@@ -6,6 +6,7 @@ mod completion;
 mod config;
 mod connection;
 mod context;
+mod data;
 mod definition;
 mod descriptors;
 mod detached;
@@ -27,6 +28,7 @@ mod serve;
 mod session;
 mod short_parse;
 mod signals;
+mod storage_error;
 mod trace;
 mod usage;
 

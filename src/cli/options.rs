@@ -103,8 +103,9 @@ pub struct ConnectionArgs {
     pub config: Option<PathBuf>,
     /// Print every MQTT packet on standard error, or append it to FILE
     ///
-    /// One decoded packet per line with its time in UTC; JSON with -j. Passwords and tokens are omitted. Keys and values
-    /// are printed, at most 512 bytes of each. A new file is readable by its owner only.
+    /// One decoded packet per line with its time in UTC; JSON with -j. A new file is readable by its owner only.
+    ///
+    /// Passwords and tokens are omitted. Keys and values are printed, at most 512 bytes of each.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, hide_short_help = true, help_heading = OUTPUT)]
     pub trace: Option<Option<PathBuf>>,
 }

@@ -72,7 +72,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
         parse: Box::new(parse),
         open: Box::new(move |destination| open(&options, &opened_with, &told, style, destination)),
         contexts: Arc::new(move || {
-            let file = config::file(&named.0, &named.1);
+            let file = config::whole_file(&named.0, &named.1);
             file.map_or_else(
                 |_| Vec::new(),
                 |file| file.contexts.iter().map(|known| known.name.to_string()).collect(),
@@ -242,7 +242,14 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<Meaning, CommandError> {
         Some(Verb::Help(args)) if args.names.is_empty() => Ok(Meaning::Help),
         Some(Verb::Help(args)) => help::text(&args.names, Cli::command(), false).map(Meaning::Show),
         Some(Verb::Shell(_)) => Err(CommandError::usage("this is the shell already").hint("\\?")),
-        Some(Verb::Serve(_) | Verb::Completions(_) | Verb::Man(_) | Verb::Context(_) | Verb::Config(_)) => {
+        Some(
+            Verb::Serve(_)
+            | Verb::Data(_)
+            | Verb::Completions(_)
+            | Verb::Man(_)
+            | Verb::Context(_)
+            | Verb::Config(_),
+        ) => {
             Err(CommandError::usage(format!("{verb} is none of the prompt's"))
                 .hint(format!("\\! mqkv {verb}")))
         }

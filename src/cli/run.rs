@@ -26,7 +26,7 @@ use super::session::{guarded, session};
 use super::signals::{self, EndSignals};
 use super::trace::Tracing;
 use super::usage::{self, Instead};
-use super::{generate, help, prompt, resolve, runtime, serve, short_parse};
+use super::{data, generate, help, prompt, resolve, runtime, serve, short_parse};
 use crate::client::Access;
 use crate::commands::process::signal::Signal;
 use crate::commands::{Command, CommandError, Output, Session, Verdict};
@@ -87,7 +87,9 @@ fn configuration(cli: &Cli, variables: &Variables) -> Result<Configuration, Comm
     match &cli.verb {
         None if !resolve::is_at_terminal() => Ok(Configuration::typed(display)),
         Some(Verb::Help(_) | Verb::Completions(_) | Verb::Man(_)) => Ok(Configuration::typed(display)),
-        Some(Verb::Serve(_) | Verb::Context(_)) => Configuration::of_display(display, variables),
+        Some(Verb::Serve(_) | Verb::Data(_) | Verb::Context(_)) => {
+            Configuration::of_display(display, variables)
+        }
         Some(Verb::Config(args)) if matches!(args.verb, ConfigVerb::Path) => {
             Configuration::of_display(display, variables)
         }
@@ -134,6 +136,9 @@ fn run_verb(
             return run_command(command, configuration, options.force_write, trace, reporter);
         }
         Verb::Serve(args) => return run_serve(&args, configuration, &options.display, reporter),
+        Verb::Data(args) => {
+            return data::run(&args, configuration.settings.is_on(Setting::Quiet), reporter);
+        }
         Verb::Context(args) => return run_context(&args.verb, options, variables, reporter),
         Verb::Config(args) => {
             let record = match args.verb {
@@ -163,9 +168,6 @@ fn run_serve(
     let display = DisplayArgs { quiet, verbose, ..display.clone() };
     if let Some(action) = &args.action {
         return serve::user::run(action, &display, reporter);
-    }
-    if let Some(done) = args.data.run(&display, reporter) {
-        return done;
     }
     Ok(serve::run(args, &display)?.into())
 }

@@ -60,6 +60,9 @@ fn option_of_serve(option: &str) -> Option<&'static str> {
         "--sat-file" => "--sat-tokens FILE requires a token of this file",
         "--embedded" => "--data DIR stores the data in DIR",
         "--trace" => "--log text logs each connection",
+        "--verify" => "mqkv data verify DIR",
+        "--salvage" => "mqkv data recover DIR",
+        "--clear-fence" => "mqkv data clear-fence DIR KEY",
         _ => return None,
     })
 }

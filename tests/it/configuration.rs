@@ -186,7 +186,7 @@ fn a_context_that_there_is_not_is_told_with_the_file_that_was_looked_for() {
     assert_eq!(
         wrong(&place, &["get", "k", "-x", "prod"]),
         format!(
-            "--- stderr\nerror: there is no context prod: there is no file {FILE}\n\
+            "--- stderr\nerror: unknown context prod: {FILE} does not exist\n\
              hint: mqkv context add prod -b URL\n--- exit 78\n"
         )
     );
@@ -194,16 +194,16 @@ fn a_context_that_there_is_not_is_told_with_the_file_that_was_looked_for() {
     assert_eq!(
         wrong(&place, &["get", "k", "-x", "prdo"]),
         format!(
-            "--- stderr\nerror: there is no context prdo in {FILE}\n  contexts: prod, lab\nhint: prod\n--- exit 78\n"
+            "--- stderr\nerror: unknown context prdo in {FILE}\n  contexts: prod, lab\nhint: prod\n--- exit 78\n"
         )
     );
     let place = place.with_variable("MQKV_CONTEXT", "lba");
     let shown = wrong(&place, &["get", "k"]);
-    assert!(shown.contains("\n  MQKV_CONTEXT names it\nhint: lab\n--- exit 78\n"), "{shown}");
+    assert!(shown.contains("\n  set by MQKV_CONTEXT\nhint: lab\n--- exit 78\n"), "{shown}");
     write(&place, "default_context = 'gone'\n");
     let shown = Place::new();
     write(&shown, "default_context = 'gone'\n");
-    assert!(wrong(&shown, &["get", "k"]).contains("\n  default_context names it\n"));
+    assert!(wrong(&shown, &["get", "k"]).contains("\n  set by default_context\n"));
     assert!(!wrong(&shown, &["get", "k", "--no-context", "--timeout", "1s"]).contains("gone"));
 }
 
@@ -222,7 +222,7 @@ fn the_file_is_where_it_is_said_to_be() {
     assert_eq!(path(&place, &[]), "named.toml");
     assert_eq!(
         place.run(&["get", "k"]),
-        "--- stderr\nerror: there is no file named.toml\n  MQKV_CONFIG names it\n--- exit 78\n"
+        "--- stderr\nerror: named.toml does not exist\n  set by MQKV_CONFIG\n--- exit 78\n"
     );
     let shown = place.run(&["config", "path", "-j"]);
     assert_eq!(

@@ -67,7 +67,7 @@ fn contexts_are_listed_used_shown_and_removed() {
     assert_done(&place, &["context", "use", "--none"]);
     assert_done(&place, &["context", "rm", "lab"]);
     assert_eq!(shown(&place, &["context", "ls"]), "--- stdout\nown\tembedded in store\n--- exit 0\n");
-    assert!(place.run(&["context", "rm", "lab"]).contains("there is no context lab"));
+    assert!(place.run(&["context", "rm", "lab"]).contains("unknown context lab"));
 }
 
 #[test]

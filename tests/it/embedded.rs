@@ -65,7 +65,7 @@ fn a_folder_serves_one_process_at_a_time() {
     let place = Place::new();
     let server = Server::start(&place, &["-q", "--data", "kept"]);
     let refused = "--- stderr\nerror: kept/store.redb is in use by another process\n\
-                   hint: -b mqtt://HOST:PORT of the `mqkv serve` that keeps it, or end that\n--- exit 74\n";
+                   hint: connect to the `mqkv serve` that uses it with -b mqtt://HOST:PORT, or stop that\n--- exit 74\n";
     assert_eq!(run(&place, &format!("{KEPT} get k")), refused);
     assert_eq!(run(&place, "serve --listen 127.0.0.1:0 --data kept"), refused);
     assert_eq!(place.run_at(&server.url(), &["set", "k", "v"]), "--- exit 0\n");
@@ -110,7 +110,7 @@ fn a_file_is_no_folder() {
     let refused = |path: &str| {
         format!(
             "--- stderr\nerror: cannot use {path}/store.redb: not a directory\n\
-             hint: a folder that you may write to\n--- exit 74\n"
+             hint: use a directory that is writable\n--- exit 74\n"
         )
     };
     assert_eq!(run(&place, &format!("{KEPT} get k")), refused("kept"));
@@ -126,7 +126,7 @@ fn a_folder_that_cannot_be_written_is_74() {
     // Nobody may make a folder here, root neither.
     let shown = run(&Place::new(), "--embedded=/proc/mqkv set k v");
     assert!(shown.starts_with("--- stderr\nerror: cannot use /proc/mqkv/store.redb: "), "{shown}");
-    assert!(shown.ends_with("hint: a folder that you may write to\n--- exit 74\n"), "{shown}");
+    assert!(shown.ends_with("hint: use a directory that is writable\n--- exit 74\n"), "{shown}");
 
     let place = Place::new();
     fs::create_dir(place.path("kept")).unwrap();
@@ -147,7 +147,7 @@ fn garbage_in_the_file_is_an_error_and_stays_as_it_is() {
     let damaged = |shown: &str| {
         shown.starts_with("--- stderr\nerror: kept/store.redb is corrupt or not a store: ")
             && shown.ends_with(
-                "\nhint: the files of kept from one backup, or what `mqkv serve --data kept --verify` finds in it\n--- exit 74\n",
+                "\nhint: restore all files of kept from one backup, or check what is left: mqkv data verify kept\n--- exit 74\n",
             )
             && shown.lines().count() == 4
     };

@@ -16,6 +16,11 @@ fn run(place: &Place, line: &str) -> String {
     place.run_bounded(&line.split_whitespace().collect::<Vec<_>>())
 }
 
+/// A server on the store of most tests.
+const SERVE: &str = "serve --data kept --listen 127.0.0.1:0";
+/// The verbs below `data`, with what follows the directory.
+const OFFLINE: [(&str, &str); 3] = [("verify", ""), ("recover", ""), ("clear-fence", "k")];
+
 /// A folder with some keys in it; the last of them `k99`.
 fn filled() -> Place {
     let place = Place::new();
@@ -80,14 +85,14 @@ fn a_folder_that_is_whole_verifies_and_is_not_changed() {
     assert_eq!(run(&place, "--embedded=kept set k value --ttl 1h"), "--- exit 0\n");
     assert_eq!(run(&place, "--embedded=kept set fenced v --fence 2000:0:holder"), "--- exit 0\n");
     let before = fs::read(place.path(FILE)).unwrap();
-    for verb in ["--verify", "--salvage"] {
-        let shown = run(&place, &format!("serve --data kept {verb}"));
+    for verb in ["verify", "recover"] {
+        let shown = run(&place, &format!("data {verb} kept"));
         assert!(shown.ends_with("--- exit 0\n"), "{shown}");
         let said = ["condition", "keys", "bytes", "fenced", "expiring"].map(|name| line(&shown, name));
-        assert_eq!(said, ["whole", "2", "7 in keys, 6 in values", "1", "1, of which 0 have expired"]);
+        assert_eq!(said, ["intact", "2", "7 in keys, 6 in values", "1", "1, of which 0 have expired"]);
     }
     assert!(fs::read(place.path(FILE)).unwrap() == before);
-    assert!(!place.path("kept/salvaged").exists());
+    assert!(!place.path("kept/recovered").exists());
 }
 
 #[test]
@@ -99,19 +104,22 @@ fn what_can_be_read_of_a_damaged_file_is_saved_beside_it() {
     place.write(FILE, &bytes);
     let shown = run(&place, "serve --data kept --listen 127.0.0.1:0");
     assert!(shown.contains("kept/store.redb is corrupt or not a store"), "{shown}");
-    assert!(shown.ends_with("what `mqkv serve --data kept --verify` finds in it\n--- exit 74\n"), "{shown}");
-    let shown = run(&place, "serve --data kept --verify");
-    assert_eq!([line(&shown, "condition"), line(&shown, "keys")], ["damaged; 1 key cannot be read", "89"]);
-    assert!(shown.ends_with("or `mqkv serve --data kept --salvage`\n--- exit 74\n"), "{shown}");
-    let shown = run(&place, "serve --data kept --salvage");
-    assert!(shown.ends_with("  go on with: mqkv serve --data kept/salvaged\n--- exit 0\n"), "{shown}");
-    assert!(fs::read(place.path(FILE)).unwrap() == bytes, "the damaged file stays as it is");
-    let again = run(&place, "serve --data kept --salvage");
+    assert!(shown.ends_with("or check what is left: mqkv data verify kept\n--- exit 74\n"), "{shown}");
+    let shown = run(&place, "data verify kept");
+    assert_eq!([line(&shown, "condition"), line(&shown, "keys")], ["corrupt; 1 key cannot be read", "89"]);
     assert!(
-        again.contains("is there already; nothing was written") && again.ends_with("--- exit 74\n"),
+        shown.ends_with("or recover the readable keys: mqkv data recover kept\n--- exit 74\n"),
+        "{shown}"
+    );
+    let shown = run(&place, "data recover kept");
+    assert!(shown.ends_with("  continue with: mqkv serve --data kept/recovered\n--- exit 0\n"), "{shown}");
+    assert!(fs::read(place.path(FILE)).unwrap() == bytes, "the damaged file stays as it is");
+    let again = run(&place, "data recover kept");
+    assert!(
+        again.contains("exists already; nothing was written") && again.ends_with("--- exit 74\n"),
         "{again}"
     );
-    let server = Server::start(&place, &["-q", "--data", "kept/salvaged"]);
+    let server = Server::start(&place, &["-q", "--data", "kept/recovered"]);
     assert_eq!(place.bytes_at(&server.url(), &["get", "k99"]), b"value-of-k99");
     assert_eq!(place.run_at(&server.url(), &["get", "k55"]), "--- exit 1\n");
     assert_eq!(place.bytes_at(&server.url(), &["keys"]).split(|byte| *byte == b'\n').count(), 90);
@@ -124,19 +132,22 @@ fn a_file_that_has_lost_its_end_or_its_beginning_still_gives_its_keys() {
     let last = good.windows(12).rposition(|window| window == b"value-of-k99").unwrap() + 12;
     for bad in [&good[..last], &good[4_096..]] {
         place.write(FILE, bad);
-        let shown = run(&place, "serve --data kept --verify");
-        assert!(line(&shown, "condition").starts_with("damaged; keys can be found one by one"), "{shown}");
+        let shown = run(&place, "data verify kept");
+        assert!(
+            line(&shown, "condition").starts_with("corrupt; keys can only be found one by one"),
+            "{shown}"
+        );
         assert!(shown.ends_with("--- exit 74\n"), "{shown}");
-        assert!(run(&place, "serve --data kept --salvage").ends_with("--- exit 0\n"));
-        let server = Server::start(&place, &["-q", "--data", "kept/salvaged"]);
+        assert!(run(&place, "data recover kept").ends_with("--- exit 0\n"));
+        let server = Server::start(&place, &["-q", "--data", "kept/recovered"]);
         assert_eq!(place.bytes_at(&server.url(), &["get", "k99"]), b"value-of-k99");
         drop(server);
-        fs::remove_dir_all(place.path("kept/salvaged")).unwrap();
+        fs::remove_dir_all(place.path("kept/recovered")).unwrap();
     }
     place.write(FILE, b"garbage");
-    let shown = run(&place, "serve --data kept --salvage");
+    let shown = run(&place, "data recover kept");
     assert!(shown.contains("no key in it can be read") && shown.ends_with("--- exit 74\n"), "{shown}");
-    assert!(!place.path("kept/salvaged").exists());
+    assert!(!place.path("kept/recovered").exists());
 }
 
 /// After a kill, what was written last is in the log alone.
@@ -145,38 +156,35 @@ fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved
     let place = killed();
     let log = fs::read(place.path("kept/store.log")).unwrap();
     places(&log, b"value-of-k39");
-    let shown = run(&place, "serve --data kept --verify");
-    assert_eq!([line(&shown, "condition"), line(&shown, "keys")], ["whole", "30"], "{shown}");
+    let shown = run(&place, "data verify kept");
+    assert_eq!([line(&shown, "condition"), line(&shown, "keys")], ["intact", "30"], "{shown}");
     let tables_bytes = fs::metadata(place.path(FILE)).unwrap().len();
-    let files = format!("{FILE}, {tables_bytes} bytes; store.log beside it, {} bytes", log.len());
+    let files = format!("{FILE}, {tables_bytes} bytes; store.log, {} bytes", log.len());
     assert_eq!(line(&shown, "file"), files);
-    let shown = run(&place, "serve --data kept --verify -j");
+    let shown = run(&place, "data verify kept -j");
     let bytes = format!("\"file_bytes\":{tables_bytes},\"log_bytes\":{},", log.len());
     assert!(shown.contains(&bytes), "{shown}");
     assert!(fs::read(place.path("kept/store.log")).unwrap() == log, "nothing is changed");
     let refused = |damage: &str| {
         let shown = run(&place, "serve --data kept --listen 127.0.0.1:0");
         let error = format!("--- stderr\nerror: kept is corrupt: {damage}");
-        let hint = "\nhint: the files of kept from one backup, or ";
+        let hint = "\nhint: restore all files of kept from one backup, or ";
         assert!(shown.starts_with(&error) && shown.contains(hint), "{shown}");
-        assert!(
-            shown.ends_with("what `mqkv serve --data kept --verify` finds in it\n--- exit 74\n"),
-            "{shown}"
-        );
-        let shown = run(&place, "serve --data kept --verify");
-        assert!(
-            line(&shown, "condition").starts_with("damaged; what was written last cannot be read"),
-            "{shown}"
-        );
+        assert!(shown.ends_with("or check what is left: mqkv data verify kept\n--- exit 74\n"), "{shown}");
+        let shown = run(&place, "data verify kept");
+        assert!(line(&shown, "condition").starts_with("corrupt; the last writes cannot be read"), "{shown}");
         assert!(shown.contains(&error) && shown.contains(hint), "{shown}");
-        assert!(shown.ends_with("or `mqkv serve --data kept --salvage`\n--- exit 74\n"), "{shown}");
+        assert!(
+            shown.ends_with("or recover the readable keys: mqkv data recover kept\n--- exit 74\n"),
+            "{shown}"
+        );
         let keys = line(&shown, "keys").parse::<usize>().unwrap();
-        assert!(run(&place, "serve --data kept --salvage").ends_with("--- exit 0\n"));
-        let server = Server::start(&place, &["-q", "--data", "kept/salvaged"]);
+        assert!(run(&place, "data recover kept").ends_with("--- exit 0\n"));
+        let server = Server::start(&place, &["-q", "--data", "kept/recovered"]);
         assert_eq!(place.bytes_at(&server.url(), &["get", "k10"]), b"value-of-k10");
         let found = place.bytes_at(&server.url(), &["keys"]).split(|byte| *byte == b'\n').count() - 1;
         drop(server);
-        fs::remove_dir_all(place.path("kept/salvaged")).unwrap();
+        fs::remove_dir_all(place.path("kept/recovered")).unwrap();
         assert_eq!(found, keys);
         keys
     };
@@ -186,15 +194,14 @@ fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved
     assert_eq!(refused("store.log: group "), 29);
     fs::remove_file(place.path("kept/store.log")).unwrap();
     assert!((10..30).contains(&refused("store.log is missing")));
-    let shown = run(&place, "serve --data kept --verify -j");
+    let shown = run(&place, "data verify kept -j");
     assert!(shown.contains("\"condition\":\"late\",\"damage\":\"store.log is missing\""), "{shown}");
     assert!(
-        !shown.contains("log_bytes")
-            && line(&run(&place, "serve --data kept --verify"), "file").ends_with(" bytes")
+        !shown.contains("log_bytes") && line(&run(&place, "data verify kept"), "file").ends_with(" bytes")
     );
     // One that cannot be read is no reason not to read the rest.
     fs::create_dir(place.path("kept/store.log")).unwrap();
-    let shown = run(&place, "serve --data kept --verify");
+    let shown = run(&place, "data verify kept");
     assert!(
         shown.contains("error: kept is corrupt: kept/store.log is not a regular file\n")
             && shown.ends_with("--- exit 74\n"),
@@ -206,7 +213,7 @@ fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved
     place.write("kept/store.log", &log);
     assert_eq!(run(&place, "--embedded=kept set k39 v --fence 2000:0:holder"), "--- exit 0\n");
     assert!(!place.path("kept/store.log").exists());
-    assert!(run(&place, "serve --data kept --verify").contains("whole"));
+    assert!(run(&place, "data verify kept").contains("intact"));
     assert_eq!(place.command(&["--embedded=kept", "get", "k38"]).output().unwrap().stdout, b"value-of-k38");
 }
 
@@ -216,11 +223,11 @@ fn a_log_without_its_tables_is_refused_and_gives_its_keys() {
     fs::remove_file(place.path(FILE)).unwrap();
     let shown = run(&place, "serve --data kept --listen 127.0.0.1:0");
     assert!(shown.contains("it is missing, and store.log is not\n"), "{shown}");
-    assert!(shown.ends_with("finds in it\n--- exit 74\n") && !place.path(FILE).exists(), "{shown}");
-    let shown = run(&place, "serve --data kept --verify");
-    assert!(line(&shown, "condition").starts_with("damaged; keys can be found one by one"), "{shown}");
-    assert!(run(&place, "serve --data kept --salvage").ends_with("--- exit 0\n"));
-    let server = Server::start(&place, &["-q", "--data", "kept/salvaged"]);
+    assert!(shown.ends_with("mqkv data verify kept\n--- exit 74\n") && !place.path(FILE).exists(), "{shown}");
+    let shown = run(&place, "data verify kept");
+    assert!(line(&shown, "condition").starts_with("corrupt; keys can only be found one by one"), "{shown}");
+    assert!(run(&place, "data recover kept").ends_with("--- exit 0\n"));
+    let server = Server::start(&place, &["-q", "--data", "kept/recovered"]);
     assert_eq!(place.bytes_at(&server.url(), &["get", "k39"]), b"value-of-k39");
 }
 
@@ -228,12 +235,12 @@ fn a_log_without_its_tables_is_refused_and_gives_its_keys() {
 fn what_is_in_a_folder_is_one_object_with_json() {
     let place = filled();
     let object = |verb: &str, code: u8| -> Value {
-        let shown = run(&place, &format!("serve --data kept {verb} -j"));
+        let shown = run(&place, &format!("data {verb} -j"));
         assert!(shown.ends_with(&format!("--- exit {code}\n")), "{shown}");
         let line = shown.strip_prefix("--- stdout\n").and_then(|rest| rest.lines().next());
         serde_json::from_str(line.unwrap_or_else(|| panic!("{shown}"))).unwrap()
     };
-    let whole = object("--verify", 0);
+    let whole = object("verify kept", 0);
     let fields: Vec<_> = whole.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(
         fields.join(" "),
@@ -243,32 +250,32 @@ fn what_is_in_a_folder_is_one_object_with_json() {
     assert_eq!([&whole["v"], &whole["keys"], &whole["value_bytes"]], [1, 90, 12 * 90]);
     assert_eq!([&whole["op"], &whole["condition"]], ["verify", "whole"]);
     assert_eq!(whole["greatest"], whole["version_max"]);
-    assert_eq!(object("--salvage", 0)["op"], "salvage");
-    let shown = |verb: &str| run(&place, &format!("serve --data kept {verb} -j"));
+    assert_eq!(object("recover kept", 0)["op"], "recover");
+    let shown = |verb: &str| run(&place, &format!("data {verb} -j"));
     assert_eq!(
-        shown("--clear-fence k10"),
+        shown("clear-fence kept k10"),
         "--- stdout\n{\"v\":1,\"op\":\"clear-fence\",\"key\":\"k10\",\"found\":true}\n--- exit 0\n"
     );
     assert_eq!(
-        shown("--clear-fence --key-hex ff"),
+        shown("clear-fence kept --key-hex ff"),
         "--- stdout\n{\"v\":1,\"op\":\"clear-fence\",\"key\":\"/w==\",\"key_encoding\":\"base64\",\
          \"found\":false}\n--- exit 1\n"
     );
     assert_eq!(run(&place, "--embedded=kept set fenced v --fence 2000:0:n"), "--- exit 0\n");
-    assert_eq!(object("--clear-fence fenced", 0)["cleared"], "000000000002000:00000:n");
+    assert_eq!(object("clear-fence kept fenced", 0)["cleared"], "000000000002000:00000:n");
     let mut bytes = fs::read(place.path(FILE)).unwrap();
     for at in places(&bytes, b"value-of-k55") {
         bytes[at] = b'V';
     }
     place.write(FILE, &bytes);
-    for (verb, code) in [("--verify", 74), ("--salvage", 0)] {
-        let damaged = object(verb, code);
-        assert_eq!([&damaged["condition"], &damaged["op"]], ["gap", &verb[2..]], "{damaged}");
+    for (verb, code) in [("verify", 74), ("recover", 0)] {
+        let damaged = object(&format!("{verb} kept"), code);
+        assert_eq!([&damaged["condition"], &damaged["op"]], ["gap", verb], "{damaged}");
         assert_eq!([&damaged["lost"], &damaged["doubtful"], &damaged["keys"]], [1, 0, 90], "{damaged}");
         assert!(damaged["damage"].is_string(), "{damaged}");
-        assert_eq!(damaged["salvaged"].as_str(), (code == 0).then_some("kept/salvaged"));
+        assert_eq!(damaged["recovered"].as_str(), (code == 0).then_some("kept/recovered"));
     }
-    assert!(shown("--verify").contains("--- stderr\n{\"v\":1,\"error\":{\"kind\":\"file\",\"code\":74,"));
+    assert!(shown("verify kept").contains("--- stderr\n{\"v\":1,\"error\":{\"kind\":\"file\",\"code\":74,"));
 }
 
 #[test]
@@ -280,12 +287,12 @@ fn a_file_of_another_version_is_refused_and_not_touched() {
     write.commit().unwrap();
     drop(database);
     let before = fs::read(place.path(FILE)).unwrap();
-    for verb in ["", "--verify", "--salvage", "--clear-fence k10"] {
+    for line in [SERVE, "data verify kept", "data recover kept", "data clear-fence kept k10"] {
         assert_eq!(
-            run(&place, &format!("serve --data kept --listen 127.0.0.1:0 {verb}")),
+            run(&place, line),
             "--- stderr\nerror: kept/store.redb has format 77; this version reads and writes format 3\n\
-             hint: another folder, or the version of mqkv that wrote it\n--- exit 74\n",
-            "{verb}"
+             hint: use another directory, or the version of mqkv that wrote it\n--- exit 74\n",
+            "{line}"
         );
     }
     assert!(fs::read(place.path(FILE)).unwrap() == before);
@@ -297,28 +304,32 @@ fn a_fence_that_nobody_holds_any_more_can_be_taken_away() {
     assert_eq!(run(&place, "--embedded=kept set k v --fence 2000:0:holder"), "--- exit 0\n");
     let version = run(&place, "--embedded=kept get k -j");
     assert!(run(&place, "--embedded=kept set k w").contains("a fencing token is required"));
-    let cleared = "--- stderr\nk is protected by 000000000002000:00000:holder no more\n--- exit 0\n";
-    assert_eq!(run(&place, "serve --data kept --clear-fence k"), cleared);
+    let cleared = "--- stderr\nremoved the fencing token 000000000002000:00000:holder from k\n--- exit 0\n";
+    assert_eq!(run(&place, "data clear-fence kept k"), cleared);
     assert_eq!(run(&place, "--embedded=kept get k -j"), version, "nothing else is changed");
-    let unprotected = "--- stderr\nk is not protected; nothing was changed\n--- exit 0\n";
-    assert_eq!(run(&place, "serve --data kept --clear-fence --key-hex 6b"), unprotected);
-    assert_eq!(run(&place, "serve --data kept --clear-fence --key-base64 aw=="), unprotected);
+    let unprotected = "--- stderr\nk has no fencing token; nothing was changed\n--- exit 0\n";
+    assert_eq!(run(&place, "data clear-fence kept --key-hex 6b"), unprotected);
+    assert_eq!(run(&place, "data clear-fence kept --key-base64 aw=="), unprotected);
     assert_eq!(run(&place, "--embedded=kept set k w"), "--- exit 0\n");
-    let missing = "--- stderr\nno such key: other\n--- exit 1\n";
-    assert_eq!(run(&place, "serve --data kept --clear-fence other"), missing);
-    let shown = run(&place, "serve --data kept --clear-fence");
-    assert!(shown.contains("which key?") && shown.ends_with("--- exit 2\n"), "{shown}");
-    let shown = run(&place, "serve --data kept --clear-fence k --key-hex 6b");
-    assert!(shown.contains("more than one key") && shown.ends_with("--- exit 2\n"), "{shown}");
+    let missing = "--- stderr\nkey not found: other\n--- exit 1\n";
+    assert_eq!(run(&place, "data clear-fence kept other"), missing);
+    let shown = run(&place, "data clear-fence kept");
+    assert!(shown.contains("error: KEY is missing\n") && shown.ends_with("--- exit 2\n"), "{shown}");
+    let shown = run(&place, "data clear-fence kept k --key-hex 6b");
+    assert!(
+        shown.contains("'[KEY]' cannot be used with '--key-hex <HEX>'") && shown.ends_with("--- exit 2\n"),
+        "{shown}"
+    );
 }
 
 #[test]
 fn what_is_done_offline_needs_a_folder_and_nobody_in_it() {
     let place = Place::new();
-    for verb in ["--verify", "--salvage", "--clear-fence k"] {
-        let shown = run(&place, &format!("serve {verb}"));
-        assert!(shown.contains("--data DIR is missing") && shown.ends_with("--- exit 2\n"), "{shown}");
-        let shown = run(&place, &format!("serve --data missing {verb}"));
+    for (verb, key) in OFFLINE {
+        let shown = run(&place, &format!("data {verb}"));
+        assert!(shown.starts_with("--- stderr\nerror: DIR "), "{shown}");
+        assert!(shown.contains(" missing\n") && shown.ends_with("--- exit 2\n"), "{shown}");
+        let shown = run(&place, &format!("data {verb} missing {key}"));
         assert!(
             shown.contains("missing/store.redb does not exist") && shown.ends_with("--- exit 74\n"),
             "{shown}"
@@ -326,8 +337,8 @@ fn what_is_done_offline_needs_a_folder_and_nobody_in_it() {
     }
     assert!(!place.path("missing").exists(), "nothing is made");
     let _server = Server::start(&place, &["-q", "--data", "kept"]);
-    for verb in ["--verify", "--salvage", "--clear-fence k"] {
-        let shown = run(&place, &format!("serve --data kept {verb}"));
+    for (verb, key) in OFFLINE {
+        let shown = run(&place, &format!("data {verb} kept {key}"));
         assert!(shown.contains("kept/store.redb is in use by another process"), "{shown}");
         assert!(shown.ends_with("--- exit 74\n"), "{shown}");
     }
@@ -338,7 +349,7 @@ fn what_is_no_regular_file_is_refused_and_not_waited_for() {
     let place = Place::new();
     assert_eq!(run(&place, "--embedded=kept set k v"), "--- exit 0\n");
     let refused = "error: kept/store.redb is not a regular file\n\
-                   hint: move it away, or another folder\n--- exit 74\n";
+                   hint: move it away, or use another directory\n--- exit 74\n";
     let make: [&dyn Fn(&str); 3] = [
         &|path| assert!(Command::new("mkfifo").arg(place.path(path)).status().unwrap().success()),
         &|path| symlink("/dev/zero", place.path(path)).unwrap(),
@@ -348,28 +359,28 @@ fn what_is_no_regular_file_is_refused_and_not_waited_for() {
     for (which, make) in make.iter().enumerate() {
         make(FILE);
         let kind = fs::symlink_metadata(place.path(FILE)).unwrap().file_type();
-        for verb in ["", "--verify", "--salvage", "--clear-fence k"] {
-            let shown = run(&place, &format!("serve --data kept --listen 127.0.0.1:0 {verb}"));
-            assert!(shown.contains(refused), "{which} {verb}: {shown}");
+        for line in [SERVE, "data verify kept", "data recover kept", "data clear-fence kept k"] {
+            let shown = run(&place, line);
+            assert!(shown.contains(refused), "{which} {line}: {shown}");
         }
         assert!(fs::symlink_metadata(place.path(FILE)).unwrap().file_type() == kind, "it is as it was");
         let moved = place.path(&format!("kept/moved-{which}"));
         fs::rename(place.path(FILE), moved).unwrap();
     }
     fs::rename(place.path("kept/away"), place.path(FILE)).unwrap();
-    assert!(run(&place, "serve --data kept --verify").contains("whole"));
+    assert!(run(&place, "data verify kept").contains("intact"));
 
     // The log is no reason not to read the rest, and one for a server not to start.
     let place = killed();
     fs::remove_file(place.path("kept/store.log")).unwrap();
     assert!(Command::new("mkfifo").arg(place.path("kept/store.log")).status().unwrap().success());
-    for verb in ["", "--clear-fence k10"] {
-        let shown = run(&place, &format!("serve --data kept --listen 127.0.0.1:0 {verb}"));
-        assert!(shown.contains("error: kept/store.log is not a regular file\n"), "{verb}: {shown}");
-        assert!(shown.ends_with("--- exit 74\n"), "{verb}: {shown}");
+    for line in [SERVE, "data clear-fence kept k10"] {
+        let shown = run(&place, line);
+        assert!(shown.contains("error: kept/store.log is not a regular file\n"), "{line}: {shown}");
+        assert!(shown.ends_with("--- exit 74\n"), "{line}: {shown}");
     }
     let verify = |damage: &str| {
-        let shown = run(&place, "serve --data kept --verify");
+        let shown = run(&place, "data verify kept");
         assert!(shown.contains(damage) && shown.ends_with("--- exit 74\n"), "{shown}");
         line(&shown, "keys").parse::<usize>().unwrap()
     };
@@ -502,14 +513,14 @@ fn a_folder_that_cannot_be_written_to_is_74_and_can_still_be_verified() {
     for (folder, file) in [("small/kept", "small/kept/store.redb"), ("small/new", "small/new/store.redb")] {
         let refused = format!(
             "--- stderr\nerror: cannot use {file}: Read-only file system (os error 30)\n\
-             hint: a folder that you may write to\n--- exit 74\n"
+             hint: use a directory that is writable\n--- exit 74\n"
         );
         for words in ["serve --listen 127.0.0.1:0 --data ", "get k --embedded="] {
             assert_eq!(run(&place, &format!("{words}{folder}")), refused, "{words}");
         }
     }
-    let shown = run(&place, "serve --data small/kept --verify");
-    assert_eq!([line(&shown, "condition"), line(&shown, "keys")], ["whole", "1"]);
+    let shown = run(&place, "data verify small/kept");
+    assert_eq!([line(&shown, "condition"), line(&shown, "keys")], ["intact", "1"]);
     assert!(shown.ends_with("--- exit 0\n"), "{shown}");
 }
 

@@ -51,7 +51,7 @@ fn the_prompt_shows_the_context_and_changes_with_it() {
     terminal.line(&format!("\\c {}", lab.url()));
     terminal.ends_with(&format!("127.0.0.1:{}>", lab.port()));
     terminal.line("\\c prdo");
-    terminal.shows("there is no context prdo");
+    terminal.shows("unknown context prdo");
     terminal.shows("hint: prod");
     terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));

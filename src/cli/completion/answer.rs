@@ -56,7 +56,7 @@ fn list(given: &[Given<'_>], listed: Listed<'_>, variables: &Variables) -> Vec<S
     let Some(options) = options(given) else { return Vec::new() };
     match listed {
         Listed::Contexts => {
-            let file = config::file(&options.connection, variables);
+            let file = config::whole_file(&options.connection, variables);
             file.map(|file| file.contexts.iter().map(|context| context.name.to_string()).collect())
                 .unwrap_or_default()
         }

@@ -59,7 +59,7 @@ impl File {
     /// There is none; what there is instead is told.
     pub fn context(&self, name: &str) -> Result<&Context, CommandError> {
         self.contexts.iter().find(|context| &*context.name == name).ok_or_else(|| {
-            let error = configuration(format!("there is no context {name} in {}", self.path.display()));
+            let error = configuration(format!("unknown context {name} in {}", self.path.display()));
             let names = || self.contexts.iter().map(|context| context.name.to_string());
             let error = match closest(name, names()) {
                 Some(near) => error.hint(near),
@@ -298,7 +298,7 @@ mod tests {
     fn a_context_that_there_is_not_is_told_with_those_that_there_are() {
         let file = read("[context.prod]\n[context.lab]\n").unwrap();
         let error = file.context("prdo").unwrap_err();
-        assert_eq!(error.message, "there is no context prdo in /etc/mqkv/config.toml");
+        assert_eq!(error.message, "unknown context prdo in /etc/mqkv/config.toml");
         assert_eq!(
             (error.hints, error.causes),
             (vec!["prod".to_owned()], vec!["contexts: prod, lab".to_owned()])

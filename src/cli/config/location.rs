@@ -1,4 +1,4 @@
-//! Where the configuration file is, and its bytes.
+//! The configuration file on disk: its path, reading and writing.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind, Read};
@@ -10,16 +10,15 @@ use super::variables::{CONFIG, Variables};
 use crate::commands::process::file;
 use crate::commands::{CommandError, Kind};
 
-/// Where the configuration file is.
+/// Path of the configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// Its path.
     pub path: PathBuf,
-    /// What names it; none: it is where everybody's is.
+    /// The option or variable that contains the path; `None` for the default path.
     pub named_by: Option<&'static str>,
 }
 
-/// Where the file is; none: nobody says, not even by having a home.
+/// Returns the path of the file; `None` if no option, variable or home directory determines one.
 #[must_use]
 pub fn find(typed: Option<&Path>, variables: &Variables) -> Option<Location> {
     if let Some(path) = typed {
@@ -33,22 +32,22 @@ pub fn find(typed: Option<&Path>, variables: &Variables) -> Option<Location> {
     Some(Location { path: folder.join("mqkv").join("config.toml"), named_by: None })
 }
 
-/// The same, where there must be one.
+/// Returns the path of the file, which must be known.
 ///
 /// # Errors
-/// Nobody says where it is.
+/// No option, variable or home directory determines a path.
 pub fn find_any(typed: Option<&Path>, variables: &Variables) -> Result<Location, CommandError> {
     find(typed, variables).ok_or_else(|| {
-        let message = "there is no place for the configuration file: HOME is not set";
+        let message = "no configuration file: HOME is not set";
         CommandError::new(Kind::Configuration, message).hint("--config FILE")
     })
 }
 
 impl Location {
-    /// The file's bytes; none: there is no file.
+    /// Reads the bytes of the file; `None` if it does not exist.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read or has more than [`BYTES_MAX`] bytes.
     pub fn read(&self) -> Result<Option<Vec<u8>>, CommandError> {
         match read(&self.path) {
             Ok(bytes) if bytes.len() > BYTES_MAX => {
@@ -61,10 +60,10 @@ impl Location {
         }
     }
 
-    /// What the file says; none: there is no file.
+    /// Reads and parses the file; `None` if it does not exist.
     ///
     /// # Errors
-    /// It cannot be read, or makes no sense.
+    /// The file cannot be read or is invalid.
     pub fn load(&self, variables: &Variables) -> Result<Option<File>, CommandError> {
         let bytes = self.read()?;
         bytes.map(|bytes| File::read(&self.path, &bytes, variables.home.as_deref())).transpose()
@@ -72,31 +71,31 @@ impl Location {
 }
 
 impl Location {
-    /// Makes the file's folder, for this user alone, if it is not there.
+    /// Creates the directory of the file with mode 0700, if it does not exist.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The directory cannot be created.
     pub fn make_folder(&self) -> Result<(), CommandError> {
         let Some(folder) = self.folder() else { return Ok(()) };
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|error| CommandError::file("create", folder, &error))
     }
 
-    /// Keeps other runs from changing the file until the guard is dropped.
+    /// Locks the file against changes by other processes until the guard is dropped.
     ///
     /// # Errors
-    /// The folder cannot be made.
+    /// The directory cannot be created.
     pub fn hold(&self) -> Result<Option<fs::File>, CommandError> {
         self.make_folder()?;
         let folder = self.folder().and_then(|folder| fs::File::open(folder).ok());
-        // A file system without locks is no reason to keep somebody from changing a file.
+        // On a file system without locks the file can be changed without one.
         Ok(folder.filter(|folder| folder.lock().is_ok()))
     }
 
-    /// Replaces the file, whole or not at all; a new one is for this user alone.
+    /// Replaces the file atomically; a new one has mode 0600.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn write(&self, bytes: &[u8]) -> Result<(), CommandError> {
         file::write_private(&self.path, bytes)
     }
@@ -107,8 +106,9 @@ impl Location {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let limit = u64::try_from(BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+    // One byte more than allowed, to detect a file that is too large.
+    const LIMIT: u64 = BYTES_MAX as u64 + 1;
     let mut bytes = Vec::new();
-    fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    fs::File::open(path)?.take(LIMIT).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -33,7 +33,7 @@ pub fn run(verb: &ContextVerb, args: &ConnectionArgs, variables: &Variables) -> 
     let at = || location::find_any(args.config.as_deref(), variables);
     let done = |record| Ok(Done::Record(record, Verdict::Yes));
     match verb {
-        ContextVerb::Ls => done(list(&config::file(args, variables)?)),
+        ContextVerb::Ls => done(list(&config::whole_file(args, variables)?)),
         ContextVerb::Show { name } => show(name.as_deref(), args, variables),
         ContextVerb::Add(add) => done(change::add(add, args, &at()?, variables)?),
         ContextVerb::Use { name, .. } => done(change::set_default(name.as_deref(), &at()?, variables)?),
@@ -82,7 +82,7 @@ fn show(name: Option<&str>, args: &ConnectionArgs, variables: &Variables) -> Res
     let Some(active) = Configuration::resolve(args, &Default::default(), variables)?.context else {
         return Ok(Done::Record(ConfigRecord::NoContext, Verdict::No));
     };
-    let file = config::file(args, variables)?;
+    let file = config::whole_file(args, variables)?;
     let context = file.context(&active.name)?;
     let record = ConfigRecord::Context {
         name: context.name.to_string(),

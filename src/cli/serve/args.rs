@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::data::DataArgs;
 use super::limits::LimitArgs;
 use super::listen_address::{ListenAddress, parse_origin};
 use super::operations::OperationsArgs;
+use super::persistence::PersistenceArgs;
 use super::user::ServeAction;
 
 const EXAMPLES: &str = "\
@@ -90,7 +90,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ORIGIN", value_parser = parse_origin)]
     pub ws_origin: Vec<String>,
     #[command(flatten)]
-    pub data: DataArgs,
+    pub data: PersistenceArgs,
     /// Enable TLS with this certificate and its chain, PEM
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,

@@ -1,13 +1,13 @@
 //! `serve`: runs a broker with a state store until a signal.
 
 pub mod args;
-pub mod data;
 mod exec;
 mod limits;
 mod listen_address;
 mod listener;
 mod logging;
 mod operations;
+mod persistence;
 mod reload;
 mod rules;
 mod seed;
@@ -32,7 +32,7 @@ use self::reload::ReloadSignals;
 use super::descriptors;
 use super::detached::run_detached;
 use super::options::DisplayArgs;
-use super::runtime;
+use super::{runtime, storage_error};
 use crate::broker;
 use crate::commands::process::signal::Signals;
 use crate::commands::{CommandError, Kind, Verdict, duration, more_of};
@@ -246,7 +246,7 @@ pub fn failure(error: server::Error) -> CommandError {
             let hint = bind_hint("--admin", *address, cause);
             CommandError::new(Kind::Unavailable, error.to_string()).hint(hint)
         }
-        server::Error::Storage(storage) => data::failure(storage),
+        server::Error::Storage(storage) => storage_error::of_start(storage),
         server::Error::Thread(cause) => CommandError::system("start a thread", cause),
         server::Error::Settings(_) => CommandError::new(Kind::Bug, error.to_string()),
     }

@@ -20,7 +20,7 @@ use crate::protocol::{Key, Timestamp};
 use crate::store::Version;
 
 /// Name of the directory, inside the directory of a corrupt store, to which [`recover`] writes.
-pub const RECOVERED_DIRECTORY: &str = "salvaged";
+pub const RECOVERED_DIRECTORY: &str = "recovered";
 /// Bytes read at once while a file is searched for records.
 const READ_BYTES: usize = 1024 * 1024;
 

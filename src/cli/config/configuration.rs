@@ -1,0 +1,184 @@
+//! The configuration in effect: all layers resolved, and the context in use.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use super::file::{Context, File};
+use super::layers::{Entry, Layer, Rank, Resolved};
+use super::location::{self, Location};
+use super::origin::{Line, Origin};
+use super::setting::{Setting, Value};
+use super::typed;
+use super::variables::{CONTEXT, Variables};
+use crate::cli::options::{ConnectionArgs, DisplayArgs};
+use crate::commands::{CommandError, Kind};
+use crate::render::style::Shade;
+
+/// The settings in effect.
+#[derive(Clone, Debug, Default)]
+pub struct Configuration {
+    pub settings: Resolved,
+    /// The context in use, even if a higher layer overrides all of its settings.
+    pub context: Option<Active>,
+}
+
+/// A context in use.
+#[derive(Clone, Debug)]
+pub struct Active {
+    pub name: Rc<str>,
+    pub file: Rc<PathBuf>,
+    /// Colour of the name at the prompt.
+    pub shade: Option<Shade>,
+}
+
+/// The source of a context's name, which determines the rank of the context.
+#[derive(Clone, Copy, Debug)]
+enum Named<'a> {
+    Typed(&'a str),
+    Variable(&'a str),
+    Default,
+}
+
+impl Configuration {
+    /// Resolves all layers.
+    ///
+    /// # Errors
+    /// An option, a variable or the configuration file is invalid.
+    pub fn resolve(
+        connection: &ConnectionArgs,
+        display: &DisplayArgs,
+        variables: &Variables,
+    ) -> Result<Self, CommandError> {
+        let flags = typed::layer(connection, display)?;
+        let mut layers = vec![variables.layer()?];
+        layers.extend(variables.sdk_layer()?);
+        let context = context(connection, &flags, variables)?;
+        layers.push(flags);
+        layers.extend(context.as_ref().map(|(context, _)| context.layer.clone()));
+        layers.sort_by_key(|layer| layer.rank);
+        let settings = Resolved::of(layers)?;
+        let context = context.filter(|(context, _)| {
+            let rank = context.layer.rank;
+            // A default context is not in use if another layer names the broker.
+            rank != Rank::DefaultContext || settings.rank_of_broker().is_none_or(|broker| broker == rank)
+        });
+        let context = context.map(|(context, file)| {
+            let shade = match settings.get(Setting::PromptColor) {
+                Some(Entry { value: Value::Shade(shade), .. }) => Some(*shade),
+                _ => None,
+            };
+            Active { name: context.name, file, shade }
+        });
+        Ok(Self { settings, context })
+    }
+
+    /// Resolves the output settings from options and variables, for verbs that do not connect.
+    ///
+    /// # Errors
+    /// A variable is invalid.
+    pub fn of_display(display: &DisplayArgs, variables: &Variables) -> Result<Self, CommandError> {
+        let flags = typed::layer(&ConnectionArgs::default(), display)?;
+        let settings = Resolved::of(vec![flags, variables.layer()?])?;
+        Ok(Self { settings, context: None })
+    }
+
+    /// Resolves the output options alone, for output that must work with an invalid configuration.
+    #[must_use]
+    pub fn typed(display: &DisplayArgs) -> Self {
+        let flags = typed::layer(&ConnectionArgs::default(), display);
+        let settings = flags.and_then(|flags| Resolved::of(vec![flags])).unwrap_or_default();
+        Self { settings, context: None }
+    }
+
+    /// Returns the line that makes the context in use read-only.
+    #[must_use]
+    pub fn read_only(&self) -> Option<&Line> {
+        let entry =
+            self.settings.get(Setting::ReadOnly).filter(|entry| entry.value == Value::Switch(true))?;
+        match &entry.origin {
+            Origin::File(line) if self.context.is_some() => Some(line),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the context to use, with its rank, and its file.
+fn context(
+    connection: &ConnectionArgs,
+    flags: &Layer,
+    variables: &Variables,
+) -> Result<Option<(Context, Rc<PathBuf>)>, CommandError> {
+    if connection.no_context {
+        // Clap rejects both on one side of the verb only.
+        if connection.context.is_some() {
+            let message = "--context cannot be used with --no-context";
+            return Err(CommandError::usage(message).hint("use one of the two"));
+        }
+        return Ok(None);
+    }
+    if connection.context.as_deref() == Some("") {
+        return Err(CommandError::usage("-x requires the name of a context").hint("mqkv context ls"));
+    }
+    let named = match (&connection.context, variables.get(CONTEXT)) {
+        (Some(name), _) => Named::Typed(name),
+        (None, Some(name)) => Named::Variable(name.to_str().unwrap_or("\u{fffd}")),
+        // A default context would have no effect: the file is not read.
+        (None, None) if flags.names_target() && connection.config.is_none() => return Ok(None),
+        (None, None) => Named::Default,
+    };
+    let location = location::find(connection.config.as_deref(), variables);
+    let file = location.as_ref().map_or(Ok(None), |location| location.load(variables))?;
+    let Some(file) = file else {
+        return missing_file(named, location.as_ref()).map_or(Ok(None), Err);
+    };
+    let (name, rank) = match (named, &file.default) {
+        (Named::Default, _) if flags.names_target() => return Ok(None),
+        (Named::Typed(name), _) => (name, Rank::TypedContext),
+        (Named::Variable(name), _) => (name, Rank::NamedContext),
+        (Named::Default, Some(name)) => (name.as_str(), Rank::DefaultContext),
+        (Named::Default, None) => return Ok(None),
+    };
+    let mut context = file.context(name).map_err(|error| with_source(named, error))?.clone();
+    context.layer.rank = rank;
+    Ok(Some((context, Rc::clone(&file.path))))
+}
+
+/// Returns the error if a context or file is named and there is no file.
+fn missing_file(named: Named<'_>, location: Option<&Location>) -> Option<CommandError> {
+    let file = match location {
+        Some(location) => format!("{} does not exist", location.path.display()),
+        None => "no configuration file: HOME is not set".to_owned(),
+    };
+    let configuration = |message: String| CommandError::new(Kind::Configuration, message);
+    let named_by = location.and_then(|location| location.named_by);
+    match (named, named_by) {
+        (Named::Typed(name) | Named::Variable(name), _) => {
+            let error = configuration(format!("unknown context {name}: {file}"));
+            let error = with_source(named, error);
+            Some(error.hint(format!("mqkv context add {name} -b URL")))
+        }
+        (Named::Default, Some(by)) => Some(configuration(file).cause(format!("set by {by}"))),
+        (Named::Default, None) => None,
+    }
+}
+
+/// Adds where the name of the context comes from, unless it is on the command line.
+fn with_source(named: Named<'_>, error: CommandError) -> CommandError {
+    match named {
+        Named::Typed(_) => error,
+        Named::Variable(_) => error.cause(format!("set by {CONTEXT}")),
+        Named::Default => error.cause("set by default_context"),
+    }
+}
+
+/// Reads the whole configuration file; it is empty if there is none.
+///
+/// # Errors
+/// The file cannot be read or is invalid.
+pub fn whole_file(connection: &ConnectionArgs, variables: &Variables) -> Result<File, CommandError> {
+    let location = location::find_any(connection.config.as_deref(), variables)?;
+    Ok(match location.load(variables)? {
+        Some(file) => file,
+        None => File { path: Rc::new(location.path), ..File::default() },
+    })
+}

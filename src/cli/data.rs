@@ -1,0 +1,293 @@
+//! `data`: offline work on the files of a store that no process uses.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+
+use super::exit::Exit;
+use super::report::{self, Reporter};
+use super::storage_error::{of_read, of_start, restore};
+use crate::clock;
+use crate::commands::encoding::{Encoded, parse_base64, parse_hex};
+use crate::commands::{CommandError, Kind, duration};
+use crate::protocol::{Key, Timestamp};
+use crate::render::escape::escape;
+use crate::render::log::{Field, answer};
+use crate::server::offline::{self, ClearFenceOutcome, Integrity, VerifyReport};
+
+const EXAMPLES: &str = "\
+Examples:
+  mqkv data verify ./state              print what the files contain and whether they are intact
+  mqkv data recover ./state             write the readable keys of a corrupt store to ./state/recovered
+  mqkv serve --data ./state/recovered   continue with the recovered keys
+  mqkv data clear-fence ./state line1/recipe
+
+DIR is the directory of `mqkv serve --data DIR`. The server must not be running.";
+
+/// Verify, recover or repair the files of a store
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES, arg_required_else_help = false, disable_help_subcommand = true)]
+pub struct DataArgs {
+    #[command(subcommand)]
+    pub verb: DataVerb,
+}
+
+/// The verbs below `data`.
+#[derive(Debug, Subcommand)]
+#[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
+pub enum DataVerb {
+    /// Print the content of the files and whether they are intact
+    ///
+    /// Changes nothing. Exit status: 0 if the files are intact, 74 if they are corrupt.
+    Verify {
+        /// Directory of the store
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+    /// Write the readable keys of a corrupt store to a new one
+    ///
+    /// The new store is in DIR/recovered. The corrupt files are not changed. Of intact files nothing is written.
+    Recover {
+        /// Directory of the store
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+    /// Remove the fencing token from a key
+    ///
+    /// For a key that no client can write any more, because the last fencing token is lost.
+    ClearFence(ClearFenceArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ClearFenceArgs {
+    /// Directory of the store
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// The key, any bytes
+    #[arg(value_name = "KEY", required_unless_present_any = ["key_hex", "key_base64"], conflicts_with_all = ["key_hex", "key_base64"])]
+    key: Option<OsString>,
+    /// The key in hexadecimal digits
+    #[arg(long, value_name = "HEX", value_parser = parse_hex, conflicts_with = "key_base64")]
+    key_hex: Option<Encoded>,
+    /// The key in base64
+    #[arg(long, value_name = "BASE64", value_parser = parse_base64)]
+    key_base64: Option<Encoded>,
+}
+
+impl ClearFenceArgs {
+    fn key(&self) -> Result<Key, CommandError> {
+        let word = self.key.clone().map(OsString::into_encoded_bytes);
+        let encoded = self.key_hex.clone().or_else(|| self.key_base64.clone()).map(|encoded| encoded.0);
+        // One of them is there: the definition requires it.
+        let bytes = word.or(encoded).unwrap_or_default();
+        Key::new(bytes).map_err(|error| CommandError::usage(error.to_string()))
+    }
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// The files are missing, in use or corrupt, or cannot be read or written.
+pub fn run(args: &DataArgs, quiet: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+    match &args.verb {
+        DataVerb::Verify { directory } => verify(directory, reporter),
+        DataVerb::Recover { directory } => recover(directory, quiet, reporter),
+        DataVerb::ClearFence(args) => clear_fence(args, quiet, reporter),
+    }
+}
+
+fn verify(directory: &Path, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+    let report = offline::verify(directory, clock::wall_ms()).map_err(|error| of_read(&error))?;
+    let text = if reporter.is_json() { answer("verify", fields(&report)) } else { describe(&report) };
+    reporter.data(text.as_bytes())?;
+    match corruption(&report) {
+        None => Ok(Exit::Yes),
+        Some(corruption) => {
+            let directory = shown(directory);
+            let restore = restore(&directory);
+            Err(CommandError::new(Kind::File, corruption).hint(if report.keys == 0 {
+                format!("{restore}: no key can be recovered")
+            } else {
+                format!("{restore}, or recover the readable keys: mqkv data recover {directory}")
+            }))
+        }
+    }
+}
+
+fn recover(directory: &Path, quiet: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+    let (report, to) = offline::recover(directory, clock::wall_ms()).map_err(|error| of_read(&error))?;
+    if reporter.is_json() {
+        let to = to.map(|to| ("recovered", Field::Text(to.to_string_lossy().into_owned())));
+        reporter.data(answer("recover", fields(&report).into_iter().chain(to)).as_bytes())?;
+        return Ok(Exit::Yes);
+    }
+    reporter.data(describe(&report).as_bytes())?;
+    if !quiet {
+        let Some(to) = to else {
+            report::log("the files are intact: nothing was written");
+            return Ok(Exit::Yes);
+        };
+        let (keys, to) = (report.keys, shown(&to));
+        report::log(&format!(
+            "recovered {} to {to}; the corrupt files were not changed",
+            counted(keys, "key")
+        ));
+        report::log(&format!("  continue with: mqkv serve --data {to}"));
+    }
+    Ok(Exit::Yes)
+}
+
+fn clear_fence(args: &ClearFenceArgs, quiet: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+    let key = args.key()?;
+    let outcome = offline::clear_fence(&args.directory, &key).map_err(|error| of_start(&error))?;
+    if reporter.is_json() {
+        let (token, exit) = match &outcome {
+            ClearFenceOutcome::Cleared(token) => (Some(token.to_string()), Exit::Yes),
+            ClearFenceOutcome::NotFenced => (None, Exit::Yes),
+            ClearFenceOutcome::KeyNotFound => (None, Exit::No),
+        };
+        let found = ("found", Field::Switch(outcome != ClearFenceOutcome::KeyNotFound));
+        let fields = [("key", Field::Bytes(key.as_bytes().to_vec())), found];
+        let token = token.map(|token| ("cleared", Field::Text(token)));
+        reporter.data(answer("clear-fence", fields.into_iter().chain(token)).as_bytes())?;
+        return Ok(exit);
+    }
+    let key = escape(key.as_bytes());
+    let (message, exit) = match outcome {
+        ClearFenceOutcome::Cleared(token) => {
+            (format!("removed the fencing token {token} from {key}"), Exit::Yes)
+        }
+        ClearFenceOutcome::NotFenced => {
+            (format!("{key} has no fencing token; nothing was changed"), Exit::Yes)
+        }
+        ClearFenceOutcome::KeyNotFound => (format!("key not found: {key}"), Exit::No),
+    };
+    if !quiet {
+        report::log(&message);
+    }
+    Ok(exit)
+}
+
+/// Returns the message about a corrupt store.
+fn corruption(report: &VerifyReport) -> Option<String> {
+    let (path, corruption) = match &report.integrity {
+        Integrity::Intact => return None,
+        // The log is corrupt, and not the file of the tables.
+        Integrity::IncompleteWal { corruption } => (report.path.parent().unwrap_or(&report.path), corruption),
+        Integrity::Gap { corruption, .. } | Integrity::Unordered { corruption } => {
+            (report.path.as_path(), corruption)
+        }
+    };
+    Some(format!("{} is corrupt: {corruption}", path.display()))
+}
+
+/// Returns the fields of the JSON record.
+fn fields(report: &VerifyReport) -> Vec<(&'static str, Field)> {
+    let text = |text: &str| Field::Text(text.to_owned());
+    // usize has at most 64 bits.
+    let number = |number: usize| Field::Number(u64::try_from(number).unwrap_or(u64::MAX));
+    let version = |version| Field::Text(Timestamp::from(version).to_string());
+    let mut fields = vec![
+        ("file", Field::Text(report.path.to_string_lossy().into_owned())),
+        ("file_bytes", Field::Number(report.file_bytes)),
+    ];
+    fields.extend(report.wal_bytes.map(|bytes| ("log_bytes", Field::Number(bytes))));
+    match &report.integrity {
+        Integrity::Intact => fields.push(("condition", text("whole"))),
+        Integrity::Gap { corruption, recovered, lost } => {
+            fields.extend([("condition", text("gap")), ("damage", text(corruption))]);
+            fields.push(("doubtful", number(*recovered)));
+            fields.extend(lost.map(|lost| ("lost", number(lost))));
+        }
+        Integrity::IncompleteWal { corruption } => {
+            fields.extend([("condition", text("late")), ("damage", text(corruption))]);
+        }
+        Integrity::Unordered { corruption } => {
+            fields.extend([("condition", text("loose")), ("damage", text(corruption))]);
+        }
+    }
+    fields.extend([
+        ("keys", number(report.keys)),
+        ("key_bytes", Field::Number(report.key_bytes)),
+        ("value_bytes", Field::Number(report.value_bytes)),
+        ("fenced", number(report.fenced)),
+        ("expiring", number(report.expiring)),
+        ("expired", number(report.expired)),
+    ]);
+    if let Some((least, most)) = report.versions {
+        fields.extend([("version_min", version(least)), ("version_max", version(most))]);
+    }
+    fields.extend(greatest(report).map(|greatest| ("greatest", Field::Text(greatest))));
+    fields.extend(written(report).map(|written| ("written", Field::Text(written))));
+    fields
+}
+
+/// Returns the greatest version that the store has ever assigned, if it is known.
+fn greatest(report: &VerifyReport) -> Option<String> {
+    (report.greatest != Default::default()).then(|| Timestamp::from(report.greatest).to_string())
+}
+
+/// Returns the time of the last write, if it is known.
+fn written(report: &VerifyReport) -> Option<String> {
+    duration::rfc3339(report.written_ms).filter(|_| report.written_ms > 0)
+}
+
+/// Formats the report as text: one property per line.
+fn describe(report: &VerifyReport) -> String {
+    let log = report.wal_bytes.map(|bytes| format!("; store.log, {bytes} bytes"));
+    let mut lines = vec![
+        ("file", format!("{}, {} bytes{}", shown(&report.path), report.file_bytes, log.unwrap_or_default())),
+        ("condition", condition(report)),
+        ("keys", report.keys.to_string()),
+        ("bytes", format!("{} in keys, {} in values", report.key_bytes, report.value_bytes)),
+        ("fenced", report.fenced.to_string()),
+        ("expiring", format!("{}, of which {} have expired", report.expiring, report.expired)),
+    ];
+    let text = |version| Timestamp::from(version).to_string();
+    if let Some((least, most)) = report.versions {
+        lines.push(("versions", format!("{} to {}", text(least), text(most))));
+    }
+    if let Some(greatest) = greatest(report) {
+        lines.push(("greatest", format!("{greatest}, the greatest version ever assigned")));
+    }
+    if let Some(written) = written(report) {
+        let age = match clock::wall_ms().checked_sub(report.written_ms) {
+            Some(age_ms) => format!("{} s ago", age_ms.div_euclid(1_000)),
+            None => "in the future by the clock of this machine".to_owned(),
+        };
+        lines.push(("written", format!("{written}, {age}")));
+    }
+    lines.into_iter().map(|(name, value)| format!("{:11}{value}\n", format!("{name}:"))).collect()
+}
+
+fn condition(report: &VerifyReport) -> String {
+    match &report.integrity {
+        Integrity::Intact => "intact".to_owned(),
+        Integrity::Gap { recovered, lost, .. } => {
+            let lost = lost.map_or_else(|| "some keys".to_owned(), |lost| counted(lost, "key"));
+            let mut text = format!("corrupt; {lost} cannot be read");
+            if *recovered > 0 {
+                let found = counted(*recovered, "key");
+                text.push_str(&format!("; {found} below can have an old value or have been deleted"));
+            }
+            text
+        }
+        Integrity::IncompleteWal { .. } => {
+            "corrupt; the last writes cannot be read, or not all of them: keys below can have an old value or have been \
+             deleted"
+                .to_owned()
+        }
+        Integrity::Unordered { .. } => {
+            "corrupt; keys can only be found one by one, including deleted ones".to_owned()
+        }
+    }
+}
+
+fn counted(count: usize, name: &str) -> String {
+    if count == 1 { format!("1 {name}") } else { format!("{count} {name}s") }
+}
+
+fn shown(path: &Path) -> String {
+    escape(path.as_os_str().as_encoded_bytes())
+}

@@ -1,0 +1,66 @@
+//! Errors of the storage as errors of a verb, with hints.
+
+use std::io;
+use std::path::Path;
+
+use crate::commands::{CommandError, Kind, more_of};
+use crate::render::escape::escape;
+use crate::server::{StorageError, StorageErrorKind};
+
+/// Converts the error of a store that did not start.
+pub fn of_start(error: &StorageError) -> CommandError {
+    let hint = match &error.kind {
+        StorageErrorKind::InUse => {
+            "connect to the `mqkv serve` that uses it with -b mqtt://HOST:PORT, or stop that".to_owned()
+        }
+        StorageErrorKind::Corrupt(_) | StorageErrorKind::CorruptWal(_) => {
+            let directory = directory_of(&error.path);
+            format!("{}, or check what is left: mqkv data verify {directory}", restore(&directory))
+        }
+        StorageErrorKind::NotAFile(_) => "move it away, or use another directory".to_owned(),
+        StorageErrorKind::UnsupportedFormat(_) => {
+            "use another directory, or the version of mqkv that wrote it".to_owned()
+        }
+        StorageErrorKind::Missing => "use the directory that `mqkv serve --data` was given".to_owned(),
+        StorageErrorKind::Io(cause) if let Some(more) = more_of(cause) => more.to_owned(),
+        StorageErrorKind::Io(cause) if is_full(cause) => "use a disk with more space".to_owned(),
+        StorageErrorKind::Io(_) | StorageErrorKind::Other(_) => "use a directory that is writable".to_owned(),
+    };
+    CommandError::new(Kind::File, error.to_string()).hint(hint)
+}
+
+/// Converts the error of an operation that only reads the directory: it need not be writable.
+pub fn of_read(error: &StorageError) -> CommandError {
+    match &error.kind {
+        StorageErrorKind::InUse => {
+            CommandError::new(Kind::File, error.to_string()).hint("stop the `mqkv serve` that uses it first")
+        }
+        StorageErrorKind::Corrupt(_) | StorageErrorKind::CorruptWal(_) => {
+            CommandError::new(Kind::File, error.to_string()).hint(restore(&directory_of(&error.path)))
+        }
+        StorageErrorKind::Io(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
+            let path = error.path.display();
+            CommandError::new(Kind::File, format!("{path} exists already; nothing was written"))
+                .hint(format!("move {path} away"))
+        }
+        StorageErrorKind::Io(cause) if more_of(cause).is_none() => {
+            CommandError::new(Kind::File, error.to_string())
+        }
+        _ => of_start(error),
+    }
+}
+
+fn is_full(cause: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+/// Returns the hint to restore a backup. All files must come from one backup: a log beside tables that it does not belong
+/// to would be taken for an empty one.
+pub fn restore(directory: &str) -> String {
+    format!("restore all files of {directory} from one backup")
+}
+
+fn directory_of(file: &Path) -> String {
+    file.parent().map(|path| escape(path.as_os_str().as_encoded_bytes())).unwrap_or_default()
+}
