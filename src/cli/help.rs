@@ -276,7 +276,7 @@ and in another, at once; the first line stops the keeper of the lock, but not it
 
 After 20 seconds the command in the first terminal writes, with exit code 76:
 
-  error: the store refused: the request fencing token is a lower version than the fencing token protecting the resource
+  error: the store refused the request: the request fencing token is a lower version than the fencing token protecting the resource
     nothing was changed
     hint: take the lock again: somebody else has had it since this token was given out
 

@@ -1,28 +1,27 @@
-//! What is known of the connection: up, lost, or gone for good.
+//! Status of a client's connection.
 
 use std::time::Instant;
 
 use super::error::Error;
 
-/// The state of a client's connection.
+/// The status of a client's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LinkState {
-    /// The broker has let the client in.
-    Up,
-    /// It is lost; another one is tried for.
+pub enum ConnectionStatus {
+    /// The broker has accepted the client.
+    Connected,
+    /// The connection was lost; the client tries to reconnect.
     Lost {
-        /// Since when.
         since: Instant,
-        /// Why, or why the last try has failed.
+        /// The cause of the loss, or of the last failed attempt.
         cause: String,
     },
-    /// There is none, and there will be none: every request fails.
+    /// The session has ended with this error; every request fails.
     Ended(Error),
 }
 
-impl LinkState {
-    /// What it is after a loss: one that lasts goes on.
-    pub(super) fn lost(&mut self, now: Instant, cause: &str) {
+impl ConnectionStatus {
+    /// Changes the status to `Lost`. A status that is `Lost` already keeps its time.
+    pub(super) fn set_lost(&mut self, now: Instant, cause: &str) {
         let since = match self {
             Self::Lost { since, .. } => *since,
             _ => now,

@@ -1,4 +1,4 @@
-//! Drives a session over its connection: the one task in which socket, clock and state machines meet.
+//! The task of a session: connects the state machines with the socket, the clock and the handles.
 
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -7,20 +7,19 @@ use std::time::Instant;
 use tokio::sync::{mpsc, oneshot, watch as observe};
 use tokio::time::{sleep, sleep_until};
 
-use super::ask::{Ask, Response, Stamps};
-use super::authentication::{SecretFiles, TokenWatch};
+use super::authentication::{SecretReader, TokenWatcher};
 use super::backoff::{self, Backoff};
-use super::dial::explain;
-use super::error::{Error, LossCause, Outcome};
-use super::packet::Granted;
+use super::connection_status::ConnectionStatus;
+use super::error::{Error, LossCause, Outcome, io_error_text};
+use super::packet::ConnectionLimits;
+use super::request::{Access, RawRequest, RequestProperties, Response};
 use super::session::{Config, Event, Session};
 use super::settings::{Reconnect, Settings};
-use super::trace::{self, Traced};
+use super::subscriptions::{self, Confirmation, FilterTicket, Subscriptions};
+use super::trace::{self, TraceEvent};
 use super::transport::Connection;
 use super::watch::Watch;
-use super::watchers::{Events, StepTicket, WatchId, Watchers, Work};
-use crate::client::connection_status::LinkState;
-use crate::client::subscribers::{Begun, ListenTicket, Listener, Subscribers};
+use super::watches::{self, ActionTicket, WatchCall, WatchId, Watches};
 use crate::clock::{self, Reading};
 use crate::net::TlsError;
 use crate::net::secret::Secret;
@@ -28,97 +27,99 @@ use crate::net::websocket::WebSocketError;
 use crate::protocol::{Key, Request, Timestamp, topic};
 use crate::random;
 
-/// What a [`super::Client`] asks of the task.
+/// A command from a handle to the session's task.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// Ask the store.
-    Ask { ask: Ask, answer: Answer },
-    /// Begin a watch.
-    Watch { watch: Watch, events: Events, begun: oneshot::Sender<WatchId> },
-    /// End a watch.
+    Send { request: RawRequest, answer: Answer },
+    Watch { watch: Watch, events: watches::EventSender, confirmation: oneshot::Sender<WatchId> },
     Unwatch { id: WatchId, done: oneshot::Sender<()> },
-    /// Begin a subscription of the owner's own.
-    Subscribe { filters: Vec<String>, heard: Listener, begun: Begun },
+    Subscribe { filters: Vec<String>, events: subscriptions::EventSender, confirmation: Confirmation },
 }
 
-/// Asks for the end of the session; told when that is said.
-pub(super) type Goodbye = oneshot::Sender<()>;
+/// A request to close the session, answered when DISCONNECT has been sent.
+pub(super) type CloseRequest = oneshot::Sender<()>;
 
 type Answer = oneshot::Sender<Result<Response, Error>>;
-type Dialing = Pin<Box<dyn Future<Output = Result<(Connection, Granted), Error>> + Send>>;
+type Connecting = Pin<Box<dyn Future<Output = Result<(Connection, ConnectionLimits), Error>> + Send>>;
 
-/// Who waits for an answer of the session's.
+/// The recipient of a response.
 #[derive(Debug)]
 enum Ticket {
-    Asked(Answer),
-    Watch(StepTicket),
-    Listen(ListenTicket),
-    /// The end of a watch; the last of its keys carries who waits for it.
-    Stopped(#[expect(dead_code, reason = "dropping it tells")] Option<oneshot::Sender<()>>),
+    Request(Answer),
+    Watch(ActionTicket),
+    Subscription(FilterTicket),
+    /// The end of a watch. The ticket of its last key has the sender that confirms it.
+    Unwatch(#[expect(dead_code, reason = "dropping it confirms")] Option<oneshot::Sender<()>>),
 }
 
-/// What a client has of its task.
-pub(super) struct Started {
-    /// Where it asks.
+/// The channels of a session's task.
+pub(super) struct Handles {
     pub(super) commands: mpsc::Sender<Command>,
-    /// Where it says goodbye, whatever waits to be asked.
-    pub(super) goodbyes: mpsc::Sender<Goodbye>,
-    /// Whether there is a connection.
-    pub(super) link: observe::Receiver<LinkState>,
-    /// The version of TLS on the first connection, if any.
+    /// A channel of its own: a close request does not wait behind commands for which there is no room.
+    pub(super) close_requests: mpsc::Sender<CloseRequest>,
+    pub(super) status: observe::Receiver<ConnectionStatus>,
+    /// The TLS version of the first connection.
     pub(super) tls: Option<&'static str>,
 }
 
-/// Connects, and starts the task that serves the session until the last sender is gone.
-pub(super) async fn start(settings: Settings) -> Result<Started, Error> {
-    let files = SecretFiles::new();
-    let (mut connection, granted) = open_first(&settings, &files).await?;
+/// Connects, and starts the session's task, which ends when it is closed or the last handle is dropped.
+pub(super) async fn start(settings: Settings) -> Result<Handles, Error> {
+    let files = SecretReader::new();
+    let (mut connection, limits) = connect_first(&settings, &files).await?;
     let mut token = match settings.reconnect {
         Reconnect::Never => None,
-        Reconnect::WithBackoff => TokenWatch::of(&settings.authentication, &files, settings.token_look_every),
+        Reconnect::WithBackoff => {
+            TokenWatcher::new(&settings.authentication, &files, settings.token_check_interval)
+        }
     };
     if let Some(token) = &mut token {
-        token.handle_link(connection.take_token());
+        token.handle_connected(connection.take_token());
     }
     let tls = connection.tls_version();
     let mut session = Session::new(config(&settings)?);
-    session.handle_connected(granted, clock::now());
+    session.handle_connected(limits, clock::now());
     let (sender, commands) = mpsc::channel(settings.inflight_max.max(1));
-    let (goodbyes, said) = mpsc::channel(1);
-    let (told, link) = observe::channel(LinkState::Up);
+    let (close_sender, close_requests) = mpsc::channel(1);
+    let (status_sender, status) = observe::channel(ConnectionStatus::Connected);
     let driver = Driver {
         settings,
         session,
-        watchers: Watchers::default(),
-        watches_begun: 0,
-        listeners: Subscribers::default(),
-        link: Link::Up(connection),
+        watches: Watches::default(),
+        last_watch_id: 0,
+        subscriptions: Subscriptions::default(),
+        connection: ConnectionState::Connected(connection),
         files,
         token,
         backoff: Backoff::default(),
-        told,
+        status: status_sender,
         commands,
-        goodbyes: said,
+        close_requests,
     };
     tokio::spawn(driver.run());
-    Ok(Started { commands: sender, goodbyes, link, tls })
+    Ok(Handles { commands: sender, close_requests: close_sender, status, tls })
 }
 
-/// Connects for the first time: again only as often as asked for.
-async fn open_first(settings: &Settings, files: &SecretFiles) -> Result<(Connection, Granted), Error> {
+/// Makes the first connection, with as many retries as the settings allow.
+async fn connect_first(
+    settings: &Settings,
+    files: &SecretReader,
+) -> Result<(Connection, ConnectionLimits), Error> {
     let mut failures = 0;
     loop {
         match Connection::open(settings, files).await {
-            Err(error) if failures < settings.connect_retries && may_pass(&error) => {
+            Err(error) if failures < settings.connect_retries && is_transient(&error) => {
                 let delay = backoff::delay(failures, random::u64());
                 let again_in = Some(delay);
-                trace::tell(settings.tracer.as_ref(), || Traced::Lost { cause: error.to_string(), again_in });
+                trace::emit(settings.tracer.as_ref(), || TraceEvent::Lost {
+                    cause: error.to_string(),
+                    again_in,
+                });
                 sleep(delay).await;
                 failures = failures.saturating_add(1);
             }
             Err(error) => {
                 let cause = error.to_string();
-                trace::tell(settings.tracer.as_ref(), || Traced::Lost { cause, again_in: None });
+                trace::emit(settings.tracer.as_ref(), || TraceEvent::Lost { cause, again_in: None });
                 return Err(error);
             }
             opened => return opened,
@@ -135,7 +136,7 @@ fn config(settings: &Settings) -> Result<Config, Error> {
         request_timeout: settings.request_timeout,
         inflight_max: settings.inflight_max,
         prefix,
-        // Hex digits are a node.
+        // The node consists of hex digits, so it is valid: the error cannot occur.
         clock: Timestamp::zero(node).map_err(|_| Error::Closed)?,
     })
 }
@@ -143,67 +144,69 @@ fn config(settings: &Settings) -> Result<Config, Error> {
 struct Driver {
     settings: Settings,
     session: Session<Ticket>,
-    watchers: Watchers,
-    watches_begun: WatchId,
-    listeners: Subscribers,
-    link: Link,
-    files: SecretFiles,
-    /// Newer tokens, where the session lasts for long and has one.
-    token: Option<TokenWatch>,
+    watches: Watches,
+    last_watch_id: WatchId,
+    subscriptions: Subscriptions,
+    connection: ConnectionState,
+    files: SecretReader,
+    /// Reports changes of the token file, if the session reconnects and authenticates with a token.
+    token: Option<TokenWatcher>,
     backoff: Backoff,
-    /// Who wants to know the state of the connection.
-    told: observe::Sender<LinkState>,
+    status: observe::Sender<ConnectionStatus>,
     commands: mpsc::Receiver<Command>,
-    goodbyes: mpsc::Receiver<Goodbye>,
+    close_requests: mpsc::Receiver<CloseRequest>,
 }
 
-/// The connection, or the way to the next one.
-enum Link {
-    Up(Connection),
-    Waiting(Instant),
-    Dialing(Dialing),
+/// The connection, or the progress of the next one.
+enum ConnectionState {
+    Connected(Connection),
+    /// Waits until then before it connects.
+    Backoff(Instant),
+    Connecting(Connecting),
 }
 
-enum Turn {
-    Moved,
-    Due,
-    Dialed(Result<(Connection, Granted), Error>),
+/// The result of waiting on a [`ConnectionState`].
+enum Progress {
+    /// Bytes were read or written.
+    Transferred,
+    BackoffEnded,
+    ConnectEnded(Result<(Connection, ConnectionLimits), Error>),
 }
 
-/// Who must read before anything more is read from the broker.
+/// A full event channel. The connection is not read until it has room.
 enum Congested {
-    Watch(Events),
-    Listener(Listener),
+    Watch(watches::EventSender),
+    Subscription(subscriptions::EventSender),
 }
 
-/// The connection is gone.
-struct Loss {
+/// The loss of a connection, or a failed attempt.
+struct ConnectionLoss {
     cause: LossCause,
-    /// Wall clock, milliseconds: until then it was surely there.
+    /// Wall clock, milliseconds: the last time at which the connection was certainly up.
     since_ms: u64,
-    /// There is no use in another try.
+    /// An error that another attempt would repeat.
     fatal: Option<Error>,
 }
 
-impl Loss {
+impl ConnectionLoss {
     fn now(cause: impl Into<LossCause>) -> Self {
         Self { cause: cause.into(), since_ms: clock::wall_ms(), fatal: None }
     }
 }
 
-impl Link {
-    /// Waits until something happens. May be dropped at any time.
-    async fn turn(&mut self, read: bool) -> Result<Turn, Loss> {
+impl ConnectionState {
+    /// Waits for the next progress. Reads from the connection only if `read` is set. Cancel safe.
+    async fn progress(&mut self, read: bool) -> Result<Progress, ConnectionLoss> {
         match self {
-            Self::Up(connection) => match connection.turn(read).await {
-                Ok(()) => Ok(Turn::Moved),
-                Err(error) => Err(Loss::now(explain(&error))),
+            Self::Connected(connection) => match connection.transfer(read).await {
+                Ok(()) => Ok(Progress::Transferred),
+                Err(error) => Err(ConnectionLoss::now(io_error_text(&error))),
             },
-            Self::Waiting(at) => {
-                sleep_until((*at).into()).await;
-                Ok(Turn::Due)
+            Self::Backoff(until) => {
+                sleep_until((*until).into()).await;
+                Ok(Progress::BackoffEnded)
             }
-            Self::Dialing(dialing) => Ok(Turn::Dialed(dialing.await)),
+            Self::Connecting(connecting) => Ok(Progress::ConnectEnded(connecting.await)),
         }
     }
 }
@@ -211,64 +214,68 @@ impl Link {
 impl Driver {
     async fn run(mut self) {
         loop {
-            let (goodbye, loss) = match self.run_until_lost().await {
-                Ok(goodbye) => (Some(goodbye), None),
+            let (close_request, loss) = match self.run_until_lost().await {
+                Ok(close_request) => (Some(close_request), None),
                 Err(loss) => (None, Some(loss)),
             };
-            if let Some(goodbye) = goodbye {
+            if let Some(close_request) = close_request {
                 self.close().await;
-                let _ = goodbye.map(|done| done.send(()));
+                let _ = close_request.map(|done| done.send(()));
                 return;
             }
             if let Some(error) = loss.and_then(|loss| self.handle_lost(loss)) {
-                return self.refuse_all(&error).await;
+                return self.fail_all(&error).await;
             }
         }
     }
 
-    /// Returns who wants to know when the goodbye has been said, if anybody does.
-    async fn run_until_lost(&mut self) -> Result<Option<Goodbye>, Loss> {
-        // Armed for the earliest time at which the session may want to be called: early is harmless, and a timer
-        // that need not move with every request is cheaper.
+    /// Returns the close request, or None if the last handle was dropped.
+    async fn run_until_lost(&mut self) -> Result<Option<CloseRequest>, ConnectionLoss> {
+        // The timer is only moved to an earlier time. Firing early is harmless, and moving it with every request would
+        // cost more than a call that finds nothing due.
         let mut armed: Option<Instant> = None;
-        let alarm = sleep_until(clock::monotonic().into());
-        tokio::pin!(alarm);
+        let timer = sleep_until(clock::monotonic().into());
+        tokio::pin!(timer);
         loop {
             let congested = self.serve()?;
             let due = self.session.poll_timeout();
             if let Some(due) = due.filter(|due| armed.is_none_or(|armed| *due < armed)) {
-                alarm.as_mut().reset(due.into());
+                timer.as_mut().reset(due.into());
                 armed = Some(due);
             }
             tokio::select! {
-                turn = self.link.turn(congested.is_none()) => self.handle_turn(turn?)?,
+                progress = self.connection.progress(congested.is_none()) => self.handle_progress(progress?)?,
                 command = self.commands.recv(), if self.session.has_room() => {
-                    if self.accept(command).is_break() {
+                    if self.handle_commands(command).is_break() {
                         return Ok(None);
                     }
                 }
-                Some(goodbye) = self.goodbyes.recv() => return Ok(Some(goodbye)),
-                () = room_in(congested.as_ref()), if congested.is_some() => {}
-                () = &mut alarm, if armed.is_some() => armed = None,
-                token = newer(&mut self.token), if self.token.is_some() => {
-                    self.tell(|| Traced::NewToken);
+                Some(close_request) = self.close_requests.recv() => return Ok(Some(close_request)),
+                () = room(congested.as_ref()), if congested.is_some() => {}
+                () = &mut timer, if armed.is_some() => armed = None,
+                token = next_token(&mut self.token), if self.token.is_some() => {
+                    self.trace(|| TraceEvent::NewToken);
                     self.session.authenticate(token, clock::now());
                 }
             }
         }
     }
 
-    /// Takes a command, and whatever else has been asked meanwhile: it all goes out in one write. Breaks off where nobody
-    /// is left who could ask.
-    fn accept(&mut self, mut command: Option<Command>) -> ControlFlow<()> {
+    /// Handles a command and all that are queued behind it, so that their packets go out in one write. Breaks if all
+    /// handles were dropped.
+    fn handle_commands(&mut self, mut command: Option<Command>) -> ControlFlow<()> {
         let now = clock::now();
         loop {
             match command {
-                Some(Command::Ask { ask, answer }) => self.session.ask(ask, Ticket::Asked(answer), now),
-                Some(Command::Watch { watch, events, begun }) => self.watch(watch, events, begun),
+                Some(Command::Send { request, answer }) => {
+                    self.session.send(request, Ticket::Request(answer), now)
+                }
+                Some(Command::Watch { watch, events, confirmation }) => {
+                    self.watch(watch, events, confirmation)
+                }
                 Some(Command::Unwatch { id, done }) => self.unwatch(id, Some(done), now),
-                Some(Command::Subscribe { filters, heard, begun }) => {
-                    self.listeners.begin(filters, heard, begun, matches!(self.link, Link::Up(_)));
+                Some(Command::Subscribe { filters, events, confirmation }) => {
+                    self.subscriptions.add(filters, events, confirmation, self.is_connected());
                 }
                 None => return ControlFlow::Break(()),
             }
@@ -283,87 +290,97 @@ impl Driver {
         }
     }
 
-    fn tell(&self, traced: impl FnOnce() -> Traced) {
-        trace::tell(self.settings.tracer.as_ref(), traced);
+    fn trace(&self, traced: impl FnOnce() -> TraceEvent) {
+        trace::emit(self.settings.tracer.as_ref(), traced);
     }
 
-    fn watch(&mut self, watch: Watch, events: Events, begun: oneshot::Sender<WatchId>) {
-        self.watches_begun = self.watches_begun.wrapping_add(1);
-        let id = self.watches_begun;
-        self.watchers.begin(id, watch, events, matches!(self.link, Link::Up(_)));
-        let _ = begun.send(id);
+    fn is_connected(&self) -> bool {
+        matches!(self.connection, ConnectionState::Connected(_))
+    }
+
+    fn watch(&mut self, watch: Watch, events: watches::EventSender, confirmation: oneshot::Sender<WatchId>) {
+        self.last_watch_id = self.last_watch_id.wrapping_add(1);
+        let id = self.last_watch_id;
+        self.watches.add(id, watch, events, self.is_connected());
+        let _ = confirmation.send(id);
     }
 
     fn unwatch(&mut self, id: WatchId, done: Option<oneshot::Sender<()>>, now: Reading) {
-        let keys = self.watchers.end(id);
-        // Without a connection the store has forgotten us already.
-        if matches!(self.link, Link::Up(_)) {
-            self.stop(keys, done, now);
+        let keys = self.watches.remove(id);
+        // The store forgets a client's notifications with its connection.
+        if self.is_connected() {
+            self.stop_notifications(keys, done, now);
         }
     }
 
-    fn stop(&mut self, keys: Vec<Key>, mut done: Option<oneshot::Sender<()>>, now: Reading) {
+    fn stop_notifications(&mut self, keys: Vec<Key>, mut done: Option<oneshot::Sender<()>>, now: Reading) {
         let last = keys.len().saturating_sub(1);
         for (at, key) in keys.into_iter().enumerate() {
             let payload = Request::KeyNotify { key, stop: true }.encode();
-            let ask = Ask { payload, access: super::Access::Read, stamps: Stamps::default() };
-            // Answers come in the order of the requests, so the last one stands for all.
-            let waits = if at == last { done.take() } else { None };
-            self.session.ask(ask, Ticket::Stopped(waits), now);
+            let request =
+                RawRequest { payload, access: Access::Read, properties: RequestProperties::default() };
+            // Responses arrive in the order of the requests, so the last one confirms all.
+            let confirms = if at == last { done.take() } else { None };
+            self.session.send(request, Ticket::Unwatch(confirms), now);
         }
     }
 
-    /// Lets session and watches do what is due. Returns the channel that must have room before more is read.
-    fn serve(&mut self) -> Result<Option<Congested>, Loss> {
+    /// Runs the state machines until none has anything to do. Returns a full event channel, if there is one.
+    fn serve(&mut self) -> Result<Option<Congested>, ConnectionLoss> {
         let now = clock::now();
-        self.session.handle_timeout(now).map_err(|silent| {
-            let silence = now.monotonic.saturating_duration_since(silent.since);
+        self.session.handle_timeout(now).map_err(|timeout| {
+            let silence = now.monotonic.saturating_duration_since(timeout.since);
+            // A span of u64 milliseconds is 585 million years.
             let silence_ms = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX);
-            let cause = format!("the broker has been silent for {} s", silence.as_secs());
-            Loss { cause: cause.into(), since_ms: now.wall_ms.saturating_sub(silence_ms), fatal: None }
+            let cause = format!("no packet from the broker for {} s", silence.as_secs());
+            ConnectionLoss {
+                cause: cause.into(),
+                since_ms: now.wall_ms.saturating_sub(silence_ms),
+                fatal: None,
+            }
         })?;
         self.deliver(now);
-        for id in self.watchers.abandoned() {
+        for id in self.watches.dropped() {
             self.unwatch(id, None, now);
         }
         while self.session.has_room()
-            && let Some(work) = self.watchers.poll_work()
+            && let Some(call) = self.watches.poll_call()
         {
-            match work {
-                Work::Ask(ask, ticket) => self.session.ask(ask, Ticket::Watch(ticket), now),
-                Work::Subscribe(ticket) => {
+            match call {
+                WatchCall::Send(request, ticket) => self.session.send(request, Ticket::Watch(ticket), now),
+                WatchCall::Subscribe(ticket) => {
                     let filter = topic::notify_filter(&self.settings.client_id);
                     self.session.subscribe(filter, Ticket::Watch(ticket), now);
                 }
             }
         }
-        if matches!(self.link, Link::Up(_)) {
-            let own = topic::notify_filter(&self.settings.client_id);
-            while let Some(filter) = self.listeners.poll_left() {
-                // A watch may live by it.
-                if filter != own {
+        if self.is_connected() {
+            let notify_filter = topic::notify_filter(&self.settings.client_id);
+            while let Some(filter) = self.subscriptions.poll_unsubscribe() {
+                // Watches need this filter.
+                if filter != notify_filter {
                     self.session.unsubscribe(filter);
                 }
             }
         }
-        while let Some((filter, ticket)) = self.listeners.poll_filter() {
-            self.session.subscribe(filter, Ticket::Listen(ticket), now);
+        while let Some((filter, ticket)) = self.subscriptions.poll_subscribe() {
+            self.session.subscribe(filter, Ticket::Subscription(ticket), now);
         }
-        if let Link::Up(connection) = &mut self.link {
-            // What a broker does not take stays in the session, where it is bounded and falls with its deadline.
+        if let ConnectionState::Connected(connection) = &mut self.connection {
+            // While the broker does not read, requests stay in the session, which bounds their number and time.
             while connection.has_room()
                 && let Some(outgoing) = self.session.poll_outgoing(now)
             {
-                if let Err(large) = connection.queue(outgoing) {
-                    self.session.handle_too_large(large.packet_id, large.size, large.max);
+                if let Err(error) = connection.queue(outgoing) {
+                    self.session.handle_too_large(error.packet_id, error.size, error.max);
                 }
             }
         }
         self.deliver(now);
-        let (watch, listener) = (self.watchers.deliver(), self.listeners.deliver());
-        let congested = watch.map(Congested::Watch).or(listener.map(Congested::Listener));
+        let (watch, subscription) = (self.watches.deliver(), self.subscriptions.deliver());
+        let congested = watch.map(Congested::Watch).or(subscription.map(Congested::Subscription));
         if congested.is_some() {
-            self.session.excuse_silence(now);
+            self.session.handle_reading_paused(now);
         }
         Ok(congested)
     }
@@ -371,117 +388,120 @@ impl Driver {
     fn deliver(&mut self, now: Reading) {
         while let Some(event) = self.session.poll_event() {
             match event {
-                // Whoever asked may have gone; the answer is then nobody's.
-                Event::Answer { ticket: Ticket::Asked(answer), result } => drop(answer.send(result)),
+                // An error means that the caller has dropped its future.
+                Event::Answer { ticket: Ticket::Request(answer), result } => drop(answer.send(result)),
                 Event::Answer { ticket: Ticket::Watch(ticket), result } => {
-                    self.watchers.handle_answer(ticket, result, now);
+                    self.watches.handle_answer(ticket, result, now);
                 }
                 Event::Subscribed { ticket: Ticket::Watch(ticket), result } => {
-                    self.watchers.handle_subscribed(ticket, result);
+                    self.watches.handle_subscribed(ticket, result);
                 }
-                Event::Subscribed { ticket: Ticket::Listen(ticket), result } => {
-                    self.listeners.handle_subscribed(&ticket, result, now);
+                Event::Subscribed { ticket: Ticket::Subscription(ticket), result } => {
+                    self.subscriptions.handle_subscribed(&ticket, result, now);
                 }
                 Event::Authenticated { is_confirmed: true } => {}
-                Event::Authenticated { is_confirmed: false } => self.tell(|| Traced::TokenUnanswered),
-                Event::Answer { ticket: Ticket::Stopped(_) | Ticket::Listen(_), .. }
+                Event::Authenticated { is_confirmed: false } => self.trace(|| TraceEvent::TokenUnanswered),
+                Event::Answer { ticket: Ticket::Unwatch(_) | Ticket::Subscription(_), .. }
                 | Event::Subscribed { .. } => {}
                 Event::Message(message) => {
-                    // What only a listener asked for is nothing that a watch would have to wonder about.
-                    let is_heard = self.listeners.handle_message(&message, now);
+                    // Watches report messages that nothing subscribed to, so they do not see those of subscriptions.
+                    let is_expected = self.subscriptions.handle_message(&message, now);
                     let client_id = &self.settings.client_id;
-                    let is_own = || topic::filter_matches(&topic::notify_filter(client_id), &message.topic);
-                    if !is_heard || is_own() {
-                        self.watchers.handle_message(&message, client_id);
+                    let is_notification =
+                        || topic::filter_matches(&topic::notify_filter(client_id), &message.topic);
+                    if !is_expected || is_notification() {
+                        self.watches.handle_message(&message, client_id);
                     }
                 }
             }
         }
     }
 
-    fn handle_turn(&mut self, turn: Turn) -> Result<(), Loss> {
-        match turn {
-            Turn::Moved => {
-                let Link::Up(connection) = &mut self.link else { return Ok(()) };
+    fn handle_progress(&mut self, progress: Progress) -> Result<(), ConnectionLoss> {
+        match progress {
+            Progress::Transferred => {
+                let ConnectionState::Connected(connection) = &mut self.connection else { return Ok(()) };
                 let now = clock::now();
-                while let Some(incoming) = connection.next_packet().map_err(Loss::now)? {
+                while let Some(incoming) = connection.next_packet().map_err(ConnectionLoss::now)? {
                     self.session.handle_incoming(incoming, now);
                 }
             }
-            Turn::Due => {
+            Progress::BackoffEnded => {
                 let (settings, files) = (self.settings.clone(), self.files.clone());
-                self.link = Link::Dialing(Box::pin(async move { Connection::open(&settings, &files).await }));
+                self.connection = ConnectionState::Connecting(Box::pin(async move {
+                    Connection::open(&settings, &files).await
+                }));
             }
-            Turn::Dialed(Ok((mut connection, granted))) => {
-                self.backoff.handle_up(clock::monotonic());
+            Progress::ConnectEnded(Ok((mut connection, limits))) => {
+                self.backoff.handle_connected(clock::monotonic());
                 if let Some(token) = &mut self.token {
-                    token.handle_link(connection.take_token());
+                    token.handle_connected(connection.take_token());
                 }
-                self.link = Link::Up(connection);
-                self.session.handle_connected(granted, clock::now());
-                self.watchers.handle_connected();
-                self.told.send_replace(LinkState::Up);
-                self.listeners.handle_connected();
+                self.connection = ConnectionState::Connected(connection);
+                self.session.handle_connected(limits, clock::now());
+                self.watches.handle_connected();
+                self.status.send_replace(ConnectionStatus::Connected);
+                self.subscriptions.handle_connected();
             }
-            Turn::Dialed(Err(error)) => {
+            Progress::ConnectEnded(Err(error)) => {
                 let cause = error.to_string();
                 let fatal = is_fatal(&error);
-                return Err(Loss { fatal: fatal.then_some(error), ..Loss::now(cause) });
+                return Err(ConnectionLoss { fatal: fatal.then_some(error), ..ConnectionLoss::now(cause) });
             }
         }
         Ok(())
     }
 
-    /// Returns the error with which everything ends, if there is to be no other connection.
-    fn handle_lost(&mut self, loss: Loss) -> Option<Error> {
-        let Loss { cause, since_ms, fatal } = loss;
-        // What came before the end, in the same read, came in time.
+    /// Returns the error that ends the session, or None if it reconnects.
+    fn handle_lost(&mut self, loss: ConnectionLoss) -> Option<Error> {
+        let ConnectionLoss { cause, since_ms, fatal } = loss;
+        // Packets that were read before the loss are valid.
         self.deliver(clock::now());
         self.session.handle_lost(&cause);
         if let Some(token) = &mut self.token {
-            token.handle_link(None);
+            token.handle_lost();
         }
-        // Watches begin again with the next connection, and the store has forgotten those that were to be stopped.
-        self.session.withdraw(|ticket| matches!(ticket, Ticket::Watch(_) | Ticket::Stopped(_)));
+        // Watches start over with the next connection, and the store forgets notifications with the lost one.
+        self.session.cancel(|ticket| matches!(ticket, Ticket::Watch(_) | Ticket::Unwatch(_)));
         let end = fatal.or_else(|| {
-            // Whoever has taken the session over would be thrown out in turn, and so on for ever.
-            let never = self.settings.reconnect == Reconnect::Never || cause.is_takeover();
-            never.then(|| self.session.lost(&cause, Outcome::Unchanged))
+            // Two clients with one client id that both reconnect would disconnect each other for ever.
+            let is_final = self.settings.reconnect == Reconnect::Never || cause.is_takeover();
+            is_final.then(|| self.session.lost_error(&cause, Outcome::Unchanged))
         });
         match &end {
             None => {
                 let cause = cause.to_string();
-                self.watchers.handle_lost(since_ms, &cause);
-                self.listeners.handle_lost(since_ms, &cause);
+                self.watches.handle_lost(since_ms, &cause);
+                self.subscriptions.handle_lost(since_ms, &cause);
                 let now = clock::monotonic();
                 let delay = self.backoff.handle_lost(now, random::u64());
                 let again_in = Some(delay);
-                self.tell(|| Traced::Lost { cause: cause.clone(), again_in });
-                self.told.send_modify(|link| link.lost(now, &cause));
-                self.link = Link::Waiting(now.checked_add(delay).unwrap_or(now));
+                self.trace(|| TraceEvent::Lost { cause: cause.clone(), again_in });
+                self.status.send_modify(|status| status.set_lost(now, &cause));
+                self.connection = ConnectionState::Backoff(now.checked_add(delay).unwrap_or(now));
             }
             Some(error) => {
-                self.tell(|| Traced::Lost { cause: cause.to_string(), again_in: None });
-                // Whoever is told of the end finds it there.
-                self.told.send_replace(LinkState::Ended(error.clone()));
+                self.trace(|| TraceEvent::Lost { cause: cause.to_string(), again_in: None });
+                // Before the failures below: a caller that sees one finds the final status.
+                self.status.send_replace(ConnectionStatus::Ended(error.clone()));
                 self.session.handle_closed(|_| error.clone());
-                self.watchers.handle_closed(error);
-                self.listeners.handle_closed(error);
+                self.watches.handle_closed(error);
+                self.subscriptions.handle_closed(error);
             }
         }
         self.deliver(clock::now());
         end
     }
 
-    /// The connection is gone for good: whoever asks learns it.
-    async fn refuse_all(mut self, error: &Error) {
-        self.goodbyes.close();
+    /// Fails all commands that are still queued, after the end of the session.
+    async fn fail_all(mut self, error: &Error) {
+        self.close_requests.close();
         self.commands.close();
         while let Some(command) = self.commands.recv().await {
             match command {
-                Command::Ask { answer, .. } => drop(answer.send(Err(error.clone()))),
+                Command::Send { answer, .. } => drop(answer.send(Err(error.clone()))),
                 Command::Watch { events, .. } => drop(events.try_send(Err(error.clone()))),
-                Command::Subscribe { begun, .. } => drop(begun.send(Err(error.clone()))),
+                Command::Subscribe { confirmation, .. } => drop(confirmation.send(Err(error.clone()))),
                 Command::Unwatch { done, .. } => drop(done.send(())),
             }
         }
@@ -491,41 +511,41 @@ impl Driver {
         let target = self.settings.target.to_string();
         self.session.handle_closed(|outcome| match outcome {
             Outcome::Unchanged => Error::Closed,
-            // It was sent, and nobody waits for its answer any more.
+            // It was sent, and its response will not be read.
             Outcome::Unknown => {
                 let cause = "the session was closed".to_owned().into();
                 Error::Lost { target: target.clone(), cause, outcome }
             }
         });
-        self.watchers.handle_closed(&Error::Closed);
-        self.listeners.handle_closed(&Error::Closed);
+        self.watches.handle_closed(&Error::Closed);
+        self.subscriptions.handle_closed(&Error::Closed);
         let _ = self.serve();
-        // The link that is left in its place is never used.
-        let link = std::mem::replace(&mut self.link, Link::Waiting(clock::monotonic()));
-        if let Link::Up(connection) = link {
+        // The replacement is never used.
+        let state = std::mem::replace(&mut self.connection, ConnectionState::Backoff(clock::monotonic()));
+        if let ConnectionState::Connected(connection) = state {
             connection.close().await;
         }
     }
 }
 
-/// The next newer token, of a session that looks for one.
-async fn newer(token: &mut Option<TokenWatch>) -> Secret {
+/// Returns the next new token, or never if the session watches no token file.
+async fn next_token(token: &mut Option<TokenWatcher>) -> Secret {
     match token {
         Some(token) => token.next().await,
         None => std::future::pending().await,
     }
 }
 
-/// Resolves when the channel has room, or nobody takes from it any more.
-async fn room_in(congested: Option<&Congested>) {
+/// Returns when the channel has room or is closed.
+async fn room(congested: Option<&Congested>) {
     match congested {
         Some(Congested::Watch(events)) => drop(events.reserve().await),
-        Some(Congested::Listener(heard)) => drop(heard.reserve().await),
+        Some(Congested::Subscription(events)) => drop(events.reserve().await),
         None => std::future::pending().await,
     }
 }
 
-/// Whether the broker would not let the client in another time either.
+/// Returns whether a reconnect would fail with the same error.
 fn is_fatal(error: &Error) -> bool {
     match error {
         Error::Rejected { reason, .. } => reason.is_authorization(),
@@ -537,8 +557,8 @@ fn is_fatal(error: &Error) -> bool {
     }
 }
 
-/// Whether another try for a first connection may help: a file, a certificate, a name are as they are.
-fn may_pass(error: &Error) -> bool {
+/// Returns whether a retry of the first connection may succeed. Files, certificates and names do not change by themselves.
+fn is_transient(error: &Error) -> bool {
     match error {
         Error::Resolve { .. } | Error::Connect { .. } | Error::NoConnack { .. } => true,
         Error::Tls { cause, .. } => matches!(cause, TlsError::Interrupted(_) | TlsError::TimedOut(_)),
@@ -548,7 +568,7 @@ fn may_pass(error: &Error) -> bool {
                 WebSocketError::Interrupted(_) | WebSocketError::TimedOut(_) | WebSocketError::Status(500..)
             )
         }
-        Error::Rejected { reason, .. } => reason.is_passing(),
+        Error::Rejected { reason, .. } => reason.is_transient(),
         _ => false,
     }
 }

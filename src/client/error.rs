@@ -1,6 +1,7 @@
-//! What can go wrong between a request and its answer.
+//! Errors of requests and connections.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,222 +9,148 @@ use crate::net::tls::TlsError;
 use crate::net::websocket::WebSocketError;
 use crate::protocol::error_reply::ErrorReply;
 
-/// Why there is no answer, or none that can be used.
+/// The cause of a failed request or connection. `target` is `host:port` of the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// A file with a password or a token does not hold one.
-    Credentials {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        cause: CredentialError,
-    },
-    /// There is no WebSocket with the broker.
-    WebSocket {
-        /// `host:port` as asked for.
-        target: String,
-        /// What is wrong.
-        cause: WebSocketError,
-    },
-    /// The host name has no address.
-    Resolve {
-        /// `host:port` as asked for.
-        target: String,
-        /// What the resolver said.
-        cause: String,
-    },
-    /// No connection could be made.
-    Connect {
-        /// `host:port` as asked for.
-        target: String,
-        /// What the system said.
-        cause: String,
-    },
-    /// There is a connection, but no TLS on it.
+    /// A file contains no valid password or token.
+    Credentials { path: PathBuf, cause: CredentialError },
+    /// The WebSocket handshake failed.
+    WebSocket { target: String, cause: WebSocketError },
+    /// The host name could not be resolved.
+    Resolve { target: String, cause: String },
+    /// No TCP connection could be made, or it was lost before CONNACK.
+    Connect { target: String, cause: String },
+    /// The TLS handshake failed.
     Tls {
-        /// `host:port` as asked for.
         target: String,
-        /// What came between.
         cause: TlsError,
-        /// Whether a WebSocket was wanted on it.
+        /// Whether a WebSocket was to be opened on the connection.
         in_web_socket: bool,
     },
-    /// The broker did not let the client in.
-    Rejected {
-        /// `host:port` as asked for.
-        target: String,
-        /// The CONNACK's reason.
-        reason: ReasonCode,
-    },
-    /// A connection was made, but the broker did not say CONNACK in time.
-    NoConnack {
-        /// `host:port` as asked for.
-        target: String,
-        /// How long the client waited.
-        after: Duration,
-    },
-    /// Whatever listens there does not speak MQTT 5.
-    NotMqtt {
-        /// `host:port` as asked for.
-        target: String,
-        /// What was wrong with its bytes.
-        cause: String,
-    },
-    /// The connection ended before the answer came.
-    Lost {
-        /// `host:port` as asked for.
-        target: String,
-        /// Why it ended.
-        cause: LossCause,
-        /// What is known of the request.
-        outcome: Outcome,
-    },
-    /// No answer came in time.
-    Timeout {
-        /// `host:port` as asked for.
-        target: String,
-        /// How long the client waited.
-        after: Duration,
-        /// What is known of the request.
-        outcome: Outcome,
-    },
-    /// The broker says that nobody takes requests to the store, and no answer has come.
-    NoStore {
-        /// `host:port` as asked for.
-        target: String,
-        /// What is known of the request: the broker's word is no proof.
-        outcome: Outcome,
-    },
-    /// The broker refused to take the request.
-    PublishRefused {
-        /// The PUBACK's reason.
-        reason: ReasonCode,
-    },
+    /// The broker rejected the CONNECT.
+    Rejected { target: String, reason: ReasonCode },
+    /// A connection was made, but the broker sent no CONNACK within this time.
+    NoConnack { target: String, after: Duration },
+    /// The server does not speak MQTT 5.
+    NotMqtt { target: String, cause: String },
+    /// The connection was lost before the response arrived.
+    Lost { target: String, cause: LossCause, outcome: Outcome },
+    /// No response arrived within this time.
+    Timeout { target: String, after: Duration, outcome: Outcome },
+    /// The broker reported that nothing subscribes to the store's requests, and no response arrived. The outcome may be
+    /// unknown: a broker with an internal store may report this, too.
+    NoStore { target: String, outcome: Outcome },
+    /// The broker refused the request in its PUBACK.
+    PublishRefused { reason: ReasonCode },
     /// The broker refused a subscription that the request needs.
-    SubscribeRefused {
-        /// The topic filter.
-        filter: String,
-        /// The SUBACK's reason.
-        reason: ReasonCode,
-    },
+    SubscribeRefused { filter: String, reason: ReasonCode },
     /// The store refused the request.
     Refused(ErrorReply),
-    /// The store's answer makes no sense.
-    MalformedReply {
-        /// What is wrong with it.
-        cause: String,
-        /// What is known of the request.
-        outcome: Outcome,
-    },
-    /// The answer's version is further ahead of this machine's clock than the protocol allows (protocol §2).
-    ClockSkew {
-        /// How far ahead, in milliseconds.
-        ahead_ms: u64,
-        /// What is known of the request.
-        outcome: Outcome,
-    },
-    /// The request is larger than the broker takes; nothing was sent.
-    TooLarge {
-        /// The packet's size in bytes.
-        size: usize,
-        /// The broker's limit in bytes.
-        max: usize,
-    },
-    /// A pattern without a character matches no key; nothing was sent.
+    /// The store's response is malformed.
+    MalformedReply { cause: String, outcome: Outcome },
+    /// The response's version is further ahead of the local clock than the protocol allows (protocol §2).
+    ClockSkew { ahead_ms: u64, outcome: Outcome },
+    /// The request is larger than the broker accepts. It was not sent. Sizes in bytes of the packet.
+    TooLarge { size: usize, max: usize },
+    /// An empty pattern matches no key. Nothing was sent.
     EmptyPattern,
-    /// The session was closed on this side.
+    /// The session was closed by this client.
     Closed,
 }
 
-/// Why a file holds no password and no token.
+/// The cause of an invalid password or token file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialError {
-    /// It cannot be read; what the system said.
+    /// The file cannot be read.
     Unreadable(String),
-    /// There is nothing in it.
     Empty,
-    /// It has more bytes than MQTT can carry, which are so many.
+    /// The file has more than this number of bytes.
     TooLong(usize),
 }
 
-/// Why a connection was lost.
+/// The cause of a lost connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LossCause {
-    /// The broker has ended it, with a DISCONNECT of this reason.
-    Ended(ReasonCode),
-    /// Anything else, in words.
+    /// The broker sent a DISCONNECT with this reason.
+    Disconnect(ReasonCode),
     Other(String),
 }
 
-/// What is known of a request that has no answer.
+/// What is known about the effect of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It did not change anything: it was not sent, or only reads.
+    /// It changed nothing: it was not sent, or it only reads.
     Unchanged,
-    /// It may or may not have been carried out.
+    /// It may or may not have been applied.
     Unknown,
 }
 
-/// A reason code of MQTT 5 (section 2.4) and the text that came with it.
+/// A reason code (MQTT 5, 2.4) and the reason string that came with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReasonCode {
-    /// The code.
     pub code: u8,
-    /// The broker's own words, if any.
     pub text: Option<String>,
 }
 
 impl Error {
-    /// The cause of an [`Error::Connect`] where nobody listens.
-    pub const REFUSED: &str = "connection refused";
+    /// The cause of an [`Error::Connect`] if nothing listens on the port.
+    pub const CONNECTION_REFUSED: &str = "connection refused";
 }
 
 impl LossCause {
-    /// Whether somebody else has connected with this client id.
+    /// Returns whether another client has connected with this client id (session takeover).
     #[must_use]
     pub fn is_takeover(&self) -> bool {
-        matches!(self, Self::Ended(reason) if reason.code == ReasonCode::SESSION_TAKEN_OVER)
+        matches!(self, Self::Disconnect(reason) if reason.code == ReasonCode::SESSION_TAKEN_OVER)
     }
 }
 
 impl From<String> for LossCause {
-    fn from(words: String) -> Self {
-        Self::Other(words)
+    fn from(text: String) -> Self {
+        Self::Other(text)
     }
 }
 
 impl fmt::Display for LossCause {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ended(reason) => write!(out, "the broker ended the connection: {reason}"),
-            Self::Other(words) => out.write_str(words),
+            Self::Disconnect(reason) => write!(out, "the broker ended the connection: {reason}"),
+            Self::Other(text) => out.write_str(text),
+        }
+    }
+}
+
+/// Returns the text of a system error without its number. A closed connection, which has no text, gets one.
+pub(super) fn io_error_text(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Error::CONNECTION_REFUSED.to_owned(),
+        io::ErrorKind::ConnectionReset => "connection reset by the other side".to_owned(),
+        io::ErrorKind::UnexpectedEof => "connection closed by the other side".to_owned(),
+        _ => {
+            let text = error.to_string();
+            text.split(" (os error").next().unwrap_or(&text).to_lowercase()
         }
     }
 }
 
 impl ReasonCode {
-    /// `Client Identifier not valid`
     pub const BAD_CLIENT_ID: u8 = 0x85;
-    /// `Bad User Name or Password`
     pub const BAD_LOGIN: u8 = 0x86;
-    /// `Not authorized`
     pub const NOT_AUTHORIZED: u8 = 0x87;
-    /// `Re-authenticate`, of an AUTH
     pub const REAUTHENTICATE: u8 = 0x19;
-    /// `Session taken over`
     pub const SESSION_TAKEN_OVER: u8 = 0x8E;
-    /// `Bad authentication method`
     pub const BAD_METHOD: u8 = 0x8C;
 
-    /// Whether the code is about who the client is or what it may do.
+    /// Returns whether the code is about the client's identity or permissions.
     #[must_use]
     pub fn is_authorization(&self) -> bool {
-        matches!(self.code, Self::BAD_LOGIN | Self::NOT_AUTHORIZED | 0x8A | Self::BAD_METHOD)
+        const BANNED: u8 = 0x8A;
+        matches!(self.code, Self::BAD_LOGIN | Self::NOT_AUTHORIZED | BANNED | Self::BAD_METHOD)
     }
 
-    /// Whether the broker may think better of it by itself.
+    /// Returns whether the same packet may be accepted later.
     #[must_use]
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         const SERVER_UNAVAILABLE: u8 = 0x88;
         const SERVER_BUSY: u8 = 0x89;
         const CONNECTION_RATE_EXCEEDED: u8 = 0x9F;
@@ -290,37 +217,37 @@ impl fmt::Display for Error {
                 CredentialError::Unreadable(cause) => write!(out, "cannot read {}: {cause}", path.display()),
                 CredentialError::Empty => write!(out, "{} is empty", path.display()),
                 CredentialError::TooLong(max) => {
-                    write!(out, "{} has more than {max} bytes, too long for a secret", path.display())
+                    write!(out, "{} is too long for a secret: more than {max} bytes", path.display())
                 }
             },
-            Self::Resolve { target, cause } => write!(out, "cannot find {target}: {cause}"),
-            Self::Connect { target, cause } => write!(out, "cannot connect to {target}: {cause}"),
+            Self::Resolve { target, cause } => write!(out, "cannot resolve {target}: {cause}"),
+            Self::Connect { target, cause } => write!(out, "{cause}: {target}"),
             Self::Tls { target, cause, .. } => cause.write(out, target),
             Self::WebSocket { target, cause } => cause.write(out, target),
-            Self::Rejected { target, reason } => write!(out, "{target} refused the connection: {reason}"),
+            Self::Rejected { target, reason } => write!(out, "{target} rejected the connection: {reason}"),
             Self::NoConnack { target, after } => {
-                write!(out, "{target} accepted the connection but said nothing within {after:?}")
+                write!(out, "no CONNACK from {target} within {after:?}")
             }
             Self::NotMqtt { target, cause } => write!(out, "{target} does not speak MQTT 5: {cause}"),
             Self::Lost { target, cause, .. } => write!(out, "lost the connection to {target}: {cause}"),
             Self::Timeout { target, after, .. } => write!(out, "no answer from {target} within {after:?}"),
             Self::NoStore { target, .. } => {
-                write!(out, "no state store at {target}: nobody there takes its requests")
+                write!(out, "no state store at {target}: no subscriber to its request topic")
             }
             Self::PublishRefused { reason } => write!(out, "the broker refused the request: {reason}"),
             Self::SubscribeRefused { filter, reason } => {
                 write!(out, "the broker refused the subscription to {}: {reason}", filter.escape_debug())
             }
             Self::Refused(refusal) => {
-                write!(out, "the store refused: {}", refusal.text().escape_debug())
+                write!(out, "the store refused the request: {}", refusal.text().escape_debug())
             }
-            Self::MalformedReply { cause, .. } => write!(out, "the store's reply makes no sense: {cause}"),
+            Self::MalformedReply { cause, .. } => write!(out, "malformed reply from the store: {cause}"),
             Self::ClockSkew { ahead_ms, .. } => {
                 let seconds = ahead_ms / 1000;
                 write!(out, "the store's clock is {seconds} s ahead of this machine's; the limit is 60 s")
             }
             Self::TooLarge { size, max } => {
-                write!(out, "the request has {size} bytes; the broker takes at most {max}")
+                write!(out, "request too large: {size} bytes; the broker accepts at most {max}")
             }
             Self::EmptyPattern => out.write_str("the pattern is empty"),
             Self::Closed => out.write_str("the session was closed"),

@@ -1,184 +1,172 @@
-//! One holder's way to a lock as a state machine: try, wait, hold, renew, lose (pure).
+//! A holder's lock as a state machine: try, wait, hold, renew, lose (pure).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::protocol::Timestamp;
 
-/// Over how long the waiters of a lock that has come free spread their tries.
-///
-/// Each sees the winner's SET and stays quiet, so of many waiters only a few try.
+/// The time over which the waiters of a released lock spread their attempts. Each one sees the winner's SET and does not try,
+/// so only a few of many waiters send a request.
 pub const SPREAD: Duration = Duration::from_millis(100);
-/// After how long a try that had no answer is made again.
+/// Delay after an attempt without a response.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// How a lock is to be held.
+/// Options of a lease.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseOptions {
-    /// How long the lease lasts from the last renewal on.
+    /// Length of the lease, from the last renewal.
     pub ttl: Duration,
-    /// How long after a renewal the next one is sent. Shorter than `ttl`.
+    /// Time between renewals. Shorter than `ttl`.
     pub renew: Duration,
-    /// How long before the lease's end, not renewed, the lock is given up: the time that its user needs to stop.
+    /// Time before the end of the lease at which a lock that could not be renewed counts as lost: the time that the holder's
+    /// work needs to stop.
     pub margin: Duration,
-    /// How long to wait for a lock that somebody else holds; none: for ever.
+    /// Time to wait for a lock that another holder has. None: no limit.
     pub wait: Option<Duration>,
-    /// Any number, another one for each holder.
+    /// The seed of the jitter, different for each holder.
     pub seed: u64,
 }
 
-/// What the machine asks of its owner.
+/// An action for the owner of the state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Send `SET key holder NEX PX ttl`; answered by [`Lock::handle_tried`].
+pub enum LockAction {
+    /// Send `SET key holder NEX PX ttl`; answered by [`Lock::handle_try_result`].
     Try,
-    /// Watch the key; its state and every change of it go to [`Lock::handle_change`].
+    /// Watch the key; report its state and every change with [`Lock::handle_change`].
     Watch,
     /// End the watch.
     Unwatch,
 }
 
-/// What became of a try.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tried {
-    /// `+OK`, and the version that came with it.
+pub enum TryResult {
+    /// The response is `+OK` with this version, the fencing token.
     Applied(Timestamp),
-    /// `:-1`: somebody else holds the key.
+    /// The response is `:-1`: another holder has the lock.
     NotApplied,
-    /// No answer: the lease may have been taken or renewed, or not.
+    /// There is no response: the lease may or may not have been acquired or renewed.
     Unanswered,
 }
 
-/// What the owner should know.
+/// An event of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockEvent {
-    /// Somebody else holds the lock. Told once, before any waiting.
+    /// Another holder has the lock. Reported once, before any waiting.
     Busy,
-    /// The lock is held, until `end` if it is not renewed.
-    Acquired {
-        /// The fencing token.
-        token: Timestamp,
-        /// The lease's end.
-        end: Instant,
-    },
-    /// The lock is held for longer.
-    Renewed {
-        /// The newer fencing token.
-        token: Timestamp,
-        /// The lease's new end.
-        end: Instant,
-    },
-    /// The lock is lost, or will be at `end`: whoever relies on it must have stopped by then. The last event.
+    /// The lock was acquired, with this fencing token. The lease ends at `end` if it is not renewed.
+    Acquired { token: Timestamp, end: Instant },
+    /// The lease was renewed until `end`, with a newer fencing token.
+    Renewed { token: Timestamp, end: Instant },
+    /// The lock is lost, or will be at `end`: work that relies on it must have stopped by then. The last event.
     Lost {
-        /// Why.
-        reason: Loss,
-        /// The lease's end; may be over.
+        reason: LossReason,
+        /// The end of the lease; may be in the past.
         end: Instant,
     },
-    /// The time to wait is over. The last event.
+    /// The waiting time is over. The last event.
     GaveUp,
 }
 
-/// Why a lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
+pub enum LossReason {
     /// No renewal succeeded in time.
     NotRenewed,
-    /// The store says that the key holds something else.
+    /// The store reports that the key has another value.
     Taken,
 }
 
-/// One holder's way to a lock.
+/// A lock as one holder sees it.
 ///
-/// Contract: the owner carries out every step of [`Lock::poll_step`], calls [`Lock::handle_timeout`] at
-/// [`Lock::poll_timeout`], and reports every try with the time *before* it was sent: from there the lease is
-/// reckoned, so that it ends here no later than in the store, whatever the network does.
+/// Contract: the owner carries out every action of [`Lock::poll_action`], calls [`Lock::handle_timeout`] at
+/// [`Lock::poll_timeout`], and reports the result of every attempt with a time *before* it was sent. The lease is computed
+/// from that time, so that it ends here no later than in the store, whatever the delay of the network.
 #[derive(Debug)]
 pub struct Lock {
-    terms: LeaseOptions,
-    /// When waiting ends.
+    options: LeaseOptions,
+    /// The end of the waiting time.
     give_up: Option<Instant>,
     state: State,
-    busy_told: bool,
-    watching: bool,
-    /// The watch said so while a try was under way: its answer may be older than that.
-    freed: bool,
-    chance: u64,
-    steps: VecDeque<Step>,
+    is_busy_reported: bool,
+    is_watching: bool,
+    /// The watch reported the key as absent during an attempt, whose response may be older than this report.
+    is_released: bool,
+    random: u64,
+    actions: VecDeque<LockAction>,
     events: VecDeque<LockEvent>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// A try is under way.
+    /// An attempt has no result yet.
     Trying,
-    /// Somebody else holds the lock.
+    /// Another holder has the lock, or an attempt has failed.
     Waiting {
         retry: Instant,
     },
     Held {
         end: Instant,
-        /// When to renew; none: a renewal is under way.
+        /// The time of the next renewal. None: a renewal has no result yet.
         renew: Option<Instant>,
     },
     Over,
 }
 
 impl Lock {
-    /// A lock that is wanted from now on: the first step is a try.
+    /// Starts to acquire the lock: the first action is an attempt.
     #[must_use]
-    pub fn new(terms: LeaseOptions, now: Instant) -> Self {
+    pub fn new(options: LeaseOptions, now: Instant) -> Self {
         Self {
-            give_up: terms.wait.map(|wait| after(now, wait)),
+            give_up: options.wait.map(|wait| after(now, wait)),
             state: State::Trying,
-            busy_told: false,
-            watching: false,
-            freed: false,
-            // A state of zero would stay zero.
-            chance: terms.seed | 1,
-            steps: VecDeque::from([Step::Try]),
+            is_busy_reported: false,
+            is_watching: false,
+            is_released: false,
+            // The generator would stay at a state of zero.
+            random: options.seed | 1,
+            actions: VecDeque::from([LockAction::Try]),
             events: VecDeque::new(),
-            terms,
+            options,
         }
     }
 
-    /// A try has had its answer, or will have none. `sent` is when it was sent, or earlier.
-    pub fn handle_tried(&mut self, sent: Instant, tried: Tried, now: Instant) {
+    /// Handles the result of an attempt. `sent` is the time when it was sent, or earlier.
+    pub fn handle_try_result(&mut self, sent: Instant, tried: TryResult, now: Instant) {
         match (self.state, tried) {
             (State::Over, _) => {}
-            (State::Trying, Tried::Applied(token)) => self.acquire(token, sent, now),
-            (State::Trying, Tried::NotApplied) => self.wait(now),
-            (State::Trying, Tried::Unanswered) => {
+            (State::Trying, TryResult::Applied(token)) => self.acquire(token, sent, now),
+            (State::Trying, TryResult::NotApplied) => self.wait(now),
+            (State::Trying, TryResult::Unanswered) => {
                 self.state = State::Waiting { retry: after(now, RETRY_AFTER) }
             }
-            (State::Held { .. }, Tried::Applied(token)) => self.renew(token, sent, now),
-            (State::Held { end, .. }, Tried::NotApplied) => self.lose(Loss::Taken, end),
-            (State::Held { end, .. }, Tried::Unanswered) => {
-                let renew = Some(after(now, RETRY_AFTER.min(self.terms.renew)));
+            (State::Held { .. }, TryResult::Applied(token)) => self.renew(token, sent, now),
+            (State::Held { end, .. }, TryResult::NotApplied) => self.lose(LossReason::Taken, end),
+            (State::Held { end, .. }, TryResult::Unanswered) => {
+                let renew = Some(after(now, RETRY_AFTER.min(self.options.renew)));
                 self.state = State::Held { end, renew };
                 self.handle_timeout(now);
             }
-            // An answer that was given up already.
+            // The attempt was given up already.
             (State::Waiting { .. }, _) => {}
         }
     }
 
     fn acquire(&mut self, token: Timestamp, sent: Instant, now: Instant) {
-        let end = after(sent, self.terms.ttl);
+        let end = after(sent, self.options.ttl);
         if self.is_too_late(end, now) {
-            // The lease may be over before anything can be done under it: the next try renews it.
-            self.steps.push_back(Step::Try);
+            // The lease would end before any work could be done. The next attempt renews it.
+            self.actions.push_back(LockAction::Try);
             return;
         }
         self.unwatch();
-        self.state = State::Held { end, renew: Some(after(sent, self.terms.renew)) };
+        self.state = State::Held { end, renew: Some(after(sent, self.options.renew)) };
         self.events.push_back(LockEvent::Acquired { token, end });
     }
 
     fn renew(&mut self, token: Timestamp, sent: Instant, now: Instant) {
-        let end = after(sent, self.terms.ttl);
-        self.state = State::Held { end, renew: Some(after(sent, self.terms.renew)) };
-        // An answer can lie unread for longer than the lease lasts: a stopped process, a stalled network.
+        let end = after(sent, self.options.ttl);
+        self.state = State::Held { end, renew: Some(after(sent, self.options.renew)) };
+        // After a stop of the process or of the network the response may be older than the lease.
         self.handle_timeout(now);
         if matches!(self.state, State::Held { .. }) {
             self.events.push_back(LockEvent::Renewed { token, end });
@@ -186,36 +174,37 @@ impl Lock {
     }
 
     fn wait(&mut self, now: Instant) {
-        if !self.busy_told {
-            self.busy_told = true;
+        if !self.is_busy_reported {
+            self.is_busy_reported = true;
             self.events.push_back(LockEvent::Busy);
         }
         if self.give_up.is_some_and(|give_up| give_up <= now) {
             return self.give_up();
         }
-        if !self.watching {
-            self.watching = true;
-            self.steps.push_back(Step::Watch);
+        if !self.is_watching {
+            self.is_watching = true;
+            self.actions.push_back(LockAction::Watch);
         }
-        let retry = match self.freed {
+        let retry = match self.is_released {
             true => after(now, self.spread()),
-            false => self.unwatched_retry(now),
+            false => self.fallback_retry(now),
         };
         self.state = State::Waiting { retry };
     }
 
-    /// When to try though nothing was heard: the holder's lease is unknown, ours is the best guess.
-    fn unwatched_retry(&mut self, now: Instant) -> Instant {
+    /// Returns the time of the next attempt without a report of the watch. The length of the holder's lease is unknown; the
+    /// best estimate is the length of our own.
+    fn fallback_retry(&mut self, now: Instant) -> Instant {
         let spread = self.spread();
-        after(after(now, self.terms.ttl), spread)
+        after(after(now, self.options.ttl), spread)
     }
 
-    /// The watch says that the key exists (again), or that it does not (any more).
+    /// Handles a report of the watch: the key exists, or does not.
     pub fn handle_change(&mut self, exists: bool, now: Instant) {
-        self.freed = !exists;
+        self.is_released = !exists;
         if let State::Waiting { retry } = self.state {
             let retry = if exists {
-                self.unwatched_retry(now)
+                self.fallback_retry(now)
             } else {
                 let spread = self.spread();
                 retry.min(after(now, spread))
@@ -224,60 +213,60 @@ impl Lock {
         }
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Instant) {
         match self.state {
             State::Waiting { .. } if self.give_up.is_some_and(|give_up| give_up <= now) => self.give_up(),
             State::Waiting { retry } if retry <= now => {
                 self.state = State::Trying;
-                self.freed = false;
-                self.steps.push_back(Step::Try);
+                self.is_released = false;
+                self.actions.push_back(LockAction::Try);
             }
-            State::Held { end, .. } if self.is_too_late(end, now) => self.lose(Loss::NotRenewed, end),
+            State::Held { end, .. } if self.is_too_late(end, now) => self.lose(LossReason::NotRenewed, end),
             State::Held { end, renew: Some(renew) } if renew <= now => {
                 self.state = State::Held { end, renew: None };
-                self.steps.push_back(Step::Try);
+                self.actions.push_back(LockAction::Try);
             }
             State::Trying | State::Waiting { .. } | State::Held { .. } | State::Over => {}
         }
     }
 
     fn is_too_late(&self, end: Instant, now: Instant) -> bool {
-        end.saturating_duration_since(now) <= self.terms.margin
+        end.saturating_duration_since(now) <= self.options.margin
     }
 
-    /// When [`Lock::handle_timeout`] wants to be called, if nothing comes before.
+    /// Returns the time at which [`Lock::handle_timeout`] must be called, if nothing happens before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Waiting { retry } => self.give_up.into_iter().chain([retry]).min(),
             State::Held { end, renew } => {
-                let lost = end.checked_sub(self.terms.margin).unwrap_or(end);
+                let lost = end.checked_sub(self.options.margin).unwrap_or(end);
                 renew.into_iter().chain([lost]).min()
             }
             State::Trying | State::Over => None,
         }
     }
 
-    /// Whether the lock is held, for all that is known here.
+    /// Returns whether the lock is held, as far as this holder knows.
     #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(self.state, State::Held { .. })
     }
 
-    /// What to do next, if anything.
-    pub fn poll_step(&mut self) -> Option<Step> {
-        self.steps.pop_front()
+    /// Returns the next action.
+    pub fn poll_action(&mut self) -> Option<LockAction> {
+        self.actions.pop_front()
     }
 
-    /// What to know next, if anything.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<LockEvent> {
         self.events.pop_front()
     }
 
     fn unwatch(&mut self) {
-        if std::mem::take(&mut self.watching) {
-            self.steps.push_back(Step::Unwatch);
+        if std::mem::take(&mut self.is_watching) {
+            self.actions.push_back(LockAction::Unwatch);
         }
     }
 
@@ -287,22 +276,22 @@ impl Lock {
         self.events.push_back(LockEvent::GaveUp);
     }
 
-    fn lose(&mut self, reason: Loss, end: Instant) {
+    fn lose(&mut self, reason: LossReason, end: Instant) {
         self.state = State::Over;
         self.events.push_back(LockEvent::Lost { reason, end });
     }
 
-    /// Some time up to [`SPREAD`], another one each time (xorshift64).
+    /// Returns a pseudo-random time below [`SPREAD`] (xorshift64).
     fn spread(&mut self) -> Duration {
-        self.chance ^= self.chance << 13;
-        self.chance ^= self.chance >> 7;
-        self.chance ^= self.chance << 17;
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
         let millis = u64::try_from(SPREAD.as_millis()).unwrap_or(1).max(1);
-        Duration::from_millis(self.chance.checked_rem(millis).unwrap_or(0))
+        Duration::from_millis(self.random.checked_rem(millis).unwrap_or(0))
     }
 }
 
-/// A time so far off that the clock cannot name it is as good as now plus nothing: leases are short.
+/// Adds a duration to a time. Leases are far too short for an overflow.
 fn after(from: Instant, by: Duration) -> Instant {
     from.checked_add(by).unwrap_or(from)
 }

@@ -1,13 +1,13 @@
-//! One MQTT session as a state machine: packet ids, correlation, deadlines, keep-alive, resubscription (pure).
+//! An MQTT session as a state machine: packet ids, correlation, deadlines, keep-alive, resubscription (pure).
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::ask::{Access, Ask, Response};
 use super::error::{Error, LossCause, Outcome, ReasonCode};
-use super::packet::{Granted, Incoming, Outgoing};
+use super::packet::{ConnectionLimits, Incoming, Outgoing};
+use super::request::{Access, RawRequest, Response};
 use crate::clock::Reading;
 use crate::net::secret::Secret;
 use crate::protocol::message::{self, Message, Qos};
@@ -16,94 +16,83 @@ use reauthentication::Reauthentication;
 
 mod reauthentication;
 mod response;
-mod unsubscribe;
 
-/// How long a read waits for an answer that may have been lost to a subscription not yet in force.
-const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
-/// How long an answer may follow a broker's word that nobody takes requests.
-///
-/// The word is not proof: a broker that has the store inside may not count it as a subscriber.
+/// Delay before a read is sent again whose response may have been published before the subscription was in force.
+const RESEND_AFTER: Duration = Duration::from_millis(500);
+/// How long a response may follow a PUBACK with "no matching subscribers". Such a PUBACK does not prove that there is no
+/// store: a broker with an internal store may not count it as a subscriber.
 const NO_STORE_AFTER: Duration = Duration::from_secs(1);
-/// As good as for ever, and no clock overflows.
+/// A hundred years: practically no timeout, and within the range of the clock.
 const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
-/// MQTT's reason for a publish that nobody subscribes to.
 const NO_MATCHING_SUBSCRIBERS: u8 = 0x10;
-/// Reason codes from here on are failures (MQTT 5, 2.4).
+/// The most requests without a PUBACK, whatever the broker allows. It leaves packet ids for subscriptions: a request that has
+/// timed out keeps its packet id until the broker acknowledges it.
+const UNACKNOWLEDGED_MAX: usize = 60_000;
+/// Reason codes from this one on are failures (MQTT 5, 2.4).
 const FAILURE_MIN: u8 = 0x80;
 
-/// What the session tells its owner.
+/// An event of a session.
 #[derive(Debug)]
 pub enum Event<T> {
-    /// A request has its answer.
-    Answer {
-        /// What came with the request.
-        ticket: T,
-        /// The answer.
-        result: Result<Response, Error>,
-    },
-    /// A subscription is in force, or is not.
-    Subscribed {
-        /// What came with the subscription.
-        ticket: T,
-        /// What was granted, or why it is not.
-        result: Result<Qos, Error>,
-    },
-    /// A message came that is no response.
+    /// The end of a request, with the ticket of [`Session::send`].
+    Answer { ticket: T, result: Result<Response, Error> },
+    /// The answer to a subscription, with the ticket of [`Session::subscribe`] and the granted QoS.
+    Subscribed { ticket: T, result: Result<Qos, Error> },
+    /// A message that is not a response.
     Message(Message),
-    /// The broker has taken a newer token, or has not said so in time.
-    Authenticated {
-        /// Whether it has.
-        is_confirmed: bool,
-    },
+    /// The end of a re-authentication. Not confirmed: the broker has not answered in time.
+    Authenticated { is_confirmed: bool },
 }
 
-/// The broker has been silent for one and a half keep-alives.
+/// The broker has sent nothing for one and a half keep-alives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Silent {
-    /// When its last packet came.
+pub struct KeepAliveTimeout {
+    /// The time of its last packet.
     pub since: Instant,
 }
 
-/// What a session is made of.
+/// Configuration of a session.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where the broker is, for messages.
+    /// `host:port`, for messages.
     pub target: String,
-    /// The MQTT client id.
     pub client_id: String,
-    /// From asking to the answer.
+    /// Time limit of each request and subscription.
     pub request_timeout: Duration,
-    /// How many requests may be unanswered at a time.
+    /// The most requests without a response; see [`Session::has_room`].
     pub inflight_max: usize,
-    /// Eight random bytes: no two sessions share correlation data.
+    /// The random first half of the correlation data, which tells this session's responses from those of others.
     pub prefix: u64,
-    /// The node's clock before its first tick.
+    /// The hybrid logical clock before its first tick.
     pub clock: Timestamp,
 }
 
-/// One MQTT session.
+/// An MQTT session with a broker, through losses of its connection. `T` identifies a request to the owner.
 ///
-/// Contract: after every call that takes `now`, drain [`Session::poll_outgoing`] and [`Session::poll_event`], then
-/// wait for the network or for [`Session::poll_timeout`], whichever comes first. `T` is what the owner wants back with
-/// an answer. Requests are sent in the order in which they were asked; a write waits until the subscription to the
-/// responses is in force, a read does not and is asked once more if its answer stays out.
+/// Contract: after every call that takes `now`, the owner drains [`Session::poll_outgoing`] and [`Session::poll_event`], then
+/// waits for a packet or for [`Session::poll_timeout`], whichever comes first. It reports connections and their loss with
+/// [`Session::handle_connected`] and [`Session::handle_lost`].
+///
+/// Requests are sent in the order of [`Session::send`]. A write is sent at most once, and not before the subscription to the
+/// response topic is in force, because a lost response would leave its outcome unknown. A read is sent together with the
+/// subscription, to save a round trip, and is sent again if its response may have been lost.
 #[derive(Debug)]
 pub struct Session<T> {
     config: Config,
     response_topic: String,
     clock: Timestamp,
-    link: Option<Link>,
-    subscription: Subscription,
+    connection: Option<Connected>,
+    response_subscription: ResponseSubscription,
     next_request: u64,
     next_packet_id: u16,
     requests: HashMap<u64, Pending<T>>,
-    /// Requests not yet sent, in order.
-    waiting: VecDeque<u64>,
-    /// Subscriptions of the owner's that the broker has not answered, by packet id.
+    /// Requests that have not been sent, in order.
+    unsent: VecDeque<u64>,
+    /// Subscriptions without a SUBACK, by packet id.
     subscribing: HashMap<u16, (String, T)>,
-    /// The ends of subscriptions that the broker has not answered, by packet id.
+    /// Packet ids of UNSUBSCRIBEs without an UNSUBACK.
     unsubscribing: BTreeSet<u16>,
-    /// Unacknowledged publishes by packet id.
+    /// Requests without a PUBACK, by packet id.
     unacknowledged: HashMap<u16, u64>,
     timers: BTreeSet<(Instant, u64, Timer)>,
     reauthentication: Reauthentication,
@@ -112,45 +101,46 @@ pub struct Session<T> {
 }
 
 #[derive(Debug)]
-struct Link {
-    granted: Granted,
+struct Connected {
+    limits: ConnectionLimits,
     last_received: Instant,
     last_sent: Instant,
-    pinged: bool,
+    /// Whether a PINGREQ was sent since the last received packet.
+    is_pinged: bool,
 }
 
-/// The subscription to the responses.
+/// State of the subscription to the response topic.
 #[derive(Debug, PartialEq, Eq)]
-enum Subscription {
+enum ResponseSubscription {
     None,
-    Sent(u16),
+    Sent { packet_id: u16 },
     Active,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    AskAgain,
+    Resend,
     NoStore,
     Deadline,
-    /// Of a subscription; its number is a packet id.
+    /// The deadline of a SUBACK. The timer's number is the packet id.
     Subscription,
-    /// Of a newer token.
+    /// The deadline of a re-authentication. The timer's number is 0.
     Authentication,
 }
 
 #[derive(Debug)]
 struct Pending<T> {
-    ask: Ask,
+    request: RawRequest,
     ticket: T,
     deadline: Instant,
-    sent: bool,
-    acknowledged: bool,
-    /// Sent before the subscription was in force: the answer may have been lost.
-    hasty: bool,
+    is_sent: bool,
+    is_acknowledged: bool,
+    /// It was sent before the subscription was in force: its response may have been lost.
+    is_early: bool,
 }
 
 impl<T> Session<T> {
-    /// A session that is not connected yet.
+    /// Returns a session without a connection.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let config = Config { request_timeout: config.request_timeout.min(REQUEST_TIMEOUT_MAX), ..config };
@@ -158,12 +148,12 @@ impl<T> Session<T> {
             response_topic: topic::response(&config.client_id),
             clock: config.clock.clone(),
             config,
-            link: None,
-            subscription: Subscription::None,
+            connection: None,
+            response_subscription: ResponseSubscription::None,
             next_request: 0,
             next_packet_id: 0,
             requests: HashMap::new(),
-            waiting: VecDeque::new(),
+            unsent: VecDeque::new(),
             subscribing: HashMap::new(),
             unsubscribing: BTreeSet::new(),
             unacknowledged: HashMap::new(),
@@ -174,31 +164,41 @@ impl<T> Session<T> {
         }
     }
 
-    /// Asks a request; its answer comes as an [`Event::Answer`] with this ticket.
-    pub fn ask(&mut self, ask: Ask, ticket: T, now: Reading) {
+    /// Queues a request. Its end is an [`Event::Answer`] with this ticket.
+    pub fn send(&mut self, request: RawRequest, ticket: T, now: Reading) {
         let id = self.next_request;
         self.next_request = id.wrapping_add(1);
         let deadline = now.monotonic.checked_add(self.config.request_timeout).unwrap_or(now.monotonic);
         self.timers.insert((deadline, id, Timer::Deadline));
-        let pending = Pending { ask, ticket, deadline, sent: false, acknowledged: false, hasty: false };
+        let pending =
+            Pending { request, ticket, deadline, is_sent: false, is_acknowledged: false, is_early: false };
         self.requests.insert(id, pending);
-        self.waiting.push_back(id);
+        self.unsent.push_back(id);
     }
 
-    /// Subscribes, in this connection; the answer comes as an [`Event::Subscribed`], or never if the connection is lost.
+    /// Subscribes for the current connection. The answer is an [`Event::Subscribed`]; there is none if the connection is lost.
     pub fn subscribe(&mut self, filter: String, ticket: T, now: Reading) {
         let packet_id = self.next_packet_id();
         self.outgoing.push_back(Outgoing::Subscribe { packet_id, filter: filter.clone() });
-        if filter == self.response_topic && self.subscription == Subscription::None {
-            self.subscription = Subscription::Sent(packet_id);
+        if filter == self.response_topic && self.response_subscription == ResponseSubscription::None {
+            self.response_subscription = ResponseSubscription::Sent { packet_id };
         }
         self.subscribing.insert(packet_id, (filter, ticket));
         self.start_timer(packet_id.into(), Timer::Subscription, self.config.request_timeout, now);
     }
 
-    /// Shows the broker a newer token. Without a connection there is nothing to do: the next one begins with it.
+    /// Unsubscribes, except from the response topic, which the session needs.
+    pub fn unsubscribe(&mut self, filter: String) {
+        if filter != self.response_topic {
+            let packet_id = self.next_packet_id();
+            self.unsubscribing.insert(packet_id);
+            self.outgoing.push_back(Outgoing::Unsubscribe { packet_id, filter });
+        }
+    }
+
+    /// Re-authenticates with a new token. Without a connection it does nothing: the next CONNECT has the new token.
     pub fn authenticate(&mut self, token: Secret, now: Reading) {
-        if self.link.is_some() {
+        if self.connection.is_some() {
             let token = self.reauthentication.handle_token(token);
             self.send_token(token, now);
         }
@@ -211,7 +211,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// The broker has judged a token, or lets us wait for too long; a newer one may have come meanwhile.
+    /// Ends a re-authentication, and starts the next one if there has been another token meanwhile.
     fn end_authentication(&mut self, is_confirmed: bool, now: Reading) {
         if self.reauthentication.is_under_way() {
             self.timers.retain(|(_, _, timer)| *timer != Timer::Authentication);
@@ -221,60 +221,62 @@ impl<T> Session<T> {
         }
     }
 
-    /// Whether another request would not only wait: the owner's back-pressure.
+    /// Returns whether fewer requests are pending than the configuration allows. While not, the owner should accept no more.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.requests.len() < self.config.inflight_max
     }
 
-    /// The broker has let us in: subscriptions and waiting requests go out.
-    pub fn handle_connected(&mut self, granted: Granted, now: Reading) {
+    /// Handles a CONNACK. Subscriptions and unsent requests are sent next.
+    pub fn handle_connected(&mut self, limits: ConnectionLimits, now: Reading) {
         let Reading { monotonic, .. } = now;
-        self.link = Some(Link { granted, last_received: monotonic, last_sent: monotonic, pinged: false });
+        let (last_received, last_sent) = (monotonic, monotonic);
+        self.connection = Some(Connected { limits, last_received, last_sent, is_pinged: false });
     }
 
-    /// The connection is lost. Writes that were sent fail with an unknown outcome; all else waits for the next one.
+    /// Handles the loss of the connection. Writes that were sent fail with an unknown outcome; other requests wait for the next
+    /// connection.
     pub fn handle_lost(&mut self, cause: &LossCause) {
-        self.link = None;
-        self.subscription = Subscription::None;
+        self.connection = None;
+        self.response_subscription = ResponseSubscription::None;
         self.subscribing.clear();
         self.unsubscribing.clear();
         self.unacknowledged.clear();
         self.reauthentication = Reauthentication::default();
         self.outgoing.clear();
-        // What the broker of that connection has said, or not said, means nothing for the next one.
+        // All other timers wait for packets of the lost connection.
         self.timers.retain(|(_, _, timer)| *timer == Timer::Deadline);
         let mut sent: Vec<u64> =
-            self.requests.iter().filter(|(_, pending)| pending.sent).map(|(id, _)| *id).collect();
+            self.requests.iter().filter(|(_, pending)| pending.is_sent).map(|(id, _)| *id).collect();
         sent.sort_unstable();
         for id in sent.into_iter().rev() {
-            let access = self.requests.get(&id).map(|pending| pending.ask.access);
+            let access = self.requests.get(&id).map(|pending| pending.request.access);
             if access == Some(Access::Read) {
-                self.send_again(id);
+                self.resend(id);
             } else {
-                self.fail(id, |session, outcome| session.lost(cause, outcome));
+                self.fail(id, |session, outcome| session.lost_error(cause, outcome));
             }
         }
     }
 
-    /// Takes back requests that nobody wants an answer to any more.
-    pub fn withdraw(&mut self, is_unwanted: impl Fn(&T) -> bool) {
-        let mut unwanted: Vec<(u64, Instant)> = Vec::new();
+    /// Removes the requests whose tickets match. They have no answer.
+    pub fn cancel(&mut self, is_cancelled: impl Fn(&T) -> bool) {
+        let mut cancelled: Vec<(u64, Instant)> = Vec::new();
         self.requests.retain(|id, pending| {
-            let wanted = !is_unwanted(&pending.ticket);
-            if !wanted {
-                unwanted.push((*id, pending.deadline));
+            let remains = !is_cancelled(&pending.ticket);
+            if !remains {
+                cancelled.push((*id, pending.deadline));
             }
-            wanted
+            remains
         });
-        for (id, deadline) in unwanted {
+        for (id, deadline) in cancelled {
             self.timers.remove(&(deadline, id, Timer::Deadline));
         }
         let requests = &self.requests;
-        self.waiting.retain(|id| requests.contains_key(id));
+        self.unsent.retain(|id| requests.contains_key(id));
     }
 
-    /// There will be no connection any more: every request fails.
+    /// Handles the end of the session: fails every request.
     pub fn handle_closed(&mut self, error: impl Fn(Outcome) -> Error) {
         let ids: Vec<u64> = self.requests.keys().copied().collect();
         for id in ids {
@@ -282,23 +284,23 @@ impl<T> Session<T> {
         }
     }
 
-    /// The error of a request whose connection was lost.
-    pub fn lost(&self, cause: &LossCause, outcome: Outcome) -> Error {
+    /// Returns the error of a request whose connection was lost.
+    pub fn lost_error(&self, cause: &LossCause, outcome: Outcome) -> Error {
         Error::Lost { target: self.config.target.clone(), cause: cause.clone(), outcome }
     }
 
-    /// A publish from [`Session::poll_outgoing`] is larger than the broker takes, and was not sent.
+    /// Handles a publish from [`Session::poll_outgoing`] that is larger than the broker accepts, and was not sent.
     pub fn handle_too_large(&mut self, packet_id: u16, size: usize, max: usize) {
         if let Some(id) = self.unacknowledged.remove(&packet_id) {
             self.fail(id, |_, _| Error::TooLarge { size, max });
         }
     }
 
-    /// A packet came.
+    /// Handles a received packet.
     pub fn handle_incoming(&mut self, incoming: Incoming, now: Reading) {
-        if let Some(link) = &mut self.link {
-            link.last_received = now.monotonic;
-            link.pinged = false;
+        if let Some(connection) = &mut self.connection {
+            connection.last_received = now.monotonic;
+            connection.is_pinged = false;
         }
         match incoming {
             Incoming::Publish { packet_id, message } => {
@@ -319,18 +321,21 @@ impl<T> Session<T> {
 
     fn handle_response(&mut self, message: Message, now: Reading) {
         let Some(id) = message.correlation.as_deref().and_then(|data| self.request_id(data)) else {
-            return; // an answer that came too late, or to somebody else's question
+            return; // A late response, a duplicate, or a response to another session.
         };
-        let takes_any = self.requests.get(&id).is_some_and(|it| it.ask.stamps.timestamp.is_some());
-        match response::version(&message, now.wall_ms, takes_any) {
+        let accepts_any =
+            self.requests.get(&id).is_some_and(|pending| pending.request.properties.timestamp.is_some());
+        match response::version(&message, now.wall_ms, accepts_any) {
             Ok(version) => {
-                if let Some(version) = version.as_ref().filter(|it| !it.is_too_far_ahead(now.wall_ms)) {
+                if let Some(version) =
+                    version.as_ref().filter(|version| !version.is_too_far_ahead(now.wall_ms))
+                {
                     self.clock = self.clock.merge(version, now.wall_ms);
                 }
                 let has_status = message.user_property(message::STATUS).is_some();
                 self.answer(id, |_, _| Ok(Response { payload: message.payload, version, has_status }));
             }
-            Err(trouble) => self.fail(id, |_, outcome| trouble.into_error(outcome)),
+            Err(error) => self.fail(id, |_, outcome| error.into_error(outcome)),
         }
     }
 
@@ -339,31 +344,32 @@ impl<T> Session<T> {
             return;
         };
         let Some(pending) = self.requests.get_mut(&id) else {
-            return; // answered before it was acknowledged
+            return; // The response arrived before the PUBACK.
         };
-        pending.acknowledged = true;
+        pending.is_acknowledged = true;
         if reason.code >= FAILURE_MIN {
             self.fail(id, |_, _| Error::PublishRefused { reason });
         } else if reason.code == NO_MATCHING_SUBSCRIBERS {
             self.start_timer(id, Timer::NoStore, NO_STORE_AFTER, now);
-        } else if pending.hasty && self.subscription == Subscription::Active {
-            self.start_timer(id, Timer::AskAgain, ASK_AGAIN_AFTER, now);
+        } else if pending.is_early && self.response_subscription == ResponseSubscription::Active {
+            self.start_timer(id, Timer::Resend, RESEND_AFTER, now);
         }
     }
 
     fn handle_suback(&mut self, packet_id: u16, reason: ReasonCode, now: Reading) {
         if let Some((filter, ticket)) = self.subscribing.remove(&packet_id) {
-            let refused = reason.code >= FAILURE_MIN;
+            let is_refused = reason.code >= FAILURE_MIN;
             let granted = if reason.code == 0 { Qos::AtMostOnce } else { Qos::AtLeastOnce };
             let reason = reason.clone();
-            let result = if refused { Err(Error::SubscribeRefused { filter, reason }) } else { Ok(granted) };
+            let result =
+                if is_refused { Err(Error::SubscribeRefused { filter, reason }) } else { Ok(granted) };
             self.events.push_back(Event::Subscribed { ticket, result });
         }
-        if self.subscription != Subscription::Sent(packet_id) {
+        if self.response_subscription != (ResponseSubscription::Sent { packet_id }) {
             return;
         }
         if reason.code >= FAILURE_MIN {
-            self.subscription = Subscription::None;
+            self.response_subscription = ResponseSubscription::None;
             let filter = self.response_topic.clone();
             self.handle_closed(|_| Error::SubscribeRefused {
                 filter: filter.clone(),
@@ -371,19 +377,19 @@ impl<T> Session<T> {
             });
             return;
         }
-        self.subscription = Subscription::Active;
-        let hasty = |(_, pending): &(&u64, &Pending<T>)| pending.hasty && pending.acknowledged;
-        let hasty: Vec<u64> = self.requests.iter().filter(hasty).map(|(id, _)| *id).collect();
-        for id in hasty {
-            self.start_timer(id, Timer::AskAgain, ASK_AGAIN_AFTER, now);
+        self.response_subscription = ResponseSubscription::Active;
+        let is_early = |(_, pending): &(&u64, &Pending<T>)| pending.is_early && pending.is_acknowledged;
+        let early: Vec<u64> = self.requests.iter().filter(is_early).map(|(id, _)| *id).collect();
+        for id in early {
+            self.start_timer(id, Timer::Resend, RESEND_AFTER, now);
         }
     }
 
-    /// Time has passed: deadlines fall, the broker is probed.
+    /// Handles the passing of time: deadlines, and the keep-alive.
     ///
     /// # Errors
-    /// [`Silent`] if the connection is to be given up.
-    pub fn handle_timeout(&mut self, now: Reading) -> Result<(), Silent> {
+    /// [`KeepAliveTimeout`]: the owner must close the connection.
+    pub fn handle_timeout(&mut self, now: Reading) -> Result<(), KeepAliveTimeout> {
         while let Some((_, id, timer)) = self.timers.first().copied().filter(|(at, ..)| *at <= now.monotonic)
         {
             self.timers.pop_first();
@@ -394,7 +400,7 @@ impl<T> Session<T> {
                     self.fail(id, |_, outcome| Error::Timeout { target, after, outcome });
                 }
                 Timer::NoStore => self.fail(id, |_, outcome| Error::NoStore { target, outcome }),
-                Timer::AskAgain => self.send_again(id),
+                Timer::Resend => self.resend(id),
                 Timer::Authentication => self.end_authentication(false, now),
                 Timer::Subscription => {
                     let late = u16::try_from(id).ok().and_then(|id| self.subscribing.remove(&id));
@@ -406,98 +412,99 @@ impl<T> Session<T> {
                 }
             }
         }
-        let Some(link) = &mut self.link else {
+        let Some(connection) = &mut self.connection else {
             return Ok(());
         };
-        let keep_alive = link.granted.keep_alive;
+        let keep_alive = connection.limits.keep_alive;
         if keep_alive.is_zero() {
             return Ok(());
         }
-        let silent = now.monotonic.saturating_duration_since(link.last_received);
-        let idle = now.monotonic.saturating_duration_since(link.last_sent);
+        let silent = now.monotonic.saturating_duration_since(connection.last_received);
+        let idle = now.monotonic.saturating_duration_since(connection.last_sent);
         if silent >= one_and_a_half(keep_alive) {
-            return Err(Silent { since: link.last_received });
+            return Err(KeepAliveTimeout { since: connection.last_received });
         }
-        if (silent >= keep_alive && !link.pinged) || idle >= keep_alive {
-            link.pinged = true;
-            link.last_sent = now.monotonic;
+        if (silent >= keep_alive && !connection.is_pinged) || idle >= keep_alive {
+            connection.is_pinged = true;
+            connection.last_sent = now.monotonic;
             self.outgoing.push_back(Outgoing::Ping);
         }
         Ok(())
     }
 
-    /// When [`Session::handle_timeout`] wants to be called, if nothing comes before.
+    /// Returns the time at which [`Session::handle_timeout`] must be called, if nothing happens before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let timer = self.timers.first().map(|(at, ..)| *at);
-        let probe = self.link.as_ref().filter(|link| !link.granted.keep_alive.is_zero()).and_then(|link| {
-            let keep_alive = link.granted.keep_alive;
-            let patience = if link.pinged { one_and_a_half(keep_alive) } else { keep_alive };
-            let silent = link.last_received.checked_add(patience)?;
-            Some(silent.min(link.last_sent.checked_add(keep_alive)?))
+        let connection = self.connection.as_ref().filter(|it| !it.limits.keep_alive.is_zero());
+        let ping = connection.and_then(|connection| {
+            let keep_alive = connection.limits.keep_alive;
+            let limit = if connection.is_pinged { one_and_a_half(keep_alive) } else { keep_alive };
+            let silent = connection.last_received.checked_add(limit)?;
+            Some(silent.min(connection.last_sent.checked_add(keep_alive)?))
         });
-        timer.into_iter().chain(probe).min()
+        timer.into_iter().chain(ping).min()
     }
 
-    /// The owner does not read for now, so the broker's silence means nothing.
-    pub fn excuse_silence(&mut self, now: Reading) {
-        if let Some(link) = &mut self.link {
-            link.last_received = now.monotonic;
-            link.pinged = false;
+    /// Handles that the owner does not read from the connection now: silence then says nothing about the broker.
+    pub fn handle_reading_paused(&mut self, now: Reading) {
+        if let Some(connection) = &mut self.connection {
+            connection.last_received = now.monotonic;
+            connection.is_pinged = false;
         }
     }
 
-    /// What to send next, if anything.
+    /// Returns the next packet to send.
     pub fn poll_outgoing(&mut self, now: Reading) -> Option<Outgoing> {
-        self.link.as_ref()?;
-        // Subscriptions and acknowledgements go before the requests that rely on them.
+        self.connection.as_ref()?;
+        // Subscriptions and acknowledgements precede the requests that depend on them.
         let outgoing = self.outgoing.pop_front();
         let outgoing = outgoing.or_else(|| self.next_subscription());
         let outgoing = outgoing.or_else(|| self.next_request(now))?;
-        self.link.as_mut()?.last_sent = now.monotonic;
+        self.connection.as_mut()?.last_sent = now.monotonic;
         Some(outgoing)
     }
 
-    /// What to tell the owner next, if anything.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event<T>> {
         self.events.pop_front()
     }
 
     fn next_subscription(&mut self) -> Option<Outgoing> {
-        if self.subscription != Subscription::None || self.waiting.is_empty() {
+        if self.response_subscription != ResponseSubscription::None || self.unsent.is_empty() {
             return None;
         }
         let packet_id = self.next_packet_id();
-        self.subscription = Subscription::Sent(packet_id);
+        self.response_subscription = ResponseSubscription::Sent { packet_id };
         Some(Outgoing::Subscribe { packet_id, filter: self.response_topic.clone() })
     }
 
     fn next_request(&mut self, now: Reading) -> Option<Outgoing> {
-        let receive_max = usize::from(self.link.as_ref()?.granted.receive_max);
+        let receive_max = usize::from(self.connection.as_ref()?.limits.receive_max).min(UNACKNOWLEDGED_MAX);
         if self.unacknowledged.len() >= receive_max {
             return None;
         }
-        let id = *self.waiting.front()?;
-        let active = self.subscription == Subscription::Active;
+        let id = *self.unsent.front()?;
+        let is_subscribed = self.response_subscription == ResponseSubscription::Active;
         let pending = self.requests.get(&id)?;
-        if pending.ask.access == Access::Write && !active {
+        if pending.request.access == Access::Write && !is_subscribed {
             return None;
         }
-        self.waiting.pop_front();
+        self.unsent.pop_front();
         let packet_id = self.next_packet_id();
         self.clock = self.clock.tick(now.wall_ms);
         let message = self.message(id, now)?;
         let pending = self.requests.get_mut(&id)?;
-        pending.sent = true;
-        pending.acknowledged = false;
-        pending.hasty = !active;
+        pending.is_sent = true;
+        pending.is_acknowledged = false;
+        pending.is_early = !is_subscribed;
         self.unacknowledged.insert(packet_id, id);
         Some(Outgoing::Publish { packet_id, message })
     }
 
-    /// The request as it is published (protocol §1).
+    /// Returns the message of a request (protocol §1).
     fn message(&self, id: u64, now: Reading) -> Option<Message> {
-        let Pending { ask, deadline, .. } = self.requests.get(&id)?;
+        let Pending { request, deadline, .. } = self.requests.get(&id)?;
         let left = deadline.saturating_duration_since(now.monotonic);
         let expiry_s = left.as_millis().div_ceil(1000).max(1);
         let client_id = &self.config.client_id;
@@ -505,21 +512,21 @@ impl<T> Session<T> {
             (message::SOURCE.into(), client_id.clone().into()),
             (
                 message::TIMESTAMP.into(),
-                ask.stamps.timestamp.as_ref().unwrap_or(&self.clock).to_text().into(),
+                request.properties.timestamp.as_ref().unwrap_or(&self.clock).to_text().into(),
             ),
             (message::PROTOCOL_VERSION.into(), message::PROTOCOL_VERSION_1.into()),
             (message::PARTITION.into(), client_id.clone().into()),
             (message::HIGH_PRIORITY.into(), "".into()),
         ];
-        if let Some(fence) = &ask.stamps.fence {
+        if let Some(fence) = &request.properties.fence {
             user_properties.push((message::FENCE.into(), fence.to_text().into()));
         }
-        if ask.stamps.persist {
+        if request.properties.persist {
             user_properties.push((message::PERSIST.into(), "true".into()));
         }
         Some(Message {
             topic: topic::REQUEST.to_owned(),
-            payload: ask.payload.clone(),
+            payload: request.payload.clone(),
             qos: Qos::AtLeastOnce,
             response_topic: Some(self.response_topic.clone()),
             correlation: Some(self.correlation(id)),
@@ -530,7 +537,7 @@ impl<T> Session<T> {
         })
     }
 
-    /// Sixteen bytes, as the SDKs' UUIDs have; the second half is the request's number.
+    /// Returns the correlation data of a request: 16 bytes, like the UUIDs of the SDKs. The second half is its number.
     fn correlation(&self, id: u64) -> Bytes {
         let mut data = BytesMut::with_capacity(16);
         data.put_u64(self.config.prefix);
@@ -544,26 +551,26 @@ impl<T> Session<T> {
         (u64::from_be_bytes(*prefix) == self.config.prefix && self.requests.contains_key(&id)).then_some(id)
     }
 
-    /// Packet ids are 1 to 65,535, and none that is still in use.
+    /// Returns an unused packet id, 1 to 65,535. There always is one, because of [`UNACKNOWLEDGED_MAX`].
     fn next_packet_id(&mut self) -> u16 {
         loop {
             self.next_packet_id = self.next_packet_id.wrapping_add(1);
             let id = self.next_packet_id;
-            let used = self.unacknowledged.contains_key(&id)
+            let is_used = self.unacknowledged.contains_key(&id)
                 || self.subscribing.contains_key(&id)
                 || self.unsubscribing.contains(&id)
-                || self.subscription == Subscription::Sent(id);
-            if id != 0 && !used {
+                || self.response_subscription == (ResponseSubscription::Sent { packet_id: id });
+            if id != 0 && !is_used {
                 return id;
             }
         }
     }
 
-    fn send_again(&mut self, id: u64) {
-        // One that waits already would be in the queue twice.
-        if let Some(pending) = self.requests.get_mut(&id).filter(|pending| pending.sent) {
-            pending.sent = false;
-            self.waiting.push_front(id);
+    fn resend(&mut self, id: u64) {
+        // An unsent request is in the queue already.
+        if let Some(pending) = self.requests.get_mut(&id).filter(|pending| pending.is_sent) {
+            pending.is_sent = false;
+            self.unsent.push_front(id);
         }
     }
 
@@ -579,12 +586,15 @@ impl<T> Session<T> {
         let Some(pending) = self.requests.remove(&id) else {
             return;
         };
-        if !pending.sent {
-            self.waiting.retain(|waiting| *waiting != id);
+        if !pending.is_sent {
+            self.unsent.retain(|unsent| *unsent != id);
         }
         self.timers.remove(&(pending.deadline, id, Timer::Deadline));
-        let outcome =
-            if pending.sent { pending.ask.access.outcome_when_unanswered() } else { Outcome::Unchanged };
+        let outcome = if pending.is_sent {
+            pending.request.access.outcome_when_unanswered()
+        } else {
+            Outcome::Unchanged
+        };
         let result = result(self, outcome);
         self.events.push_back(Event::Answer { ticket: pending.ticket, result });
     }

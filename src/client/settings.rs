@@ -1,4 +1,4 @@
-//! What a client needs to know before it connects.
+//! Settings of a client.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,77 +7,70 @@ use std::time::Duration;
 use tokio::io::DuplexStream;
 
 use super::authentication::Authentication;
+use super::probe::ConnectionProbe;
 use super::trace::Tracer;
-use crate::client::probe::ConnectionProbe;
 use crate::net::tls::ClientTls;
 
-/// Where the broker is and how to talk to it.
+/// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where the broker is.
     pub target: Target,
-    /// TLS, for a target on the network; none: plain.
+    /// TLS configuration for a target on the network. None: without TLS.
     pub tls: Option<ClientTls>,
-    /// The path of the WebSocket in which MQTT is spoken, for a target on the network; none: without one.
+    /// The path of the WebSocket on the network. None: MQTT over TCP.
     pub web_socket: Option<String>,
-    /// Who the client says it is, beside its certificate.
     pub authentication: Authentication,
-    /// The MQTT client id: one of its own for every run, or two runs take over each other's session.
+    /// The MQTT client id. It must be unique: two clients with one id take over each other's session.
     pub client_id: String,
-    /// From the first packet to the broker's CONNACK: all steps on the way have it together.
+    /// Time limit from the first packet to CONNACK, for all steps together.
     pub connect_timeout: Duration,
-    /// How often the first connection is tried for again, where another try may help.
+    /// Retries of the first connection, for errors that a retry may resolve.
     pub connect_retries: u32,
-    /// From asking to the answer, for each request.
+    /// Time limit of each request, from the call to the response.
     pub request_timeout: Duration,
-    /// How long the connection may be silent before it is probed, in whole seconds; zero: never probed.
+    /// The MQTT keep-alive, in whole seconds. Zero: none.
     pub keep_alive: Duration,
-    /// How many requests may be unanswered at a time.
+    /// The most requests without a response. Further ones wait.
     pub inflight_max: usize,
-    /// The largest packet that the client takes, in bytes.
+    /// The largest packet that the client accepts, in bytes.
     pub packet_bytes_max: u32,
-    /// What to do when an established connection is lost.
     pub reconnect: Reconnect,
-    /// Who looks on while connecting.
+    /// Receives the steps of each connection attempt.
     pub probe: ConnectionProbe,
-    /// How often a session that reconnects looks whether its token has changed.
-    pub token_look_every: Duration,
-    /// Who is told of every packet, if anybody.
+    /// How often a session that reconnects checks whether its token file has changed.
+    pub token_check_interval: Duration,
+    /// Receives every packet.
     pub tracer: Option<Tracer>,
 }
 
-/// Where a broker is.
+/// The address of a broker.
 #[derive(Clone)]
 pub enum Target {
-    /// A host name or address, and a port.
     Tcp {
-        /// Name or address, without brackets.
+        /// A name, or an address without brackets.
         host: String,
-        /// Port.
         port: u16,
     },
-    /// A broker inside this process; each call makes a connection.
+    /// A broker inside this process. Each call makes a connection.
     Pipe(Arc<dyn Fn() -> DuplexStream + Send + Sync>),
 }
 
-/// What to do when an established connection is lost.
+/// The reaction to the loss of an established connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reconnect {
-    /// Give up: right for one request.
+    /// End the session.
     Never,
-    /// Try again, at first after [`Reconnect::DELAY_MIN`], then after twice the last delay, with jitter.
+    /// Reconnect after [`Reconnect::DELAY_MIN`], then after twice the last delay each time, with jitter.
     WithBackoff,
 }
 
 impl Reconnect {
-    /// The first delay.
     pub const DELAY_MIN: Duration = Duration::from_millis(100);
-    /// The longest delay.
     pub const DELAY_MAX: Duration = Duration::from_secs(5);
 }
 
 impl Settings {
-    /// Settings for a target, with the defaults of the command line.
+    /// Returns settings with the defaults of the command line.
     #[must_use]
     pub fn new(target: Target, client_id: String) -> Self {
         Self {
@@ -94,7 +87,7 @@ impl Settings {
             packet_bytes_max: 256 * 1024 * 1024,
             reconnect: Reconnect::Never,
             probe: ConnectionProbe::default(),
-            token_look_every: Duration::from_secs(1),
+            token_check_interval: Duration::from_secs(1),
             tracer: None,
         }
     }

@@ -1,4 +1,4 @@
-//! What a session tells whoever traces it: every packet, every try to connect, every loss. Secrets are left out here.
+//! Trace of a session: its packets, connection attempts and losses, without secrets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,154 +11,112 @@ use crate::clock;
 use crate::protocol::Message;
 use crate::protocol::connection::K8S_SAT;
 
-/// One thing that a trace tells.
+/// An event of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Traced {
-    /// A connection is tried for.
+pub enum TraceEvent {
+    /// A connection attempt starts; `target` is `host:port` of the settings.
     Connecting {
-        /// `host:port` as asked for.
         target: String,
     },
-    /// There is one, and nothing has been said of MQTT.
+    /// The stream is connected; MQTT has not started.
     Connected {
-        /// The address and port, where there is one.
+        /// The broker's address and port. None: not on the network.
         address: Option<String>,
-        /// The version of TLS, if it is spoken.
+        /// The TLS version. None: without TLS.
         tls: Option<&'static str>,
     },
-    /// A packet goes out.
     Sent(Packet),
-    /// A packet has come.
     Received(Packet),
-    /// A connection could not be made, or is lost.
+    /// A connection was lost, or an attempt has failed.
     Lost {
-        /// Why.
         cause: String,
-        /// When the next one is tried for; none: never.
+        /// Delay before the next attempt. None: there is none.
         again_in: Option<Duration>,
     },
-    /// The token in the file is a new one, and the broker is shown it.
+    /// The token file has changed; the broker is sent the new token.
     NewToken,
-    /// The broker has not said what it thinks of a new token; the session goes on.
+    /// The broker has not answered to a new token in time. The session continues.
     TokenUnanswered,
-    /// A request was not sent: it has more bytes than the broker takes.
+    /// A request was larger than the broker accepts, and was not sent. Sizes in bytes of the packet.
     TooLarge {
-        /// The packet's size in bytes.
         size: usize,
-        /// The broker's limit in bytes.
         max: usize,
     },
 }
 
-/// A packet of MQTT 5.
+/// An MQTT 5 packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// CONNECT
-    Connect(ConnectSeen),
-    /// CONNACK
+    Connect(ConnectPacket),
     ConnAck {
-        /// Whether the broker lets the client in.
         reason: ReasonCode,
-        /// Whether it has kept a session.
         session_present: bool,
-        /// What it grants beside.
         properties: Vec<Property>,
     },
-    /// PUBLISH
     Publish {
         /// None for QoS 0.
         packet_id: Option<u16>,
-        /// The message.
         message: Message,
     },
-    /// PUBACK
     PubAck {
-        /// The message's packet identifier.
         packet_id: u16,
-        /// Whether it was taken.
         reason: ReasonCode,
     },
-    /// SUBSCRIBE, QoS 1
     Subscribe {
-        /// MQTT's packet identifier.
         packet_id: u16,
-        /// The topic filter.
         filter: String,
     },
-    /// SUBACK
     SubAck {
-        /// The subscription's packet identifier.
         packet_id: u16,
-        /// The granted QoS, or why not.
         reason: ReasonCode,
     },
-    /// UNSUBSCRIBE
     Unsubscribe {
-        /// MQTT's packet identifier.
         packet_id: u16,
-        /// The topic filter.
         filter: String,
     },
-    /// UNSUBACK
     UnsubAck {
-        /// The packet identifier of what asked for it.
         packet_id: u16,
-        /// Success, or why not.
         reason: ReasonCode,
     },
-    /// PINGREQ
     PingReq,
-    /// PINGRESP
     PingResp,
-    /// AUTH
     Auth {
-        /// Where the exchange stands.
         reason: ReasonCode,
-        /// The method, where it is named.
         method: Option<String>,
-        /// How many bytes of data there are, which are secret.
+        /// Length of the authentication data, which is secret.
         data_bytes: Option<usize>,
     },
-    /// DISCONNECT
     Disconnect {
-        /// Why.
         reason: ReasonCode,
     },
-    /// A packet that nobody expects; its name.
+    /// An unexpected packet, by the name of its type.
     Other(String),
 }
 
-/// What a CONNECT says, but for its secrets.
+/// A CONNECT without its secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConnectSeen {
-    /// The client id.
+pub struct ConnectPacket {
     pub client_id: String,
-    /// Keep-alive in seconds.
     pub keep_alive_s: u16,
-    /// Whether the broker shall forget an earlier session.
     pub clean_start: bool,
-    /// How long it shall keep this one, in seconds.
     pub session_expiry_s: u32,
-    /// The largest packet that the client takes, in bytes.
+    /// The client's Maximum Packet Size, in bytes.
     pub packet_bytes_max: u32,
-    /// The user's name.
     pub username: Option<String>,
-    /// Whether there is a password.
     pub has_password: bool,
-    /// The method of enhanced authentication.
+    /// The authentication method.
     pub method: Option<String>,
-    /// How many bytes of data there are for it, which are secret.
+    /// Length of the authentication data, which is secret.
     pub data_bytes: Option<usize>,
 }
 
-/// A property by its name.
+/// An MQTT property by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Property {
-    /// A number, or yes (1) or no (0).
+    /// A number, or 1 or 0 for a flag.
     Number(&'static str, u32),
-    /// A text.
     Text(&'static str, String),
-    /// So many bytes, which are secret.
+    /// The length of a secret value, in bytes.
     Secret(&'static str, usize),
     /// A user property.
     User(String, String),
@@ -213,45 +171,42 @@ impl From<&Incoming> for Packet {
     }
 }
 
-/// Tells what happens, while it is on. Clones share everything.
+/// Sends events to a sink while it is enabled. Clones share the sink and the switch.
 #[derive(Clone)]
 pub struct Tracer {
-    is_on: Arc<AtomicBool>,
-    tell: Arc<Tell>,
+    is_enabled: Arc<AtomicBool>,
+    sink: Arc<TraceSink>,
 }
 
-/// Takes what is told, and when that was, in milliseconds since the Unix epoch. It is called by the task that keeps the
-/// session alive: it must not block.
-pub type Tell = dyn Fn(&Traced, u64) + Send + Sync;
+/// Receives an event and its time, in milliseconds since the Unix epoch. It is called by the session's task and must not
+/// block.
+pub type TraceSink = dyn Fn(&TraceEvent, u64) + Send + Sync;
 
 impl Tracer {
-    /// A tracer that is on, or not yet.
     #[must_use]
-    pub fn new(is_on: bool, tell: impl Fn(&Traced, u64) + Send + Sync + 'static) -> Self {
-        Self { is_on: Arc::new(AtomicBool::new(is_on)), tell: Arc::new(tell) }
+    pub fn new(is_enabled: bool, sink: impl Fn(&TraceEvent, u64) + Send + Sync + 'static) -> Self {
+        Self { is_enabled: Arc::new(AtomicBool::new(is_enabled)), sink: Arc::new(sink) }
     }
 
-    /// Whether it is on.
     #[must_use]
-    pub fn is_on(&self) -> bool {
-        self.is_on.load(Ordering::Relaxed)
+    pub fn is_enabled(&self) -> bool {
+        self.is_enabled.load(Ordering::Relaxed)
     }
 
-    /// Turns it on or off.
-    pub fn turn(&self, is_on: bool) {
-        self.is_on.store(is_on, Ordering::Relaxed);
+    pub fn set_enabled(&self, is_enabled: bool) {
+        self.is_enabled.store(is_enabled, Ordering::Relaxed);
     }
 }
 
-/// Tells something, if anybody listens: it is not even made otherwise.
-pub(super) fn tell(tracer: Option<&Tracer>, traced: impl FnOnce() -> Traced) {
-    if let Some(tracer) = tracer.filter(|tracer| tracer.is_on()) {
-        (tracer.tell)(&traced(), clock::wall_ms());
+/// Sends an event, if there is a tracer and it is enabled. Only then is the event built.
+pub(super) fn emit(tracer: Option<&Tracer>, event: impl FnOnce() -> TraceEvent) {
+    if let Some(tracer) = tracer.filter(|tracer| tracer.is_enabled()) {
+        (tracer.sink)(&event(), clock::wall_ms());
     }
 }
 
 impl fmt::Debug for Tracer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Tracer").field("is_on", &self.is_on).finish_non_exhaustive()
+        out.debug_struct("Tracer").field("is_enabled", &self.is_enabled).finish_non_exhaustive()
     }
 }

@@ -1,7 +1,6 @@
-//! Bytes of a connection to and from the session's packets; with what is below, all that names the MQTT crate on this
-//! side.
+//! An MQTT connection: encodes and decodes the session's packets with the MQTT crate.
 
-mod traced;
+mod trace_packets;
 
 use std::io;
 use std::time::Duration;
@@ -11,22 +10,23 @@ use rumqttc::mqttbytes::{self, QoS, v5};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout_at;
 
-use super::authentication::{Credentials, FileRead, SecretFiles};
-use super::dial::{self, explain};
-use super::error::{Error, LossCause, ReasonCode};
-use super::packet::{Granted, Incoming, Outgoing};
+use super::authentication::{Credentials, FileRead, SecretReader};
+use super::connect;
+use super::error::{Error, LossCause, ReasonCode, io_error_text};
+use super::packet::{ConnectionLimits, Incoming, Outgoing};
+use super::probe::{ConnackProperties, ConnectionStep};
 use super::settings::Settings;
-use super::trace::{self, Packet, Traced, Tracer};
-use crate::client::probe::{ConnackProperties, ConnectionStep};
+use super::trace::{self, Packet, TraceEvent, Tracer};
 use crate::net::TlsError;
 use crate::protocol::connection::K8S_SAT;
 use crate::protocol::message::{Message, PropertyText, Qos};
-use traced::{auth_seen, connack_code, connack_seen, connect_seen, suback_code};
+use trace_packets::{connack_code, suback_code, traced_auth, traced_connack, traced_connect};
 
-/// How much the input may grow ahead of the bytes that have come: an announced length is not yet a reason to allocate.
+/// The most that the input buffer grows at once. It grows with the received bytes, not to the announced length of a packet:
+/// otherwise a broker could make the client allocate 256 MiB with five bytes.
 const INPUT_STEP: usize = 256 * 1024;
 
-/// The least room for a read.
+/// The least room in the input buffer for a read.
 const READ_BYTES_MIN: usize = 2048;
 
 /// An MQTT 5 connection that the broker has accepted.
@@ -35,20 +35,20 @@ pub(super) struct Connection {
     writer: Box<dyn AsyncWrite + Send + Unpin>,
     input: BytesMut,
     output: BytesMut,
-    /// The largest packet that we announced to take, in bytes.
+    /// The Maximum Packet Size of our CONNECT, in bytes.
     incoming_max: u32,
-    /// The largest packet that the broker takes, in bytes.
+    /// The Maximum Packet Size of the broker's CONNACK, in bytes.
     outgoing_max: Option<u32>,
     tls: Option<&'static str>,
-    /// Whether the stream keeps what the socket does not take at once.
-    holds_back: bool,
-    is_held_back: bool,
-    /// The token that the broker was shown.
+    /// Whether the stream buffers writes and must be flushed.
+    is_buffered: bool,
+    needs_flush: bool,
+    /// The token of the CONNECT, until it is taken.
     token: Option<Box<FileRead>>,
     tracer: Option<Tracer>,
 }
 
-/// A request larger than the broker takes.
+/// A request that is larger than the broker accepts. Sizes in bytes of the packet.
 pub(super) struct TooLarge {
     pub(super) packet_id: u16,
     pub(super) size: usize,
@@ -56,67 +56,71 @@ pub(super) struct TooLarge {
 }
 
 impl Connection {
-    /// Connects and waits for the broker's word.
-    pub(super) async fn open(settings: &Settings, files: &SecretFiles) -> Result<(Self, Granted), Error> {
+    /// Connects and waits for CONNACK.
+    pub(super) async fn open(
+        settings: &Settings,
+        files: &SecretReader,
+    ) -> Result<(Self, ConnectionLimits), Error> {
         let after = settings.connect_timeout;
-        let deadline = dial::deadline(after);
+        let deadline = connect::deadline(after);
         let target = settings.target.to_string();
         let tracer = settings.tracer.clone();
-        trace::tell(tracer.as_ref(), || Traced::Connecting { target: target.clone() });
+        trace::emit(tracer.as_ref(), || TraceEvent::Connecting { target: target.clone() });
         let mut credentials = settings.authentication.read(files, after).await?;
-        let line = dial::dial(settings, deadline).await?;
-        trace::tell(tracer.as_ref(), || Traced::Connected {
-            address: line.address.map(|address| address.to_string()),
-            tls: line.tls,
+        let stream = connect::open_stream(settings, deadline).await?;
+        trace::emit(tracer.as_ref(), || TraceEvent::Connected {
+            address: stream.address.map(|address| address.to_string()),
+            tls: stream.tls,
         });
         let mut connection = Self {
-            reader: line.reader,
-            writer: line.writer,
+            reader: stream.reader,
+            writer: stream.writer,
             input: BytesMut::with_capacity(4096),
             output: BytesMut::with_capacity(1024),
             incoming_max: settings.packet_bytes_max,
             outgoing_max: None,
-            tls: line.tls,
-            holds_back: line.holds_back,
-            is_held_back: false,
+            tls: stream.tls,
+            is_buffered: stream.is_buffered,
+            needs_flush: false,
             token: None,
             tracer,
         };
         let late = |_| Error::NoConnack { target: target.clone(), after };
-        let introduction = connection.introduce(settings, &credentials, &target);
-        let granted = timeout_at(deadline.into(), introduction).await.map_err(late)??;
+        let exchange = connection.exchange_connect(settings, &credentials, &target);
+        let limits = timeout_at(deadline.into(), exchange).await.map_err(late)??;
         if let Credentials::Token(token) = std::mem::replace(&mut credentials, Credentials::None) {
             connection.token = Some(Box::new(token));
         }
-        Ok((connection, granted))
+        Ok((connection, limits))
     }
 
-    /// The token that the broker was shown, if any.
+    /// Returns the token of the CONNECT, the first time that it is called.
     pub(super) fn take_token(&mut self) -> Option<FileRead> {
         self.token.take().map(|token| *token)
     }
 
-    fn tell(&self, traced: impl FnOnce() -> Traced) {
-        trace::tell(self.tracer.as_ref(), traced);
+    fn trace(&self, traced: impl FnOnce() -> TraceEvent) {
+        trace::emit(self.tracer.as_ref(), traced);
     }
 
-    /// The version of TLS on this connection, if any.
+    /// Returns the TLS version; None without TLS.
     pub(super) fn tls_version(&self) -> Option<&'static str> {
         self.tls
     }
 
-    /// CONNECT and CONNACK. Clean start and session expiry 0: the broker keeps nothing of us.
-    async fn introduce(
+    /// Sends CONNECT and waits for CONNACK. Clean start and session expiry 0: the broker stores no session for this client.
+    async fn exchange_connect(
         &mut self,
         settings: &Settings,
         credentials: &Credentials,
         target: &str,
-    ) -> Result<Granted, Error> {
+    ) -> Result<ConnectionLimits, Error> {
         let (method, token) = match credentials {
             Credentials::Token(token) => (Some(K8S_SAT.to_owned()), Some(token)),
             Credentials::None | Credentials::Password { .. } => (None, None),
         };
         let connect = v5::Connect {
+            // The longest keep-alive that MQTT has, 18 hours, is the nearest to a longer one.
             keep_alive: u16::try_from(settings.keep_alive.as_secs()).unwrap_or(u16::MAX),
             client_id: settings.client_id.clone(),
             clean_start: true,
@@ -130,33 +134,31 @@ impl Connection {
         };
         let not_mqtt = |cause: String| Error::NotMqtt { target: target.to_owned(), cause };
         let keep_alive = connect.keep_alive;
-        self.tell(|| Traced::Sent(Packet::Connect(connect_seen(&connect, credentials))));
+        self.trace(|| TraceEvent::Sent(Packet::Connect(traced_connect(&connect, credentials))));
         v5::Packet::Connect(connect, None, login(credentials))
             .write(&mut self.output, None)
             .map_err(|error| not_mqtt(error.to_string()))?;
         loop {
-            match stranger(&self.input) {
+            match detect_non_mqtt(&self.input) {
                 None => {}
-                Some(Stranger::Tls) => {
-                    return Err(dial::of_tls(settings, TlsError::Required));
-                }
-                Some(Stranger::Other(cause)) => return Err(not_mqtt(cause)),
+                Some(NonMqtt::Tls) => return Err(connect::tls_error(settings, TlsError::Required)),
+                Some(NonMqtt::Other(cause)) => return Err(not_mqtt(cause)),
             }
             if let Some(packet) = self.decode().map_err(|error| not_mqtt(error.to_string()))? {
                 return match packet {
-                    v5::Packet::ConnAck(connack) => self.accept(connack, keep_alive, settings),
-                    other => Err(not_mqtt(format!("it answered CONNECT with {:?}", other.packet_type()))),
+                    v5::Packet::ConnAck(connack) => self.handle_connack(connack, keep_alive, settings),
+                    other => Err(not_mqtt(format!("{:?} instead of CONNACK", other.packet_type()))),
                 };
             }
-            if let Err(error) = self.turn(true).await {
-                return Err(self.failure(settings, error).await);
+            if let Err(error) = self.transfer(true).await {
+                return Err(self.connect_error(settings, error).await);
             }
         }
     }
 
-    /// What ended the connection before CONNACK. In TLS 1.3 the handshake is over for a client before the broker has
-    /// seen its certificate; what the broker says of it can be read, even where writing has failed.
-    async fn failure(&mut self, settings: &Settings, error: io::Error) -> Error {
+    /// Returns the error of a connection that was lost before CONNACK. In TLS 1.3 the broker verifies the client certificate
+    /// after the client's handshake has ended. Its alert can be read even if writing has failed.
+    async fn connect_error(&mut self, settings: &Settings, error: io::Error) -> Error {
         if let Some(tls) = &settings.tls
             && self.tls.is_some()
         {
@@ -173,19 +175,19 @@ impl Connection {
                 }
             }
             if let Some(cause) = cause {
-                return dial::of_tls(settings, cause);
+                return connect::tls_error(settings, cause);
             }
         }
-        Error::Connect { target: settings.target.to_string(), cause: explain(&error) }
+        Error::Connect { target: settings.target.to_string(), cause: io_error_text(&error) }
     }
 
-    fn accept(
+    fn handle_connack(
         &mut self,
         connack: v5::ConnAck,
         keep_alive: u16,
         settings: &Settings,
-    ) -> Result<Granted, Error> {
-        self.tell(|| Traced::Received(connack_seen(&connack)));
+    ) -> Result<ConnectionLimits, Error> {
+        self.trace(|| TraceEvent::Received(traced_connack(&connack)));
         let properties = connack.properties.as_ref();
         if connack.code != v5::ConnectReturnCode::Success {
             let text = properties.and_then(|properties| properties.reason_string.clone());
@@ -194,22 +196,23 @@ impl Connection {
         }
         self.outgoing_max = properties.and_then(|properties| properties.max_packet_size);
         let keep_alive = properties.and_then(|properties| properties.server_keep_alive).unwrap_or(keep_alive);
-        let receive_max = properties.and_then(|properties| properties.receive_max).unwrap_or(u16::MAX);
-        let granted = Granted { receive_max, keep_alive: Duration::from_secs(keep_alive.into()) };
-        settings.probe.observe(|| ConnectionStep::Accepted(Box::new(terms(properties, granted))));
-        Ok(granted)
+        let receive_max =
+            properties.and_then(|properties| properties.receive_max).unwrap_or(RECEIVE_MAX_DEFAULT);
+        let limits = ConnectionLimits { receive_max, keep_alive: Duration::from_secs(keep_alive.into()) };
+        settings.probe.observe(|| ConnectionStep::Accepted(Box::new(connack_properties(properties, limits))));
+        Ok(limits)
     }
 
-    /// Writes or, if asked to, reads some bytes, whichever comes first. May be dropped at any time.
+    /// Writes or, if `read` is set, reads some bytes, whichever is possible first. Cancel safe.
     ///
     /// # Errors
-    /// Whatever ended the connection; its end is an `UnexpectedEof`.
-    pub(super) async fn turn(&mut self, read: bool) -> io::Result<()> {
+    /// The error of the stream; `UnexpectedEof` at its end.
+    pub(super) async fn transfer(&mut self, read: bool) -> io::Result<()> {
         self.input.reserve(READ_BYTES_MIN);
-        let writes = self.output.has_remaining() || self.is_held_back;
-        let held_back = self.holds_back.then_some(&mut self.is_held_back);
+        let writes = self.output.has_remaining() || self.needs_flush;
+        let needs_flush = self.is_buffered.then_some(&mut self.needs_flush);
         tokio::select! {
-            written = write(&mut self.writer, &mut self.output, held_back), if writes => written,
+            written = write(&mut self.writer, &mut self.output, needs_flush), if writes => written,
             read = self.reader.read_buf(&mut self.input), if read => {
                 if read? == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
             }
@@ -217,14 +220,14 @@ impl Connection {
         }
     }
 
-    /// Whether more packets may be queued before some are written.
+    /// Returns whether another packet may be queued.
     pub(super) fn has_room(&self) -> bool {
         self.output.len() < OUTPUT_BYTES_MAX
     }
 
-    /// Puts a packet behind those that wait to be written.
+    /// Encodes a packet to the output buffer.
     pub(super) fn queue(&mut self, outgoing: Outgoing) -> Result<(), TooLarge> {
-        self.tell(|| Traced::Sent(Packet::from(&outgoing)));
+        self.trace(|| TraceEvent::Sent(Packet::from(&outgoing)));
         let (packet_id, packet) = match outgoing {
             Outgoing::Publish { packet_id, message } => (packet_id, publish(packet_id, message)),
             Outgoing::Subscribe { packet_id, filter } => {
@@ -254,27 +257,28 @@ impl Connection {
         let too_large = written.map(|_| ()).map_err(|error| match error {
             mqttbytes::Error::OutgoingPacketTooLarge { pkt_size, max } => {
                 let (size, max) = (usize::try_from(pkt_size), usize::try_from(max));
+                // Only for a message: neither conversion fails on a platform with 32 bits or more.
                 TooLarge { packet_id, size: size.unwrap_or(usize::MAX), max: max.unwrap_or(usize::MAX) }
             }
-            // What is left is more than MQTT itself can carry.
+            // The only other error: the packet is larger than MQTT can encode.
             _ => TooLarge { packet_id, size: packet.size(), max: MQTT_PACKET_BYTES_MAX },
         });
         if let Err(TooLarge { size, max, .. }) = too_large {
-            self.tell(|| Traced::TooLarge { size, max });
+            self.trace(|| TraceEvent::TooLarge { size, max });
         }
         too_large
     }
 
-    /// The next packet that has come whole, if any.
+    /// Returns the next packet that was received completely.
     ///
     /// # Errors
-    /// What is wrong with the broker's bytes, or why it ended the connection.
+    /// The packet is malformed or unexpected, or the broker sent DISCONNECT.
     pub(super) fn next_packet(&mut self) -> Result<Option<Incoming>, LossCause> {
-        // The crate does not know all the reasons that a broker may have.
+        // The crate's decoder rejects reason codes that it does not know.
         if let [DISCONNECT, 1..=0x7F, code, ..] = *self.input
             && v5::DisconnectReasonCode::try_from(code).is_err()
         {
-            return Err(self.ended(ReasonCode { code, text: None }));
+            return Err(self.disconnected(ReasonCode { code, text: None }));
         }
         let Some(packet) = self.decode().map_err(|error| format!("malformed packet: {error}"))? else {
             return Ok(None);
@@ -297,41 +301,41 @@ impl Connection {
             }
             v5::Packet::PingResp => Incoming::Pong,
             v5::Packet::Auth(auth) => {
-                self.tell(|| Traced::Received(auth_seen(&auth)));
+                self.trace(|| TraceEvent::Received(traced_auth(&auth)));
                 return match auth.code {
                     v5::AuthReasonCode::Success => Ok(Some(Incoming::Authenticated)),
-                    // A token is all that there is to say.
-                    _ => Err("the broker wants more than a token".to_owned().into()),
+                    // The method has one step: AUTH with "continue authentication" violates it.
+                    _ => Err("unexpected authentication step".to_owned().into()),
                 };
             }
             v5::Packet::Disconnect(disconnect) => {
                 let text = disconnect.properties.and_then(|properties| properties.reason_string);
-                return Err(self.ended(ReasonCode { code: disconnect.reason_code as u8, text }));
+                return Err(self.disconnected(ReasonCode { code: disconnect.reason_code as u8, text }));
             }
             other => {
                 let name = format!("{:?}", other.packet_type());
-                self.tell(|| Traced::Received(Packet::Other(name.to_uppercase())));
+                self.trace(|| TraceEvent::Received(Packet::Other(name.to_uppercase())));
                 return Err(format!("unexpected packet: {name}").into());
             }
         };
-        self.tell(|| Traced::Received(Packet::from(&incoming)));
+        self.trace(|| TraceEvent::Received(Packet::from(&incoming)));
         Ok(Some(incoming))
     }
 
-    /// What a DISCONNECT means.
-    fn ended(&self, reason: ReasonCode) -> LossCause {
-        self.tell(|| Traced::Received(Packet::Disconnect { reason: reason.clone() }));
-        LossCause::Ended(reason)
+    /// Traces a DISCONNECT and returns it as the cause of the loss.
+    fn disconnected(&self, reason: ReasonCode) -> LossCause {
+        self.trace(|| TraceEvent::Received(Packet::Disconnect { reason: reason.clone() }));
+        LossCause::Disconnect(reason)
     }
 
     fn decode(&mut self) -> Result<Option<v5::Packet>, mqttbytes::Error> {
-        // The crate wants a property length even where MQTT lets it be left out (3.14.2.2.1).
+        // The crate requires a property length, which may be omitted (3.14.2.2.1).
         if let [DISCONNECT, 0x01, reason, ..] = *self.input {
             self.input.advance(3);
             let reason = v5::DisconnectReasonCode::try_from(reason)?;
             return Ok(Some(v5::Packet::Disconnect(v5::Disconnect::new(reason))));
         }
-        // Nor does it let success be said by saying nothing (3.15.2.1).
+        // The crate requires a reason code, which may be omitted for success (3.15.2.1).
         if let [AUTH, 0x00, ..] = *self.input {
             self.input.advance(2);
             return Ok(Some(v5::Packet::Auth(v5::Auth::new(v5::AuthReasonCode::Success, None))));
@@ -345,77 +349,77 @@ impl Connection {
             Err(error) => return Err(error),
         }
         match v5::Packet::read(&mut self.input, Some(self.incoming_max)) {
-            // The packet has come whole: what is missing within it will never come.
+            // The packet is complete, so a field of it is too long.
             Err(mqttbytes::Error::InsufficientBytes(_)) => Err(mqttbytes::Error::MalformedPacket),
             other => other.map(Some),
         }
     }
 
-    /// Says goodbye, after everything that waits to be written.
+    /// Says close_request, after everything that waits to be written.
     pub(super) async fn close(mut self) {
         let disconnect = v5::Disconnect::new(v5::DisconnectReasonCode::NormalDisconnection);
         if v5::Packet::Disconnect(disconnect).write(&mut self.output, None).is_ok() {
             let reason = ReasonCode { code: 0, text: None };
-            self.tell(|| Traced::Sent(Packet::Disconnect { reason }));
+            self.trace(|| TraceEvent::Sent(Packet::Disconnect { reason }));
             let _ = self.writer.write_all_buf(&mut self.output).await;
             let _ = self.writer.shutdown().await;
         }
     }
 }
 
-/// Writes some bytes; what the stream holds back goes out, too. May be dropped at any time.
+/// Writes some bytes, and flushes a buffered stream. Cancel safe: `needs_flush` remembers an interrupted flush.
 async fn write<W: AsyncWrite + Unpin>(
     writer: &mut W,
     output: &mut BytesMut,
-    held_back: Option<&mut bool>,
+    needs_flush: Option<&mut bool>,
 ) -> io::Result<()> {
     if output.has_remaining() && writer.write_buf(output).await? == 0 {
         return Err(io::ErrorKind::WriteZero.into());
     }
-    if let Some(is_held_back) = held_back {
-        *is_held_back = true;
+    if let Some(needs_flush) = needs_flush {
+        *needs_flush = true;
         writer.flush().await?;
-        *is_held_back = false;
+        *needs_flush = false;
     }
     Ok(())
 }
 
-/// How much may wait to be written before no more is queued.
+/// The size of the output buffer at which no more packets are queued.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
-/// The first bytes of the packets that may answer CONNECT.
+/// The Receive Maximum of a CONNACK without this property (3.2.2.3.3).
+const RECEIVE_MAX_DEFAULT: u16 = 65_535;
+/// The first bytes of the packets that may follow a CONNECT.
 const CONNACK: u8 = 0x20;
 const DISCONNECT: u8 = 0xE0;
 const AUTH: u8 = 0xF0;
 
-/// What four bytes of remaining length can say, and the fixed header.
+/// The largest remaining length that four bytes can encode, and the fixed header.
 const MQTT_PACKET_BYTES_MAX: usize = 268_435_455 + 5;
 
-/// What speaks there, if its first bytes cannot begin an answer to CONNECT. Many a greeting looks like the beginning of
-/// a packet that never ends.
-fn stranger(input: &[u8]) -> Option<Stranger> {
-    /// As much of a greeting as says whose it is.
+/// Returns what the other side speaks if its first bytes cannot be a response to CONNECT. Without this check the greetings
+/// of many protocols would look like the beginning of a long packet, and the client would wait for the rest.
+fn detect_non_mqtt(input: &[u8]) -> Option<NonMqtt> {
     const SHOWN_BYTES_MAX: usize = 32;
     const TLS_ALERT: u8 = 0x15;
     match input {
         [] => None,
-        // Without a property length: a broker that answers MQTT 5 in its own older words.
-        [CONNACK, 2, ..] => Some(Stranger::Other("it speaks an older MQTT only".to_owned())),
+        // A CONNACK without a property length: a broker that knows MQTT 3.1.1 only.
+        [CONNACK, 2, ..] => Some(NonMqtt::Other("the broker supports older versions only".to_owned())),
         [CONNACK | DISCONNECT | AUTH, ..] => None,
-        [TLS_ALERT, ..] => Some(Stranger::Tls),
+        [TLS_ALERT, ..] => Some(NonMqtt::Tls),
         _ => {
             let shown = input.get(..SHOWN_BYTES_MAX).unwrap_or(input);
-            Some(Stranger::Other(format!("it says {}", shown.escape_ascii())))
+            Some(NonMqtt::Other(format!("received {}", shown.escape_ascii())))
         }
     }
 }
 
-/// Whoever answers CONNECT with something else.
-enum Stranger {
+/// A protocol other than MQTT 5.
+enum NonMqtt {
     Tls,
     Other(String),
 }
 
-/// User name and password of a CONNECT.
 fn login(credentials: &Credentials) -> v5::ConnectAuth {
     match credentials {
         Credentials::None | Credentials::Token(_) => v5::ConnectAuth::None,
@@ -456,12 +460,11 @@ fn pairs<T: From<U>, U>(pairs: Vec<(U, U)>) -> Vec<(T, T)> {
 
 fn incoming_publish(publish: v5::Publish) -> Result<Incoming, String> {
     let properties = publish.properties.unwrap_or_default();
-    let topic =
-        String::from_utf8(publish.topic.into()).map_err(|_| "a topic that is not UTF-8".to_owned())?;
+    let topic = String::from_utf8(publish.topic.into()).map_err(|_| "topic is not UTF-8".to_owned())?;
     let qos = match publish.qos {
         QoS::AtMostOnce => Qos::AtMostOnce,
         QoS::AtLeastOnce => Qos::AtLeastOnce,
-        QoS::ExactlyOnce => return Err("a message of QoS 2, which nobody asked for".to_owned()),
+        QoS::ExactlyOnce => return Err("message with QoS 2, which was not requested".to_owned()),
     };
     let message = Message {
         topic,
@@ -479,32 +482,35 @@ fn incoming_publish(publish: v5::Publish) -> Result<Incoming, String> {
 }
 
 /// What a CONNACK grants.
-fn terms(properties: Option<&v5::ConnAckProperties>, granted: Granted) -> ConnackProperties {
-    let unsaid = ConnackProperties {
+fn connack_properties(
+    properties: Option<&v5::ConnAckProperties>,
+    limits: ConnectionLimits,
+) -> ConnackProperties {
+    let defaults = ConnackProperties {
         qos_max: 2,
         retain: true,
         packet_bytes_max: None,
-        receive_max: granted.receive_max,
+        receive_max: limits.receive_max,
         session_expiry_s: 0,
-        keep_alive: granted.keep_alive,
+        keep_alive: limits.keep_alive,
         assigned_id: None,
         topic_aliases_max: 0,
         wildcards: true,
         subscription_ids: true,
         shared_subscriptions: true,
     };
-    let Some(properties) = properties else { return unsaid };
+    let Some(properties) = properties else { return defaults };
     let is_available = |property: Option<u8>| property != Some(0);
     ConnackProperties {
-        qos_max: properties.max_qos.unwrap_or(unsaid.qos_max),
+        qos_max: properties.max_qos.unwrap_or(defaults.qos_max),
         retain: is_available(properties.retain_available),
         packet_bytes_max: properties.max_packet_size,
-        session_expiry_s: properties.session_expiry_interval.unwrap_or(unsaid.session_expiry_s),
+        session_expiry_s: properties.session_expiry_interval.unwrap_or(defaults.session_expiry_s),
         assigned_id: properties.assigned_client_identifier.clone(),
-        topic_aliases_max: properties.topic_alias_max.unwrap_or(unsaid.topic_aliases_max),
+        topic_aliases_max: properties.topic_alias_max.unwrap_or(defaults.topic_aliases_max),
         wildcards: is_available(properties.wildcard_subscription_available),
         subscription_ids: is_available(properties.subscription_identifiers_available),
         shared_subscriptions: is_available(properties.shared_subscription_available),
-        ..unsaid
+        ..defaults
     }
 }

@@ -254,7 +254,7 @@ fn hints(error: &Error) -> Vec<String> {
 fn hint(error: &Error) -> Option<String> {
     let hint = match error {
         Error::Resolve { .. } => "check the spelling of the host: -b mqtt://HOST or -n HOST",
-        Error::Connect { target, cause } if is_local(target) && cause == Error::REFUSED => {
+        Error::Connect { target, cause } if is_local(target) && cause == Error::CONNECTION_REFUSED => {
             "`mqkv serve` in another terminal, or --embedded for a store inside this process"
         }
         Error::Connect { .. } => {
@@ -285,7 +285,9 @@ fn hint(error: &Error) -> Option<String> {
         Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_CLIENT_ID => {
             "another client id: -i ID"
         }
-        Error::Rejected { reason, .. } if reason.is_passing() => "again later; --retries N does so by itself",
+        Error::Rejected { reason, .. } if reason.is_transient() => {
+            "again later; --retries N does so by itself"
+        }
         Error::Rejected { reason, .. } if reason.is_authorization() => {
             "-u NAME with --password-file FILE, --sat-file FILE, or -C and -K, whatever the broker knows you by"
         }
@@ -438,8 +440,8 @@ mod tests {
             let error = Error::Connect { target: target.into(), cause: cause.into() };
             CommandError::from(error).hints[0].contains("mqkv serve")
         };
-        assert!(suggests("localhost:1883", Error::REFUSED));
-        assert!(!suggests("localhost:1883", "the other side closed the connection"));
-        assert!(!suggests("plant.example:1883", Error::REFUSED));
+        assert!(suggests("localhost:1883", Error::CONNECTION_REFUSED));
+        assert!(!suggests("localhost:1883", "connection closed by the other side"));
+        assert!(!suggests("plant.example:1883", Error::CONNECTION_REFUSED));
     }
 }

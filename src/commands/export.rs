@@ -10,7 +10,7 @@ use super::error::{CommandError, Kind};
 use super::lines::pipeline::{INFLIGHT_DEFAULT, INFLIGHT_MAX, Pipeline};
 use super::lines::reader::{Line, Lines};
 use super::lines::words;
-use super::output::{Emit, Exported, Found, Output, Progress};
+use super::output::{Emit, Exported, Output, Progress, VersionedValue};
 use super::scan::{self, Pages};
 use super::session::Session;
 use super::verdict::Verdict;
@@ -87,7 +87,7 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
     let mut size_estimate = 0;
     loop {
         while let Some((key, found)) = pipeline.try_next() {
-            let found: Result<Option<Found>, Error> = found;
+            let found: Result<Option<VersionedValue>, Error> = found;
             match found.map_err(CommandError::from)? {
                 Some(found) => {
                     size_estimate = found.value.len();

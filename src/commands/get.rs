@@ -12,7 +12,7 @@ use super::output::{Emit, Got, Output};
 use super::process::file;
 use super::session::Session;
 use super::verdict::Verdict;
-use crate::client::Found;
+use crate::client::VersionedValue;
 
 const USAGE: &str = "mqkv get KEY";
 
@@ -78,7 +78,7 @@ pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
 /// Writes a value to a file; does not touch the file if there is no value.
 fn write(got: Got, file: PathBuf) -> Result<Got, CommandError> {
     let (value, version, found) = match got {
-        Got::Found(Found { value, version }) => (value, version, true),
+        Got::Found(VersionedValue { value, version }) => (value, version, true),
         Got::Default(value) => (value, None, false),
         other @ (Got::Missing | Got::Written { .. }) => return Ok(other),
     };

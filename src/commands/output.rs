@@ -11,10 +11,10 @@ pub use super::doctor::check::{Check, CheckResult, Detail, Status, Warning};
 use super::error::CommandError;
 use super::lines::records::Id;
 use super::monitor::traffic_event::TrafficEvent;
-pub use crate::client::lock::Loss;
+pub use crate::client::lock::LossReason;
 pub use crate::client::probe::{AddressSource, ConnackProperties};
 pub use crate::client::{
-    Certificate, DeleteOutcome, Found, Outcome, SetOutcome, TlsHandshake, TrustedRoots, WatchEvent,
+    Certificate, DeleteOutcome, Outcome, SetOutcome, TlsHandshake, TrustedRoots, VersionedValue, WatchEvent,
 };
 use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
@@ -72,7 +72,7 @@ pub enum Output {
     Holder {
         key: Key,
         /// The holder's name, with the newest fencing token as its version; None if the lock is free.
-        found: Option<Found>,
+        found: Option<VersionedValue>,
     },
     /// A round trip of `ping`.
     Pinged {
@@ -107,7 +107,7 @@ pub enum Output {
         null: bool,
     },
     /// A key and its value, of `export`.
-    Entry { key: Key, found: Found },
+    Entry { key: Key, found: VersionedValue },
     /// The summary of `export`.
     Exported(Exported),
     /// The summary of `import`.
@@ -142,7 +142,7 @@ pub enum Output {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Got {
     /// The value of the key.
-    Found(Found),
+    Found(VersionedValue),
     /// The key does not exist; this value was given as the default.
     Default(Value),
     /// The value was written to a file.
@@ -227,7 +227,7 @@ pub enum Ended {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockNote {
     /// The lock was lost while the command keeps running (`--no-kill`).
-    Lost { reason: Loss },
+    Lost { reason: LossReason },
     /// The file does not contain the newest fencing token.
     TokenFile { cause: String },
     /// The store has not confirmed the release.

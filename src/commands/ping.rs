@@ -28,7 +28,7 @@ pub struct PingArgs {
 /// Runs the verb.
 pub async fn run(args: PingArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let client = session.client().await?;
-    let about = client.about().clone();
+    let about = client.connection_info().clone();
     let key = Key::new(format!("mqkv/ping/{}", about.client_id))
         .map_err(|error| CommandError::new(Kind::Bug, error.to_string()))?;
     for sequence in 1..=args.count {

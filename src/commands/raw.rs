@@ -9,7 +9,7 @@ use super::error::CommandError;
 use super::output::{Emit, Output};
 use super::session::Session;
 use super::verdict::Verdict;
-use crate::client::{Access, Error, Stamps};
+use crate::client::{Access, Error, RequestProperties};
 use crate::protocol::Reply;
 use crate::protocol::frame::Frame;
 
@@ -43,7 +43,7 @@ impl RawArgs {
 pub async fn run(args: RawArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let outcome = args.access().outcome_when_unanswered();
     let words: Vec<_> = args.words.into_iter().map(|word| Bytes::from(word.into_encoded_bytes())).collect();
-    let response = session.client().await?.raw(&words, Stamps::default()).await?;
+    let response = session.client().await?.raw(&words, RequestProperties::default()).await?;
     let payload = response.payload;
     emit(Output::Response { payload: payload.clone(), version: response.version })?;
     if let Ok(Reply::Error(refusal)) = Reply::decode(&payload) {

@@ -104,7 +104,7 @@ fn value_line(value: &Bytes) -> Rendered {
 mod tests {
     use super::*;
     use crate::commands::lines::records::Record;
-    use crate::commands::output::{DeleteOutcome, Deletion, Found, Progress};
+    use crate::commands::output::{DeleteOutcome, Deletion, Progress, VersionedValue};
     use crate::commands::{CommandError, Kind};
     use crate::protocol::{Key, Timestamp};
 
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_json_in_every_format() {
-        let found = Found { value: (&b"\xff"[..]).into(), version: Some(Timestamp::of_store(5, 3)) };
+        let found = VersionedValue { value: (&b"\xff"[..]).into(), version: Some(Timestamp::of_store(5, 3)) };
         let entry = Output::Entry { key: key(b"k"), found };
         let line = "{\"v\":1,\"op\":\"export\",\"key\":\"k\",\"value\":\"/w==\",\"encoding\":\"base64\",\
                     \"version\":\"000000000000005:00003:StateStore\"}\n";
@@ -176,7 +176,7 @@ mod tests {
             let answer = Answer::Record(Box::new(Output::Got { key: key(b"k"), got }));
             Output::Answered(Answered { line: 3, id: None, answer })
         };
-        let found = got(Got::Found(Found { value: "a\\\nb".into(), version: None }));
+        let found = got(Got::Found(VersionedValue { value: "a\\\nb".into(), version: None }));
         assert_eq!(shown(&found, &LINES), data("a\\\\\\x0Ab\n"));
         assert_eq!(shown(&got(Got::Missing), &LINES), data("\n"));
         assert_eq!(shown(&got(Got::Missing), &TEXT), said("line 3: no such key: k\n"));

@@ -10,8 +10,8 @@ use super::{Rendered, lock};
 use crate::commands::encoding::to_base64;
 use crate::commands::monitor::traffic_event::TrafficEvent;
 use crate::commands::output::{
-    Answer, Answered, DeleteOutcome, Ended, Found, Got, LockNote, Meaning, Outcome, Output, SetOutcome,
-    WatchEvent,
+    Answer, Answered, DeleteOutcome, Ended, Got, LockNote, Meaning, Outcome, Output, SetOutcome,
+    VersionedValue, WatchEvent,
 };
 use crate::commands::{CommandError, duration};
 use crate::protocol::frame::Frame;
@@ -159,10 +159,10 @@ fn watched_object(event: &WatchEvent, received_ms: u64, sequence: Option<u64>) -
         put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
         object
     };
-    let state = |name: &str, key: &Key, found: &Option<Found>| {
+    let state = |name: &str, key: &Key, found: &Option<VersionedValue>| {
         let mut object = about(name, key);
         put(&mut object, "found", found.is_some());
-        if let Some(Found { value, version }) = found {
+        if let Some(VersionedValue { value, version }) = found {
             put_bytes(&mut object, "value", "encoding", value);
             put_version(&mut object, version.as_ref());
         }
@@ -526,7 +526,7 @@ mod tests {
     fn a_value_is_text_with_its_version() {
         let found = Output::Got {
             key: key(b"line1/temp"),
-            got: Got::Found(Found {
+            got: Got::Found(VersionedValue {
                 value: "21.5".into(),
                 version: Some(Timestamp::of_store(1_763_669_639_958, 3)),
             }),
@@ -542,7 +542,7 @@ mod tests {
     fn bytes_that_are_no_text_are_base64_in_values_and_in_keys() {
         let found = Output::Got {
             key: key(b"\xff"),
-            got: Got::Found(Found { value: (&b"\x00\xff"[..]).into(), version: None }),
+            got: Got::Found(VersionedValue { value: (&b"\x00\xff"[..]).into(), version: None }),
         };
         assert_eq!(
             shown(&found),
@@ -554,7 +554,7 @@ mod tests {
     #[test]
     fn json_drives_no_terminal_and_stays_what_it_is() {
         let value = "\u{9b}2J\x7f\u{202e}°";
-        let found = Found { value: value.into(), version: None };
+        let found = VersionedValue { value: value.into(), version: None };
         let line = shown(&Output::Got { key: key(b"k"), got: Got::Found(found) });
         assert!(line.contains("\"value\":\"\\u009b2J\\u007f\\u202e°\""), "{line}");
         assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["value"], value);
@@ -695,7 +695,7 @@ mod tests {
             "{\"v\":1,\"event\":\"current\",\"key\":\"k\",\"found\":false,\
              \"received\":\"2025-11-20T20:13:59.958Z\",\"seq\":1}\n"
         );
-        let found = Some(Found { value: (&b"\xff"[..]).into(), version });
+        let found = Some(VersionedValue { value: (&b"\xff"[..]).into(), version });
         assert_eq!(
             shown(&watched(WatchEvent::Resync { key: key(b"k"), found }, Some(5))),
             "{\"v\":1,\"event\":\"resync\",\"key\":\"k\",\"found\":true,\"value\":\"/w==\",\"encoding\":\"base64\",\

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::escape::escape;
 use super::{Rendered, Style};
 use crate::commands::duration;
-use crate::commands::output::{DeleteOutcome, Found, LockNote, Loss};
+use crate::commands::output::{DeleteOutcome, LockNote, LossReason, VersionedValue};
 use crate::protocol::{Key, Timestamp, Value};
 
 /// A lock that is held now.
@@ -80,10 +80,10 @@ pub fn note(key: &Key, note: &LockNote, style: &Style) -> Rendered {
 pub fn note_text(key: &Key, note: &LockNote) -> String {
     let key = name(key);
     match note {
-        LockNote::Lost { reason: Loss::NotRenewed } => {
+        LockNote::Lost { reason: LossReason::NotRenewed } => {
             format!("the lock {key} is about to be lost: its lease could not be renewed; the command runs on")
         }
-        LockNote::Lost { reason: Loss::Taken } => {
+        LockNote::Lost { reason: LossReason::Taken } => {
             format!("the lock {key} is lost: the store says that it is not ours; the command runs on")
         }
         LockNote::TokenFile { cause } => {
@@ -110,7 +110,7 @@ pub fn not_unlocked(key: &Key, holder: &Value, outcome: &DeleteOutcome) -> Optio
 }
 
 /// Who holds a lock; none where nobody does.
-pub fn holder(found: Option<&Found>) -> Option<String> {
+pub fn holder(found: Option<&VersionedValue>) -> Option<String> {
     found.map(|found| escape(&found.value))
 }
 

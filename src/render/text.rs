@@ -224,7 +224,7 @@ fn clock_text(clock: &Timestamp) -> String {
 mod tests {
     use super::*;
     use crate::commands::output::Deletion;
-    use crate::commands::output::Found;
+    use crate::commands::output::VersionedValue;
 
     const STYLE: Style = Style::PLAIN;
 
@@ -249,7 +249,7 @@ mod tests {
     fn a_value_is_escaped_and_its_version_is_shown_when_asked_for() {
         let record = Output::Got {
             key: key("k"),
-            got: Got::Found(Found {
+            got: Got::Found(VersionedValue {
                 value: (&b"\x1b[2J\xff"[..]).into(),
                 version: Some(Timestamp::of_store(5, 3)),
             }),

@@ -5,7 +5,7 @@ use super::style::{Paint, paint};
 use super::{Format, Style, json};
 use crate::commands::duration;
 use crate::commands::encoding::to_hex;
-use crate::commands::trace::{ConnectSeen, Packet, Property, ReasonCode, Traced};
+use crate::commands::trace::{ConnectPacket, Packet, Property, ReasonCode, TraceEvent};
 use crate::protocol::frame::Frame;
 use crate::protocol::message::Message;
 use crate::protocol::topic::Topic;
@@ -48,7 +48,7 @@ pub(super) struct Row {
 
 /// Renders what a trace tells, as a line for standard error or a file.
 #[must_use]
-pub fn line(traced: &Traced, at_ms: u64, style: &Style) -> String {
+pub fn line(traced: &TraceEvent, at_ms: u64, style: &Style) -> String {
     let row = row(traced);
     if style.format == Format::Json {
         return json::trace(row, at_ms);
@@ -95,23 +95,23 @@ pub(super) fn redacted(bytes: Option<usize>) -> String {
     }
 }
 
-fn row(traced: &Traced) -> Row {
+fn row(traced: &TraceEvent) -> Row {
     let said = |what, said: String, fields| Row { what, packet: None, fields, said };
     let text = |text: &str| Field::Text(text.to_owned());
     match traced {
-        Traced::Sent(packet) => packet_row("sent", packet),
-        Traced::Received(packet) => packet_row("received", packet),
-        Traced::Connecting { target } => {
+        TraceEvent::Sent(packet) => packet_row("sent", packet),
+        TraceEvent::Received(packet) => packet_row("received", packet),
+        TraceEvent::Connecting { target } => {
             said("connecting", format!("connecting to {target}"), vec![("broker", text(target))])
         }
-        Traced::Connected { address, tls } => {
+        TraceEvent::Connected { address, tls } => {
             let mut fields: Vec<_> = address.iter().map(|address| ("address", text(address))).collect();
             fields.extend(tls.map(|tls| ("tls", text(tls))));
             let to = address.as_ref().map_or_else(String::new, |address| format!(" to {address}"));
             let tls = tls.map_or_else(String::new, |tls| format!(", TLS {tls}"));
             said("connected", format!("connected{to}{tls}"), fields)
         }
-        Traced::Lost { cause, again_in } => {
+        TraceEvent::Lost { cause, again_in } => {
             let mut fields = vec![("cause", text(cause))];
             let again = again_in.map_or_else(String::new, |after| {
                 let ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
@@ -120,14 +120,14 @@ fn row(traced: &Traced) -> Row {
             });
             said("lost", format!("no connection: {cause}{again}"), fields)
         }
-        Traced::NewToken => {
+        TraceEvent::NewToken => {
             said("new-token", "the token's file has a new one: it is shown to the broker".to_owned(), vec![])
         }
-        Traced::TokenUnanswered => {
+        TraceEvent::TokenUnanswered => {
             let words = "the broker has not said that it takes the new token; the session goes on";
             said("token-unanswered", words.to_owned(), vec![])
         }
-        Traced::TooLarge { size, max } => {
+        TraceEvent::TooLarge { size, max } => {
             let fields = vec![("size", number(*size)), ("max", number(*max))];
             said("not-sent", format!("not sent: {size} bytes, and the broker takes at most {max}"), fields)
         }
@@ -184,7 +184,7 @@ fn joined(one: (&'static str, Field), more: Vec<(&'static str, Field)>) -> Vec<(
     std::iter::once(one).chain(more).collect()
 }
 
-fn connect_fields(connect: &ConnectSeen) -> Vec<(&'static str, Field)> {
+fn connect_fields(connect: &ConnectPacket) -> Vec<(&'static str, Field)> {
     let mut fields = vec![("client-id", shown(&connect.client_id))];
     if connect.clean_start {
         fields.push(("clean-start", Field::Word("clean-start")));

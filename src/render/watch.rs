@@ -4,7 +4,7 @@ use super::escape::escape;
 use super::style::{Paint, paint};
 use super::{Rendered, Style};
 use crate::commands::duration;
-use crate::commands::output::{Ended, Found, WatchEvent};
+use crate::commands::output::{Ended, VersionedValue, WatchEvent};
 use crate::protocol::{Key, Timestamp, Value};
 
 /// What stands between the columns of a pipe.
@@ -108,12 +108,12 @@ fn row(event: &WatchEvent) -> Option<Row<'_>> {
 }
 
 impl<'a> State<'a> {
-    fn of(found: Option<&'a Found>) -> Self {
+    fn of(found: Option<&'a VersionedValue>) -> Self {
         found.map_or(Self::Absent, |found| Self::Value(&found.value))
     }
 }
 
-fn version_of(found: &Option<Found>) -> Option<&Timestamp> {
+fn version_of(found: &Option<VersionedValue>) -> Option<&Timestamp> {
     found.as_ref().and_then(|found| found.version.as_ref())
 }
 
@@ -180,8 +180,8 @@ mod tests {
         Key::new("line1/temp").unwrap()
     }
 
-    fn found(value: &'static [u8]) -> Option<Found> {
-        Some(Found { value: value.into(), version: Some(Timestamp::of_store(5, 3)) })
+    fn found(value: &'static [u8]) -> Option<VersionedValue> {
+        Some(VersionedValue { value: value.into(), version: Some(Timestamp::of_store(5, 3)) })
     }
 
     fn set(value: Option<&'static [u8]>) -> WatchEvent {

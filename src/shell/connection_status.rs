@@ -6,12 +6,12 @@ use tokio::sync::watch::Receiver;
 use tokio::time::interval;
 
 use super::watches::Watches;
-use crate::client::LinkState;
+use crate::client::ConnectionStatus;
 use crate::render::escape::escape;
 use crate::shell::printer::Printer;
 
 /// Runs until the client is gone.
-pub async fn observe(mut link: Receiver<LinkState>, watches: Watches, voice: Printer) {
+pub async fn observe(mut link: Receiver<ConnectionStatus>, watches: Watches, voice: Printer) {
     let mut lost_at = None;
     let mut second = interval(Duration::from_secs(1));
     loop {
@@ -24,14 +24,14 @@ pub async fn observe(mut link: Receiver<LinkState>, watches: Watches, voice: Pri
         }
         let state = link.borrow_and_update().clone();
         match state {
-            LinkState::Lost { since, cause } => {
+            ConnectionStatus::Lost { since, cause } => {
                 voice.live.set_offline(Some(since));
                 if lost_at.replace(since).is_none() {
                     let cause = escape(cause.as_bytes());
                     voice.alarm(&format!("lost the connection: {cause}; trying again"));
                 }
             }
-            LinkState::Up => {
+            ConnectionStatus::Connected => {
                 voice.live.set_offline(None);
                 if let Some(since) = lost_at.take() {
                     let away = (voice.streams.now)().saturating_duration_since(since).as_secs();
@@ -43,7 +43,7 @@ pub async fn observe(mut link: Receiver<LinkState>, watches: Watches, voice: Pri
                     voice.tell(&format!("connected again after {away} s{watches}"));
                 }
             }
-            LinkState::Ended(error) => {
+            ConnectionStatus::Ended(error) => {
                 let error = escape(error.to_string().as_bytes());
                 voice.alarm(&format!("the session has ended: {error}; \\c makes another"));
                 return;

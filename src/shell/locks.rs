@@ -7,7 +7,7 @@ use std::rc::Rc;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-use crate::commands::output::Loss;
+use crate::commands::output::LossReason;
 use crate::commands::{CommandError, Holding, Kind, Released, Session, duration};
 use crate::protocol::{Key, Timestamp};
 use crate::render::escape::escape;
@@ -173,10 +173,10 @@ impl Locks {
     }
 }
 
-fn why(loss: Loss) -> &'static str {
+fn why(loss: LossReason) -> &'static str {
     match loss {
-        Loss::NotRenewed => "its lease could not be renewed in time",
-        Loss::Taken => "the store says that it is not ours any more",
+        LossReason::NotRenewed => "its lease could not be renewed in time",
+        LossReason::Taken => "the store says that it is not ours any more",
     }
 }
 

@@ -362,7 +362,7 @@ async fn connect(opened: &Opened) -> Result<Connected, CommandError> {
         settings.reconnect = Reconnect::WithBackoff;
         settings.inflight_max = INFLIGHT_MAX;
     });
-    let about = client.await?.about();
+    let about = client.await?.connection_info();
     Ok(Connected {
         client_id: about.client_id.clone(),
         elapsed_ms: about.connect_elapsed.as_secs_f64() * 1000.0,
@@ -371,7 +371,7 @@ async fn connect(opened: &Opened) -> Result<Connected, CommandError> {
 }
 
 async fn observe(session: &Session, watches: &Watches, voice: &Printer) -> Result<AbortHandle, CommandError> {
-    let link = session.client().await?.link();
+    let link = session.client().await?.connection_status();
     Ok(spawn_local(connection_status::observe(link, watches.clone(), voice.clone())).abort_handle())
 }
 

@@ -286,8 +286,8 @@ impl Shell {
                 self.voice.say(if self.times { "timing is on" } else { "timing is off" });
             }
             Meta::Trace(wanted) => {
-                let is_on = wanted.unwrap_or(!self.house.tracer.is_on());
-                self.house.tracer.turn(is_on);
+                let is_on = wanted.unwrap_or(!self.house.tracer.is_enabled());
+                self.house.tracer.set_enabled(is_on);
                 self.voice.say(if is_on { "trace is on" } else { "trace is off" });
             }
             Meta::Format(None) => self.voice.say(&format!("the format is {}", self.format_name())),

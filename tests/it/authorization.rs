@@ -79,7 +79,7 @@ fn keys_are_read_and_written_as_far_as_a_rule_allows() {
     assert_eq!(keys, "--- stdout\nshared\npress/a\npress/b\n--- exit 0\n");
     let refused = |outcome: &str| {
         format!(
-            "--- stderr\nerror: the store refused: not authorized\n{outcome}\
+            "--- stderr\nerror: the store refused the request: not authorized\n{outcome}\
              hint: ask for the right to this key for this client id (-i)\n--- exit 77\n"
         )
     };
@@ -128,7 +128,10 @@ rules:
     };
     assert_eq!(set("press-7/k", "seven"), "--- exit 0\n");
     let said = set("press-8/k", "seven");
-    assert!(said.contains("the store refused: not authorized") && said.ends_with("--- exit 77\n"), "{said}");
+    assert!(
+        said.contains("the store refused the request: not authorized") && said.ends_with("--- exit 77\n"),
+        "{said}"
+    );
     let said = set("press-8/k", "eight");
     assert!(said.contains("no rule lets this client come in") && said.ends_with("--- exit 77\n"), "{said}");
 }
@@ -139,7 +142,7 @@ fn whoever_no_rule_lets_in_or_publish_is_told_so_and_the_operator_too() {
     let server = serve(&place);
     let said = run(&place, &server, "get k -i stranger");
     assert!(
-        said.contains("refused the connection: not authorized (0x87)") && said.ends_with("--- exit 77\n")
+        said.contains("rejected the connection: not authorized (0x87)") && said.ends_with("--- exit 77\n")
     );
     assert_eq!(
         server.log_line_with("not let in"),

@@ -48,24 +48,24 @@ fn a_client_that_may_not_come_in_is_77_and_a_busy_broker_is_69() {
     assert_eq!(
         reject("set k v", 0x87),
         error(
-            "BROKER refused the connection: not authorized (0x87)",
+            "BROKER rejected the connection: not authorized (0x87)",
             &format!("{UNCHANGED}{}", hint(IDENTITY)),
             77
         )
     );
     assert_eq!(
         reject("get k", 0x86),
-        error("BROKER refused the connection: bad user name or password (0x86)", &hint(LOGIN), 77)
+        error("BROKER rejected the connection: bad user name or password (0x86)", &hint(LOGIN), 77)
     );
     let later = "again later; --retries N does so by itself";
     assert_eq!(
         reject("get k", 0x89),
-        error("BROKER refused the connection: server busy (0x89)", &hint(later), 69)
+        error("BROKER rejected the connection: server busy (0x89)", &hint(later), 69)
     );
     assert_eq!(
         reject("set k v -j", 0x89),
         "--- stderr\n{\"v\":1,\"error\":{\"kind\":\"unavailable\",\"code\":69,\"message\":\
-         \"BROKER refused the connection: server busy (0x89)\",\
+         \"BROKER rejected the connection: server busy (0x89)\",\
          \"hints\":[\"again later; --retries N does so by itself\"],\"outcome\":\"unchanged\",\"retryable\":true}}\n\
          --- exit 69\n"
     );
@@ -80,7 +80,7 @@ fn the_brokers_own_words_are_passed_on_and_do_not_drive_the_terminal() {
         properties.extend_from_slice(words);
         connection.send(&wire::connack(0x89, &properties));
     });
-    let message = "BROKER refused the connection: server busy (0x89): come back\\u{1b}[2J";
+    let message = "BROKER rejected the connection: server busy (0x89): come back\\u{1b}[2J";
     assert_eq!(shown, error(message, &hint("again later; --retries N does so by itself"), 69));
 }
 
@@ -99,11 +99,11 @@ fn whoever_speaks_no_mqtt_is_told_by_its_first_words() {
     // Read as MQTT, these are packets of which much is still to come.
     assert_eq!(
         answered(b"HTTP/1.1 400 Bad Request\r\n\r\n", "get k"),
-        no_mqtt("it says HTTP/1.1 400 Bad Request\\r\\n\\r\\n", "")
+        no_mqtt("received HTTP/1.1 400 Bad Request\\r\\n\\r\\n", "")
     );
     assert_eq!(
         answered(b"SSH-2.0-OpenSSH\r\n", "set k v"),
-        no_mqtt("it says SSH-2.0-OpenSSH\\r\\n", UNCHANGED)
+        no_mqtt("received SSH-2.0-OpenSSH\\r\\n", UNCHANGED)
     );
     assert_eq!(
         answered(b"\x15\x03\x03\0\x02\x02\x50", "set k v"),
@@ -114,10 +114,10 @@ fn whoever_speaks_no_mqtt_is_told_by_its_first_words() {
         )
     );
     let suback = answered(&[0x90, 4, 0, 1, 0, 0], "get k");
-    assert_eq!(suback, no_mqtt("it says \\x90\\x04\\x00\\x01\\x00\\x00", ""));
-    assert_eq!(answered(b"\x20\x02\0\x01", "get k"), no_mqtt("it speaks an older MQTT only", ""));
+    assert_eq!(suback, no_mqtt("received \\x90\\x04\\x00\\x01\\x00\\x00", ""));
+    assert_eq!(answered(b"\x20\x02\0\x01", "get k"), no_mqtt("the broker supports older versions only", ""));
     let long = answered(&[0xFF; 5000], "get k");
-    assert_eq!(long, no_mqtt(&format!("it says {}", "\\xff".repeat(32)), ""));
+    assert_eq!(long, no_mqtt(&format!("received {}", "\\xff".repeat(32)), ""));
     for garbage in
         [&b"\x20\0"[..], b"\x20\x03\0\0\x05", b"\x20\x03\0\xEE\0", b"\xE0\x02\0\0", b"\xF0\x02\0\0"]
     {
@@ -134,7 +134,7 @@ fn whoever_speaks_no_mqtt_is_told_by_its_first_words() {
 fn a_broker_that_hangs_up_before_its_connack_is_69() {
     let fake = FakeBroker::start(|connection| drop(connection.expect("CONNECT")));
     let shown = Place::new().run_at(&fake.url(), &[AN_HOUR, &["set", "k", "v"]].concat());
-    assert!(shown.contains("the other side closed the connection"), "{shown}");
+    assert!(shown.contains("connection closed by the other side"), "{shown}");
     assert!(shown.contains(UNCHANGED) && shown.ends_with("--- exit 69\n"), "{shown}");
 }
 
@@ -208,7 +208,7 @@ fn a_broker_without_a_store_says_so() {
             connection.send(&wire::puback(request.packet_id, 0x10));
         })
     };
-    let message = "no state store at BROKER: nobody there takes its requests";
+    let message = "no state store at BROKER: no subscriber to its request topic";
     let is_it = hint("is this the broker of Azure IoT Operations, or one of `mqkv serve`?");
     assert_eq!(alone("get k"), error(message, &is_it, 69));
     // The broker's word is no proof: one that has the store inside may not count it among the subscribers.

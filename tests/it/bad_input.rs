@@ -47,7 +47,7 @@ fn a_value_over_the_brokers_packet_limit_is_65_and_not_sent() {
     let place = Place::new();
     place.write("big", vec![0; 2000]);
     let shown = place.run_at(&fake.url(), &["set", "k", "-f", "big", "-i", "me"]);
-    assert!(shown.starts_with("--- stderr\nerror: the request has 2"), "{shown}");
+    assert!(shown.starts_with("--- stderr\nerror: request too large: 2"), "{shown}");
     assert!(
         shown.ends_with(
             " bytes; the broker takes at most 1000\n  nothing was changed\n\
@@ -147,7 +147,7 @@ fn a_url_that_is_none_is_told_with_one_that_is() {
     assert_eq!(told("mqtt://h:port"), usage("no host and port in mqtt://h:port", "-b mqtt://HOST[:PORT]"));
     assert_eq!(told("mqtt://"), usage("no host and port in mqtt://", "-b mqtt://HOST[:PORT]"));
     let shown = told("mqtt://no..such");
-    assert!(shown.starts_with("--- stderr\nerror: cannot find no..such:1883: "), "{shown}");
+    assert!(shown.starts_with("--- stderr\nerror: cannot resolve no..such:1883: "), "{shown}");
     assert!(shown.ends_with("--- exit 69\n"), "{shown}");
 }
 

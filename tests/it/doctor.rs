@@ -170,7 +170,7 @@ fn localhost_is_this_machine_and_each_address_is_tried() {
     let (checks, code) = examined(&place, "-b mqtt://localhost:1");
     assert_eq!(code, 69);
     let tcp = find(&checks, "tcp");
-    assert_eq!(tcp.text("message"), "cannot connect to localhost:1: connection refused");
+    assert_eq!(tcp.text("message"), "connection refused: localhost:1");
     assert!(tcp.text("hint").contains("mqkv serve"), "{tcp:?}");
     assert_eq!(tcp.detail("missed").as_array().unwrap().len(), 2);
     let connack = find(&checks, "connack");
@@ -182,7 +182,7 @@ fn a_name_without_an_address_is_dns() {
     let place = Place::new();
     let (checks, code) = examined(&place, "-b mqtt://no..such");
     let dns = find(&checks, "dns");
-    assert!(dns.text("message").starts_with("cannot find no..such:1883: "), "{dns:?}");
+    assert!(dns.text("message").starts_with("cannot resolve no..such:1883: "), "{dns:?}");
     assert_eq!(dns.text("hint"), "check the spelling of the host: -b mqtt://HOST or -n HOST");
     assert_eq!(code, 69);
 }
@@ -384,7 +384,7 @@ fn a_handshake_that_is_cut_refused_strange_or_silent_is_told_by_name() {
         at(non_mqtt_server(b"HTTP/1.1 400 Bad Request\r\n\r\n")),
         failed("tls", message, PORT_HINT, 69)
     );
-    let message = "TLS handshake with BROKER failed: the other side closed the connection";
+    let message = "TLS handshake with BROKER failed: connection closed by the other side";
     assert_eq!(at(non_mqtt_server(b"\x16\x03\x03\0\x7a\x02")), failed("tls", message, PORT_HINT, 69));
     let message = "BROKER refused the TLS handshake: handshake failure";
     let hint = "-C and -K, if the broker requires a client certificate";
@@ -403,10 +403,10 @@ fn a_broker_that_does_not_let_the_client_in_is_connack() {
             connection.send(&wire::connack(reason, &[]));
         })
     };
-    let message = "BROKER refused the connection: bad user name or password (0x86)";
+    let message = "BROKER rejected the connection: bad user name or password (0x86)";
     let hint = "check the name (-u) and the password (--password-file or --ask-password)";
     assert_eq!(reject(0x86), failed("connack", message, hint, 77));
-    let message = "BROKER refused the connection: server busy (0x89)";
+    let message = "BROKER rejected the connection: server busy (0x89)";
     let hint = "again later; --retries N does so by itself";
     assert_eq!(reject(0x89), failed("connack", message, hint, 69));
     let found = failure_at("", |connection| {
@@ -414,10 +414,10 @@ fn a_broker_that_does_not_let_the_client_in_is_connack() {
         connection.send(b"SSH-2.0-OpenSSH\r\n");
     });
     let hint = "check the port: 1883 is the usual one for MQTT without TLS";
-    let message = "BROKER does not speak MQTT 5: it says SSH-2.0-OpenSSH\\r\\n";
+    let message = "BROKER does not speak MQTT 5: received SSH-2.0-OpenSSH\\r\\n";
     assert_eq!(found, failed("connack", message, hint, 76));
     let found = failure_at("--connect-timeout 200ms", |connection| drop(connection.expect("CONNECT")));
-    let message = "BROKER accepted the connection but said nothing within 200ms";
+    let message = "no CONNACK from BROKER within 200ms";
     let hint = "a port that speaks TLS says nothing to plain MQTT: check the port";
     assert_eq!(found, failed("connack", message, hint, 124));
 }
@@ -468,7 +468,7 @@ fn a_broker_without_a_store_is_told_from_a_silent_and_from_a_closed_one() {
             }
         })
     };
-    let message = "no state store at BROKER: nobody there takes its requests";
+    let message = "no state store at BROKER: no subscriber to its request topic";
     let hint = "is this the broker of Azure IoT Operations, or one of `mqkv serve`?";
     assert_eq!(request("", Some(0x10)), failed("request", message, hint, 69));
     let message = "no answer from BROKER within 1s";
@@ -490,7 +490,10 @@ fn a_store_that_refuses_is_told_with_the_check_and_what_mends_it() {
         SOUND_OUTLINE.replace("clock ok, notifications ok", "clock fail, notifications skipped")
     );
     let clock = find(&checks, "clock");
-    assert_eq!((clock.text("message"), code), ("the store refused: the quota has been exceeded", 76));
+    assert_eq!(
+        (clock.text("message"), code),
+        ("the store refused the request: the quota has been exceeded", 76)
+    );
     assert_eq!(clock.text("hint"), "delete keys that are not needed, or let them expire (--ttl)");
     assert_eq!(asked.len(), 2, "{asked:?}");
     // Who may not read may still write.
@@ -505,14 +508,14 @@ fn a_store_that_refuses_is_told_with_the_check_and_what_mends_it() {
     assert_eq!((find(&checks, "notifications").text("hint"), code), (hint, 76));
     let (checks, code, _) = says("DEL", "-ERR something new\r\n");
     let notified = find(&checks, "notifications");
-    assert_eq!((notified.text("message"), code), ("the store refused: something new", 76));
+    assert_eq!((notified.text("message"), code), ("the store refused the request: something new", 76));
 }
 
 #[test]
 fn an_answer_that_makes_no_sense_or_lacks_something_is_told() {
     let (checks, code, _) = at_store("", Faults { reply_instead: Some(("GET", "+OK\r\n")), ..NO_FAULTS });
     let request = find(&checks, "request");
-    let message = "the store's reply makes no sense: +OK is no answer to GET";
+    let message = "malformed reply from the store: +OK is not a reply to GET";
     assert_eq!((request.text("message"), code), (message, 76));
     assert_eq!(find(&checks, "clock").text("status"), "skipped");
     let (checks, code, _) = at_store("", Faults { missing_property: "__stat", ..NO_FAULTS });
@@ -520,7 +523,7 @@ fn an_answer_that_makes_no_sense_or_lacks_something_is_told() {
     assert_eq!((request.text("status"), code), ("warn", 0));
     assert_eq!(request.text("message"), "the answer has no __stat: Microsoft's clients do not take it");
     let (checks, code, _) = at_store("", Faults { missing_property: "__ts", ..NO_FAULTS });
-    let message = "the store's reply makes no sense: +OK to SET has no version (__ts)";
+    let message = "malformed reply from the store: +OK to SET has no version (__ts)";
     assert_eq!((find(&checks, "clock").text("message"), code), (message, 76));
 }
 

@@ -14,7 +14,7 @@ const REQUEST: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/comman
 
 fn refused(text: &str, hint: &str) -> String {
     format!(
-        "--- stderr\nerror: the store refused: {text}\n  nothing was changed\nhint: {hint}\n--- exit 76\n"
+        "--- stderr\nerror: the store refused the request: {text}\n  nothing was changed\nhint: {hint}\n--- exit 76\n"
     )
 }
 
@@ -69,7 +69,7 @@ fn a_token_from_the_future_is_refused() {
     assert_eq!(
         place.run_at(&server.url(), &["set", "k", "v", "--fence", FAR_AHEAD, "-j"]),
         format!(
-            "--- stderr\n{{\"v\":1,\"error\":{{\"kind\":\"refused\",\"code\":76,\"message\":\"the store refused: \
+            "--- stderr\n{{\"v\":1,\"error\":{{\"kind\":\"refused\",\"code\":76,\"message\":\"the store refused the request: \
              {text}\",\"hints\":[\"{hint}\"],\"outcome\":\"unchanged\",\"retryable\":false}}}}\n--- exit 76\n"
         )
     );

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use super::common::bounded::bounded_transcript;
 use super::common::{LoggedServer, Place, Server, StreamedProcess, Terminal, wait_until};
 
-const REFUSED: &str = "--- stderr\nerror: the store refused: the quota has been exceeded\n  nothing was changed\n\
+const REFUSED: &str = "--- stderr\nerror: the store refused the request: the quota has been exceeded\n  nothing was changed\n\
                        hint: delete keys that are not needed, or let them expire (--ttl)\n--- exit 76\n";
 
 #[test]
@@ -53,7 +53,7 @@ fn memory_a_value_and_a_packet_are_bounded() {
     for (name, len) in [("small", 2_048), ("large", 2_049), ("huge", 40_000)] {
         place.write(name, "x".repeat(len));
     }
-    let large = "--- stderr\nerror: the store refused: the value is too long\n  nothing was changed\n\
+    let large = "--- stderr\nerror: the store refused the request: the value is too long\n  nothing was changed\n\
                  hint: a smaller value, or several keys\n--- exit 76\n";
     assert_eq!(at(&["set", "k", "-f", "large"]), large);
     let huge = at(&["set", "k", "-f", "huge"]);
@@ -74,7 +74,7 @@ fn connections_and_the_keys_that_a_client_watches_are_bounded() {
     let server = LoggedServer::start(&place, &options);
     let url = format!("mqtt://127.0.0.1:{}", server.port(0));
     let shown = place.run_at(&url, &["watch", "a", "b", "-c", "1"]);
-    let refused = "--- stderr\nerror: the store refused: the quota has been exceeded\n\
+    let refused = "--- stderr\nerror: the store refused the request: the quota has been exceeded\n\
                    hint: fewer keys at once; `mqkv serve --watches-max N` lets a client watch more\n--- exit 76\n";
     assert_eq!(shown, refused);
     server.log_line_with("is gone");
@@ -100,7 +100,7 @@ fn a_lock_that_may_not_watch_its_key_asks_for_fewer_watches() {
     terminal.line("watch a");
     terminal.shows("[1 watch]>");
     terminal.line("lock deploy");
-    terminal.shows("error: the store refused: the quota has been exceeded");
+    terminal.shows("error: the store refused the request: the quota has been exceeded");
     terminal.shows("hint: fewer keys at once; `mqkv serve --watches-max N`");
 }
 

@@ -48,7 +48,7 @@ fn every_reason_to_refuse_a_client_has_its_code_its_name_and_what_to_try() {
         assert_eq!(
             place.run_at(&broker.url(), &["get", "k"]),
             format!(
-                "--- stderr\nerror: BROKER refused the connection: {name} (0x{reason:02X})\n{hint}--- exit {code}\n"
+                "--- stderr\nerror: BROKER rejected the connection: {name} (0x{reason:02X})\n{hint}--- exit {code}\n"
             )
         );
         assert_eq!(broker.count(), 1, "{name}");
@@ -90,7 +90,7 @@ fn our_own_server_lets_in_whom_it_knows_and_refuses_the_others_once() {
     let relay = Relay::start(server.port());
     assert_eq!(
         place.run_at(&relay.url(), &words("wrong")),
-        "--- stderr\nerror: BROKER refused the connection: bad user name or password (0x86): no user of \
+        "--- stderr\nerror: BROKER rejected the connection: bad user name or password (0x86): no user of \
          this name and password is known here\n\
          hint: check the name (-u) and the password (--password-file or --ask-password)\n--- exit 77\n"
     );
@@ -186,7 +186,7 @@ fn a_file_that_holds_no_secret_is_told_by_its_name_before_anybody_is_asked() {
         ("gone", "cannot read gone: no such file or directory", 74),
         ("folder", "cannot read folder: is a directory", 74),
         ("empty", "empty is empty", 78),
-        ("long", "long has more than 65535 bytes, too long for a secret", 78),
+        ("long", "long is too long for a secret: more than 65535 bytes", 78),
     ] {
         let expected = format!("--- stderr\nerror: {message}\n{hint}--- exit {code}\n");
         for option in [&["--sat-file", file][..], &["-u", "ann", "--password-file", file]] {
@@ -212,7 +212,7 @@ fn a_pipe_that_never_delivers_holds_up_no_longer_than_a_connection_may_take() {
     ] {
         assert_eq!(
             place.run_bounded(&line.split(' ').collect::<Vec<_>>()),
-            "--- stderr\nerror: cannot read fifo: it could not be read within 100ms\n\
+            "--- stderr\nerror: cannot read fifo: timed out after 100ms\n\
              hint: a file with the secret in it: --password-file or --sat-file\n--- exit 74\n"
         );
     }

@@ -166,7 +166,7 @@ fn mosquitto_itself_has_no_store_and_it_is_said() {
     let (_broker, url) = mosquitto(&place);
     let no_store = |outcome: &str| {
         format!(
-            "--- stderr\nerror: no state store at BROKER: nobody there takes its requests\n{outcome}\
+            "--- stderr\nerror: no state store at BROKER: no subscriber to its request topic\n{outcome}\
              hint: is this the broker of Azure IoT Operations, or one of `mqkv serve`?\n--- exit 69\n"
         )
     };
@@ -189,7 +189,7 @@ fn the_doctor_gets_as_far_as_the_missing_store() {
     {
         assert!(shown.contains(&format!("\n{line}")), "{line}: {shown}");
     }
-    assert!(shown.contains("\tno state store at BROKER: nobody there takes its requests\n"), "{shown}");
+    assert!(shown.contains("\tno state store at BROKER: no subscriber to its request topic\n"), "{shown}");
     assert!(shown.ends_with("--- exit 69\n"), "{shown}");
 }
 

@@ -114,7 +114,7 @@ fn with_password(place: &Place) -> String {
 
 const WHO: &str =
     "-u NAME with --password-file FILE, --sat-file FILE, or -C and -K, whatever the broker knows you by";
-const REFUSED: &str = "BROKER refused the connection: not authorized (0x87)";
+const REFUSED: &str = "BROKER rejected the connection: not authorized (0x87)";
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
@@ -127,7 +127,7 @@ fn without_any_login() {
         &place,
         &broker.url("mqtt"),
         "--sat-file token",
-        "BROKER refused the connection: bad authentication method (0x8C)",
+        "BROKER rejected the connection: bad authentication method (0x8C)",
         "another way to log in, for this broker does not know that one: -u with --password-file, or -C and -K",
         77,
     );
@@ -200,5 +200,5 @@ fn a_watch_whose_password_is_no_longer_right_ends_with_77() {
     relay.restore();
     let (_, words, code) = monitor.end();
     assert_eq!(code, Some(77), "{words:?}");
-    assert!(words.last().unwrap().contains("refused the connection: not authorized (0x87)"), "{words:?}");
+    assert!(words.last().unwrap().contains("rejected the connection: not authorized (0x87)"), "{words:?}");
 }

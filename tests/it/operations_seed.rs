@@ -101,7 +101,7 @@ fn a_seed_that_the_store_does_not_take_is_told_with_its_line() {
     let words =
         ["serve", "--listen", "127.0.0.1:0", "--seed", "seed", "--keys-max", "1", "--port-file", "port"];
     let shown = place.run_bounded(&words);
-    assert!(shown.contains("line 2: the store refused: the quota has been exceeded"), "{shown}");
+    assert!(shown.contains("line 2: the store refused the request: the quota has been exceeded"), "{shown}");
     assert!(shown.ends_with("--- exit 76\n") && !place.path("port").exists(), "{shown}");
 }
 

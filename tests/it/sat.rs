@@ -213,7 +213,7 @@ fn a_token_that_is_refused_for_good_ends_the_session_with_77() {
     assert_eq!(code, Some(77), "{words:?}");
     let said = |text: &str| words.iter().any(|line| line.contains(text));
     assert!(said("the broker ended the connection: bad authentication method (0x8C)"), "{words:?}");
-    assert!(said("refused the connection: not authorized (0x87)"), "{words:?}");
+    assert!(said("rejected the connection: not authorized (0x87)"), "{words:?}");
     assert_eq!(broker.broker.count(), 2);
 }
 
@@ -230,7 +230,7 @@ fn a_broker_that_wants_more_than_a_token_is_left() {
     swap(&place, "token", "second");
     assert_eq!(broker.next(), auth("second"));
     assert_eq!(broker.next(), token("second"));
-    traced(&watch, "the broker wants more than a token");
+    traced(&watch, "unexpected authentication step");
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn our_own_server_takes_a_new_token_within_the_session_and_refuses_a_forged_one(
     swap(&place, "token", "forged");
     let (lines, words, code) = watch.end();
     assert_eq!((lines, code), (Vec::new(), Some(77)), "{words:?}");
-    assert!(words.last().unwrap().contains("refused the connection: not authorized (0x87)"), "{words:?}");
+    assert!(words.last().unwrap().contains("rejected the connection: not authorized (0x87)"), "{words:?}");
 }
 
 #[test]

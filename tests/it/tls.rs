@@ -227,7 +227,7 @@ fn tls_at_a_port_without_is_told() {
     Ca::new(&place, "ca.pem");
     let server = Server::start(&place, &["-q"]);
     let shown = said(&place, server.port(), GET);
-    let message = "TLS handshake with localhost:PORT failed: the other side closed the connection";
+    let message = "TLS handshake with localhost:PORT failed: connection closed by the other side";
     assert_eq!(shown, error(message, PORT_HINT));
 }
 
@@ -237,7 +237,7 @@ fn whoever_speaks_no_tls_or_ends_in_the_middle_of_it_is_told() {
     Ca::new(&place, "ca.pem");
     let shown = said(&place, non_mqtt_server(b"HTTP/1.1 400 Bad Request\r\n\r\n"), GET);
     assert_eq!(shown, error("localhost:PORT does not speak TLS", PORT_HINT));
-    let cut = "TLS handshake with localhost:PORT failed: the other side closed the connection";
+    let cut = "TLS handshake with localhost:PORT failed: connection closed by the other side";
     assert_eq!(said(&place, non_mqtt_server(b"\x16\x03\x03\0\x7a\x02"), GET), error(cut, PORT_HINT));
     let alert = "localhost:PORT refused the TLS handshake: handshake failure";
     let hint = "-C and -K, if the broker requires a client certificate";

@@ -103,8 +103,8 @@ fn a_trace_stands_on_standard_error_before_the_error() {
     let words = shown.strip_prefix("--- stderr\n").unwrap();
     let lines: Vec<&str> = words.lines().collect();
     assert!(lines[3].ends_with("  <-  CONNACK reason=\"not authorized (0x87)\" text=no"), "{shown}");
-    assert!(lines[4].contains("  --  no connection: BROKER refused the connection"), "{shown}");
-    assert_eq!(lines[5], "error: BROKER refused the connection: not authorized (0x87): no");
+    assert!(lines[4].contains("  --  no connection: BROKER rejected the connection"), "{shown}");
+    assert_eq!(lines[5], "error: BROKER rejected the connection: not authorized (0x87): no");
     broker.end();
 }
 
@@ -123,7 +123,7 @@ fn the_version_of_tls_and_each_try_are_shown() {
     server.kill();
     place.run_bounded(&[&words[..], &["--retries", "1"]].concat());
     let trace = trace_of(&place);
-    let lost = "  --  no connection: cannot connect to localhost:";
+    let lost = "  --  no connection: connection refused: localhost:";
     assert_eq!(trace.matches(lost).count(), 2, "{trace}");
     assert_eq!(trace.matches(" ms\n").count(), 1, "{trace}");
 }

@@ -235,13 +235,13 @@ fn raw_words_show_the_reply_as_sent() {
     assert_eq!(run("raw DEL k"), "--- stdout\n:1\n--- exit 0\n");
     assert_eq!(
         run("raw get k"),
-        "--- stdout\n-ERR unknown command\n--- stderr\nerror: the store refused: unknown command\n  \
+        "--- stdout\n-ERR unknown command\n--- stderr\nerror: the store refused the request: unknown command\n  \
          nothing was changed\nhint: upper case: the store knows GET, SET, DEL, VDEL, KEYNOTIFY, SCAN\n--- exit 76\n"
     );
     assert_eq!(
         run("raw GET"),
         "--- stdout\n-ERR wrong number of arguments\n--- stderr\n\
-         error: the store refused: wrong number of arguments\n--- exit 76\n"
+         error: the store refused the request: wrong number of arguments\n--- exit 76\n"
     );
 }
 

@@ -10,7 +10,7 @@ const TTL: u64 = 30_000;
 const RENEW: u64 = 10_000;
 const MARGIN: u64 = 7_000;
 
-fn terms(wait_ms: Option<u64>) -> LeaseOptions {
+fn options(wait_ms: Option<u64>) -> LeaseOptions {
     LeaseOptions {
         ttl: Duration::from_millis(TTL),
         renew: Duration::from_millis(RENEW),
@@ -34,7 +34,7 @@ struct Bench {
 impl Bench {
     fn new(wait_ms: Option<u64>) -> Self {
         let begun = crate::clock::monotonic();
-        Self { lock: Lock::new(terms(wait_ms), begun), begun, now_ms: 0 }
+        Self { lock: Lock::new(options(wait_ms), begun), begun, now_ms: 0 }
     }
 
     fn at(&self, ms: u64) -> Instant {
@@ -46,16 +46,16 @@ impl Bench {
         self.lock.handle_timeout(self.at(self.now_ms));
     }
 
-    fn tried(&mut self, sent_ms: u64, tried: Tried) {
-        self.lock.handle_tried(self.at(sent_ms), tried, self.at(self.now_ms));
+    fn tried(&mut self, sent_ms: u64, tried: TryResult) {
+        self.lock.handle_try_result(self.at(sent_ms), tried, self.at(self.now_ms));
     }
 
     fn change(&mut self, exists: bool) {
         self.lock.handle_change(exists, self.at(self.now_ms));
     }
 
-    fn steps(&mut self) -> Vec<Step> {
-        std::iter::from_fn(|| self.lock.poll_step()).collect()
+    fn actions(&mut self) -> Vec<LockAction> {
+        std::iter::from_fn(|| self.lock.poll_action()).collect()
     }
 
     fn events(&mut self) -> Vec<LockEvent> {
@@ -64,18 +64,18 @@ impl Bench {
 
     fn acquired() -> Self {
         let mut bench = Self::new(None);
-        assert_eq!(bench.steps(), [Step::Try]);
-        bench.tried(0, Tried::Applied(token(1)));
+        assert_eq!(bench.actions(), [LockAction::Try]);
+        bench.tried(0, TryResult::Applied(token(1)));
         assert_eq!(bench.events(), [LockEvent::Acquired { token: token(1), end: bench.at(TTL) }]);
         bench
     }
 
     fn waiting(wait_ms: Option<u64>) -> Self {
         let mut bench = Self::new(wait_ms);
-        bench.steps();
-        bench.tried(0, Tried::NotApplied);
+        bench.actions();
+        bench.tried(0, TryResult::NotApplied);
         assert_eq!(bench.events(), [LockEvent::Busy]);
-        assert_eq!(bench.steps(), [Step::Watch]);
+        assert_eq!(bench.actions(), [LockAction::Watch]);
         bench
     }
 }
@@ -84,7 +84,7 @@ impl Bench {
 fn the_lease_is_reckoned_from_before_the_try_was_sent() {
     let mut bench = Bench::new(None);
     bench.pass(500);
-    bench.tried(100, Tried::Applied(token(1)));
+    bench.tried(100, TryResult::Applied(token(1)));
     assert_eq!(bench.events(), [LockEvent::Acquired { token: token(1), end: bench.at(100 + TTL) }]);
 }
 
@@ -93,10 +93,10 @@ fn a_lease_is_renewed_in_time_with_a_newer_token_each_time() {
     let mut bench = Bench::acquired();
     for round in 1..10 {
         bench.pass(RENEW - 1);
-        assert_eq!(bench.steps(), []);
+        assert_eq!(bench.actions(), []);
         bench.pass(1);
-        assert_eq!(bench.steps(), [Step::Try]);
-        bench.tried(round * RENEW, Tried::Applied(token(round + 1)));
+        assert_eq!(bench.actions(), [LockAction::Try]);
+        bench.tried(round * RENEW, TryResult::Applied(token(round + 1)));
         let end = bench.at(round * RENEW + TTL);
         assert_eq!(bench.events(), [LockEvent::Renewed { token: token(round + 1), end }]);
     }
@@ -108,7 +108,7 @@ fn one_renewal_is_under_way_at_a_time() {
     bench.pass(RENEW);
     bench.pass(1_000);
     bench.pass(1_000);
-    assert_eq!(bench.steps(), [Step::Try]);
+    assert_eq!(bench.actions(), [LockAction::Try]);
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn a_lease_that_cannot_be_renewed_is_lost_while_there_is_time_to_stop() {
     let mut tries = 0;
     for _ in 0..(TTL - MARGIN - 1) / 100 {
         bench.pass(100);
-        for _ in bench.steps() {
+        for _ in bench.actions() {
             tries += 1;
-            bench.tried(bench.now_ms, Tried::Unanswered);
+            bench.tried(bench.now_ms, TryResult::Unanswered);
         }
         assert_eq!(bench.events(), []);
     }
@@ -127,7 +127,7 @@ fn a_lease_that_cannot_be_renewed_is_lost_while_there_is_time_to_stop() {
     bench.pass(100);
     assert_eq!(bench.now_ms, TTL - MARGIN);
     let end = bench.at(TTL);
-    assert_eq!(bench.events(), [LockEvent::Lost { reason: Loss::NotRenewed, end }]);
+    assert_eq!(bench.events(), [LockEvent::Lost { reason: LossReason::NotRenewed, end }]);
 }
 
 #[test]
@@ -135,8 +135,8 @@ fn a_holder_that_was_stopped_past_its_lease_learns_it_at_once() {
     let mut bench = Bench::acquired();
     bench.pass(3 * TTL);
     let end = bench.at(TTL);
-    assert_eq!(bench.events(), [LockEvent::Lost { reason: Loss::NotRenewed, end }]);
-    assert_eq!(bench.steps(), [], "and does not take the lock back");
+    assert_eq!(bench.events(), [LockEvent::Lost { reason: LossReason::NotRenewed, end }]);
+    assert_eq!(bench.actions(), [], "and does not take the lock back");
 }
 
 #[test]
@@ -144,37 +144,37 @@ fn a_renewal_whose_answer_lay_unread_past_its_lease_is_no_renewal() {
     let mut bench = Bench::acquired();
     bench.pass(RENEW);
     bench.now_ms = RENEW + TTL;
-    bench.tried(RENEW, Tried::Applied(token(2)));
+    bench.tried(RENEW, TryResult::Applied(token(2)));
     let end = bench.at(RENEW + TTL);
-    assert_eq!(bench.events(), [LockEvent::Lost { reason: Loss::NotRenewed, end }]);
+    assert_eq!(bench.events(), [LockEvent::Lost { reason: LossReason::NotRenewed, end }]);
 }
 
 #[test]
 fn a_lock_taken_by_somebody_else_is_lost_at_once() {
     let mut bench = Bench::acquired();
     bench.pass(RENEW);
-    bench.tried(RENEW, Tried::NotApplied);
+    bench.tried(RENEW, TryResult::NotApplied);
     let end = bench.at(TTL);
-    assert_eq!(bench.events(), [LockEvent::Lost { reason: Loss::Taken, end }]);
+    assert_eq!(bench.events(), [LockEvent::Lost { reason: LossReason::Taken, end }]);
 }
 
 #[test]
 fn an_answer_too_late_to_be_of_use_is_tried_again_and_not_taken_for_the_lock() {
     let mut bench = Bench::new(None);
-    bench.steps();
+    bench.actions();
     bench.pass(TTL - MARGIN);
-    bench.tried(0, Tried::Applied(token(1)));
+    bench.tried(0, TryResult::Applied(token(1)));
     assert_eq!(bench.events(), []);
-    assert_eq!(bench.steps(), [Step::Try]);
+    assert_eq!(bench.actions(), [LockAction::Try]);
 }
 
 #[test]
 fn who_will_not_wait_tries_once() {
     let mut bench = Bench::new(Some(0));
-    assert_eq!(bench.steps(), [Step::Try]);
-    bench.tried(0, Tried::NotApplied);
+    assert_eq!(bench.actions(), [LockAction::Try]);
+    bench.tried(0, TryResult::NotApplied);
     assert_eq!(bench.events(), [LockEvent::Busy, LockEvent::GaveUp]);
-    assert_eq!(bench.steps(), []);
+    assert_eq!(bench.actions(), []);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn who_waits_watches_and_does_not_poll() {
     let mut bench = Bench::waiting(None);
     for _ in 0..TTL - 1 {
         bench.pass(1);
-        assert_eq!(bench.steps(), []);
+        assert_eq!(bench.actions(), []);
     }
 }
 
@@ -192,7 +192,7 @@ fn a_renewal_of_the_holder_s_is_heard_and_puts_the_next_try_off() {
     for _ in 0..20 {
         bench.pass(TTL - 1);
         bench.change(true);
-        assert_eq!(bench.steps(), []);
+        assert_eq!(bench.actions(), []);
     }
 }
 
@@ -202,9 +202,9 @@ fn a_lock_that_comes_free_is_tried_within_the_spread() {
     bench.pass(5_000);
     bench.change(false);
     bench.pass(100);
-    assert_eq!(bench.steps(), [Step::Try]);
-    bench.tried(bench.now_ms, Tried::Applied(token(1)));
-    assert_eq!(bench.steps(), [Step::Unwatch]);
+    assert_eq!(bench.actions(), [LockAction::Try]);
+    bench.tried(bench.now_ms, TryResult::Applied(token(1)));
+    assert_eq!(bench.actions(), [LockAction::Unwatch]);
     assert!(matches!(bench.events()[..], [LockEvent::Acquired { .. }]));
 }
 
@@ -214,7 +214,7 @@ fn a_waiter_that_sees_the_winner_stays_quiet() {
     bench.change(false);
     bench.change(true);
     bench.pass(1_000);
-    assert_eq!(bench.steps(), []);
+    assert_eq!(bench.actions(), []);
 }
 
 #[test]
@@ -222,15 +222,15 @@ fn a_lock_that_comes_free_while_a_try_is_under_way_is_not_missed() {
     let mut bench = Bench::waiting(None);
     bench.change(false);
     bench.pass(100);
-    assert_eq!(bench.steps(), [Step::Try]);
+    assert_eq!(bench.actions(), [LockAction::Try]);
     bench.change(true);
     bench.change(false);
-    bench.tried(100, Tried::NotApplied);
+    bench.tried(100, TryResult::NotApplied);
     bench.pass(100);
-    assert_eq!(bench.steps(), [Step::Try]);
-    bench.tried(200, Tried::NotApplied);
+    assert_eq!(bench.actions(), [LockAction::Try]);
+    bench.tried(200, TryResult::NotApplied);
     bench.pass(TTL - 1);
-    assert_eq!(bench.steps(), [], "a try answered since then knows better");
+    assert_eq!(bench.actions(), [], "a try answered since then knows better");
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn waiting_ends_when_its_time_is_over() {
     assert_eq!(bench.lock.poll_timeout(), Some(bench.at(2_000)));
     bench.pass(2_000);
     assert_eq!(bench.events(), [LockEvent::GaveUp]);
-    assert_eq!(bench.steps(), [Step::Unwatch]);
+    assert_eq!(bench.actions(), [LockAction::Unwatch]);
 }
 
 #[test]
@@ -247,8 +247,8 @@ fn waiters_spread_their_tries() {
     let mut tries = std::collections::BTreeSet::new();
     for seed in 0..50 {
         let begun = crate::clock::monotonic();
-        let mut lock = Lock::new(LeaseOptions { seed: seed * 7919, ..terms(None) }, begun);
-        lock.handle_tried(begun, Tried::NotApplied, begun);
+        let mut lock = Lock::new(LeaseOptions { seed: seed * 7919, ..options(None) }, begun);
+        lock.handle_try_result(begun, TryResult::NotApplied, begun);
         lock.handle_change(false, begun);
         tries.extend(lock.poll_timeout().map(|at| at - begun));
     }
@@ -280,7 +280,7 @@ impl Store {
 
 enum Parcel {
     Request { holder: usize, attempt: Attempt },
-    Answer { holder: usize, attempt: Attempt, tried: Tried },
+    Answer { holder: usize, attempt: Attempt, tried: TryResult },
     Change { holder: usize, exists: bool },
 }
 
@@ -322,7 +322,7 @@ fn simulate(schedule: &Schedule) -> Result<usize, String> {
     let begun = crate::clock::monotonic();
     let at = |ms: u64| begun + Duration::from_millis(ms);
     let mut locks: Vec<Lock> =
-        (0..3).map(|seed| Lock::new(LeaseOptions { seed, ..terms(None) }, begun)).collect();
+        (0..3).map(|seed| Lock::new(LeaseOptions { seed, ..options(None) }, begun)).collect();
     let mut ends: [Option<Instant>; 3] = [None; 3];
     let mut under_way: [Option<Attempt>; 3] = [None; 3];
     let mut attempts = 0;
@@ -362,15 +362,15 @@ fn simulate(schedule: &Schedule) -> Result<usize, String> {
             match wire.remove(&when) {
                 Some(Parcel::Request { holder, attempt }) => {
                     let tried = match store.set_nex(holder, now_ms) {
-                        Some(version) => Tried::Applied(token(version)),
-                        None => Tried::NotApplied,
+                        Some(version) => TryResult::Applied(token(version)),
+                        None => TryResult::NotApplied,
                     };
                     send(&mut wire, Parcel::Answer { holder, attempt, tried });
                 }
                 Some(Parcel::Answer { holder, attempt, tried })
                     if under_way[holder].take_if(|known| *known == attempt).is_some() =>
                 {
-                    locks[holder].handle_tried(at(attempt.sent_ms), tried, at(now_ms));
+                    locks[holder].handle_try_result(at(attempt.sent_ms), tried, at(now_ms));
                 }
                 Some(Parcel::Answer { .. }) => {}
                 Some(Parcel::Change { holder, exists }) => locks[holder].handle_change(exists, at(now_ms)),
@@ -383,11 +383,11 @@ fn simulate(schedule: &Schedule) -> Result<usize, String> {
             }
             let late = |attempt: &mut Attempt| attempt.sent_ms + PATIENCE_MS <= now_ms;
             if let Some(attempt) = under_way[holder].take_if(late) {
-                locks[holder].handle_tried(at(attempt.sent_ms), Tried::Unanswered, at(now_ms));
+                locks[holder].handle_try_result(at(attempt.sent_ms), TryResult::Unanswered, at(now_ms));
             }
             locks[holder].handle_timeout(at(now_ms));
-            while let Some(step) = locks[holder].poll_step() {
-                if step == Step::Try {
+            while let Some(step) = locks[holder].poll_action() {
+                if step == LockAction::Try {
                     attempts += 1;
                     let attempt = Attempt { number: attempts, sent_ms: now_ms };
                     under_way[holder] = Some(attempt);
@@ -409,7 +409,7 @@ fn simulate(schedule: &Schedule) -> Result<usize, String> {
                     }
                     // It is given back only at the end of its margin: that is when its user has stopped.
                     LockEvent::Lost { .. } => {
-                        locks[holder] = Lock::new(terms(None), at(now_ms));
+                        locks[holder] = Lock::new(options(None), at(now_ms));
                         under_way[holder] = None;
                     }
                     LockEvent::Busy | LockEvent::GaveUp => {}

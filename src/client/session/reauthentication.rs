@@ -1,24 +1,20 @@
-//! Newer tokens within a connection: one at a time, and of those that come meanwhile only the newest (pure).
+//! Re-authentication within a connection (pure).
 
-use super::Secret;
+use crate::net::secret::Secret;
 
-/// What is under way.
+/// State of the re-authentication: one token at a time; of the tokens that arrive meanwhile, only the newest is sent.
 ///
-/// Contract: a token that a `handle_*` returns goes out at once.
+/// Contract: the owner sends a token that a `handle_*` returns at once.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum Reauthentication {
-    /// The broker knows the newest token.
     #[default]
     None,
-    /// A token is out.
-    Sent {
-        /// What has come since.
-        next: Option<Secret>,
-    },
+    /// A token was sent and is not answered; `next` is a newer one.
+    Sent { next: Option<Secret> },
 }
 
 impl Reauthentication {
-    /// There is a newer token.
+    /// Handles a new token. Returns the token to send now.
     pub(super) fn handle_token(&mut self, token: Secret) -> Option<Secret> {
         match self {
             Self::None => {
@@ -32,7 +28,7 @@ impl Reauthentication {
         }
     }
 
-    /// The token that is out is taken, or nothing will be heard of it.
+    /// Handles the answer to the sent token, or its timeout. Returns the token to send now.
     pub(super) fn handle_end(&mut self) -> Option<Secret> {
         match std::mem::take(self) {
             Self::Sent { next: Some(token) } => self.handle_token(token),
@@ -40,7 +36,7 @@ impl Reauthentication {
         }
     }
 
-    /// Whether a token is out.
+    /// Returns whether a token is not answered.
     pub(super) fn is_under_way(&self) -> bool {
         *self != Self::None
     }

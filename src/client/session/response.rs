@@ -1,29 +1,31 @@
-//! What a response carries beside its payload (pure).
+//! The MQTT properties of a response (pure).
 
 use crate::client::error::{Error, Outcome};
 use crate::protocol::Timestamp;
 use crate::protocol::message::{self, Message};
 
-/// What is wrong with it.
-pub(super) enum Trouble {
+/// The cause of an invalid response.
+pub(super) enum InvalidResponse {
     Malformed(String),
+    /// The version is this number of milliseconds ahead of the local clock.
     Ahead(u64),
 }
 
-/// The version that came with a response, if any; one that is too far ahead only where any is taken (protocol §2).
+/// Returns the version of a response, if it has one. A version that is too far ahead is an error (protocol §2), unless
+/// `accepts_any` is set.
 pub(super) fn version(
     message: &Message,
     wall_ms: u64,
-    takes_any: bool,
-) -> Result<Option<Timestamp>, Trouble> {
-    let malformed = |cause: String| Err(Trouble::Malformed(cause));
+    accepts_any: bool,
+) -> Result<Option<Timestamp>, InvalidResponse> {
+    let malformed = |cause: String| Err(InvalidResponse::Malformed(cause));
     match message.user_property(message::STATUS) {
         None | Some(message::STATUS_OK) => {}
-        Some(status) => return malformed(format!("its status is {}", status.escape_debug())),
+        Some(status) => return malformed(format!("status {}", status.escape_debug())),
     }
     match message.user_property(message::PROTOCOL_VERSION) {
         Some(version) if version != "1" && !version.starts_with("1.") => {
-            return malformed(format!("its protocol version is {}", version.escape_debug()));
+            return malformed(format!("protocol version {}", version.escape_debug()));
         }
         _ => {}
     }
@@ -32,16 +34,15 @@ pub(super) fn version(
     };
     let version: Timestamp = match text.parse() {
         Ok(version) => version,
-        Err(error) => return malformed(format!("its version is {}: {error}", text.escape_debug())),
+        Err(error) => return malformed(format!("version {}: {error}", text.escape_debug())),
     };
-    if version.is_too_far_ahead(wall_ms) && !takes_any {
-        return Err(Trouble::Ahead(version.ms.saturating_sub(wall_ms)));
+    if version.is_too_far_ahead(wall_ms) && !accepts_any {
+        return Err(InvalidResponse::Ahead(version.ms.saturating_sub(wall_ms)));
     }
     Ok(Some(version))
 }
 
-impl Trouble {
-    /// The error of the request, of which this much is known.
+impl InvalidResponse {
     pub(super) fn into_error(self, outcome: Outcome) -> Error {
         match self {
             Self::Malformed(cause) => Error::MalformedReply { cause, outcome },

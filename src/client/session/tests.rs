@@ -1,7 +1,7 @@
 //! What the session promises, with simulated time, latency and loss.
 
 use super::*;
-use crate::client::ask::Stamps;
+use crate::client::request::RequestProperties;
 use crate::protocol::message::{CONTENT_TYPE, STATUS, STATUS_OK, TIMESTAMP};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,16 +40,20 @@ impl Bench {
 
     fn connect(&mut self, receive_max: u16) {
         let now = self.now();
-        self.session.handle_connected(Granted { receive_max, keep_alive: KEEP_ALIVE }, now);
+        self.session.handle_connected(ConnectionLimits { receive_max, keep_alive: KEEP_ALIVE }, now);
     }
 
-    fn ask(&mut self, access: Access, ticket: &'static str) {
-        let ask = Ask { payload: Bytes::from_static(b"x"), access, stamps: Stamps::default() };
+    fn send(&mut self, access: Access, ticket: &'static str) {
+        let ask = RawRequest {
+            payload: Bytes::from_static(b"x"),
+            access,
+            properties: RequestProperties::default(),
+        };
         let now = self.now();
-        self.session.ask(ask, ticket, now);
+        self.session.send(ask, ticket, now);
     }
 
-    fn pass(&mut self, ms: u64) -> Result<(), Silent> {
+    fn pass(&mut self, ms: u64) -> Result<(), KeepAliveTimeout> {
         self.now_ms += ms;
         let now = self.now();
         self.session.handle_timeout(now)
@@ -116,14 +120,14 @@ const GOOD: &[(&str, &str)] = &[(STATUS, STATUS_OK)];
 #[test]
 fn a_read_is_sent_with_the_subscription() {
     let mut bench = Bench::new();
-    bench.ask(Access::Read, "r");
+    bench.send(Access::Read, "r");
     assert_eq!(shapes(&bench.sent()), "SUBSCRIBE PUBLISH");
 }
 
 #[test]
 fn a_write_waits_until_the_subscription_is_in_force() {
     let mut bench = Bench::new();
-    bench.ask(Access::Write, "w");
+    bench.send(Access::Write, "w");
     assert_eq!(shapes(&bench.sent_and_subscribed()), "SUBSCRIBE");
     assert_eq!(shapes(&bench.sent()), "PUBLISH");
 }
@@ -131,8 +135,8 @@ fn a_write_waits_until_the_subscription_is_in_force() {
 #[test]
 fn a_read_behind_a_write_does_not_overtake_it() {
     let mut bench = Bench::new();
-    bench.ask(Access::Write, "w");
-    bench.ask(Access::Read, "r");
+    bench.send(Access::Write, "w");
+    bench.send(Access::Read, "r");
     assert_eq!(shapes(&bench.sent()), "SUBSCRIBE");
 }
 
@@ -140,10 +144,10 @@ fn a_read_behind_a_write_does_not_overtake_it() {
 fn a_request_carries_what_the_protocol_asks_for() {
     let mut bench = Bench::new();
     let fence: Timestamp = "1:2:StateStore".parse().unwrap();
-    let stamps = Stamps { fence: Some(fence), persist: true, ..Stamps::default() };
-    let ask = Ask { payload: Bytes::from_static(b"x"), access: Access::Read, stamps };
+    let properties = RequestProperties { fence: Some(fence), persist: true, ..RequestProperties::default() };
+    let ask = RawRequest { payload: Bytes::from_static(b"x"), access: Access::Read, properties };
     let now = bench.now();
-    bench.session.ask(ask, "r", now);
+    bench.session.send(ask, "r", now);
     let sent = bench.sent();
     let Outgoing::Publish { message, packet_id } = &sent[1] else { panic!() };
     assert_ne!(*packet_id, 0);
@@ -171,7 +175,7 @@ fn a_request_carries_what_the_protocol_asks_for() {
 fn every_answer_finds_its_request_in_whatever_order_it_comes() {
     let mut bench = Bench::new();
     for ticket in ["a", "b", "c"] {
-        bench.ask(Access::Read, ticket);
+        bench.send(Access::Read, ticket);
     }
     let sent = bench.sent_and_subscribed();
     for request in [&sent[3], &sent[1], &sent[2]] {
@@ -184,7 +188,7 @@ fn every_answer_finds_its_request_in_whatever_order_it_comes() {
 #[test]
 fn an_answer_to_another_session_is_nobodys() {
     let mut bench = Bench::new();
-    bench.ask(Access::Read, "r");
+    bench.send(Access::Read, "r");
     let mut sent = bench.sent_and_subscribed();
     for correlation in [&b""[..], b"short", &[0; 16], &[7; 17]] {
         let Outgoing::Publish { message, .. } = &mut sent[1] else { panic!() };
@@ -198,7 +202,7 @@ fn an_answer_to_another_session_is_nobodys() {
 #[test]
 fn an_answer_that_comes_twice_is_taken_once() {
     let mut bench = Bench::new();
-    bench.ask(Access::Read, "r");
+    bench.send(Access::Read, "r");
     let sent = bench.sent_and_subscribed();
     bench.answer(&sent[1], GOOD);
     bench.answer(&sent[1], GOOD);
@@ -209,7 +213,7 @@ fn an_answer_that_comes_twice_is_taken_once() {
 #[test]
 fn a_write_without_an_answer_ends_at_its_deadline_with_an_unknown_outcome() {
     let mut bench = Bench::new();
-    bench.ask(Access::Write, "w");
+    bench.send(Access::Write, "w");
     bench.sent_and_subscribed();
     bench.sent();
     bench.pass(9_999).unwrap();
@@ -223,7 +227,7 @@ fn a_write_without_an_answer_ends_at_its_deadline_with_an_unknown_outcome() {
 #[test]
 fn a_write_that_was_never_sent_has_changed_nothing() {
     let mut bench = Bench::new();
-    bench.ask(Access::Write, "w");
+    bench.send(Access::Write, "w");
     bench.sent();
     bench.pass(10_000).unwrap();
     let (_, result) = bench.answers().remove(0);
@@ -234,7 +238,7 @@ fn a_write_that_was_never_sent_has_changed_nothing() {
 #[test]
 fn a_read_sent_before_the_subscription_held_is_asked_once_more() {
     let mut bench = Bench::new();
-    bench.ask(Access::Read, "r");
+    bench.send(Access::Read, "r");
     let sent = bench.sent_and_subscribed();
     let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
     bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
@@ -254,7 +258,7 @@ fn a_read_sent_before_the_subscription_held_is_asked_once_more() {
 #[test]
 fn a_write_is_never_asked_twice() {
     let mut bench = Bench::new();
-    bench.ask(Access::Write, "w");
+    bench.send(Access::Write, "w");
     bench.sent_and_subscribed();
     let sent = bench.sent();
     let Outgoing::Publish { packet_id, .. } = sent[0] else { panic!() };
@@ -270,7 +274,7 @@ fn no_more_requests_go_out_than_the_broker_takes() {
     let mut bench = Bench::new();
     bench.connect(2);
     for ticket in ["a", "b", "c"] {
-        bench.ask(Access::Read, ticket);
+        bench.send(Access::Read, ticket);
     }
     let sent = bench.sent_and_subscribed();
     assert_eq!(shapes(&sent), "SUBSCRIBE PUBLISH PUBLISH");
@@ -284,7 +288,7 @@ fn the_window_pushes_back_on_whoever_asks() {
     let mut bench = Bench::new();
     for ticket in ["a", "b", "c", "d"] {
         assert!(bench.session.has_room());
-        bench.ask(Access::Read, ticket);
+        bench.send(Access::Read, ticket);
     }
     assert!(!bench.session.has_room());
 }
@@ -292,7 +296,7 @@ fn the_window_pushes_back_on_whoever_asks() {
 #[test]
 fn a_broker_without_a_store_is_told_apart_soon_but_not_at_its_first_word() {
     let mut bench = Bench::new();
-    bench.ask(Access::Read, "r");
+    bench.send(Access::Read, "r");
     let sent = bench.sent_and_subscribed();
     let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
     let reason = ReasonCode { code: NO_MATCHING_SUBSCRIBERS, text: None };
@@ -309,14 +313,14 @@ fn a_broker_without_a_store_is_told_apart_soon_but_not_at_its_first_word() {
 fn a_refused_publish_and_a_refused_subscription_fail_what_they_carry() {
     let denied = ReasonCode { code: ReasonCode::NOT_AUTHORIZED, text: Some("no".to_owned()) };
     let mut bench = Bench::new();
-    bench.ask(Access::Read, "r");
+    bench.send(Access::Read, "r");
     let sent = bench.sent();
     let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
     bench.hear(Incoming::PubAck { packet_id, reason: denied.clone() });
     assert_eq!(bench.answers(), [("r", Err(Error::PublishRefused { reason: denied.clone() }))]);
 
     let mut bench = Bench::new();
-    bench.ask(Access::Write, "w");
+    bench.send(Access::Write, "w");
     let sent = bench.sent();
     let Outgoing::Subscribe { packet_id, .. } = sent[0] else { panic!() };
     bench.hear(Incoming::SubAck { packet_id, reason: denied.clone() });
@@ -332,7 +336,7 @@ fn a_response_that_breaks_the_protocol_is_no_answer() {
         &[(STATUS, STATUS_OK), (TIMESTAMP, "yesterday")],
     ] {
         let mut bench = Bench::new();
-        bench.ask(Access::Write, "w");
+        bench.send(Access::Write, "w");
         bench.sent_and_subscribed();
         let sent = bench.sent();
         bench.answer(&sent[0], properties);
@@ -345,7 +349,7 @@ fn a_response_that_breaks_the_protocol_is_no_answer() {
 fn a_version_over_sixty_seconds_ahead_is_refused_and_one_at_sixty_is_not() {
     for (version, skewed) in [("1700000060000:0:StateStore", false), ("1700000060001:0:StateStore", true)] {
         let mut bench = Bench::new();
-        bench.ask(Access::Read, "r");
+        bench.send(Access::Read, "r");
         let sent = bench.sent_and_subscribed();
         bench.answer(&sent[1], &[(STATUS, STATUS_OK), (TIMESTAMP, version)]);
         let (_, result) = bench.answers().remove(0);
@@ -357,9 +361,13 @@ fn a_version_over_sixty_seconds_ahead_is_refused_and_one_at_sixty_is_not() {
 fn a_request_with_a_time_of_its_own_takes_any_version_and_moves_no_clock() {
     let mut bench = Bench::new();
     let own = Timestamp::zero("own".to_owned()).unwrap().tick(5);
-    let stamps = Stamps { timestamp: Some(own), ..Stamps::default() };
+    let properties = RequestProperties { timestamp: Some(own), ..RequestProperties::default() };
     let now = bench.now();
-    bench.session.ask(Ask { payload: Bytes::from_static(b"x"), access: Access::Read, stamps }, "own", now);
+    bench.session.send(
+        RawRequest { payload: Bytes::from_static(b"x"), access: Access::Read, properties },
+        "own",
+        now,
+    );
     let sent = bench.sent_and_subscribed();
     let Outgoing::Publish { message, .. } = &sent[1] else { panic!() };
     assert_eq!(message.user_property(TIMESTAMP), Some("000000000000005:00000:own"));
@@ -367,7 +375,7 @@ fn a_request_with_a_time_of_its_own_takes_any_version_and_moves_no_clock() {
     let (_, result) = bench.answers().remove(0);
     let response = result.unwrap();
     assert_eq!((response.version.unwrap().ms, response.has_status), (1_700_000_090_000, false));
-    bench.ask(Access::Read, "b");
+    bench.send(Access::Read, "b");
     let sent = bench.sent();
     let Some(Outgoing::Publish { message, .. }) = sent.last() else { panic!() };
     assert!(message.user_property(TIMESTAMP).unwrap().starts_with("001700000000000:"), "{message:?}");
@@ -381,17 +389,17 @@ fn a_subscription_to_the_responses_serves_the_session_too() {
     assert_eq!(shapes(&bench.sent_and_subscribed()), "SUBSCRIBE");
     let event = bench.session.poll_event();
     assert!(matches!(event, Some(Event::Subscribed { ticket: "own", result: Ok(_) })), "{event:?}");
-    bench.ask(Access::Write, "w");
+    bench.send(Access::Write, "w");
     assert_eq!(shapes(&bench.sent()), "PUBLISH");
 }
 
 #[test]
 fn the_clock_of_the_session_follows_the_store_and_never_goes_back() {
     let mut bench = Bench::new();
-    bench.ask(Access::Read, "a");
+    bench.send(Access::Read, "a");
     let sent = bench.sent_and_subscribed();
     bench.answer(&sent[1], &[(STATUS, STATUS_OK), (TIMESTAMP, "1700000030000:5:StateStore")]);
-    bench.ask(Access::Read, "b");
+    bench.send(Access::Read, "b");
     let sent = bench.sent();
     let Some(Outgoing::Publish { message, .. }) = sent.last() else { panic!() };
     assert_eq!(message.user_property(TIMESTAMP), Some("001700000030000:00007:node"));
@@ -400,12 +408,12 @@ fn the_clock_of_the_session_follows_the_store_and_never_goes_back() {
 #[test]
 fn a_lost_connection_leaves_writes_unknown_and_asks_reads_again() {
     let mut bench = Bench::new();
-    bench.ask(Access::Read, "warm-up");
+    bench.send(Access::Read, "warm-up");
     let sent = bench.sent_and_subscribed();
     bench.answer(&sent[1], GOOD);
     bench.answers();
-    bench.ask(Access::Write, "w");
-    bench.ask(Access::Read, "r");
+    bench.send(Access::Write, "w");
+    bench.send(Access::Read, "r");
     bench.sent();
     bench.session.handle_lost(&"cable cut".to_owned().into());
     let answers = bench.answers();
@@ -421,11 +429,11 @@ fn a_lost_connection_leaves_writes_unknown_and_asks_reads_again() {
 #[test]
 fn a_request_that_is_withdrawn_is_neither_sent_again_nor_answered() {
     let mut bench = Bench::new();
-    bench.ask(Access::Read, "unwanted");
-    bench.ask(Access::Read, "wanted");
+    bench.send(Access::Read, "unwanted");
+    bench.send(Access::Read, "wanted");
     bench.sent();
     bench.session.handle_lost(&"gone".to_owned().into());
-    bench.session.withdraw(|ticket| *ticket == "unwanted");
+    bench.session.cancel(|ticket| *ticket == "unwanted");
     bench.connect(16);
     assert_eq!(shapes(&bench.sent()), "SUBSCRIBE PUBLISH");
     bench.pass(10_000).unwrap();
@@ -444,7 +452,7 @@ fn a_silent_broker_is_probed_and_given_up_after_one_and_a_half_keep_alives() {
     bench.pass(1).unwrap();
     assert_eq!(shapes(&bench.sent()), "PINGREQ");
     bench.pass(14_999).unwrap();
-    assert_eq!(bench.pass(1), Err(Silent { since: bench.begun }));
+    assert_eq!(bench.pass(1), Err(KeepAliveTimeout { since: bench.begun }));
 }
 
 #[test]
@@ -452,7 +460,7 @@ fn a_broker_that_is_not_read_from_cannot_be_silent() {
     let mut bench = Bench::new();
     bench.pass(44_999).unwrap();
     let now = bench.now();
-    bench.session.excuse_silence(now);
+    bench.session.handle_reading_paused(now);
     bench.pass(44_999).unwrap();
 }
 
@@ -514,7 +522,7 @@ fn a_broker_that_answers_pings_is_kept() {
 fn the_session_names_the_time_at_which_it_wants_to_be_called() {
     let mut bench = Bench::new();
     assert_eq!(bench.session.poll_timeout(), Some(bench.begun + KEEP_ALIVE));
-    bench.ask(Access::Read, "r");
+    bench.send(Access::Read, "r");
     assert_eq!(bench.session.poll_timeout(), Some(bench.begun + TIMEOUT));
 }
 
@@ -523,9 +531,9 @@ fn packet_ids_in_use_are_not_given_out_again() {
     let mut bench = Bench::new();
     bench.connect(u16::MAX);
     let mut used = std::collections::HashSet::new();
-    bench.ask(Access::Read, "kept");
+    bench.send(Access::Read, "kept");
     for _ in 0..70_000 {
-        bench.ask(Access::Read, "r");
+        bench.send(Access::Read, "r");
         for packet in bench.sent_and_subscribed() {
             let Outgoing::Publish { packet_id, .. } = packet else { continue };
             assert!(packet_id != 0 && used.insert(packet_id), "{packet_id} is in use");
@@ -543,7 +551,7 @@ fn packet_ids_in_use_are_not_given_out_again() {
 fn a_read_that_was_to_be_asked_again_is_asked_once_after_a_loss() {
     let mut bench = Bench::new();
     bench.connect(1);
-    bench.ask(Access::Read, "r");
+    bench.send(Access::Read, "r");
     let sent = bench.sent_and_subscribed();
     let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
     bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
@@ -556,14 +564,14 @@ fn a_read_that_was_to_be_asked_again_is_asked_once_after_a_loss() {
     bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
     bench.answer(&sent[1], GOOD);
     assert_eq!(bench.answers().len(), 1);
-    bench.ask(Access::Read, "next");
+    bench.send(Access::Read, "next");
     assert!(shapes(&bench.sent()).contains("PUBLISH"), "what follows is not held up");
 }
 
 #[test]
 fn a_broker_s_word_that_there_is_no_store_is_forgotten_with_its_connection() {
     let mut bench = Bench::new();
-    bench.ask(Access::Read, "r");
+    bench.send(Access::Read, "r");
     let sent = bench.sent_and_subscribed();
     let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
     let reason = ReasonCode { code: NO_MATCHING_SUBSCRIBERS, text: None };
@@ -636,7 +644,7 @@ fn a_broker_that_says_nothing_to_a_token_is_noted_and_the_session_goes_on() {
     bench.pass(1).unwrap();
     assert_eq!(bench.judged(), Some(false));
     assert_eq!(tokens(&bench.sent()), [b"two"]);
-    bench.ask(Access::Read, "r");
+    bench.send(Access::Read, "r");
     assert_eq!(shapes(&bench.sent()), "SUBSCRIBE PUBLISH");
 }
 

@@ -13,8 +13,8 @@ fn version(ms: u64) -> Timestamp {
     Timestamp::of_store(ms, 0)
 }
 
-fn found(value: &str, ms: u64) -> Option<Found> {
-    Some(Found { value: Value::copy_from_slice(value.as_bytes()), version: Some(version(ms)) })
+fn found(value: &str, ms: u64) -> Option<VersionedValue> {
+    Some(VersionedValue { value: Value::copy_from_slice(value.as_bytes()), version: Some(version(ms)) })
 }
 
 fn now() -> Reading {
@@ -41,7 +41,7 @@ fn delete(name: &str, ms: u64) -> Message {
 
 /// Hands a message to the watch as the session's owner does.
 fn hand(watch: &mut Watch, message: &Message) {
-    match recipient(message, "me") {
+    match notified_key(message, "me") {
         Ok(key) => watch.handle_notification(&key, message),
         Err(cause) => watch.skip(message, cause.to_owned()),
     }
@@ -56,13 +56,13 @@ fn registered(name: &str) -> Watch {
 
 fn register(watch: &mut Watch, name: &str) {
     watch.handle_connected();
-    assert_eq!(watch.poll_step(), Some(Step::Subscribe));
-    assert_eq!(watch.poll_step(), None, "nothing before the subscription is in force");
+    assert_eq!(watch.poll_action(), Some(WatchAction::Subscribe));
+    assert_eq!(watch.poll_action(), None, "nothing before the subscription is in force");
     watch.handle_subscribed();
-    assert_eq!(watch.poll_step(), Some(Step::Register(key(name))));
-    assert_eq!(watch.poll_step(), None, "nothing before the registration is in force");
+    assert_eq!(watch.poll_action(), Some(WatchAction::Register(key(name))));
+    assert_eq!(watch.poll_action(), None, "nothing before the registration is in force");
     watch.handle_registered(&key(name));
-    assert_eq!(watch.poll_step(), Some(Step::Read(key(name))));
+    assert_eq!(watch.poll_action(), Some(WatchAction::Read(key(name))));
 }
 
 /// `CURRENT k=1@3`, `SET`, `DELETE`, `GAP`, `RESYNC`, in short.
@@ -71,7 +71,7 @@ fn told(watch: &mut Watch) -> Vec<String> {
         version.as_ref().map_or("?".to_owned(), |version| version.ms.to_string())
     };
     let text = |value: &Value| String::from_utf8_lossy(value).into_owned();
-    let state = |found: &Option<Found>| match found {
+    let state = |found: &Option<VersionedValue>| match found {
         Some(found) => format!("{}@{}", text(&found.value), ms(&found.version)),
         None => "absent".to_owned(),
     };
@@ -273,7 +273,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 /// What travels to the client.
 enum Parcel {
     Registered,
-    Read(Option<Found>),
+    Read(Option<VersionedValue>),
     Message(Message),
 }
 
@@ -315,14 +315,14 @@ proptest! {
                     None => {}
                 },
             }
-            while let Some(step) = watch.poll_step() {
+            while let Some(step) = watch.poll_action() {
                 match step {
-                    Step::Subscribe => watch.handle_subscribed(),
-                    Step::Register(_) => {
+                    WatchAction::Subscribe => watch.handle_subscribed(),
+                    WatchAction::Register(_) => {
                         registered = true;
                         wire.push_back(Parcel::Registered);
                     }
-                    Step::Read(_) => {
+                    WatchAction::Read(_) => {
                         wire.push_back(Parcel::Read(state.and_then(|ms| found(&ms.to_string(), ms))));
                     }
                 }

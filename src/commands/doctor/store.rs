@@ -9,7 +9,8 @@ use tokio::time::timeout;
 use super::super::error::{CommandError, Kind, SYNCHRONISE};
 use super::check::{Check, Detail, Warning};
 use crate::client::{
-    Access, Ask, Client, Error, Outcome, Stamps, WatchEvent, Watcher, interpret, unexpected,
+    Access, Client, Error, Outcome, RawRequest, RequestProperties, WatchEvent, Watcher, decode_response,
+    unexpected_reply,
 };
 use crate::clock;
 use crate::commands::doctor::report::Report;
@@ -75,10 +76,10 @@ struct Store<'a> {
 
 impl Store<'_> {
     async fn subscribe(&self, report: &mut Report<'_>) -> io::Result<bool> {
-        let topic = topic::response(&self.client.about().client_id);
+        let topic = topic::response(&self.client.connection_info().client_id);
         match self.client.subscribe(vec![topic.clone()]).await {
             Ok(subscription) => {
-                let granted = subscription.granted();
+                let granted = subscription.granted_qos();
                 let advice = (granted == Qos::AtMostOnce).then(|| Warning {
                     message: "the broker grants QoS 0: answers may be lost".to_owned(),
                     hint: "QoS 1 for this client's subscriptions".to_owned(),
@@ -94,12 +95,12 @@ impl Store<'_> {
     /// Returns whether there is a store that answers, be it with a refusal.
     async fn request(&self, report: &mut Report<'_>) -> io::Result<bool> {
         let request = Request::Get { key: self.key.clone() };
-        let (access, stamps) = (Access::Read, Stamps::default());
-        let response = self.client.ask(Ask { payload: request.encode(), access, stamps }).await;
+        let (access, properties) = (Access::Read, RequestProperties::default());
+        let response = self.client.send(RawRequest { payload: request.encode(), access, properties }).await;
         let has_status = response.as_ref().is_ok_and(|response| response.has_status);
-        let result = match response.and_then(|response| interpret(&request, response)) {
+        let result = match response.and_then(|response| decode_response(&request, response)) {
             Ok((Reply::Absent | Reply::Value(_), _)) => Ok(()),
-            Ok((other, _)) => Err(unexpected(&request, &other)),
+            Ok((other, _)) => Err(unexpected_reply(&request, &other)),
             Err(error) => Err(error),
         };
         match result {
@@ -230,7 +231,7 @@ impl Store<'_> {
                 let cause = "+OK to SET has no version (__ts)".to_owned();
                 Err(Error::MalformedReply { cause, outcome: Outcome::Unknown })
             }
-            (other, _) => Err(unexpected(&request, &other)),
+            (other, _) => Err(unexpected_reply(&request, &other)),
         }
     }
 
@@ -239,7 +240,7 @@ impl Store<'_> {
         match self.client.request_at(&request, self.long_ago.clone()).await? {
             // It may have expired meanwhile.
             (Reply::Count(0 | 1), _) => Ok(()),
-            (other, _) => Err(unexpected(&request, &other)),
+            (other, _) => Err(unexpected_reply(&request, &other)),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::Wanted;
 use super::lease::{Lease, LeaseEvent, Released};
 use super::token_file::TokenFile;
-use crate::client::lock::{LockEvent, Loss};
+use crate::client::lock::{LockEvent, LossReason};
 use crate::commands::error::CommandError;
 use crate::commands::lock::supervisor;
 use crate::protocol::{Key, Timestamp, Value};
@@ -63,7 +63,7 @@ impl Holding {
     ///
     /// # Errors
     /// The file for the token cannot be written.
-    pub async fn next(&mut self) -> Result<Option<Loss>, CommandError> {
+    pub async fn next(&mut self) -> Result<Option<LossReason>, CommandError> {
         match self.lease.next().await {
             LeaseEvent::Lock(LockEvent::Renewed { token, .. }) => {
                 if let Some(file) = &self.token_file {

@@ -8,7 +8,7 @@ use super::lease::{Lease, LeaseEvent, Lost, Released};
 use super::token_file::{self, TokenFile};
 use super::{Use, Wanted};
 use crate::client::Error;
-use crate::client::lock::{LockEvent, Loss};
+use crate::client::lock::{LockEvent, LossReason};
 use crate::clock;
 use crate::commands::error::{CommandError, Kind};
 use crate::commands::lock::supervisor;
@@ -167,7 +167,7 @@ impl Held<'_> {
     ) -> Result<Verdict, CommandError> {
         match released {
             Released::Free | Released::NotHeld => Ok(verdict),
-            Released::Lost => Err(self.lost(Loss::Taken, None, verdict, true)),
+            Released::Lost => Err(self.lost(LossReason::Taken, None, verdict, true)),
             Released::Unconfirmed(error) => {
                 let note = LockNote::Unconfirmed { cause: error.to_string(), ttl_ms: self.wanted.ttl_ms };
                 // The command has done its work: that nobody reads this is no failure of its.
@@ -178,11 +178,11 @@ impl Held<'_> {
     }
 
     /// `ran_on`: it turned out only when the lock was to be given back.
-    fn lost(&self, reason: Loss, cause: Option<Error>, verdict: Verdict, ran_on: bool) -> CommandError {
+    fn lost(&self, reason: LossReason, cause: Option<Error>, verdict: Verdict, ran_on: bool) -> CommandError {
         let name = String::from_utf8_lossy(self.wanted.key.as_bytes()).into_owned();
         let why = match reason {
-            Loss::NotRenewed => "its lease could not be renewed in time",
-            Loss::Taken => "the store says that it is not ours any more",
+            LossReason::NotRenewed => "its lease could not be renewed in time",
+            LossReason::Taken => "the store says that it is not ours any more",
         };
         let error = CommandError::new(Kind::LockLost, format!("the lock {name} was lost: {why}"));
         let error = match (&self.wanted.use_for, verdict) {

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::client::lock::{LeaseOptions, Lock, LockEvent, Loss, Step, Tried};
+use crate::client::lock::{LeaseOptions, Lock, LockAction, LockEvent, LossReason, TryResult};
 use crate::client::{Client, DeleteOutcome, Error, Outcome, SetOptions, SetOutcome};
 use crate::commands::lock::holder_watch::{News, Waiting};
 use crate::commands::lock::sleep::until;
@@ -50,7 +50,7 @@ pub enum LeaseEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// Why.
-    pub reason: Loss,
+    pub reason: LossReason,
     /// The lease's end; may be over.
     pub end: Instant,
     /// What the last try to renew it has met.
@@ -178,17 +178,17 @@ impl Task {
     }
 
     fn carry_out(&mut self) {
-        while let Some(step) = self.machine.poll_step() {
+        while let Some(step) = self.machine.poll_action() {
             match step {
-                Step::Try => self.attempt = Some(self.send()),
-                Step::Watch => self.waiting.begin((self.claim.now)()),
-                Step::Unwatch => drop(tokio::spawn(self.waiting.end())),
+                LockAction::Try => self.attempt = Some(self.send()),
+                LockAction::Watch => self.waiting.begin((self.claim.now)()),
+                LockAction::Unwatch => drop(tokio::spawn(self.waiting.end())),
             }
         }
         while let Some(event) = self.machine.poll_event() {
             let event = match event {
                 LockEvent::Lost { reason, end } => {
-                    let cause = self.trouble.take().filter(|_| reason == Loss::NotRenewed);
+                    let cause = self.trouble.take().filter(|_| reason == LossReason::NotRenewed);
                     LeaseEvent::Lost(Lost { reason, end, cause })
                 }
                 event => LeaseEvent::Lock(event),
@@ -212,26 +212,26 @@ impl Task {
         let first = !std::mem::replace(&mut self.tried, true);
         self.trouble = result.as_ref().err().cloned();
         let tried = match result {
-            Ok(SetOutcome { applied: true, version: Some(token) }) => Tried::Applied(token),
+            Ok(SetOutcome { applied: true, version: Some(token) }) => TryResult::Applied(token),
             Ok(SetOutcome { applied: true, version: None }) if first => {
                 let cause = "it names no version, so there is no fencing token".to_owned();
                 return self.fail(Error::MalformedReply { cause, outcome: Outcome::Unknown });
             }
-            Ok(SetOutcome { applied: true, version: None }) => Tried::Unanswered,
+            Ok(SetOutcome { applied: true, version: None }) => TryResult::Unanswered,
             Ok(SetOutcome { applied: false, .. }) => {
                 self.may_hold = false;
                 if let Some(told) = self.waiting.still_held(now) {
                     self.tell(told);
                 }
-                Tried::NotApplied
+                TryResult::NotApplied
             }
             Err(error) if first => return self.fail(error),
             Err(error) if self.is_final(&error) && !self.machine.is_held() => return self.fail(error),
             // A key that asks for a fencing token was written by somebody else since.
-            Err(Error::Refused(ErrorReply::FenceRequired)) => Tried::NotApplied,
-            Err(_) => Tried::Unanswered,
+            Err(Error::Refused(ErrorReply::FenceRequired)) => TryResult::NotApplied,
+            Err(_) => TryResult::Unanswered,
         };
-        self.machine.handle_tried(sent, tried, now);
+        self.machine.handle_try_result(sent, tried, now);
     }
 
     fn handle_news(&mut self, news: News) {

@@ -172,7 +172,7 @@ async fn begin(
         client = connect(wanted, session) => client?,
         signal = signals.next() => return Ok(Begun::Ended(signal.verdict())),
     };
-    let holder = wanted.holder.clone().unwrap_or_else(|| client.about().client_id.clone().into());
+    let holder = wanted.holder.clone().unwrap_or_else(|| client.connection_info().client_id.clone().into());
     let claim = Claim {
         key: wanted.key.clone(),
         holder: holder.clone(),
@@ -358,7 +358,10 @@ mod tests {
         let key = Key::new("k").unwrap();
         let told = |refusal| not_taken(&key, Error::Refused(refusal));
         assert!(told(ErrorReply::FenceRequired).message.contains("cannot be a lock"));
-        assert_eq!(told(ErrorReply::QuotaExceeded).message, "the store refused: the quota has been exceeded");
+        assert_eq!(
+            told(ErrorReply::QuotaExceeded).message,
+            "the store refused the request: the quota has been exceeded"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::lease::{Lease, LeaseEvent, Lost};
 use super::token_file::TokenFile;
-use crate::client::lock::{LockEvent, Loss};
+use crate::client::lock::{LockEvent, LossReason};
 use crate::commands::error::CommandError;
 use crate::commands::lock::sleep::until;
 use crate::commands::output::Emit;
@@ -135,7 +135,7 @@ pub fn loss(event: LeaseEvent, now: fn() -> Instant) -> Lost {
         LeaseEvent::Failed(error) | LeaseEvent::Unwatched(error) => Some(error),
         LeaseEvent::Lock(_) | LeaseEvent::Held { .. } => None,
     };
-    Lost { reason: Loss::NotRenewed, end: now(), cause }
+    Lost { reason: LossReason::NotRenewed, end: now(), cause }
 }
 
 fn of_system(error: std::io::Error) -> CommandError {

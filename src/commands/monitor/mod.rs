@@ -16,7 +16,7 @@ use super::duration;
 use super::error::CommandError;
 use super::output::Output;
 use super::session::Session;
-use crate::client::{Client, Error, Heard, Reconnect, Subscription};
+use crate::client::{Client, Error, Reconnect, Subscription, SubscriptionEvent};
 use crate::clock;
 use crate::commands::monitor::traffic_event::TrafficEvent;
 use crate::commands::output::Emit;
@@ -93,7 +93,7 @@ pub struct MonitorArgs {
 /// What the monitor waits for.
 enum Happening {
     End(End),
-    Heard(Result<Heard, Error>),
+    Heard(Result<SubscriptionEvent, Error>),
     Due,
 }
 
@@ -104,7 +104,7 @@ pub async fn run(args: MonitorArgs, session: &Session, emit: Emit<'_>) -> Result
     let subscribe = async {
         let client = session.client_with(|settings| settings.reconnect = Reconnect::WithBackoff).await?;
         let (subscription, filters, refused) = subscribe(client).await?;
-        let broker = client.about().target.clone();
+        let broker = client.connection_info().target.clone();
         Ok::<_, CommandError>((subscription, TrafficEvent::Listening { broker, filters, refused }))
     };
     let (mut subscription, listening) = tokio::select! {
@@ -211,19 +211,19 @@ impl Monitor<'_> {
         }
     }
 
-    fn handle_heard(&mut self, heard: Heard) -> Result<(), CommandError> {
+    fn handle_heard(&mut self, heard: SubscriptionEvent) -> Result<(), CommandError> {
         match heard {
-            Heard::Message { message, received, received_ms } => {
+            SubscriptionEvent::Message { message, received, received_ms } => {
                 match self.tracker.handle_message(message, received) {
                     Some(event) => self.tell(event, received_ms),
                     None => Ok(()),
                 }
             }
-            Heard::Lost { since_ms, cause } => {
+            SubscriptionEvent::Lost { since_ms, cause } => {
                 self.tracker.handle_lost();
                 self.tell(TrafficEvent::Lost { since_ms, cause }, clock::wall_ms())
             }
-            Heard::Gap { since_ms, until_ms } => {
+            SubscriptionEvent::Gap { since_ms, until_ms } => {
                 self.tell(TrafficEvent::Gap { since_ms, until_ms }, until_ms)
             }
         }

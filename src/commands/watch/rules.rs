@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use bytes::Bytes;
 use clap::ValueEnum;
 
-use crate::client::{Found, WatchEvent};
+use crate::client::{VersionedValue, WatchEvent};
 use crate::commands::error::CommandError;
 use crate::protocol::{Key, Timestamp, Value};
 
@@ -65,7 +65,7 @@ impl<'a> News<'a> {
     /// What an event says; none if it is not about a key.
     #[must_use]
     pub fn of(event: &'a WatchEvent) -> Option<Self> {
-        let state = |trigger, key, found: &'a Option<Found>| {
+        let state = |trigger, key, found: &'a Option<VersionedValue>| {
             let value = found.as_ref().map(|found| &found.value);
             let version = found.as_ref().and_then(|found| found.version.as_ref());
             Self { trigger, key, found: found.is_some(), value, version }
@@ -183,15 +183,15 @@ mod tests {
         Key::new("k").unwrap()
     }
 
-    fn found(value: &'static str) -> Option<Found> {
-        Some(Found { value: value.into(), version: None })
+    fn found(value: &'static str) -> Option<VersionedValue> {
+        Some(VersionedValue { value: value.into(), version: None })
     }
 
-    fn current(found: Option<Found>) -> WatchEvent {
+    fn current(found: Option<VersionedValue>) -> WatchEvent {
         WatchEvent::Current { key: key(), found }
     }
 
-    fn resync(found: Option<Found>) -> WatchEvent {
+    fn resync(found: Option<VersionedValue>) -> WatchEvent {
         WatchEvent::Resync { key: key(), found }
     }
 

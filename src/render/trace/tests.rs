@@ -7,13 +7,13 @@ use crate::protocol::{Condition, Key, Request, topic};
 
 const AT_MS: u64 = 1_763_669_639_958;
 
-fn said(traced: &Traced) -> String {
+fn said(traced: &TraceEvent) -> String {
     let line = line(traced, AT_MS, &Style::PLAIN);
     let line = line.strip_prefix("20:13:59.958  ").unwrap();
     line.strip_suffix('\n').unwrap().to_owned()
 }
 
-fn as_json(traced: &Traced) -> String {
+fn as_json(traced: &TraceEvent) -> String {
     line(traced, AT_MS, &Style { format: Format::Json, ..Style::PLAIN })
 }
 
@@ -31,7 +31,7 @@ fn publish(topic: &str, payload: &[u8]) -> Packet {
 
 #[test]
 fn a_connect_says_who_and_how_and_no_secret() {
-    let seen = ConnectSeen {
+    let seen = ConnectPacket {
         client_id: "me".to_owned(),
         keep_alive_s: 10,
         clean_start: true,
@@ -42,7 +42,7 @@ fn a_connect_says_who_and_how_and_no_secret() {
         method: None,
         data_bytes: None,
     };
-    let connect = Traced::Sent(Packet::Connect(seen.clone()));
+    let connect = TraceEvent::Sent(Packet::Connect(seen.clone()));
     assert_eq!(
         said(&connect),
         "->  CONNECT client-id=me clean-start keep-alive=10 session-expiry=0 packet-bytes-max=1000 \
@@ -55,8 +55,8 @@ fn a_connect_says_who_and_how_and_no_secret() {
          \"packet_bytes_max\":1000,\"user\":\"a b\",\"password\":\"<redacted>\"}\n"
     );
     let method = Some("K8S-SAT".to_owned());
-    let token = ConnectSeen { username: None, has_password: false, method, data_bytes: Some(900), ..seen };
-    let token = said(&Traced::Sent(Packet::Connect(token)));
+    let token = ConnectPacket { username: None, has_password: false, method, data_bytes: Some(900), ..seen };
+    let token = said(&TraceEvent::Sent(Packet::Connect(token)));
     assert!(token.ends_with(" method=K8S-SAT data=<900 bytes redacted>"), "{token}");
 }
 
@@ -69,7 +69,7 @@ fn a_connack_says_all_that_is_granted() {
         Property::User("region".to_owned(), "x\n".to_owned()),
     ];
     let reason = ReasonCode { code: 0x87, text: Some("no \x1b[2J".to_owned()) };
-    let connack = Traced::Received(Packet::ConnAck { reason, session_present: true, properties });
+    let connack = TraceEvent::Received(Packet::ConnAck { reason, session_present: true, properties });
     assert_eq!(
         said(&connack),
         "<-  CONNACK reason=\"not authorized (0x87)\" text=\"no \\x1B[2J\" session-present receive-max=16 \
@@ -88,7 +88,7 @@ fn requests_replies_and_notifications_are_said_as_they_are_meant() {
         condition: Some(Condition::Absent),
         ttl_ms: std::num::NonZeroU64::new(5000),
     };
-    let request = said(&Traced::Sent(publish(topic::REQUEST, &request.encode())));
+    let request = said(&TraceEvent::Sent(publish(topic::REQUEST, &request.encode())));
     assert!(
         request.starts_with("->  PUBLISH id=2 request [SET \"line 1\" 21.5 NX PX 5000] size="),
         "{request}"
@@ -104,14 +104,14 @@ fn requests_replies_and_notifications_are_said_as_they_are_meant() {
         (b"*1\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n", "[a b]"),
         (b"nonsense\x07", "[nonsense\\x07]"),
     ] {
-        let reply = said(&Traced::Received(publish(&response, payload)));
+        let reply = said(&TraceEvent::Received(publish(&response, payload)));
         assert!(reply.starts_with(&format!("<-  PUBLISH id=2 reply {words} size=")), "{reply}");
     }
     let notify = topic::notify("me", &key).unwrap();
     let set = b"*4\r\n$6\r\nNOTIFY\r\n$3\r\nSET\r\n$5\r\nVALUE\r\n$1\r\nv\r\n";
-    let notification = said(&Traced::Received(publish(&notify, set)));
+    let notification = said(&TraceEvent::Received(publish(&notify, set)));
     assert!(notification.starts_with("<-  PUBLISH id=2 notification [SET v] key=\"line 1\" size="));
-    let other = said(&Traced::Received(publish("a/b", b"\xff")));
+    let other = said(&TraceEvent::Received(publish("a/b", b"\xff")));
     assert_eq!(other, "<-  PUBLISH id=2 message [\\xFF] size=1 qos=1 topic=a/b");
 }
 
@@ -130,11 +130,11 @@ fn what_travels_beside_a_payload_is_said() {
     };
     let packet = Packet::Publish { packet_id: None, message };
     assert_eq!(
-        said(&Traced::Received(packet.clone())),
+        said(&TraceEvent::Received(packet.clone())),
         "<-  PUBLISH message [\"\"] size=0 qos=1 retain topic=a response-topic=b correlation=00ff \
          content-type=text expiry=10 payload-format=1 __ts=1:2:n empty=\"\""
     );
-    let json = as_json(&Traced::Received(packet));
+    let json = as_json(&TraceEvent::Received(packet));
     assert!(json.contains("\"kind\":\"message\",\"words\":[\"\\\"\\\"\"]"), "{json}");
     assert!(json.contains("\"retain\":true,\"topic\":\"a\",\"response_topic\":\"b\""), "{json}");
 }
@@ -151,17 +151,17 @@ fn whatever_the_network_sends_a_line_stays_short() {
         user_properties: vec![(long.clone().into(), long.clone().into()); 1000],
         ..Message::default()
     };
-    let line = said(&Traced::Received(Packet::Publish { packet_id: None, message }));
+    let line = said(&TraceEvent::Received(Packet::Publish { packet_id: None, message }));
     assert!(line.len() < 100_000, "{}", line.len());
     assert!(line.contains("…(1000000 bytes)]") && line.ends_with(" …=\"and 968 more\""));
     let words = std::iter::repeat_n("$1\r\nk\r\n", 1000).collect::<String>();
-    let line = said(&Traced::Sent(publish(topic::REQUEST, format!("*1000\r\n{words}").as_bytes())));
+    let line = said(&TraceEvent::Sent(publish(topic::REQUEST, format!("*1000\r\n{words}").as_bytes())));
     assert!(line.len() < 1000, "{line}");
 }
 
 #[test]
 fn other_packets_are_a_name_and_little_more() {
-    let text = |packet| said(&Traced::Received(packet));
+    let text = |packet| said(&TraceEvent::Received(packet));
     assert_eq!(
         text(Packet::PubAck { packet_id: 3, reason: reason(0x10) }),
         "<-  PUBACK id=3 reason=\"no matching subscribers (0x10)\""
@@ -179,22 +179,22 @@ fn other_packets_are_a_name_and_little_more() {
     assert_eq!(text(Packet::Other("PUBREC".to_owned())), "<-  PUBREC");
     let auth = Packet::Auth { reason: reason(0x19), method: Some("K8S-SAT".to_owned()), data_bytes: Some(7) };
     assert_eq!(
-        said(&Traced::Sent(auth)),
+        said(&TraceEvent::Sent(auth)),
         "->  AUTH reason=\"re-authenticate (0x19)\" method=K8S-SAT data=<7 bytes redacted>"
     );
 }
 
 #[test]
 fn the_way_to_a_connection_is_said_and_its_end() {
-    let connected = |tls| Traced::Connected { address: Some("127.0.0.1:1883".to_owned()), tls };
-    let lost = |again_in| Traced::Lost { cause: "reset\x07".to_owned(), again_in };
+    let connected = |tls| TraceEvent::Connected { address: Some("127.0.0.1:1883".to_owned()), tls };
+    let lost = |again_in| TraceEvent::Lost { cause: "reset\x07".to_owned(), again_in };
     for (traced, words) in [
-        (Traced::Connecting { target: "h:1".to_owned() }, "--  connecting to h:1"),
+        (TraceEvent::Connecting { target: "h:1".to_owned() }, "--  connecting to h:1"),
         (connected(None), "--  connected to 127.0.0.1:1883"),
         (connected(Some("1.3")), "--  connected to 127.0.0.1:1883, TLS 1.3"),
         (lost(Some(Duration::from_millis(120))), "--  no connection: reset\\x07; again in 120 ms"),
         (lost(None), "--  no connection: reset\\x07"),
-        (Traced::TooLarge { size: 9, max: 8 }, "--  not sent: 9 bytes, and the broker takes at most 8"),
+        (TraceEvent::TooLarge { size: 9, max: 8 }, "--  not sent: 9 bytes, and the broker takes at most 8"),
     ] {
         assert_eq!(said(&traced), words);
     }

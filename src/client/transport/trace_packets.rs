@@ -1,24 +1,26 @@
-//! The MQTT crate's packets as a trace tells them, and the numbers of reasons for which the crate has only names.
+//! Trace records of the MQTT crate's packets, and the numbers of its reason codes.
 
 use rumqttc::mqttbytes::v5;
 
-use super::super::authentication::Credentials;
-use super::super::error::ReasonCode;
-use super::super::trace::{ConnectSeen, Packet, Property};
+use crate::client::authentication::Credentials;
+use crate::client::error::ReasonCode;
+use crate::client::trace::{ConnectPacket, Packet, Property};
 
-/// A CONNECT as it is traced.
-pub(super) fn connect_seen(connect: &v5::Connect, credentials: &Credentials) -> ConnectSeen {
+/// A CONNECT without a Maximum Packet Size has no limit (3.1.2.11.4). Ours always has one.
+const PACKET_BYTES_UNLIMITED: u32 = u32::MAX;
+
+pub(super) fn traced_connect(connect: &v5::Connect, credentials: &Credentials) -> ConnectPacket {
     let properties = connect.properties.clone().unwrap_or_default();
     let (username, has_password) = match credentials {
         Credentials::Password { username, password } => (Some(username.clone()), password.is_some()),
         Credentials::None | Credentials::Token(_) => (None, false),
     };
-    ConnectSeen {
+    ConnectPacket {
         client_id: connect.client_id.clone(),
         keep_alive_s: connect.keep_alive,
         clean_start: connect.clean_start,
         session_expiry_s: properties.session_expiry_interval.unwrap_or(0),
-        packet_bytes_max: properties.max_packet_size.unwrap_or(u32::MAX),
+        packet_bytes_max: properties.max_packet_size.unwrap_or(PACKET_BYTES_UNLIMITED),
         username,
         has_password,
         method: properties.authentication_method,
@@ -26,41 +28,41 @@ pub(super) fn connect_seen(connect: &v5::Connect, credentials: &Credentials) -> 
     }
 }
 
-pub(super) fn connack_seen(connack: &v5::ConnAck) -> Packet {
+pub(super) fn traced_connack(connack: &v5::ConnAck) -> Packet {
     let mut reason = ReasonCode { code: connack_code(connack.code), text: None };
     let mut properties = Vec::new();
-    if let Some(granted) = connack.properties.clone() {
-        reason.text = granted.reason_string;
+    if let Some(present) = connack.properties.clone() {
+        reason.text = present.reason_string;
         let numbers = [
-            ("session-expiry", granted.session_expiry_interval),
-            ("receive-max", granted.receive_max.map(u32::from)),
-            ("qos-max", granted.max_qos.map(u32::from)),
-            ("retain", granted.retain_available.map(u32::from)),
-            ("packet-bytes-max", granted.max_packet_size),
-            ("topic-alias-max", granted.topic_alias_max.map(u32::from)),
-            ("wildcard-subscriptions", granted.wildcard_subscription_available.map(u32::from)),
-            ("subscription-ids", granted.subscription_identifiers_available.map(u32::from)),
-            ("shared-subscriptions", granted.shared_subscription_available.map(u32::from)),
-            ("keep-alive", granted.server_keep_alive.map(u32::from)),
+            ("session-expiry", present.session_expiry_interval),
+            ("receive-max", present.receive_max.map(u32::from)),
+            ("qos-max", present.max_qos.map(u32::from)),
+            ("retain", present.retain_available.map(u32::from)),
+            ("packet-bytes-max", present.max_packet_size),
+            ("topic-alias-max", present.topic_alias_max.map(u32::from)),
+            ("wildcard-subscriptions", present.wildcard_subscription_available.map(u32::from)),
+            ("subscription-ids", present.subscription_identifiers_available.map(u32::from)),
+            ("shared-subscriptions", present.shared_subscription_available.map(u32::from)),
+            ("keep-alive", present.server_keep_alive.map(u32::from)),
         ];
         let number = |(name, number): (_, Option<u32>)| Some(Property::Number(name, number?));
         properties.extend(numbers.into_iter().filter_map(number));
         let texts = [
-            ("client-id", granted.assigned_client_identifier),
-            ("response-information", granted.response_information),
-            ("server-reference", granted.server_reference),
-            ("method", granted.authentication_method),
+            ("client-id", present.assigned_client_identifier),
+            ("response-information", present.response_information),
+            ("server-reference", present.server_reference),
+            ("method", present.authentication_method),
         ];
         let text = |(name, text): (_, Option<String>)| Some(Property::Text(name, text?));
         properties.extend(texts.into_iter().filter_map(text));
-        properties.extend(granted.authentication_data.map(|data| Property::Secret("data", data.len())));
+        properties.extend(present.authentication_data.map(|data| Property::Secret("data", data.len())));
         let user = |(name, value)| Property::User(name, value);
-        properties.extend(granted.user_properties.into_iter().map(user));
+        properties.extend(present.user_properties.into_iter().map(user));
     }
     Packet::ConnAck { reason, session_present: connack.session_present, properties }
 }
 
-pub(super) fn auth_seen(auth: &v5::Auth) -> Packet {
+pub(super) fn traced_auth(auth: &v5::Auth) -> Packet {
     let properties = auth.properties.clone().unwrap_or_default();
     let code = match auth.code {
         v5::AuthReasonCode::Success => 0x00,
@@ -74,7 +76,7 @@ pub(super) fn auth_seen(auth: &v5::Auth) -> Packet {
     }
 }
 
-/// The code of a CONNACK's reason: the crate's enum has none.
+/// Returns the number of a CONNACK's reason code. The crate's enum has none.
 pub(super) fn connack_code(code: v5::ConnectReturnCode) -> u8 {
     use v5::ConnectReturnCode as Code;
     match code {
@@ -103,7 +105,7 @@ pub(super) fn connack_code(code: v5::ConnectReturnCode) -> u8 {
     }
 }
 
-/// The code of a SUBACK's reason, alike.
+/// Returns the number of a SUBACK's reason code. The crate's enum has none.
 pub(super) fn suback_code(code: v5::SubscribeReasonCode) -> u8 {
     use v5::SubscribeReasonCode as Code;
     match code {

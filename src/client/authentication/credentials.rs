@@ -1,7 +1,4 @@
-//! How a client shows who it is, beside its certificate: read anew for every connection, for secrets change.
-
-mod files;
-mod token;
+//! The credentials of a CONNECT.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,54 +6,49 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::error::{CredentialError, Error};
+use super::secret_reader::{self, FileRead, SECRET_BYTES_MAX, SecretReader};
+use crate::client::error::{CredentialError, Error, io_error_text};
 use crate::net::secret::Secret;
-pub(super) use files::{FileRead, SecretFiles};
-pub(super) use token::TokenWatch;
 
-/// The longest password or token that a CONNECT can carry, in bytes.
-const SECRET_BYTES_MAX: usize = 65_535;
-
-/// Who the client says it is.
+/// How the client authenticates, in addition to its certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Authentication {
-    /// Nobody, or whoever its certificate says.
     #[default]
     None,
-    /// A user.
     Password {
-        /// The user's name.
         username: String,
-        /// The password, where there is one.
         password: Option<PasswordSource>,
     },
-    /// Whoever a Kubernetes service account token says: the file's bytes as they are (protocol §8).
+    /// With a Kubernetes service account token: the bytes of the file, unchanged (protocol §8). Kubernetes replaces the file
+    /// before the token expires.
     ServiceAccountToken {
-        /// The file, which Kubernetes writes anew before the token expires.
         file: PathBuf,
     },
 }
 
-/// Where a password comes from.
+/// The source of a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PasswordSource {
-    /// It is known.
     Given(Secret),
     /// The first line of a file.
     File(PathBuf),
 }
 
-/// What a CONNECT says of the client.
+/// The credentials of a CONNECT.
 #[derive(Debug)]
-pub(super) enum Credentials {
+pub(in crate::client) enum Credentials {
     None,
     Password { username: String, password: Option<Secret> },
     Token(FileRead),
 }
 
 impl Authentication {
-    /// Reads what is in files, for at most so long: a file may be on a disk that hangs.
-    pub(super) async fn read(&self, files: &SecretFiles, within: Duration) -> Result<Credentials, Error> {
+    /// Reads the files. Fails if that takes longer than `within`: a file may be on a disk that hangs.
+    pub(in crate::client) async fn read(
+        &self,
+        files: &SecretReader,
+        within: Duration,
+    ) -> Result<Credentials, Error> {
         Ok(match self {
             Self::None => Credentials::None,
             Self::Password { username, password } => {
@@ -78,18 +70,18 @@ impl Authentication {
 
 async fn read(
     path: &Path,
-    files: &SecretFiles,
+    files: &SecretReader,
     within: Duration,
     extract: fn(Secret) -> Secret,
 ) -> Result<FileRead, Error> {
     let failed = |cause| Error::Credentials { path: path.to_owned(), cause };
-    let unreadable = |error: io::Error| failed(CredentialError::Unreadable(super::dial::explain(&error)));
+    let unreadable = |error: io::Error| failed(CredentialError::Unreadable(io_error_text(&error)));
     let opened = path.to_owned();
     let FileRead { secret, stamp } =
-        match timeout(within, files.run_detached(move || files::read(&opened))).await {
+        match timeout(within, files.run(move || secret_reader::read(&opened))).await {
             Ok(Some(read)) => read.map_err(unreadable)?,
             Ok(None) | Err(_) => {
-                let cause = format!("it could not be read within {within:?}");
+                let cause = format!("timed out after {within:?}");
                 return Err(failed(CredentialError::Unreadable(cause)));
             }
         };
@@ -109,13 +101,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_token_is_the_files_bytes_as_they_are() {
+    async fn a_token_is_the_unchanged_content_of_its_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         std::fs::write(&file, " t\n").unwrap();
         let authentication = Authentication::ServiceAccountToken { file };
         let Credentials::Token(token) =
-            authentication.read(&SecretFiles::new(), Duration::from_secs(5)).await.unwrap()
+            authentication.read(&SecretReader::new(), Duration::from_secs(5)).await.unwrap()
         else {
             panic!("no token");
         };
@@ -123,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_a_secret_is_told_by_its_file() {
+    async fn an_invalid_secret_file_is_an_error_that_names_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, bytes: &[u8]| {
             std::fs::write(folder.path().join(name), bytes).unwrap();
@@ -134,11 +126,14 @@ mod tests {
             (gone, "gone: no such file or directory"),
             (Authentication::ServiceAccountToken { file: folder.path().to_owned() }, "is a directory"),
             (file("empty", b""), "empty is empty"),
-            (file("long", &[b'x'; SECRET_BYTES_MAX + 1]), "long has more than 65535 bytes"),
+            (
+                file("long", &[b'x'; SECRET_BYTES_MAX + 1]),
+                "long is too long for a secret: more than 65535 bytes",
+            ),
         ];
         for (authentication, words) in cases {
             let error = authentication
-                .read(&SecretFiles::new(), Duration::from_secs(5))
+                .read(&SecretReader::new(), Duration::from_secs(5))
                 .await
                 .unwrap_err()
                 .to_string();

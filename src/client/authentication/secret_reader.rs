@@ -1,4 +1,4 @@
-//! Reads secrets from files, one at a time and each in a thread of its own: a disk that hangs holds nobody up.
+//! Reader of secret files that does not block on a disk that hangs.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -8,59 +8,61 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use super::SECRET_BYTES_MAX;
 use crate::net::detached::run_detached;
 use crate::net::secret::Secret;
 
-/// The way to the files. Clones share the one thread: a file that never delivers costs no more than that.
+/// The longest password or token that a CONNECT can carry, in bytes.
+pub(super) const SECRET_BYTES_MAX: usize = 65_535;
+
+/// Reads files on detached threads, one at a time. Clones share the limit: a file that never returns costs one thread,
+/// however often it is read.
 #[derive(Clone, Debug)]
-pub(in crate::client) struct SecretFiles {
-    one: Arc<Semaphore>,
+pub(in crate::client) struct SecretReader {
+    slot: Arc<Semaphore>,
 }
 
-/// What a file held.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::client) struct FileRead {
-    /// Its bytes.
     pub(in crate::client) secret: Secret,
-    /// What it was when it was opened.
-    pub(super) stamp: Stamp,
+    /// As of opening the file.
+    pub(super) stamp: FileStamp,
 }
 
-/// By what a change of a file is noticed without reading it.
+/// Metadata that shows a change of a file without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
-    place: (u64, u64),
+pub(super) struct FileStamp {
+    /// Device and inode.
+    inode: (u64, u64),
     len: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
-impl SecretFiles {
-    /// Nothing is being read.
+impl SecretReader {
     pub(in crate::client) fn new() -> Self {
-        Self { one: Arc::new(Semaphore::new(1)) }
+        Self { slot: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Does what may hang; none if there is no thread for it.
-    pub(super) async fn run_detached<T: Send + 'static>(
+    /// Runs blocking work. Returns None if the system cannot create a thread.
+    pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let turn = Arc::clone(&self.one).acquire_owned().await.ok()?;
-        let in_turn = move || {
+        let permit = Arc::clone(&self.slot).acquire_owned().await.ok()?;
+        let work = move || {
             let result = work();
-            drop(turn);
+            drop(permit);
             result
         };
-        run_detached(in_turn).await.ok()
+        run_detached(work).await.ok()
     }
 }
 
-impl Stamp {
+impl FileStamp {
     fn of(metadata: &Metadata) -> Self {
         Self {
-            place: (metadata.dev(), metadata.ino()),
+            inode: (metadata.dev(), metadata.ino()),
             len: metadata.len(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
@@ -68,16 +70,17 @@ impl Stamp {
     }
 }
 
-/// Reads a file, and no more of it than says that it is too long.
+/// Reads a file, at most one byte more than the limit.
 pub(super) fn read(path: &Path) -> io::Result<FileRead> {
     let file = File::open(path)?;
-    let stamp = Stamp::of(&file.metadata()?);
+    let stamp = FileStamp::of(&file.metadata()?);
     Ok(FileRead { secret: Secret::read(file, stamp.len, SECRET_BYTES_MAX)?, stamp })
 }
 
-/// Reads a file if it is no longer what it was. None also while it is away, or cannot be a secret, or changes.
-pub(super) fn read_if_changed(path: &Path, last: Stamp) -> Option<FileRead> {
-    let current = || path.metadata().ok().filter(Metadata::is_file).map(|metadata| Stamp::of(&metadata));
+/// Reads a file if it has changed since `last`. Returns None also if it is missing or invalid, or changes meanwhile: a file
+/// that is being replaced is not an error.
+pub(super) fn read_if_changed(path: &Path, last: FileStamp) -> Option<FileRead> {
+    let current = || path.metadata().ok().filter(Metadata::is_file).map(|metadata| FileStamp::of(&metadata));
     if current()? == last {
         return None;
     }
@@ -91,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_again_when_it_has_changed_and_not_while_it_is_away() {
+    fn a_file_is_read_again_when_it_has_changed_and_not_while_it_is_missing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         std::fs::write(&path, "one").unwrap();
@@ -108,11 +111,11 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_swapped_is_a_change() {
+    fn a_replaced_symbolic_link_is_a_change() {
         use std::os::unix::fs::symlink;
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        // As Kubernetes does it: a link to a file in a folder that is a link, too.
+        // The layout of Kubernetes: a link to a file in a folder that is a link, too.
         for (version, token) in [("1", "one"), ("2", "two")] {
             std::fs::create_dir(path(version)).unwrap();
             std::fs::write(path(version).join("token"), token).unwrap();
@@ -126,26 +129,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_hangs_costs_one_thread_however_often_it_is_asked_for() {
+    async fn a_read_that_hangs_costs_one_thread_however_often_it_is_requested() {
         use std::sync::mpsc::channel;
         use std::time::Duration;
-        let files = SecretFiles::new();
-        let ((begun, begins), (go, gone)) = (channel(), channel::<()>());
+        let files = SecretReader::new();
+        let ((started, is_started), (unblock, blocked)) = (channel(), channel::<()>());
         let hang = files.clone();
         let hang = tokio::spawn(async move {
             let work = move || {
-                begun.send(()).unwrap();
-                let _ = gone.recv();
+                started.send(()).unwrap();
+                let _ = blocked.recv();
             };
-            hang.run_detached(work).await
+            hang.run(work).await
         });
-        run_detached(move || begins.recv().unwrap()).await.unwrap();
+        run_detached(move || is_started.recv().unwrap()).await.unwrap();
         hang.abort();
         for _ in 0..3 {
-            let late = tokio::time::timeout(Duration::from_millis(5), files.run_detached(|| panic!("begun")));
+            let late = tokio::time::timeout(Duration::from_millis(5), files.run(|| panic!("started")));
             assert!(late.await.is_err());
         }
-        drop(go);
-        assert_eq!(files.run_detached(|| 7).await, Some(7));
+        drop(unblock);
+        assert_eq!(files.run(|| 7).await, Some(7));
     }
 }

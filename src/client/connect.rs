@@ -1,4 +1,4 @@
-//! From a target to a stream of bytes: names, TCP, TLS, WebSockets.
+//! Connection of a byte stream to the broker: name resolution, TCP, TLS, WebSocket.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,126 +8,129 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{timeout, timeout_at};
 
-use super::error::Error;
+use super::error::{Error, io_error_text};
+use super::probe::{AddressSource, ConnectionProbe, ConnectionStep};
 use super::settings::{Settings, Target};
-use crate::client::probe::{AddressSource, ConnectionProbe, ConnectionStep};
 use crate::clock;
-use crate::net::tls;
-use crate::net::tls::ClientTls;
-use crate::net::tls::TlsError;
-use crate::net::tls::client::HandshakeError;
-use crate::net::websocket;
-use crate::net::websocket::WebSocketError;
+use crate::net::tls::client::{self as tls_client, HandshakeError};
+use crate::net::tls::{ClientTls, TlsError};
+use crate::net::websocket::{self, WebSocketError};
 
-/// A stream to a broker on which nothing has been said of MQTT.
-pub(super) struct Line {
+/// A connected stream, before the first MQTT packet.
+pub(super) struct ByteStream {
     pub(super) reader: Box<dyn AsyncRead + Send + Unpin>,
     pub(super) writer: Box<dyn AsyncWrite + Send + Unpin>,
-    /// The version of TLS, if it is spoken.
+    /// The TLS version. None: without TLS.
     pub(super) tls: Option<&'static str>,
-    /// Where the other end is, on the network.
+    /// The broker's address. None: not on the network.
     pub(super) address: Option<SocketAddr>,
-    /// Whether it keeps what the socket does not take at once, and must be flushed behind what is written.
-    pub(super) holds_back: bool,
+    /// Whether the writer buffers what the socket does not take at once. It must then be flushed after writes.
+    pub(super) is_buffered: bool,
 }
 
-impl Line {
-    fn new<S>(stream: S, tls: Option<&'static str>, holds_back: bool) -> Self
+impl ByteStream {
+    fn new<S>(stream: S, tls: Option<&'static str>, is_buffered: bool) -> Self
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (reader, writer) = tokio::io::split(stream);
-        Self { reader: Box::new(reader), writer: Box::new(writer), tls, address: None, holds_back }
+        Self { reader: Box::new(reader), writer: Box::new(writer), tls, address: None, is_buffered }
     }
 }
 
-/// Connects, and shakes hands where TLS is spoken, all before the deadline.
-pub(super) async fn dial(settings: &Settings, deadline: Instant) -> Result<Line, Error> {
+/// Connects to the target and performs the TLS and WebSocket handshakes of the settings.
+pub(super) async fn open_stream(settings: &Settings, deadline: Instant) -> Result<ByteStream, Error> {
     let Settings { target, tls, connect_timeout: after, .. } = settings;
     let (host, port) = match target {
         Target::Tcp { host, port } => (host, *port),
-        Target::Pipe(dial) => return Ok(Line::new(dial(), None, false)),
+        Target::Pipe(open) => return Ok(ByteStream::new(open(), None, false)),
     };
-    let late = |_| Error::Connect { target: target.to_string(), cause: too_late(*after) };
-    let dialing = dial_tcp(host, port, settings, deadline);
-    let stream = timeout_at(deadline.into(), dialing).await.map_err(late)??;
+    let late = |_| Error::Connect { target: target.to_string(), cause: timeout_text(*after) };
+    let connecting = connect_tcp(host, port, settings, deadline);
+    let stream = timeout_at(deadline.into(), connecting).await.map_err(late)??;
     let address = stream.peer_addr().ok();
-    let line = match tls {
-        None if settings.web_socket.is_some() => upgrade(stream, None, settings, deadline, host, port).await,
+    let stream = match tls {
+        None if settings.web_socket.is_some() => {
+            open_web_socket(stream, None, settings, deadline, host, port).await
+        }
         None => {
+            // TCP has a split without a lock of its own.
             let (reader, writer) = stream.into_split();
             let (reader, writer) = (Box::new(reader), Box::new(writer));
-            Ok(Line { reader, writer, tls: None, address: None, holds_back: false })
+            Ok(ByteStream { reader, writer, tls: None, address: None, is_buffered: false })
         }
         Some(tls) => {
-            let stream = shake_hands(tls, host, stream, settings, deadline).await?;
-            let version = Some(tls::client::version(&stream));
-            upgrade(stream, version, settings, deadline, host, port).await
+            let stream = tls_handshake(tls, host, stream, settings, deadline).await?;
+            let version = Some(tls_client::version(&stream));
+            open_web_socket(stream, version, settings, deadline, host, port).await
         }
     };
-    Ok(Line { address, ..line? })
+    Ok(ByteStream { address, ..stream? })
 }
 
-/// Asks for a WebSocket on a stream, if one is wanted.
-async fn upgrade<S>(
+/// Opens a WebSocket on the stream if the settings have a path for one.
+async fn open_web_socket<S>(
     stream: S,
-    version: Option<&'static str>,
+    tls_version: Option<&'static str>,
     settings: &Settings,
     deadline: Instant,
     host: &str,
     port: u16,
-) -> Result<Line, Error>
+) -> Result<ByteStream, Error>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let Settings { target, tls, connect_timeout: after, packet_bytes_max, probe, .. } = settings;
-    let Some(path) = &settings.web_socket else { return Ok(Line::new(stream, version, version.is_some())) };
-    let asking = websocket::connect(stream, host, port, path, *packet_bytes_max);
-    let cause = match timeout_at(deadline.into(), asking).await {
+    let Some(path) = &settings.web_socket else {
+        return Ok(ByteStream::new(stream, tls_version, tls_version.is_some()));
+    };
+    let handshake = websocket::connect(stream, host, port, path, *packet_bytes_max);
+    let cause = match timeout_at(deadline.into(), handshake).await {
         Ok(Ok(stream)) => {
             probe.observe(|| ConnectionStep::WebSocketOpened { path: path.clone() });
-            return Ok(Line::new(stream, version, true));
+            return Ok(ByteStream::new(stream, tls_version, true));
         }
         Ok(Err(websocket::HandshakeError::WebSocket(cause))) => cause,
         Ok(Err(websocket::HandshakeError::Io(error))) => {
-            // In TLS 1.3 a broker sees the client's certificate when the client is done with the handshake.
+            // In TLS 1.3 the broker verifies the client certificate after the client's handshake has ended, so its
+            // alert arrives here.
             if let Some(cause) = tls.as_ref().and_then(|tls| tls.tls_error(&error)) {
-                return Err(of_tls(settings, cause));
+                return Err(tls_error(settings, cause));
             }
-            WebSocketError::Interrupted(explain(&error))
+            WebSocketError::Interrupted(io_error_text(&error))
         }
         Err(_) => WebSocketError::TimedOut(*after),
     };
     Err(Error::WebSocket { target: target.to_string(), cause })
 }
 
-async fn shake_hands(
+async fn tls_handshake(
     tls: &ClientTls,
     host: &str,
     stream: TcpStream,
     settings: &Settings,
     deadline: Instant,
-) -> Result<tls::client::Stream, Error> {
+) -> Result<tls_client::Stream, Error> {
     let Settings { connect_timeout: after, probe, .. } = settings;
     let handshake = async {
         if !probe.is_active() {
             return tls.connect(host, stream).await;
         }
-        let (result, sight) = tls.connect_observed(host, stream).await;
-        probe.observe(|| ConnectionStep::TlsHandshake(Box::new(sight)));
+        let (result, handshake) = tls.connect_observed(host, stream).await;
+        probe.observe(|| ConnectionStep::TlsHandshake(Box::new(handshake)));
         result
     };
     let cause = match timeout_at(deadline.into(), handshake).await {
         Ok(Ok(stream)) => return Ok(stream),
         Ok(Err(HandshakeError::Tls(cause))) => cause,
-        Ok(Err(HandshakeError::Io(error))) => TlsError::Interrupted(explain(&error)),
+        Ok(Err(HandshakeError::Io(error))) => TlsError::Interrupted(io_error_text(&error)),
         Err(_) => TlsError::TimedOut(*after),
     };
-    Err(of_tls(settings, cause))
+    Err(tls_error(settings, cause))
 }
 
-/// A connection to the first address that takes one.
-pub(super) async fn dial_tcp(
+/// Connects to the first address of the host that accepts a connection.
+pub(super) async fn connect_tcp(
     host: &str,
     port: u16,
     settings: &Settings,
@@ -136,7 +139,7 @@ pub(super) async fn dial_tcp(
     let Settings { target, connect_timeout: after, probe, .. } = settings;
     let (addresses, source) = resolve(host, port)
         .await
-        .map_err(|error| Error::Resolve { target: target.to_string(), cause: explain(&error) })?;
+        .map_err(|error| Error::Resolve { target: target.to_string(), cause: io_error_text(&error) })?;
     if !addresses.is_empty() {
         let addresses = || addresses.iter().map(SocketAddr::ip).collect();
         probe.observe(|| ConnectionStep::Resolved { addresses: addresses(), source });
@@ -146,81 +149,70 @@ pub(super) async fn dial_tcp(
     connected.map_err(|cause| Error::Connect { target: target.to_string(), cause })
 }
 
-/// Connects to the first address that answers. One that says nothing leaves an equal share of the time to each of the
-/// others: where a name has addresses of two kinds, one of them often leads nowhere.
+/// Tries the addresses in order. Each has an equal share of the remaining time: if a host has IPv6 and IPv4 addresses,
+/// often one kind is unreachable without an error.
 async fn connect_first(
     addresses: &[SocketAddr],
     left: Duration,
     after: Duration,
     probe: &ConnectionProbe,
 ) -> Result<TcpStream, String> {
-    let begun = clock::monotonic();
+    let started = clock::monotonic();
     let mut cause = "the name has no address".to_owned();
     for (untried, address) in (1..=addresses.len()).rev().zip(addresses.iter().copied()) {
-        let left = left.saturating_sub(clock::monotonic().saturating_duration_since(begun));
+        let left = left.saturating_sub(clock::monotonic().saturating_duration_since(started));
+        // No resolver returns 2^32 addresses; `untried` is not 0.
         let share = left.checked_div(u32::try_from(untried).unwrap_or(u32::MAX)).unwrap_or(left);
         let connected = timeout(share, TcpStream::connect(address)).await;
         match connected
-            .map_err(|_| too_late(after))
-            .and_then(|result| result.map_err(|error| explain(&error)))
+            .map_err(|_| timeout_text(after))
+            .and_then(|result| result.map_err(|error| io_error_text(&error)))
         {
             Ok(stream) => {
-                // Without it each request costs some 40 ms more (protocol §8); a socket that refuses still works.
+                // With Nagle's algorithm each request takes about 40 ms longer (protocol §8). A socket that does not
+                // support the option works nevertheless.
                 let _ = stream.set_nodelay(true);
                 probe.observe(|| ConnectionStep::Connected { address });
                 return Ok(stream);
             }
-            Err(missed) => {
-                probe.observe(|| ConnectionStep::ConnectFailed { address, cause: missed.clone() });
-                cause = missed;
+            Err(text) => {
+                probe.observe(|| ConnectionStep::ConnectFailed { address, cause: text.clone() });
+                cause = text;
             }
         }
     }
     Err(cause)
 }
 
-/// What came between in TLS, on the way to where the settings lead.
-pub(super) fn of_tls(settings: &Settings, cause: TlsError) -> Error {
+/// Returns the error of a failed TLS handshake.
+pub(super) fn tls_error(settings: &Settings, cause: TlsError) -> Error {
     let Settings { target, web_socket, .. } = settings;
     Error::Tls { target: target.to_string(), cause, in_web_socket: web_socket.is_some() }
 }
 
-/// When a connection that is begun now must have been made.
+/// Returns the deadline of a connection attempt that starts now.
 pub(super) fn deadline(after: Duration) -> Instant {
-    /// As good as for ever, and no clock overflows.
+    /// A hundred years: practically no timeout, and within the range of the clock.
     const AFTER_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
     let now = clock::monotonic();
     now.checked_add(after.min(AFTER_MAX)).unwrap_or(now)
 }
 
-fn too_late(after: Duration) -> String {
-    format!("no connection within {after:?}")
+fn timeout_text(after: Duration) -> String {
+    format!("connection timed out after {after:?}")
 }
 
 async fn resolve(host: &str, port: u16) -> io::Result<(Vec<SocketAddr>, AddressSource)> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok((vec![SocketAddr::new(address, port)], AddressSource::Given));
     }
-    // Loopback by definition (RFC 6761): no resolver, no thread for it.
+    // Loopback by definition (RFC 6761, 6.3), which saves the resolver's thread.
     if host.eq_ignore_ascii_case("localhost") {
         let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
         let addresses = loopback.map(|address| SocketAddr::new(address, port)).to_vec();
         return Ok((addresses, AddressSource::Loopback));
     }
     Ok((tokio::net::lookup_host((host, port)).await?.collect(), AddressSource::Resolver))
-}
-
-/// The system's words without its numbers; what ends a connection silently gets words of ours.
-pub(super) fn explain(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => Error::REFUSED.to_owned(),
-        io::ErrorKind::ConnectionReset => "connection reset by the other side".to_owned(),
-        io::ErrorKind::UnexpectedEof => "the other side closed the connection".to_owned(),
-        _ => {
-            let text = error.to_string();
-            text.split(" (os error").next().unwrap_or(&text).to_lowercase()
-        }
-    }
 }
 
 #[cfg(test)]
@@ -230,24 +222,24 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_address_that_says_nothing_leaves_time_for_the_next_one() {
+    async fn an_address_without_an_answer_leaves_time_for_the_next_one() {
         const SHORT: Duration = Duration::from_millis(100);
         let silent = TcpSocket::new_v4().unwrap();
         silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        // With a full queue it says neither yes nor no.
+        // When its queue is full, the socket neither accepts nor refuses a connection.
         let silent = silent.listen(0).unwrap();
         let silent = silent.local_addr().map(|address| (silent, address)).unwrap();
-        let mut waiting = Vec::new();
+        let mut queued = Vec::new();
         while let Ok(stream) = timeout(SHORT, TcpStream::connect(silent.1)).await {
-            waiting.push(stream.unwrap());
+            queued.push(stream.unwrap());
         }
         let open = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addresses = [silent.1, open.local_addr().unwrap()];
         let within = SHORT.saturating_mul(20);
         let probe = ConnectionProbe::default();
-        let reached = timeout(within, connect_first(&addresses, within, within, &probe)).await.unwrap();
-        assert_eq!(reached.unwrap().peer_addr().unwrap(), addresses[1]);
-        let missed = connect_first(&addresses[..1], SHORT, SHORT, &probe).await;
-        assert_eq!(missed.unwrap_err(), "no connection within 100ms");
+        let connected = timeout(within, connect_first(&addresses, within, within, &probe)).await.unwrap();
+        assert_eq!(connected.unwrap().peer_addr().unwrap(), addresses[1]);
+        let failed = connect_first(&addresses[..1], SHORT, SHORT, &probe).await;
+        assert_eq!(failed.unwrap_err(), "connection timed out after 100ms");
     }
 }

@@ -1,0 +1,10 @@
+//! Authentication of the client: passwords and tokens, read from their files for each connection.
+
+mod credentials;
+mod secret_reader;
+mod token_watcher;
+
+pub(super) use credentials::Credentials;
+pub use credentials::{Authentication, PasswordSource};
+pub(super) use secret_reader::{FileRead, SecretReader};
+pub(super) use token_watcher::TokenWatcher;

@@ -1,0 +1,285 @@
+//! The client: a handle to an MQTT session whose methods are the store's requests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot, watch as observe};
+
+use super::connection_status::ConnectionStatus;
+use super::driver::{self, CloseRequest, Command};
+use super::error::{Error, Outcome};
+use super::request::{Access, RawRequest, RequestProperties, Response, decode_response, unexpected_reply};
+use super::results::{DeleteOutcome, Page, SetOptions, SetOutcome, VersionedValue};
+use super::settings::Settings;
+use super::subscription::Subscription;
+use super::subscriptions::SubscriptionEvent;
+use super::watch::{Watch, WatchEvent};
+use super::watcher::Watcher;
+use crate::clock;
+use crate::protocol::key::KeyError;
+use crate::protocol::request::encode_bulk_array;
+use crate::protocol::{Key, Reply, Request, Timestamp, Value};
+
+/// Events that a watch or a subscription buffers. While more are pending the connection is not read.
+const EVENTS_MAX: usize = 1024;
+
+/// A connected client.
+///
+/// Clones share one MQTT session, and their requests are sent without waiting for each other. The session ends with
+/// [`Client::close`], or when the last clone and the last [`Watcher`] are dropped.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mqkv::client::{Client, SetOptions, Settings, Target};
+/// use mqkv::protocol::Key;
+/// use mqkv::server;
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// # runtime.block_on(async {
+/// let settings = server::Settings::default();
+/// let store = Arc::new(server::StoreServer::start(settings, server::StoreSettings::default()).await?);
+/// // With a broker on the network: Target::Tcp { host: "localhost".to_owned(), port: 1883 }
+/// let target = Target::Pipe(Arc::new(move || store.pipe()));
+/// let client = Client::connect(Settings::new(target, "example".to_owned())).await?;
+///
+/// let key = Key::new("line1/temp")?;
+/// client.set(&key, &"21.5".into(), SetOptions::default()).await?;
+/// let found = client.get(&key).await?.ok_or("the key was deleted")?;
+/// assert_eq!(&found.value[..], b"21.5");
+/// client.close().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Client {
+    commands: mpsc::Sender<Command>,
+    close_requests: mpsc::Sender<CloseRequest>,
+    status: observe::Receiver<ConnectionStatus>,
+    info: Arc<ConnectionInfo>,
+}
+
+/// Facts about a client's first connection.
+#[derive(Clone, Debug)]
+pub struct ConnectionInfo {
+    /// `host:port` of the settings.
+    pub target: String,
+    pub client_id: String,
+    /// From the first packet to the broker's CONNACK.
+    pub connect_elapsed: Duration,
+    /// The TLS version, `1.2` or `1.3`. None: without TLS.
+    pub tls: Option<&'static str>,
+}
+
+impl Client {
+    /// Connects, and returns when the broker has accepted the client.
+    ///
+    /// # Errors
+    /// The [`Error`] of the connection. Only [`Settings::connect_retries`] makes it try again.
+    pub async fn connect(settings: Settings) -> Result<Self, Error> {
+        let started = clock::monotonic();
+        let target = settings.target.to_string();
+        let client_id = settings.client_id.clone();
+        let driver::Handles { commands, close_requests, status, tls } = driver::start(settings).await?;
+        let connect_elapsed = clock::monotonic().saturating_duration_since(started);
+        Ok(Self {
+            commands,
+            close_requests,
+            status,
+            info: Arc::new(ConnectionInfo { target, client_id, connect_elapsed, tls }),
+        })
+    }
+
+    #[must_use]
+    pub fn connection_info(&self) -> &ConnectionInfo {
+        &self.info
+    }
+
+    /// Returns the status of the connection, as a channel that reports its changes.
+    #[must_use]
+    pub fn connection_status(&self) -> observe::Receiver<ConnectionStatus> {
+        self.status.clone()
+    }
+
+    /// Returns whether the session has ended: every request fails.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        matches!(*self.status.borrow(), ConnectionStatus::Ended(_))
+    }
+
+    /// Returns the error of a request after the end of the session.
+    fn end_error(&self) -> Error {
+        match &*self.status.borrow() {
+            ConnectionStatus::Ended(error) => error.clone(),
+            ConnectionStatus::Connected | ConnectionStatus::Lost { .. } => Error::Closed,
+        }
+    }
+
+    /// Gets the value of a key; None if the key does not exist.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request.
+    pub async fn get(&self, key: &Key) -> Result<Option<VersionedValue>, Error> {
+        let request = Request::Get { key: key.clone() };
+        match self.request(&request, RequestProperties::default()).await? {
+            (Reply::Value(value), version) => Ok(Some(VersionedValue { value, version })),
+            (Reply::Absent, _) => Ok(None),
+            (other, _) => Err(unexpected_reply(&request, &other)),
+        }
+    }
+
+    /// Sets the value of a key.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request.
+    pub async fn set(&self, key: &Key, value: &Value, options: SetOptions) -> Result<SetOutcome, Error> {
+        let SetOptions { condition, ttl_ms, fence, persist } = options;
+        let has_condition = condition.is_some();
+        let request = Request::Set { key: key.clone(), value: value.clone(), condition, ttl_ms };
+        let properties = RequestProperties { fence, persist, ..RequestProperties::default() };
+        let (reply, version) = self.request(&request, properties).await?;
+        match reply {
+            Reply::Done => Ok(SetOutcome { applied: true, version }),
+            // Stores reply in three ways that the condition was not met (protocol §0 row 1).
+            Reply::NotApplied | Reply::Absent | Reply::Count(0) if has_condition => {
+                Ok(SetOutcome { applied: false, version })
+            }
+            other => Err(unexpected_reply(&request, &other)),
+        }
+    }
+
+    /// Deletes a key.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request.
+    pub async fn del(&self, key: &Key, fence: Option<Timestamp>) -> Result<DeleteOutcome, Error> {
+        self.delete(&Request::Del { key: key.clone() }, fence).await
+    }
+
+    /// Deletes a key if it has this value.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request.
+    pub async fn vdel(
+        &self,
+        key: &Key,
+        value: &Value,
+        fence: Option<Timestamp>,
+    ) -> Result<DeleteOutcome, Error> {
+        self.delete(&Request::VDel { key: key.clone(), value: value.clone() }, fence).await
+    }
+
+    async fn delete(&self, request: &Request, fence: Option<Timestamp>) -> Result<DeleteOutcome, Error> {
+        let properties = RequestProperties { fence, ..RequestProperties::default() };
+        let (reply, version) = self.request(request, properties).await?;
+        match (reply, request) {
+            (Reply::Count(0), _) => Ok(DeleteOutcome::Missing),
+            (Reply::Count(1), _) => Ok(DeleteOutcome::Deleted { version }),
+            (Reply::NotApplied, Request::VDel { .. }) => Ok(DeleteOutcome::ValueDiffers { version }),
+            (other, _) => Err(unexpected_reply(request, &other)),
+        }
+    }
+
+    /// Lists a page of the keys that match a pattern. `token` is the token of the previous page (protocol §7).
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request; [`crate::protocol::ErrorReply::UnknownCommand`] if the broker has no SCAN.
+    pub async fn scan(&self, pattern: Bytes, token: Option<Bytes>) -> Result<Page, Error> {
+        if pattern.is_empty() {
+            return Err(Error::EmptyPattern);
+        }
+        let request = Request::Scan { pattern, token };
+        match self.request(&request, RequestProperties::default()).await? {
+            (Reply::Keys { keys, token }, _) => {
+                let malformed = |error: KeyError| Error::MalformedReply {
+                    cause: error.to_string(),
+                    outcome: Outcome::Unchanged,
+                };
+                let keys = keys.into_iter().map(Key::new).collect::<Result<_, _>>().map_err(malformed)?;
+                Ok(Page { keys, token })
+            }
+            (other, _) => Err(unexpected_reply(&request, &other)),
+        }
+    }
+
+    /// Sends a request with the given timestamp instead of the session's, and returns the reply with its version,
+    /// however far ahead that is. It measures the difference of clocks that are too far apart for other requests.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request except [`Error::ClockSkew`].
+    pub async fn request_at(
+        &self,
+        request: &Request,
+        timestamp: Timestamp,
+    ) -> Result<(Reply, Option<Timestamp>), Error> {
+        let properties = RequestProperties { timestamp: Some(timestamp), ..RequestProperties::default() };
+        self.request(request, properties).await
+    }
+
+    async fn request(
+        &self,
+        request: &Request,
+        properties: RequestProperties,
+    ) -> Result<(Reply, Option<Timestamp>), Error> {
+        let access = Access::of(request.verb().as_bytes());
+        let raw = RawRequest { payload: request.encode(), access, properties };
+        decode_response(request, self.send(raw).await?)
+    }
+
+    /// Sends a command of any words, also unknown ones, and returns the response without decoding it.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request except [`Error::Refused`]: an error of the store is a response, too.
+    pub async fn raw(&self, words: &[Bytes], properties: RequestProperties) -> Result<Response, Error> {
+        let access = Access::of(words.first().map_or(b"", |verb| verb));
+        self.send(RawRequest { payload: encode_bulk_array(words), access, properties }).await
+    }
+
+    /// Sends an encoded request and returns the response without decoding it.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request except those about the response's payload.
+    pub async fn send(&self, request: RawRequest) -> Result<Response, Error> {
+        let (answer, response) = oneshot::channel();
+        let command = Command::Send { request, answer };
+        self.commands.send(command).await.map_err(|_| self.end_error())?;
+        response.await.map_err(|_| self.end_error())?
+    }
+
+    /// Watches keys until [`Watcher::stop`] or the end of the session.
+    ///
+    /// # Errors
+    /// The error that ended the session. Later errors are the last event of the watch.
+    pub async fn watch(&self, keys: impl IntoIterator<Item = Key>) -> Result<Watcher, Error> {
+        let (sender, events) = mpsc::channel::<Result<WatchEvent, Error>>(EVENTS_MAX);
+        let (confirmation, id) = oneshot::channel();
+        let command = Command::Watch { watch: Watch::new(keys), events: sender, confirmation };
+        self.commands.send(command).await.map_err(|_| self.end_error())?;
+        let id = id.await.map_err(|_| self.end_error())?;
+        Ok(Watcher::new(id, events, self.commands.clone()))
+    }
+
+    /// Subscribes to topic filters, and returns when all are in force. Responses to the session's own requests are never
+    /// reported. The filters should not overlap: a broker may send a message once for each filter that matches.
+    ///
+    /// # Errors
+    /// [`Error::SubscribeRefused`] with the filter that the broker refused, or the error that ended the session.
+    pub async fn subscribe(&self, filters: Vec<String>) -> Result<Subscription, Error> {
+        let (sender, events) = mpsc::channel::<Result<SubscriptionEvent, Error>>(EVENTS_MAX);
+        let (confirmation, confirmed) = oneshot::channel();
+        let command = Command::Subscribe { filters, events: sender, confirmation };
+        self.commands.send(command).await.map_err(|_| self.end_error())?;
+        let granted_qos = confirmed.await.map_err(|_| self.end_error())??;
+        Ok(Subscription::new(events, granted_qos))
+    }
+
+    /// Disconnects; the broker then deletes the session. Pending requests fail.
+    pub async fn close(self) {
+        let (done, closed) = oneshot::channel();
+        if self.close_requests.send(done).await.is_ok() {
+            let _ = closed.await;
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Encoded requests and their responses.
+
+use bytes::Bytes;
+
+use super::error::{Error, Outcome};
+use crate::protocol::{Reply, Request, Timestamp};
+
+/// Whether a request may change the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It may be sent twice.
+    Read,
+    /// It must not be sent twice; without a response its outcome is unknown.
+    Write,
+}
+
+impl Access {
+    /// Returns the access of a command by its first word. Unknown commands count as writes.
+    #[must_use]
+    pub fn of(verb: &[u8]) -> Self {
+        match verb {
+            b"GET" | b"SCAN" | b"KEYNOTIFY" => Self::Read,
+            _ => Self::Write,
+        }
+    }
+
+    /// Returns the outcome of a request that was sent and got no response.
+    #[must_use]
+    pub fn outcome_when_unanswered(self) -> Outcome {
+        match self {
+            Self::Read => Outcome::Unchanged,
+            Self::Write => Outcome::Unknown,
+        }
+    }
+}
+
+/// An encoded request.
+#[derive(Clone, Debug)]
+pub struct RawRequest {
+    pub payload: Bytes,
+    pub access: Access,
+    pub properties: RequestProperties,
+}
+
+/// The MQTT user properties of a request.
+#[derive(Clone, Debug, Default)]
+pub struct RequestProperties {
+    /// The fencing token (protocol §5).
+    pub fence: Option<Timestamp>,
+    /// Store the value on disk (protocol §7).
+    pub persist: bool,
+    /// Replaces the timestamp of the session's clock (protocol §1). The session's clock then ignores the response's
+    /// version, and any version is accepted, however far it is ahead.
+    pub timestamp: Option<Timestamp>,
+}
+
+/// A response, not decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    pub payload: Bytes,
+    /// The version in the response's properties.
+    pub version: Option<Timestamp>,
+    /// Whether it has a status property. Microsoft's clients reject responses without one (protocol §2).
+    pub has_status: bool,
+}
+
+/// Decodes the response to a request.
+///
+/// # Errors
+/// [`Error::Refused`] if the reply is an error of the store, [`Error::MalformedReply`].
+pub fn decode_response(request: &Request, response: Response) -> Result<(Reply, Option<Timestamp>), Error> {
+    match Reply::decode(&response.payload) {
+        Ok(Reply::Error(error)) => Err(Error::Refused(error)),
+        Ok(reply) => Ok((reply, response.version)),
+        Err(error) => {
+            let outcome = Access::of(request.verb().as_bytes()).outcome_when_unanswered();
+            Err(Error::MalformedReply { cause: error.to_string(), outcome })
+        }
+    }
+}
+
+/// Returns the error for a reply of the wrong type for the request.
+#[must_use]
+pub fn unexpected_reply(request: &Request, reply: &Reply) -> Error {
+    let what = match reply {
+        Reply::Done => "+OK",
+        Reply::Value(_) => "a value",
+        Reply::Count(_) => "a count",
+        Reply::NotApplied => "-1",
+        Reply::Absent => "nothing",
+        Reply::Keys { .. } => "a page of keys",
+        Reply::Error(error) => return Error::Refused(error.clone()),
+    };
+    let outcome = Access::of(request.verb().as_bytes()).outcome_when_unanswered();
+    Error::MalformedReply { cause: format!("{what} is not a reply to {}", request.verb()), outcome }
+}

@@ -1,0 +1,216 @@
+//! The watches of a session: carries out their actions, and delivers events to their handles.
+
+use std::collections::HashMap;
+
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::error::Error;
+use super::request::{Access, RawRequest, RequestProperties, Response, decode_response, unexpected_reply};
+use super::results::VersionedValue;
+use super::watch::{Watch, WatchAction, WatchEvent, notified_key};
+use crate::clock::Reading;
+use crate::protocol::message::{Message, Qos};
+use crate::protocol::{Key, Reply, Request};
+
+/// Identifies a watch within its session.
+pub(super) type WatchId = u64;
+
+/// The channel of a watch's events. An error is the last event.
+pub(super) type EventSender = mpsc::Sender<Result<WatchEvent, Error>>;
+
+/// Identifies the watch and action of a response.
+#[derive(Debug)]
+pub(super) struct ActionTicket {
+    watch: WatchId,
+    action: WatchAction,
+}
+
+/// The watches of one session.
+#[derive(Debug, Default)]
+pub(super) struct Watches {
+    active: HashMap<WatchId, Active>,
+}
+
+#[derive(Debug)]
+struct Active {
+    watch: Watch,
+    events: EventSender,
+    /// Whether it has had an initial value: then a timeout is retried, before that it ends the watch.
+    is_established: bool,
+}
+
+/// A call to the session for an action.
+pub(super) enum WatchCall {
+    Subscribe(ActionTicket),
+    Send(RawRequest, ActionTicket),
+}
+
+impl Active {
+    /// Delivers the pending events and then the error, in a task of its own: a slow reader must not block the session.
+    fn end(mut self, error: Error) {
+        tokio::spawn(async move {
+            while let Some(event) = self.watch.poll_event() {
+                if self.events.send(Ok(event)).await.is_err() {
+                    return;
+                }
+            }
+            let _ = self.events.send(Err(error)).await;
+        });
+    }
+}
+
+impl Watches {
+    pub(super) fn add(&mut self, id: WatchId, mut watch: Watch, events: EventSender, is_connected: bool) {
+        if is_connected {
+            watch.handle_connected();
+        }
+        self.active.insert(id, Active { watch, events, is_established: false });
+    }
+
+    /// Removes a watch. Returns the keys that no other watch needs: the store is to stop their notifications.
+    pub(super) fn remove(&mut self, id: WatchId) -> Vec<Key> {
+        let Some(removed) = self.active.remove(&id) else {
+            return Vec::new();
+        };
+        let needed = |key: &Key| self.active.values().any(|other| other.watch.contains(key));
+        removed.watch.keys().iter().filter(|key| !needed(key)).cloned().collect()
+    }
+
+    pub(super) fn handle_connected(&mut self) {
+        for active in self.active.values_mut() {
+            active.watch.handle_connected();
+        }
+    }
+
+    pub(super) fn handle_lost(&mut self, since_ms: u64, cause: &str) {
+        for active in self.active.values_mut() {
+            active.watch.handle_lost(since_ms, cause);
+        }
+    }
+
+    /// Ends every watch with the error of the session.
+    pub(super) fn handle_closed(&mut self, error: &Error) {
+        for (_, active) in self.active.drain() {
+            active.end(error.clone());
+        }
+    }
+
+    /// Handles a message that is not a response.
+    pub(super) fn handle_message(&mut self, message: &Message, client_id: &str) {
+        let cause = match notified_key(message, client_id) {
+            Ok(key) => {
+                let mut is_watched = false;
+                for active in self.active.values_mut().filter(|active| active.watch.contains(&key)) {
+                    active.watch.handle_notification(&key, message);
+                    is_watched = true;
+                }
+                if is_watched {
+                    return;
+                }
+                "the key is not watched"
+            }
+            Err(cause) => cause,
+        };
+        for active in self.active.values_mut() {
+            active.watch.skip(message, cause.to_owned());
+        }
+    }
+
+    pub(super) fn handle_subscribed(&mut self, ticket: ActionTicket, result: Result<Qos, Error>) {
+        let Some(active) = self.active.get_mut(&ticket.watch) else { return };
+        match result {
+            Ok(_) => active.watch.handle_subscribed(),
+            Err(error) => self.handle_failed(ticket, error),
+        }
+    }
+
+    pub(super) fn handle_answer(
+        &mut self,
+        ticket: ActionTicket,
+        result: Result<Response, Error>,
+        now: Reading,
+    ) {
+        let Some(active) = self.active.get_mut(&ticket.watch) else { return };
+        let request = match &ticket.action {
+            WatchAction::Register(key) => Request::KeyNotify { key: key.clone(), stop: false },
+            WatchAction::Read(key) => Request::Get { key: key.clone() },
+            WatchAction::Subscribe => return,
+        };
+        let error = match (&ticket.action, result.and_then(|response| decode_response(&request, response))) {
+            (WatchAction::Register(key), Ok((Reply::Done, _))) => return active.watch.handle_registered(key),
+            (WatchAction::Read(key), Ok((Reply::Value(value), version))) => {
+                active.is_established = true;
+                return active.watch.handle_read(key, Some(VersionedValue { value, version }), now);
+            }
+            (WatchAction::Read(key), Ok((Reply::Absent, _))) => {
+                active.is_established = true;
+                return active.watch.handle_read(key, None, now);
+            }
+            (_, Ok((other, _))) => unexpected_reply(&request, &other),
+            (_, Err(error)) => error,
+        };
+        self.handle_failed(ticket, error);
+    }
+
+    fn handle_failed(&mut self, ticket: ActionTicket, error: Error) {
+        let Some(active) = self.active.get_mut(&ticket.watch) else { return };
+        match error {
+            // After a reconnect the watch starts over.
+            Error::Lost { .. } => {}
+            Error::Timeout { .. } | Error::NoStore { .. } if active.is_established => {
+                active.watch.handle_unanswered(ticket.action);
+            }
+            error => {
+                if let Some(active) = self.active.remove(&ticket.watch) {
+                    active.end(error);
+                }
+            }
+        }
+    }
+
+    /// Returns the next call to the session.
+    pub(super) fn poll_call(&mut self) -> Option<WatchCall> {
+        let (watch, action) =
+            self.active.iter_mut().find_map(|(id, active)| Some((*id, active.watch.poll_action()?)))?;
+        let request = match &action {
+            WatchAction::Subscribe => return Some(WatchCall::Subscribe(ActionTicket { watch, action })),
+            WatchAction::Register(key) => Request::KeyNotify { key: key.clone(), stop: false },
+            WatchAction::Read(key) => Request::Get { key: key.clone() },
+        };
+        let request = RawRequest {
+            payload: request.encode(),
+            access: Access::Read,
+            properties: RequestProperties::default(),
+        };
+        Some(WatchCall::Send(request, ActionTicket { watch, action }))
+    }
+
+    /// Returns the watches whose handles were dropped.
+    pub(super) fn dropped(&self) -> Vec<WatchId> {
+        self.active.iter().filter(|(_, active)| active.events.is_closed()).map(|(id, _)| *id).collect()
+    }
+
+    /// Delivers events. Returns the first channel that is full: the connection must not be read until it has room.
+    pub(super) fn deliver(&mut self) -> Option<EventSender> {
+        let mut full = None;
+        for active in self.active.values_mut() {
+            loop {
+                let room = match active.events.try_reserve() {
+                    Ok(room) => room,
+                    // The handle was dropped; `dropped` reports the watch.
+                    Err(TrySendError::Closed(())) => break,
+                    Err(TrySendError::Full(())) => {
+                        full = Some(active.events.clone());
+                        break;
+                    }
+                };
+                match active.watch.poll_event() {
+                    Some(event) => room.send(Ok(event)),
+                    None => break,
+                }
+            }
+        }
+        full
+    }
+}
