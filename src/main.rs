@@ -1,4 +1,4 @@
-//! The process: hands itself to the command line.
+//! The `mqkv` binary: runs the command line of the library.
 
 fn main() -> std::process::ExitCode {
     mqkv::cli::main()

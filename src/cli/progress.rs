@@ -1,23 +1,20 @@
-//! How far a verb has come, on a terminal: a line on standard error that is written over and over.
+//! Progress bar of verbs that work through many lines, on standard error.
 
-use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
 use crate::clock;
-use crate::commands::duration;
 use crate::commands::output::Progress;
-use crate::commands::process::stdout;
 
-/// What ends sooner than this shows no bar: it would only flicker.
+/// A verb that ends sooner shows no bar: it would only flicker.
 const DELAY: Duration = Duration::from_millis(400);
-const INTERVAL: Duration = Duration::from_millis(50);
-const CELLS: u64 = 30;
-const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
-const ERASE: &str = "\r\x1b[2K";
+/// Redraws per second.
+const REFRESH_HZ: u8 = 20;
+const KNOWN_TOTAL: &str = "{bar:30} {percent:>3}%  {msg}  {elapsed}, {eta} left";
+const UNKNOWN_TOTAL: &str = "{spinner} {msg}  {elapsed}";
 
-/// A bar, or none.
-///
-/// No crate's: those weigh the past with `pow`, and with that one call a server that shows no bar would load libm.
+/// A progress bar, or none.
 #[derive(Debug, Default)]
 pub struct Bar {
     shown: Option<Shown>,
@@ -25,128 +22,180 @@ pub struct Bar {
 
 #[derive(Debug)]
 struct Shown {
+    bar: ProgressBar,
     since: Instant,
-    next: Instant,
-    line: String,
+    target: fn() -> ProgressDrawTarget,
 }
 
 impl Bar {
-    /// A bar, if it is to be shown.
+    /// Returns a bar that is visible after a moment, if `is_shown`.
     #[must_use]
-    pub fn new(shown: bool) -> Self {
-        Self { shown: shown.then(|| Shown::begin(clock::monotonic())) }
+    pub fn new(is_shown: bool) -> Self {
+        let target = || ProgressDrawTarget::stderr_with_hz(REFRESH_HZ);
+        Self { shown: is_shown.then(|| Shown::begin(clock::monotonic(), target)) }
     }
 
-    /// Shows how far it has come.
-    pub fn show(&mut self, progress: &Progress) {
-        let Some(shown) = &mut self.shown else { return };
-        if shown.update(progress, clock::monotonic()) {
-            // The last column stays free: some terminals begin a new line behind it.
-            let room = stdout::stderr_columns().map_or(usize::MAX, |columns| columns.saturating_sub(1));
-            shown.line = shown.line.chars().take(room).collect();
-            write(&[ERASE, &shown.line]);
+    /// Shows the progress.
+    pub fn show(&self, progress: &Progress) {
+        if let Some(shown) = &self.shown {
+            shown.update(progress, clock::monotonic());
         }
     }
 
-    /// Writes something else without the bar in its way.
-    pub fn suspend<T>(&self, write_it: impl FnOnce() -> T) -> T {
-        let line = self.shown.as_ref().map_or("", |shown| &shown.line);
-        if line.is_empty() {
-            return write_it();
+    /// Calls `write`, which writes to the terminal, while the bar is not there.
+    pub fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
+        match &self.shown {
+            Some(shown) => shown.bar.suspend(write),
+            None => write(),
         }
-        write(&[ERASE]);
-        let result = write_it();
-        write(&[line]);
-        result
     }
 
-    /// Takes the bar away for good.
+    /// Removes the bar for good.
     pub fn clear(&mut self) {
-        if self.shown.take().is_some_and(|shown| !shown.line.is_empty()) {
-            write(&[ERASE]);
+        if let Some(shown) = self.shown.take() {
+            shown.bar.finish_and_clear();
         }
     }
-}
-
-/// Standard error may be closed: a bar is not worth failing for.
-fn write(parts: &[&str]) {
-    let _ = io::stderr().write_all(parts.concat().as_bytes());
 }
 
 impl Shown {
-    fn begin(now: Instant) -> Self {
-        Self { since: now, next: now.checked_add(DELAY).unwrap_or(now), line: String::new() }
+    fn begin(now: Instant, target: fn() -> ProgressDrawTarget) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        Self { bar, since: now, target }
     }
 
-    /// Makes a new line, if it is time for one.
-    fn update(&mut self, progress: &Progress, now: Instant) -> bool {
-        let is_due = now >= self.next;
-        if is_due {
-            self.line = line(progress, now.saturating_duration_since(self.since));
-            self.next = now.checked_add(INTERVAL).unwrap_or(now);
+    fn update(&self, progress: &Progress, now: Instant) {
+        let Progress { count, unit, bytes_read, bytes_total } = *progress;
+        if self.bar.is_hidden() {
+            if now.saturating_duration_since(self.since) < DELAY {
+                return;
+            }
+            self.bar.set_style(style(bytes_total.is_some()));
+            self.bar.set_draw_target((self.target)());
         }
-        is_due
+        if let Some(total) = bytes_total {
+            // A file that grows can be read beyond the size that it had at the start.
+            self.bar.set_length(total.max(bytes_read));
+        }
+        self.bar.set_message(format!("{count} {unit}"));
+        self.bar.set_position(bytes_read);
     }
 }
 
-fn line(progress: &Progress, elapsed: Duration) -> String {
-    let Progress { count, unit, bytes_read, bytes_total } = *progress;
-    let time = duration::text(Duration::from_secs(elapsed.as_secs()));
-    let Some(total) = bytes_total else {
-        let turn = usize::try_from(elapsed.as_millis() / 100 % 10).unwrap_or(0);
-        let tick = SPINNER.get(turn).unwrap_or(&' ');
-        return format!("{tick} {count} {unit}  {time}");
-    };
-    let read = bytes_read.min(total);
-    // Of nothing, all has been read.
-    let part = |whole: u64| whole.saturating_mul(read).checked_div(total).unwrap_or(whole);
-    let cell = |cell| if cell < part(CELLS) { '█' } else { '░' };
-    let bar: String = (0..CELLS).map(cell).collect();
-    let left_ms = match total.saturating_sub(read) {
-        0 => Some(0),
-        left => u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX).saturating_mul(left).checked_div(read),
-    };
-    let left = left_ms.map_or_else(|| "?".to_owned(), |ms| duration::text(Duration::from_secs(ms / 1000)));
-    format!("{bar} {:>3}%  {count} {unit}  {time}, {left} left", part(100))
+fn style(is_total_known: bool) -> ProgressStyle {
+    let template = if is_total_known { KNOWN_TOTAL } else { UNKNOWN_TOTAL };
+    // The templates are valid: a test renders them.
+    let style = ProgressStyle::with_template(template);
+    style.unwrap_or_else(|_| ProgressStyle::default_spinner()).progress_chars("█░")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::Mutex;
+
+    use indicatif::TermLike;
+
     use super::*;
+
+    /// The text written to the terminals of this file's tests.
+    static WRITTEN: Mutex<String> = Mutex::new(String::new());
+    /// One test at a time.
+    static TURN: Mutex<()> = Mutex::new(());
+
+    #[derive(Debug)]
+    struct TestTerminal;
+
+    impl TermLike for TestTerminal {
+        fn width(&self) -> u16 {
+            100
+        }
+
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)?;
+            self.write_str("\n")
+        }
+
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            WRITTEN.lock().unwrap().push_str(text);
+            Ok(())
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            WRITTEN.lock().unwrap().clear();
+            Ok(())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
 
     fn progress(bytes_read: u64, bytes_total: Option<u64>) -> Progress {
         Progress { count: 12, unit: "keys", bytes_read, bytes_total }
     }
 
-    #[test]
-    fn what_is_known_to_end_has_a_bar_and_the_time_that_is_left() {
-        let after = |read, seconds| line(&progress(read, Some(300)), Duration::from_secs(seconds));
-        let cells = |full| ["█".repeat(full), "░".repeat(30 - full)].concat();
-        assert_eq!(after(100, 45), format!("{}  33%  12 keys  45s, 1m 30s left", cells(10)));
-        assert_eq!(after(300, 61), format!("{} 100%  12 keys  1m 1s, 0s left", cells(30)));
-        assert_eq!(after(0, 1), format!("{}   0%  12 keys  1s, ? left", cells(0)));
-    }
-
-    #[test]
-    fn a_file_that_grows_or_is_empty_is_read_whole() {
-        assert!(
-            line(&progress(400, Some(300)), Duration::from_secs(1)).contains(" 100%  12 keys  1s, 0s left")
-        );
-        assert!(line(&progress(0, Some(0)), Duration::from_secs(1)).contains(" 100%  12 keys  1s, 0s left"));
-    }
-
-    #[test]
-    fn what_has_no_known_end_turns() {
-        let lines = [2000, 2100, 2999].map(|ms| line(&progress(5, None), Duration::from_millis(ms)));
-        assert_eq!(lines, ["⠋ 12 keys  2s", "⠙ 12 keys  2s", "⠏ 12 keys  2s"]);
-    }
-
-    #[test]
-    fn what_ends_soon_shows_none_and_what_lasts_no_more_than_can_be_seen() {
+    /// Returns what the terminal shows after the progress, and the bar.
+    fn shown(progress: &Progress, after: Duration) -> (String, Shown) {
+        WRITTEN.lock().unwrap().clear();
         let begin = clock::monotonic();
-        let mut shown = Shown::begin(begin);
-        let updates = [399, 400, 449, 450, 499, 500]
-            .map(|ms| shown.update(&progress(1, None), begin + Duration::from_millis(ms)));
-        assert_eq!(updates, [false, true, false, true, false, true]);
+        let shown = Shown::begin(begin, || ProgressDrawTarget::term_like(Box::new(TestTerminal)));
+        shown.update(progress, begin + after);
+        let written = WRITTEN.lock().unwrap().clone();
+        (written.trim_end().to_owned(), shown)
+    }
+
+    #[test]
+    fn a_bar_shows_the_part_that_is_done() {
+        let _turn = TURN.lock().unwrap();
+        let bar = |read, total| shown(&progress(read, Some(total)), DELAY).0;
+        let cells = |full: usize| ["█".repeat(full), "░".repeat(30 - full)].concat();
+        let begins = |text: String, begin: &str| assert!(text.starts_with(begin), "{text:?}, not {begin:?}");
+        begins(bar(100, 300), &format!("{}  33%  12 keys  ", cells(10)));
+        begins(bar(300, 300), &format!("{} 100%  12 keys  ", cells(30)));
+        begins(bar(0, 300), &format!("{}   0%  12 keys  ", cells(0)));
+        assert!(bar(100, 300).ends_with(" left"));
+    }
+
+    #[test]
+    fn a_file_that_grows_or_is_empty_is_read_completely() {
+        let _turn = TURN.lock().unwrap();
+        for (read, total) in [(400, 300), (0, 0)] {
+            let (text, _) = shown(&progress(read, Some(total)), DELAY);
+            assert!(text.contains(" 100%  12 keys  "), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_spinner_replaces_the_bar_if_the_total_is_unknown() {
+        let _turn = TURN.lock().unwrap();
+        let (text, _) = shown(&progress(5, None), DELAY);
+        assert!(text.contains(" 12 keys  ") && !text.contains(['%', '░']), "{text:?}");
+    }
+
+    #[test]
+    fn a_verb_that_ends_soon_shows_no_bar() {
+        let _turn = TURN.lock().unwrap();
+        assert_eq!(shown(&progress(1, None), DELAY - Duration::from_millis(1)).0, "");
+        let (text, shown) = shown(&progress(1, None), DELAY);
+        assert_ne!(text, "");
+        Bar { shown: Some(shown) }.clear();
+        assert_eq!(*WRITTEN.lock().unwrap(), "", "nothing is left of the bar");
     }
 }

@@ -186,6 +186,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
     ("humantime", &["src/commands/duration.rs"]),
     ("strsim", &["src/cli/config/suggestions.rs"]),
     ("terminal_size", &["src/commands/process/stdout.rs"]),
+    ("indicatif", &["src/cli/progress.rs"]),
     ("toml_edit", &["src/cli/config/document.rs"]),
     ("clap_mangen", &["src/cli/generate.rs"]),
 ];
