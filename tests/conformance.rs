@@ -1,11 +1,13 @@
-//! Holds `docs/mqtt-conformance.md` against the standard's numbers, the Paho suite's names, and the tests that it names.
+//! Checks `docs/mqtt-conformance.md`: it lists every statement of MQTT 5.0 and every test of the Paho suite once, and
+//! each test that it names exists.
 #![expect(clippy::arithmetic_side_effects, clippy::unwrap_used, reason = "a panic here is a failed test")]
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-/// How many statements each section of MQTT 5.0 has; they are counted from 1, those of 2.2.1 from 2.
+/// The number of the last statement in each section of MQTT 5.0. They count from 1, those of 2.2.1 from 2.
 const SECTIONS: &[(&str, u32)] = &[
     ("1.5.4", 3),
     ("1.5.5", 1),
@@ -96,24 +98,12 @@ const SUITE: &[&str] = &[
     "test_will_delay",
 ];
 
-/// Where the files of the tests are, as the page names them.
-const PLACES: &[&str] = &[
-    "src/broker/tests/",
-    "src/broker/",
-    "src/broker/wire/",
-    "src/broker/routing/",
-    "src/broker/session/",
-    "src/mqtt/",
-    "tests/it/",
-    "",
-];
-
-/// The page says so, and then why, where a statement needs no test.
+/// How the page begins its reason, where a statement needs no test.
 const REASONS: &[&str] =
     &["Binds clients", "No ", "All ", "It has none", "Every QoS", "Messages are retained"];
 
-/// All that is wrong with a page, given what the files of the tests say.
-fn complaints(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+/// Returns the errors of a page; `sources` returns the texts of the source files with a name.
+fn errors(page: &str, sources: impl Fn(&str) -> Vec<String>) -> Vec<String> {
     let rows: Vec<(&str, &str)> = page
         .lines()
         .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"))
@@ -138,7 +128,7 @@ fn complaints(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> 
         found.extend(
             tests
                 .into_iter()
-                .filter(|test| !is_there(test, &read))
+                .filter(|test| !exists(test, &sources))
                 .map(|test| format!("{number}: no test {test}")),
         );
     }
@@ -150,10 +140,10 @@ fn complaints(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> 
     found
 }
 
-/// Whether a test, which is called `file::name`, is there and is one.
-fn is_there(test: &str, read: &impl Fn(&str) -> Option<String>) -> bool {
+/// Returns whether a test exists, given as `file::name`.
+fn exists(test: &str, sources: &impl Fn(&str) -> Vec<String>) -> bool {
     let (file, name) = test.split_once("::").unwrap();
-    PLACES.iter().filter_map(|place| read(&format!("{place}{file}.rs"))).any(|text| {
+    sources(&format!("{file}.rs")).iter().any(|text| {
         let lines: Vec<_> = text.lines().map(str::trim).collect();
         lines.iter().enumerate().any(|(at, line)| {
             let declares = |start: &str| {
@@ -174,43 +164,61 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn read(path: &str) -> Option<String> {
-    fs::read_to_string(root().join(path)).ok()
+/// Returns the texts of the files below `src/broker`, `src/mqtt` and `tests` whose paths end with this one.
+fn sources(path: &str) -> Vec<String> {
+    static FILES: LazyLock<Vec<(PathBuf, String)>> = LazyLock::new(|| {
+        let mut found = Vec::new();
+        let mut folders: Vec<_> =
+            ["src/broker", "src/mqtt", "tests"].map(|folder| root().join(folder)).into();
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let entry = entry.unwrap().path();
+                if entry.is_dir() {
+                    folders.push(entry);
+                } else if entry.extension().is_some_and(|extension| extension == "rs") {
+                    let text = fs::read_to_string(&entry).unwrap();
+                    found.push((entry, text));
+                }
+            }
+        }
+        found
+    });
+    FILES.iter().filter(|(file, _)| file.ends_with(path)).map(|(_, text)| text.clone()).collect()
 }
 
 #[test]
 fn every_statement_has_its_row_and_every_test_exists() {
-    let found = complaints(&page(), read);
+    let found = errors(&page(), sources);
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 #[test]
-fn each_fault_of_the_page_is_found() {
+fn each_kind_of_error_in_the_page_is_reported() {
     let row = |number: &str, shown: &str| format!("| {number} | something | {shown} |\n");
     let source =
-        |_: &str| Some("#[tokio::test]\nasync fn a_test() {}\n\n/// None.\nfn no_test() {}\n".to_owned());
-    let complain = |from: &str, to: &str| {
+        |_: &str| vec!["#[tokio::test]\nasync fn a_test() {}\n\n/// None.\nfn no_test() {}\n".to_owned()];
+    let errors_after = |from: &str, to: &str| {
         assert_eq!(page().matches(from).count(), 1, "{from}");
-        complaints(&page().replace(from, to), read)
+        errors(&page().replace(from, to), sources)
     };
     let line = page().lines().find(|line| line.starts_with("| 4.8.2-6 |")).unwrap().to_owned() + "\n";
-    assert_eq!(complain(&line, ""), ["4.8.2-6: 0 rows"]);
-    assert_eq!(complain(&line, &line.repeat(2)), ["4.8.2-6: 2 rows"]);
+    assert_eq!(errors_after(&line, ""), ["4.8.2-6: 0 rows"]);
+    assert_eq!(errors_after(&line, &line.repeat(2)), ["4.8.2-6: 2 rows"]);
     assert_eq!(
-        complain(&line, &(line.clone() + &line.replace("2-6", "2-7"))),
+        errors_after(&line, &(line.clone() + &line.replace("2-6", "2-7"))),
         ["4.8.2-7: there is no such statement"]
     );
-    assert_eq!(complain(&line, &row("4.8.2-6", "Surely")), ["4.8.2-6: neither a test nor a reason"]);
-    assert_eq!(complain(&line, &row("4.8.2-6", "`shared::x`")), ["4.8.2-6: no test shared::x"]);
+    assert_eq!(errors_after(&line, &row("4.8.2-6", "Surely")), ["4.8.2-6: neither a test nor a reason"]);
+    assert_eq!(errors_after(&line, &row("4.8.2-6", "`shared::x`")), ["4.8.2-6: no test shared::x"]);
     let line = page().lines().find(|line| line.starts_with("| test_basic |")).unwrap().to_owned() + "\n";
-    assert_eq!(complain(&line, ""), ["test_basic: 0 rows"]);
+    assert_eq!(errors_after(&line, ""), ["test_basic: 0 rows"]);
     assert_eq!(
-        complain(&line, &row("test_basic", "`broker_suite::x`")),
+        errors_after(&line, &row("test_basic", "`broker_suite::x`")),
         ["test_basic: no test broker_suite::x"]
     );
     for (test, is_one) in
         [("x::a_test", true), ("x::no_test", false), ("x::a_tes", false), ("x::test", false)]
     {
-        assert_eq!(is_there(test, &source), is_one, "{test}");
+        assert_eq!(exists(test, &source), is_one, "{test}");
     }
 }
