@@ -1,4 +1,4 @@
-//! Authenticator of the broker: checks passwords and tokens with the files of identities.
+//! Authenticator of the broker, with the users and tokens of the files.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::broker::{Authenticator, PendingCheck};
 use crate::net::Secret;
 use crate::protocol::connection::K8S_SAT;
 
-/// Checks passwords and tokens; reports files that have become invalid.
+/// Checks passwords and tokens, and reports files that have become invalid.
 pub struct IdentityAuthenticator {
     pub identities: Arc<Identities>,
     pub events: EventSink,
@@ -54,21 +54,21 @@ mod tests {
 
     use super::*;
     use crate::broker::{self, Hooks, ListenerSettings, Server};
-    use crate::server::IdentityFiles;
+    use crate::server::CredentialFiles;
 
-    /// A server with a list of tokens that cannot be read, a client that has sent one, and what the server tells.
+    /// Returns a server whose token file blocks reads, a client that has sent a token, and the server's log.
     async fn unreadable(
         connect_timeout: Duration,
     ) -> (Server, TcpStream, mpsc::UnboundedReceiver<String>, Pipe) {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("tokens");
         std::fs::write(&path, "sat token\n").unwrap();
-        let files = IdentityFiles { users: None, tokens: Some(path.clone()) };
+        let files = CredentialFiles { users: None, tokens: Some(path.clone()) };
         let identities = Arc::new(Identities::load(&files).unwrap());
-        // Whoever opens a pipe waits until somebody writes.
+        // Opening a pipe blocks until it is opened for writing.
         std::fs::remove_file(&path).unwrap();
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let (sender, told) = mpsc::unbounded_channel();
+        let (sender, log) = mpsc::unbounded_channel();
         let authenticator = Arc::new(IdentityAuthenticator { identities, events: Arc::new(|_| {}) });
         let events = Arc::new(move |event: broker::Event| drop(sender.send(event.to_string())));
         let hooks = Hooks { authenticator, events, ..Hooks::new(Arc::new(())) };
@@ -81,7 +81,7 @@ mod tests {
         let properties = b"\x12\x15\0\x07K8S-SAT\x16\0\x05token";
         let head = b"\x10\x20\0\x04MQTT\x05\x02\0\0";
         client.write_all(&[&head[..], properties, b"\0\x01c"].concat()).await.unwrap();
-        (server, client, told, Pipe { path, _home: home })
+        (server, client, log, Pipe { path, _home: home })
     }
 
     struct Pipe {
@@ -91,15 +91,15 @@ mod tests {
 
     impl Drop for Pipe {
         fn drop(&mut self) {
-            // The thread that reads can end.
+            // Unblocks the thread that reads the file.
             std::fs::write(&self.path, "sat token\n").unwrap();
         }
     }
 
     #[tokio::test]
-    async fn what_cannot_be_checked_in_time_is_refused_as_busy() {
-        let (server, mut client, mut told, _pipe) = unreadable(Duration::from_millis(50)).await;
-        let line = told.recv().await.unwrap();
+    async fn a_check_that_takes_too_long_is_refused_with_server_busy() {
+        let (server, mut client, mut log, _pipe) = unreadable(Duration::from_millis(50)).await;
+        let line = log.recv().await.unwrap();
         assert!(
             line.ends_with("server busy (0x89): what it says of itself could not be checked in time"),
             "{line}"
@@ -111,12 +111,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_hangs_up_before_he_is_checked_is_waited_for_no_longer() {
-        let (server, mut client, mut told, _pipe) = unreadable(Duration::from_secs(3600)).await;
-        // What a client says before it is let in is no end.
+    async fn a_client_that_disconnects_during_the_check_ends_the_connection() {
+        let (server, mut client, mut log, _pipe) = unreadable(Duration::from_secs(3600)).await;
+        // Packets before CONNACK do not end the connection.
         client.write_all(b"\xC0\0").await.unwrap();
         drop(client);
-        let line = told.recv().await.unwrap();
+        let line = log.recv().await.unwrap();
         assert!(line.ends_with(" refused: it closed before it was let in"), "{line}");
         server.shutdown().await;
     }

@@ -1,34 +1,24 @@
-//! What can keep a server from starting.
+//! Errors of starting a server.
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 
 use crate::broker::StartError;
 use crate::server::storage::StorageError;
-use std::net::SocketAddr;
 
-/// Why a server did not start.
+/// The cause of a failed start.
 #[derive(Debug)]
 pub enum Error {
     /// The settings contradict each other.
     Settings(&'static str),
-    /// An address could not be listened on.
-    Bind {
-        /// The address as given.
-        address: SocketAddr,
-        /// What the system said.
-        cause: io::Error,
-    },
-    /// The address for operators could not be listened on.
-    Admin {
-        /// The address as given.
-        address: SocketAddr,
-        /// What the system said.
-        cause: io::Error,
-    },
-    /// The store cannot be read from the disk.
+    /// A listener could not be bound.
+    Bind { address: SocketAddr, cause: io::Error },
+    /// An admin listener could not be bound.
+    Admin { address: SocketAddr, cause: io::Error },
+    /// The storage cannot be opened.
     Storage(StorageError),
-    /// The system starts no other thread.
+    /// The system cannot create a thread.
     Thread(io::Error),
 }
 
@@ -45,7 +35,7 @@ impl From<StartError> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Settings(what) => write!(f, "the server's settings do not fit: {what}"),
+            Self::Settings(what) => write!(f, "invalid server settings: {what}"),
             Self::Bind { address, cause } | Self::Admin { address, cause } => {
                 write!(f, "cannot listen on {address}: {cause}")
             }

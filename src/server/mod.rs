@@ -19,7 +19,7 @@ mod store_server;
 pub use self::authorization::{AuthorizationError, Authorizer};
 pub use self::error::Error;
 pub use self::event::Event;
-pub use self::identity::{Identities, IdentityError, IdentityFiles, UsersFile};
+pub use self::identity::{CredentialFiles, Identities, IdentityError, UsersFile};
 pub use self::operations::{AdminSettings, OperationsSettings};
 pub use self::service::{Persistence, StoreSettings};
 pub use self::settings::Settings;

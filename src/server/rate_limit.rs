@@ -1,4 +1,4 @@
-//! Keeps whoever does the same over and over from flooding what the operator is told.
+//! Rate limiting of log events.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,88 +12,92 @@ use super::event::EventSink;
 use crate::broker::event::Subject;
 use crate::clock;
 
-/// How long is counted at a time.
+/// The period in which events are counted.
 const PERIOD: Duration = Duration::from_secs(10);
-/// How many events of one subject are told in a period.
-const TOLD_MAX: u32 = 100;
-/// How many subjects are told apart in a period; the rest count as one.
+/// The most events of one subject that are logged in a period.
+const EVENTS_MAX: u32 = 100;
+/// The most subjects that are counted separately in a period. All others count as one.
 const SUBJECTS_MAX: usize = 10_000;
 
-/// A sink that passes on the first events of each subject in a period, and after it how many more there were.
+/// Returns a sink that forwards the first events of each subject in a period, and after the period the number of the
+/// suppressed ones.
 #[must_use]
-pub fn moderated(sink: EventSink) -> EventSink {
-    let moderator = Arc::new(Moderated { sink, state: Mutex::default() });
-    Arc::new(move |event| moderator.tell(event))
+pub fn rate_limited(sink: EventSink) -> EventSink {
+    let limiter = Arc::new(RateLimiter { sink, state: Mutex::default() });
+    Arc::new(move |event| limiter.handle(event))
 }
 
-struct Moderated {
+struct RateLimiter {
     sink: EventSink,
-    state: Mutex<Moderator>,
+    state: Mutex<EventCounts>,
 }
 
-impl Moderated {
-    fn tell(self: &Arc<Self>, event: Event) {
+impl RateLimiter {
+    fn handle(self: &Arc<Self>, event: Event) {
         let now = clock::monotonic();
         let (events, is_first) = {
             let mut state = self.state();
-            (state.handle(event, now), state.take_begun())
+            (state.handle(event, now), state.take_suppression_start())
         };
         for event in events {
             (self.sink)(event);
         }
-        // Without a runtime, what was left out is told with the next event.
+        // Without a runtime the suppressed events are reported with the next event.
         if is_first && let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(Self::tell_rest(Arc::downgrade(self), PERIOD));
+            runtime.spawn(Self::report_suppressed(Arc::downgrade(self), PERIOD));
         }
     }
 
-    async fn tell_rest(moderated: Weak<Self>, after: Duration) {
+    async fn report_suppressed(limiter: Weak<Self>, after: Duration) {
         sleep(after).await;
-        if let Some(moderated) = moderated.upgrade() {
-            let rest = moderated.state().poll(clock::monotonic());
-            for event in rest {
-                (moderated.sink)(event);
+        if let Some(limiter) = limiter.upgrade() {
+            let suppressed = limiter.state().poll(clock::monotonic());
+            for event in suppressed {
+                (limiter.sink)(event);
             }
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, Moderator> {
+    fn state(&self) -> MutexGuard<'_, EventCounts> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// At the end the rest is told at once.
-impl Drop for Moderated {
+/// Reports the suppressed events of the last period.
+impl Drop for RateLimiter {
     fn drop(&mut self) {
-        let rest = self.state().end();
-        for event in rest {
+        let suppressed = self.state().end();
+        for event in suppressed {
             (self.sink)(event);
         }
     }
 }
 
-/// What an event is about, and whether it reports a failure.
+/// The subject of an event, None for all subjects over the limit; and whether the event is a failure.
 type SubjectKind = (Option<Subject>, bool);
 
-/// Counts the events of a period. Pure: time comes as an argument.
+/// Counts of the events of a period (pure).
+///
+/// Contract: the owner logs the events that [`EventCounts::handle`] and [`EventCounts::poll`] return, and calls `poll` one period
+/// after [`EventCounts::take_suppression_start`] has returned true.
 #[derive(Debug, Default)]
-struct Moderator {
+struct EventCounts {
     since: Option<Instant>,
     counts: HashMap<SubjectKind, u32>,
-    /// Whether something has been left out in this period.
-    is_silent: bool,
-    /// Whether that has just begun.
-    has_begun: bool,
+    /// Whether an event was suppressed in this period.
+    is_suppressing: bool,
+    /// Whether that has not been reported by `take_suppression_start` yet.
+    has_started: bool,
 }
 
-impl Moderator {
-    /// Takes an event; gives back what is to be told now.
+impl EventCounts {
+    /// Counts an event. Returns the events to log now.
     fn handle(&mut self, event: Event, now: Instant) -> Vec<Event> {
-        let mut told = self.poll(now);
+        let mut events = self.poll(now);
         self.since.get_or_insert(now);
         let Some(subject) = event.subject() else {
-            told.push(event);
-            return told;
+            events.push(event);
+            return events;
         };
         let mut subject = (Some(subject), event.is_failure());
         if self.counts.len() >= SUBJECTS_MAX && !self.counts.contains_key(&subject) {
@@ -101,15 +105,15 @@ impl Moderator {
         }
         let count = self.counts.entry(subject).or_insert(0);
         *count = count.saturating_add(1);
-        if *count <= TOLD_MAX {
-            told.push(event);
-        } else if !self.is_silent {
-            (self.is_silent, self.has_begun) = (true, true);
+        if *count <= EVENTS_MAX {
+            events.push(event);
+        } else if !self.is_suppressing {
+            (self.is_suppressing, self.has_started) = (true, true);
         }
-        told
+        events
     }
 
-    /// What was left out in a period that is over.
+    /// Ends the period if it is over. Returns the reports of suppressed events.
     fn poll(&mut self, now: Instant) -> Vec<Event> {
         if self.since.is_none_or(|since| now.saturating_duration_since(since) < PERIOD) {
             return Vec::new();
@@ -117,24 +121,25 @@ impl Moderator {
         self.end()
     }
 
-    /// What was left out in a period that ends now.
+    /// Ends the period. Returns the reports of suppressed events.
     fn end(&mut self) -> Vec<Event> {
         let counts = std::mem::take(self).counts;
-        let mut left_out: Vec<_> = counts
+        let mut reports: Vec<_> = counts
             .into_iter()
-            .filter(|(_, count)| *count > TOLD_MAX)
+            .filter(|(_, count)| *count > EVENTS_MAX)
             .map(|((subject, is_failure), count)| {
                 let (subject, count) =
-                    (subject.unwrap_or(Subject::Other("others")), count.saturating_sub(TOLD_MAX));
+                    (subject.unwrap_or(Subject::Other("others")), count.saturating_sub(EVENTS_MAX));
                 Event::LeftOut { subject, count, is_failure }
             })
             .collect();
-        left_out.sort_unstable_by_key(ToString::to_string);
-        left_out
+        reports.sort_unstable_by_key(ToString::to_string);
+        reports
     }
 
-    fn take_begun(&mut self) -> bool {
-        std::mem::take(&mut self.has_begun)
+    /// Returns true once in a period, after the first suppressed event.
+    fn take_suppression_start(&mut self) -> bool {
+        std::mem::take(&mut self.has_started)
     }
 }
 
@@ -154,17 +159,17 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_one_client_is_cut_short_and_counted_and_others_are_heard() {
+    fn events_over_the_limit_of_one_subject_are_counted_and_others_are_logged() {
         let start = clock::monotonic();
-        let mut moderator = Moderator::default();
-        let told: usize = (0..180).map(|_| moderator.handle(gone("noisy"), start).len()).sum();
-        assert_eq!(told, 100);
-        assert!(moderator.take_begun() && !moderator.take_begun());
-        assert_eq!(moderator.handle(gone("quiet"), start), [gone("quiet")]);
-        let told: usize = (0..130).map(|port| moderator.handle(refused(port), start).len()).sum();
-        assert_eq!(told, 100);
-        assert_eq!(moderator.poll(start + PERIOD - Duration::from_millis(1)), []);
-        let left_out: Vec<_> = moderator
+        let mut counts = EventCounts::default();
+        let logged: usize = (0..180).map(|_| counts.handle(gone("noisy"), start).len()).sum();
+        assert_eq!(logged, 100);
+        assert!(counts.take_suppression_start() && !counts.take_suppression_start());
+        assert_eq!(counts.handle(gone("quiet"), start), [gone("quiet")]);
+        let logged: usize = (0..130).map(|port| counts.handle(refused(port), start).len()).sum();
+        assert_eq!(logged, 100);
+        assert_eq!(counts.poll(start + PERIOD - Duration::from_millis(1)), []);
+        let reports: Vec<_> = counts
             .poll(start + PERIOD)
             .into_iter()
             .map(|event| (event.to_string(), event.is_failure()))
@@ -173,49 +178,49 @@ mod tests {
             ("… and 30 more from 192.0.2.1 within 10 s", true),
             ("… and 80 more of noisy within 10 s", false),
         ];
-        assert_eq!(left_out, expected.map(|(text, is_trouble)| (text.to_owned(), is_trouble)));
-        assert_eq!(moderator.handle(gone("noisy"), start + PERIOD), [gone("noisy")]);
+        assert_eq!(reports, expected.map(|(text, is_failure)| (text.to_owned(), is_failure)));
+        assert_eq!(counts.handle(gone("noisy"), start + PERIOD), [gone("noisy")]);
     }
 
     #[test]
-    fn what_concerns_nobody_is_always_told() {
+    fn events_without_a_subject_are_never_suppressed() {
         let now = clock::monotonic();
-        let mut moderator = Moderator::default();
+        let mut counts = EventCounts::default();
         let event = || Event::ClockBehind { by_ms: 1_000 };
-        assert!((0..200).all(|_| moderator.handle(event(), now) == [event()]));
+        assert!((0..200).all(|_| counts.handle(event(), now) == [event()]));
     }
 
     #[test]
-    fn a_flood_of_many_clients_is_bounded_too() {
+    fn events_of_too_many_subjects_are_limited_together() {
         let now = clock::monotonic();
-        let mut moderator = Moderator::default();
+        let mut counts = EventCounts::default();
         let all = SUBJECTS_MAX + 1000;
-        let told: usize = (0..all).map(|number| moderator.handle(gone(&number.to_string()), now).len()).sum();
-        assert_eq!((told, moderator.counts.len()), (SUBJECTS_MAX + 100, SUBJECTS_MAX + 1));
-        assert_eq!(moderator.poll(now + PERIOD)[0].to_string(), "… and 900 more of others within 10 s");
+        let logged: usize = (0..all).map(|number| counts.handle(gone(&number.to_string()), now).len()).sum();
+        assert_eq!((logged, counts.counts.len()), (SUBJECTS_MAX + 100, SUBJECTS_MAX + 1));
+        assert_eq!(counts.poll(now + PERIOD)[0].to_string(), "… and 900 more of others within 10 s");
     }
 
     #[tokio::test]
-    async fn the_rest_is_told_though_nothing_more_happens() {
-        let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
+    async fn suppressed_events_are_reported_without_a_further_event() {
+        let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
         let sink: EventSink = Arc::new(move |event| drop(sender.send(event)));
-        let mut state = Moderator::default();
+        let mut state = EventCounts::default();
         for _ in 0..105 {
             state.handle(gone("noisy"), clock::monotonic());
         }
-        // As if the period had begun before.
+        // Moves the start of the period into the past.
         state.since = state.since.and_then(|since| since.checked_sub(PERIOD));
-        let moderated = Arc::new(Moderated { sink, state: Mutex::new(state) });
-        Moderated::tell_rest(Arc::downgrade(&moderated), Duration::ZERO).await;
-        assert_eq!(told.recv().await.unwrap().to_string(), "… and 5 more of noisy within 10 s");
+        let limiter = Arc::new(RateLimiter { sink, state: Mutex::new(state) });
+        RateLimiter::report_suppressed(Arc::downgrade(&limiter), Duration::ZERO).await;
+        assert_eq!(events.recv().await.unwrap().to_string(), "… and 5 more of noisy within 10 s");
     }
 
     #[test]
-    fn the_rest_is_told_at_the_end() {
-        let (sender, told) = std::sync::mpsc::channel();
-        let sink = moderated(Arc::new(move |event: Event| drop(sender.send(event.to_string()))));
-        (0..TOLD_MAX + 5).for_each(|_| sink(gone("noisy")));
+    fn suppressed_events_are_reported_at_the_end() {
+        let (sender, events) = std::sync::mpsc::channel();
+        let sink = rate_limited(Arc::new(move |event: Event| drop(sender.send(event.to_string()))));
+        (0..EVENTS_MAX + 5).for_each(|_| sink(gone("noisy")));
         drop(sink);
-        assert_eq!(told.iter().last().unwrap(), "… and 5 more of noisy within 10 s");
+        assert_eq!(events.iter().last().unwrap(), "… and 5 more of noisy within 10 s");
     }
 }

@@ -15,21 +15,21 @@ use super::delivery::BrokerOutlet;
 use super::event::Event;
 use super::event::EventSink;
 use super::operations::metrics::Metrics;
-use super::operations::{AdminSettings, Operations, OperationsSettings, Phase, admin, sys};
+use super::operations::{AdminSettings, OperationsSettings, Phase, ServerMonitor, admin, sys};
 use super::service::{Persistence, Running, Service, StoreSettings};
 use super::{Error, Identities, ListenerSettings, Settings};
 use crate::broker::{self, AccessControl, Broker, Hooks, Server};
 use crate::clock;
 use crate::net::detached::run_detached;
 use crate::net::tls::ServerTls;
-use crate::server::rate_limit::moderated;
+use crate::server::rate_limit::rate_limited;
 
 /// A running state store behind a broker of its own; several may run in one process.
 #[derive(Debug)]
 pub struct StoreServer {
     server: Server,
     running: Running,
-    operations: Arc<Operations>,
+    operations: Arc<ServerMonitor>,
     admin_addresses: Vec<SocketAddr>,
     rules: Option<RulesReloader>,
     certificates: Option<CertificatesReloader>,
@@ -141,7 +141,9 @@ impl StoreServer {
         let mut doors = Vec::new();
         for AdminSettings { address, names } in admin {
             doors.push(
-                admin::Door::bind(address, names).await.map_err(|cause| Error::Admin { address, cause })?,
+                admin::AdminListener::bind(address, names)
+                    .await
+                    .map_err(|cause| Error::Admin { address, cause })?,
             );
         }
         let Settings { broker, identities, authorizer, .. } = settings;
@@ -159,13 +161,13 @@ impl StoreServer {
         });
         let running =
             service.run(BrokerOutlet { broker: server.broker().clone(), metrics }).map_err(Error::Thread)?;
-        let operations = Arc::new(Operations::new(server.broker().clone(), service));
-        let admin_addresses = doors.iter().map(admin::Door::address).collect();
+        let operations = Arc::new(ServerMonitor::new(server.broker().clone(), service));
+        let admin_addresses = doors.iter().map(admin::AdminListener::address).collect();
         let has_readers = !doors.is_empty();
         let mut tasks: Vec<_> =
             doors.into_iter().map(|door| tokio::spawn(door.serve(Arc::clone(&operations)))).collect();
         if has_readers {
-            tasks.push(tokio::spawn(Arc::clone(&operations).sample()));
+            tasks.push(tokio::spawn(Arc::clone(&operations).run_sampling()));
         }
         if let Some(interval) = sys_interval {
             tasks.push(tokio::spawn(sys::publish(Arc::clone(&operations), interval)));
@@ -176,7 +178,7 @@ impl StoreServer {
 
     /// Lets clients in.
     pub fn open(&mut self) {
-        self.operations.enter(Phase::Serving);
+        self.operations.set_phase(Phase::Serving);
         self.server.open();
     }
 
@@ -222,7 +224,7 @@ impl StoreServer {
     pub fn drain(self, within: Duration) -> impl Future<Output = bool> {
         let Self { server, running, operations, tasks, .. } = self;
         // At once, and not when somebody first waits: who is told that it drains may look.
-        operations.enter(Phase::Draining);
+        operations.set_phase(Phase::Draining);
         async move {
             let drained = timeout(within, async {
                 server.drain().await;
@@ -279,9 +281,9 @@ fn hooks(
 
 /// Returns a sink that counts all events, and passes on a limited number per subject.
 fn counting(events: EventSink, metrics: Arc<Metrics>) -> EventSink {
-    let limited = moderated(events);
+    let limited = rate_limited(events);
     Arc::new(move |event: Event| {
-        metrics.note(&event);
+        metrics.count_event(&event);
         limited(event);
     })
 }

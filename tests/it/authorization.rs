@@ -230,7 +230,7 @@ fn a_hangup_brings_other_rules_to_those_who_are_connected_and_a_mistake_changes_
     let told = server.log_line_with("rules");
     assert_eq!(
         told,
-        "rules:3: a rule has no brokerResource: there are principals, brokerResources, stateStoreResources; the \
+        "rules:3: unknown name brokerResource in a rule: expected principals, brokerResources, stateStoreResources; the \
          rules before stay in force"
     );
     assert_eq!(set("2"), "--- exit 0\n");
@@ -254,10 +254,10 @@ fn rules_with_a_mistake_or_that_cannot_be_read_are_refused_at_the_start() {
     place.write("base64", "rules:\n- principals: {clientIds: [a]}\n  stateStoreResources:\n  - {method: Read, keyType: Binary, keys: [\"a\"]}\n");
     place.write("nobody", "rules:\n- principals: {}\n  brokerResources: [{method: Connect}]\n");
     for (file, words, code) in [
-        ("nobody", "nobody:2: principals names nobody: there are clientIds, usernames, attributes", 78),
-        ("unclosed", "unclosed:4: a[ is no pattern: a [ that is not closed", 78),
-        ("look", "look:4: method is Look: there are Read, Write, ReadWrite", 78),
-        ("base64", "base64:4: a is no base64: ", 78),
+        ("nobody", "nobody:2: principals is empty: expected one of clientIds, usernames, attributes", 78),
+        ("unclosed", "unclosed:4: a[ is not a valid pattern: unclosed [", 78),
+        ("look", "look:4: unknown method Look: expected Read, Write, ReadWrite", 78),
+        ("base64", "base64:4: a is not base64: ", 78),
         ("gone", "cannot read gone: No such file or directory", 74),
     ] {
         let said = place.run(&["serve", "--listen", "127.0.0.1:0", "--authz", file]);

@@ -90,8 +90,8 @@ fn our_own_server_lets_in_whom_it_knows_and_refuses_the_others_once() {
     let relay = Relay::start(server.port());
     assert_eq!(
         place.run_at(&relay.url(), &words("wrong")),
-        "--- stderr\nerror: BROKER rejected the connection: bad user name or password (0x86): no user of \
-         this name and password is known here\n\
+        "--- stderr\nerror: BROKER rejected the connection: bad user name or password (0x86): unknown user \
+         name or wrong password\n\
          hint: check the name (-u) and the password (--password-file or --ask-password)\n--- exit 77\n"
     );
     assert_eq!(relay.connections(), 1);

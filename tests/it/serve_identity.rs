@@ -49,7 +49,7 @@ fn every_door_lets_in_whom_it_should_and_nobody_else() {
     let (wrong, none) =
         (format!("{user}: wrong password for the user ann"), format!("{user}: no password for the user ann"));
     let nobody = "not authorized (0x87): it said nothing of who it is";
-    let forged = "not authorized (0x87): its token is not known";
+    let forged = "not authorized (0x87): unknown token";
     let no_certificate = "no client certificate";
     let (ann_and_me, sat_and_me) = (format!("ann, {ME}"), format!("sat, {ME}"));
     let plain = |first| [first, "ann", &wrong, &none, "sat", forged].map(str::to_owned).to_vec();
@@ -225,8 +225,8 @@ fn a_token_that_is_renewed_under_a_session_is_shown_again() {
     assert_eq!(client.receive().unwrap().name(), "PINGRESP");
     client.send(&wire::auth(0x19, Some("K8S-SAT"), Some(b"tok.en")));
     assert_eq!(disconnected(&mut client), 0x87);
-    assert_eq!(server.log_line(), "c from PORT is not let in: not authorized (0x87): its token is not known");
-    assert_eq!(server.log_line(), "c is gone: not authorized (0x87): this token is not known here");
+    assert_eq!(server.log_line(), "c from PORT is not let in: not authorized (0x87): unknown token");
+    assert_eq!(server.log_line(), "c is gone: not authorized (0x87): unknown token");
     assert_eq!(
         answer(
             server.port(0),
@@ -364,7 +364,7 @@ fn files_that_make_no_sense_are_told_with_their_line() {
     assert_eq!(serve("--users", "gone"), gone);
     assert_eq!(serve("--sat-tokens", "gone"), gone);
     let name =
-        "nobody can be called so: it begins with #, begins or ends with a blank, or has control characters";
+        "invalid user name: it starts with #, starts or ends with white space, or has control characters";
     let filed = ["serve", "user", "add", "fresh", "bob", "--password-file"];
     place.write("empty", "\nsecond line");
     let from = |file: &str| place.run_with_input(&[&filed[..], &[file]].concat(), b"not this");

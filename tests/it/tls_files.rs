@@ -136,7 +136,7 @@ fn a_file_without_an_end_is_told_to_be_too_long() {
         );
     }
     for (options, expected) in [
-        ("--authz", "/dev/zero: it has more than 16 MiB\n--- exit 78\n"),
+        ("--authz", "/dev/zero: larger than 16 MiB\n--- exit 78\n"),
         ("--users", "cannot read /dev/zero: file too large\n--- exit 74\n"),
     ] {
         let shown = place.run(&["serve", "--listen", "127.0.0.1:0", options, "/dev/zero"]);

@@ -38,7 +38,7 @@ use crate::commands::process::signal::Signals;
 use crate::commands::{CommandError, Kind, Verdict, duration, more_of};
 use crate::render::log::Field;
 use crate::server::{
-    self, AdminSettings, Identities, IdentityFiles, ListenerSettings, ServerTls, ServerTlsFiles, Settings,
+    self, AdminSettings, CredentialFiles, Identities, ListenerSettings, ServerTls, ServerTlsFiles, Settings,
     StoreServer, StoreSettings, WebSocketSettings,
 };
 
@@ -157,7 +157,7 @@ async fn start(
     log: &EventLog,
 ) -> Result<(StoreServer, Vec<Listener>), CommandError> {
     let listeners = listener::resolve(args)?;
-    let files = IdentityFiles { users: args.users.clone(), tokens: args.sat_tokens.clone() };
+    let files = CredentialFiles { users: args.users.clone(), tokens: args.sat_tokens.clone() };
     let identities = run_detached(move || Identities::load(&files)).await??;
     let secrets = [&args.users, &args.sat_tokens, &args.tls_key].into_iter().flatten();
     secrets.for_each(|file| log.warn_of_secret(file));

@@ -1,22 +1,32 @@
-//! Rules, as they are written and as they come out for one client.
+//! Rules: parsed from the file, and evaluated for one client.
 
 use std::sync::Arc;
 
 use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine};
 
+use super::error::RuleError;
+use super::topic_set::TopicSet;
 use super::yaml::{self, Field, Node, Value};
-use super::{Access, Mistake};
 use crate::broker::Principal;
 use crate::mqtt::filter;
 use crate::net::certificate::Attribute;
 use crate::protocol::key::KEY_BYTES_MAX;
 use crate::store::authorization::{KeyPermissions, KeySet, escape};
 
-/// What stands in place of what a client is begins with.
+/// The start of a placeholder for a property of the client.
 const OPENING: &str = "{principal.";
 
-/// Rules, each of which allows something to somebody.
+/// What the rules allow one client. Everything else is denied.
+#[derive(Debug, Default)]
+pub(super) struct Access {
+    pub(super) may_connect: bool,
+    pub(super) publish: TopicSet,
+    pub(super) subscribe: TopicSet,
+    pub(super) permissions: Arc<KeyPermissions>,
+}
+
+/// The rules of a file.
 #[derive(Debug)]
 pub(super) struct Policy {
     rules: Vec<Rule>,
@@ -29,12 +39,12 @@ struct Rule {
     store: Vec<StoreResource>,
 }
 
-/// Whoever has one of these.
+/// The clients that a rule is for: those that match any entry.
 #[derive(Debug, Default)]
 struct Principals {
     client_ids: Vec<String>,
     usernames: Vec<String>,
-    /// All attributes of one of the entries.
+    /// An entry matches a certificate that has all its attributes.
     attributes: Vec<Vec<Attribute>>,
 }
 
@@ -42,7 +52,7 @@ struct Principals {
 struct BrokerResource {
     method: BrokerMethod,
     topics: Vec<Template>,
-    /// Only with one of these client ids; none: with any.
+    /// Empty: for any client id.
     client_ids: Vec<Template>,
 }
 
@@ -55,8 +65,8 @@ enum BrokerMethod {
 
 #[derive(Debug)]
 struct StoreResource {
-    reads: bool,
-    writes: bool,
+    is_read: bool,
+    is_write: bool,
     keys: Keys,
 }
 
@@ -67,7 +77,7 @@ enum Keys {
     Bytes(Vec<Vec<u8>>),
 }
 
-/// A text with places for what a client is.
+/// A string with placeholders for properties of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Template(Vec<Piece>);
 
@@ -79,18 +89,18 @@ enum Piece {
     Attribute(String),
 }
 
-/// Whose rules are looked for.
+/// The client that the rules are evaluated for.
 #[derive(Clone, Copy)]
-struct Who<'a> {
+struct Subject<'a> {
     client_id: &'a str,
     principal: &'a Principal,
 }
 
 impl Policy {
-    /// Reads rules: a list under `rules`, which may be within `authorizationPolicies`, and that within `spec`, as in the
-    /// product's own resource.
-    pub(super) fn parse(text: &str) -> Result<Self, Mistake> {
-        let empty = Mistake { line: 0, what: "there is nothing in it: rules are missing".to_owned() };
+    /// Parses rules: a list `rules`, optionally inside `authorizationPolicies`, optionally inside `spec`, as in a
+    /// BrokerAuthorization resource of Azure IoT Operations.
+    pub(super) fn parse(text: &str) -> Result<Self, RuleError> {
+        let empty = RuleError::new(0, "the file is empty: rules is missing");
         let root = yaml::parse(text)?.ok_or(empty)?;
         let root = Fields::of(&root, "the file")?;
         root.allow(&["apiVersion", "kind", "metadata", "spec", "status", "authorizationPolicies", "rules"])?;
@@ -110,18 +120,18 @@ impl Policy {
         Ok(Self { rules: rules.iter().map(Rule::parse).collect::<Result<_, _>>()? })
     }
 
-    /// How many rules there are.
+    /// Returns the number of rules.
     pub(super) fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// What they come to for one client.
+    /// Evaluates the rules for one client.
     pub(super) fn access(&self, client_id: &str, principal: &Principal) -> Access {
-        let who = Who { client_id, principal };
+        let subject = Subject { client_id, principal };
         let (mut access, mut permissions) = (Access::default(), KeyPermissions::default());
-        for rule in self.rules.iter().filter(|rule| rule.principals.has(who)) {
-            for resource in rule.broker.iter().filter(|resource| resource.is_for(client_id, who)) {
-                let topics = resource.topics.iter().filter_map(|topic| topic.as_topic(who));
+        for rule in self.rules.iter().filter(|rule| rule.principals.matches(subject)) {
+            for resource in rule.broker.iter().filter(|resource| resource.is_for(client_id, subject)) {
+                let topics = resource.topics.iter().filter_map(|topic| topic.to_topic(subject));
                 match resource.method {
                     BrokerMethod::Connect => access.may_connect = true,
                     BrokerMethod::Publish => topics.for_each(|topic| access.publish.add(topic)),
@@ -130,9 +140,9 @@ impl Policy {
             }
             for resource in &rule.store {
                 let sets =
-                    [(resource.reads, &mut permissions.read), (resource.writes, &mut permissions.write)];
-                for (_, set) in sets.into_iter().filter(|(is_meant, _)| *is_meant) {
-                    resource.keys.add_to(set, who);
+                    [(resource.is_read, &mut permissions.read), (resource.is_write, &mut permissions.write)];
+                for (_, set) in sets.into_iter().filter(|(is_granted, _)| *is_granted) {
+                    resource.keys.add_to(set, subject);
                 }
             }
         }
@@ -142,7 +152,7 @@ impl Policy {
 }
 
 impl Rule {
-    fn parse(node: &Node) -> Result<Self, Mistake> {
+    fn parse(node: &Node) -> Result<Self, RuleError> {
         let fields = Fields::of(node, "a rule")?;
         fields.allow(&["principals", "brokerResources", "stateStoreResources"])?;
         let resources = |name| fields.get(name).map_or(Ok([].as_slice()), |node| list(node, name));
@@ -156,7 +166,7 @@ impl Rule {
 }
 
 impl Principals {
-    fn parse(node: &Node) -> Result<Self, Mistake> {
+    fn parse(node: &Node) -> Result<Self, RuleError> {
         const KNOWN: [&str; 3] = ["clientIds", "usernames", "attributes"];
         let fields = Fields::of(node, "principals")?;
         fields.allow(&KNOWN)?;
@@ -167,7 +177,7 @@ impl Principals {
             let attribute =
                 |field: &Field| Ok((field.name.clone(), text(&field.node, &field.name)?.to_owned()));
             match fields {
-                [] => Err(mistake(line, "an entry of attributes without an attribute")),
+                [] => Err(error_at(line, "empty entry of attributes")),
                 fields => fields.iter().map(attribute).collect(),
             }
         });
@@ -175,27 +185,27 @@ impl Principals {
         let (client_ids, usernames): (Vec<_>, Vec<_>) = (texts("clientIds")?, texts("usernames")?);
         let attributes = attributes.collect::<Result<Vec<_>, _>>()?;
         if client_ids.is_empty() && usernames.is_empty() && attributes.is_empty() {
-            // One could take it for everybody.
+            // A reader could take an empty list for all clients.
             let known = KNOWN.join(", ");
-            return Err(mistake(node.line, &format!("principals names nobody: there are {known}")));
+            return Err(error_at(node.line, &format!("principals is empty: expected one of {known}")));
         }
         Ok(Self { client_ids, usernames, attributes })
     }
 
-    fn has(&self, Who { client_id, principal }: Who<'_>) -> bool {
-        let has = |attributes: &Vec<Attribute>| {
+    fn matches(&self, Subject { client_id, principal }: Subject<'_>) -> bool {
+        let has_all = |attributes: &Vec<Attribute>| {
             attributes
                 .iter()
                 .all(|wanted| principal.certificate_attributes().any(|attribute| attribute == wanted))
         };
         self.client_ids.iter().any(|id| id == client_id)
             || self.usernames.iter().any(|name| principal.user.as_deref() == Some(name))
-            || self.attributes.iter().any(has)
+            || self.attributes.iter().any(has_all)
     }
 }
 
 impl BrokerResource {
-    fn parse(node: &Node) -> Result<Self, Mistake> {
+    fn parse(node: &Node) -> Result<Self, RuleError> {
         let fields = Fields::of(node, "an entry of brokerResources")?;
         fields.allow(&["method", "topics", "clientIds"])?;
         let method = fields.one_of(
@@ -209,29 +219,30 @@ impl BrokerResource {
         let topics = match method {
             BrokerMethod::Connect => {
                 if let Some(topics) = fields.get("topics") {
-                    return Err(mistake(topics.line, "topics are for Publish and Subscribe"));
+                    return Err(error_at(topics.line, "topics is allowed for Publish and Subscribe only"));
                 }
                 Vec::new()
             }
             BrokerMethod::Publish | BrokerMethod::Subscribe => {
                 fields.need("topics")?;
-                fields.templates("topics", filter::is_valid, "is no topic and no filter")?
+                fields.templates("topics", filter::is_valid, "is not a valid topic filter")?
             }
         };
         Ok(Self { method, topics, client_ids: fields.templates("clientIds", |_| true, "")? })
     }
 
-    fn is_for(&self, client_id: &str, who: Who<'_>) -> bool {
-        let is_it = |template: &Template| template.fill(who, str::to_owned).is_some_and(|id| id == client_id);
-        self.client_ids.is_empty() || self.client_ids.iter().any(is_it)
+    fn is_for(&self, client_id: &str, subject: Subject<'_>) -> bool {
+        let is_equal =
+            |template: &Template| template.fill(subject, str::to_owned).is_some_and(|id| id == client_id);
+        self.client_ids.is_empty() || self.client_ids.iter().any(is_equal)
     }
 }
 
 impl StoreResource {
-    fn parse(node: &Node) -> Result<Self, Mistake> {
+    fn parse(node: &Node) -> Result<Self, RuleError> {
         let fields = Fields::of(node, "an entry of stateStoreResources")?;
         fields.allow(&["method", "keyType", "keys"])?;
-        let (reads, writes) = fields.one_of(
+        let (is_read, is_write) = fields.one_of(
             "method",
             &[("Read", (true, false)), ("Write", (false, true)), ("ReadWrite", (true, true))],
         )?;
@@ -240,50 +251,50 @@ impl StoreResource {
         let keys = match kind {
             0 => {
                 let is_pattern = |text: &str| KeySet::default().add_pattern(text).is_ok();
-                let what = "is no pattern: a [ that is not closed, or a ** that is no whole part of a path";
+                let what = "is not a valid pattern: unclosed [, or ** that is not a whole path segment";
                 let patterns = fields.templates("keys", is_pattern, what)?;
                 for ((line, text), pattern) in fields.texts("keys")?.into_iter().zip(&patterns) {
-                    // Between brackets, names have characters that nothing escapes.
-                    if !pattern.beginnings().iter().all(|beginning| is_pattern(beginning)) {
-                        return Err(mistake(line, &format!("{text} has a {OPENING}…}} within [ and ]")));
+                    // Inside brackets, characters of the inserted value cannot be escaped.
+                    if !pattern.prefixes().iter().all(|prefix| is_pattern(prefix)) {
+                        return Err(error_at(line, &format!("{text} has {OPENING}…}} inside brackets")));
                     }
                 }
                 Keys::Patterns(patterns)
             }
-            1 => Keys::Names(fields.templates("keys", |text| !text.is_empty(), "is no key")?),
+            1 => Keys::Names(fields.templates("keys", |text| !text.is_empty(), "is not a valid key")?),
             _ => {
                 let decode = |(line, text): (usize, &str)| match STANDARD.decode(text) {
-                    Ok(key) if key.is_empty() => Err(mistake(line, "an empty key")),
-                    Ok(key) if key.len() > KEY_BYTES_MAX => Err(mistake(line, "a key that is too long")),
+                    Ok(key) if key.is_empty() => Err(error_at(line, "empty key")),
+                    Ok(key) if key.len() > KEY_BYTES_MAX => Err(error_at(line, "key is too long")),
                     Ok(key) => Ok(key),
                     Err(error) => {
-                        let why = match error {
+                        let cause = match error {
                             DecodeError::InvalidByte(at, _) => {
-                                format!("character {} does not belong there", at.saturating_add(1))
+                                format!("invalid character {}", at.saturating_add(1))
                             }
-                            _ => "its end is missing, or the = at its end".to_owned(),
+                            _ => "missing characters or padding at the end".to_owned(),
                         };
-                        Err(mistake(line, &format!("{text} is no base64: {why}")))
+                        Err(error_at(line, &format!("{text} is not base64: {cause}")))
                     }
                 };
                 Keys::Bytes(fields.texts("keys")?.into_iter().map(decode).collect::<Result<_, _>>()?)
             }
         };
-        Ok(Self { reads, writes, keys })
+        Ok(Self { is_read, is_write, keys })
     }
 }
 
 impl Keys {
-    fn add_to(&self, set: &mut KeySet, who: Who<'_>) {
+    fn add_to(&self, set: &mut KeySet, subject: Subject<'_>) {
         match self {
             Self::Bytes(keys) => keys.iter().for_each(|key| set.add(key)),
             Self::Names(names) => {
-                let names = names.iter().filter_map(|name| name.fill(who, str::to_owned));
+                let names = names.iter().filter_map(|name| name.fill(subject, str::to_owned));
                 names.for_each(|name| set.add(name.as_bytes()));
             }
             Self::Patterns(patterns) => {
-                for pattern in patterns.iter().filter_map(|pattern| pattern.fill(who, escape)) {
-                    // It was one with any name in its place, and an escaped name is none of the pattern's characters.
+                for pattern in patterns.iter().filter_map(|pattern| pattern.fill(subject, escape)) {
+                    // The template was validated with a sample, and inserted values are escaped: it cannot fail.
                     let _ = set.add_pattern(&pattern);
                 }
             }
@@ -292,20 +303,23 @@ impl Keys {
 }
 
 impl Template {
-    fn parse(line: usize, text: &str) -> Result<Self, Mistake> {
+    fn parse(line: usize, text: &str) -> Result<Self, RuleError> {
         let (mut pieces, mut rest) = (Vec::new(), text);
         while let Some((before, after)) = rest.split_once(OPENING) {
             let (name, after) = after
                 .split_once('}')
-                .ok_or_else(|| mistake(line, &format!("{text} has a {OPENING} without its }}")))?;
+                .ok_or_else(|| error_at(line, &format!("{text} has {OPENING} without }}")))?;
             pieces.push(Piece::Text(before.to_owned()));
             pieces.push(match (name, name.strip_prefix("attributes.")) {
                 ("clientId", _) => Piece::ClientId,
                 ("username", _) => Piece::Username,
                 (_, Some(name)) if !name.is_empty() => Piece::Attribute(name.to_owned()),
                 _ => {
-                    let known = "{principal.clientId}, {principal.username} and {principal.attributes.NAME}";
-                    return Err(mistake(line, &format!("{OPENING}{name}}} is not known: there are {known}")));
+                    let known = "{principal.clientId}, {principal.username} or {principal.attributes.NAME}";
+                    return Err(error_at(
+                        line,
+                        &format!("unknown placeholder {OPENING}{name}}}: expected {known}"),
+                    ));
                 }
             });
             rest = after;
@@ -314,24 +328,28 @@ impl Template {
         Ok(Self(pieces))
     }
 
-    /// What stands before each place for what a client is, with any name in those before it.
-    fn beginnings(&self) -> Vec<String> {
+    /// Returns the text before each placeholder, with sample values in earlier ones.
+    fn prefixes(&self) -> Vec<String> {
         let mut text = String::new();
-        let mut beginnings = Vec::new();
+        let mut prefixes = Vec::new();
         for piece in &self.0 {
             match piece {
                 Piece::Text(piece) => text.push_str(piece),
                 _ => {
-                    beginnings.push(text.clone());
+                    prefixes.push(text.clone());
                     text.push('x');
                 }
             }
         }
-        beginnings
+        prefixes
     }
 
-    /// The text for one client; none if it has not all that the text asks for.
-    fn fill(&self, Who { client_id, principal }: Who<'_>, put: impl Fn(&str) -> String) -> Option<String> {
+    /// Returns the string for one client, or None if the client lacks a property of a placeholder.
+    fn fill(
+        &self,
+        Subject { client_id, principal }: Subject<'_>,
+        escape: impl Fn(&str) -> String,
+    ) -> Option<String> {
         let attribute = |name: &str| {
             principal
                 .certificate_attributes()
@@ -341,24 +359,24 @@ impl Template {
         let pieces = self.0.iter().map(|piece| {
             Some(match piece {
                 Piece::Text(text) => text.clone(),
-                Piece::ClientId => put(client_id),
-                Piece::Username => put(principal.user.as_deref()?),
-                Piece::Attribute(name) => put(attribute(name)?),
+                Piece::ClientId => escape(client_id),
+                Piece::Username => escape(principal.user.as_deref()?),
+                Piece::Attribute(name) => escape(attribute(name)?),
             })
         });
         pieces.collect()
     }
 
-    /// A topic or filter for one client. A name with a character that means something in topics would make it mean
-    /// something else, so that client gets none.
-    fn as_topic(&self, who: Who<'_>) -> Option<String> {
-        let is_odd = |text: &str| text.is_empty() || text.contains(['+', '#', '/']);
-        let mark = |text: &str| if is_odd(text) { "\0".to_owned() } else { text.to_owned() };
-        self.fill(who, mark).filter(|topic| !topic.contains('\0'))
+    /// Returns the topic or filter for one client. A property with a separator or wildcard would widen the rule, so such a client
+    /// gets None.
+    fn to_topic(&self, subject: Subject<'_>) -> Option<String> {
+        let is_unsafe = |text: &str| text.is_empty() || text.contains(['+', '#', '/']);
+        let mark = |text: &str| if is_unsafe(text) { "\0".to_owned() } else { text.to_owned() };
+        self.fill(subject, mark).filter(|topic| !topic.contains('\0'))
     }
 }
 
-/// A map of the file.
+/// The entries of a map in the file.
 #[derive(Clone, Copy)]
 struct Fields<'a> {
     fields: &'a [Field],
@@ -367,19 +385,19 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    fn of(node: &'a Node, name: &'a str) -> Result<Self, Mistake> {
+    fn of(node: &'a Node, name: &'a str) -> Result<Self, RuleError> {
         match &node.value {
             Value::Map(fields) => Ok(Self { fields, line: node.line, name }),
-            _ => Err(mistake(node.line, &format!("{name} is {} and should be a map", node.kind()))),
+            _ => Err(error_at(node.line, &format!("{name} is {}, expected a map", node.kind()))),
         }
     }
 
-    /// Only these: a name that is spelt wrong would else be a rule that says nothing.
-    fn allow(&self, names: &[&str]) -> Result<(), Mistake> {
+    /// Checks that there are no other names: a misspelled name must not be ignored.
+    fn allow(&self, names: &[&str]) -> Result<(), RuleError> {
         match self.fields.iter().find(|field| !names.contains(&field.name.as_str())) {
             Some(Field { name, line, .. }) => {
                 let known = names.join(", ");
-                Err(mistake(*line, &format!("{} has no {name}: there are {known}", self.name)))
+                Err(error_at(*line, &format!("unknown name {name} in {}: expected {known}", self.name)))
             }
             None => Ok(()),
         }
@@ -389,33 +407,33 @@ impl<'a> Fields<'a> {
         self.fields.iter().find(|field| field.name == name).map(|field| &field.node)
     }
 
-    fn need(&self, name: &str) -> Result<&'a Node, Mistake> {
-        self.get(name).ok_or_else(|| mistake(self.line, &format!("{name} is missing in {}", self.name)))
+    fn need(&self, name: &str) -> Result<&'a Node, RuleError> {
+        self.get(name).ok_or_else(|| error_at(self.line, &format!("{name} is missing in {}", self.name)))
     }
 
-    fn one_of<T: Copy>(&self, name: &str, choices: &[(&str, T)]) -> Result<T, Mistake> {
+    fn one_of<T: Copy>(&self, name: &str, choices: &[(&str, T)]) -> Result<T, RuleError> {
         let node = self.need(name)?;
         let given = text(node, name)?;
         choices.iter().find(|(choice, _)| *choice == given).map(|(_, meaning)| *meaning).ok_or_else(|| {
             let known: Vec<&str> = choices.iter().map(|(choice, _)| *choice).collect();
-            mistake(node.line, &format!("{name} is {given}: there are {}", known.join(", ")))
+            error_at(node.line, &format!("unknown {name} {given}: expected {}", known.join(", ")))
         })
     }
 
-    /// The texts of a list that may be missing, with their lines.
-    fn texts(&self, name: &'a str) -> Result<Vec<(usize, &'a str)>, Mistake> {
+    /// Returns the strings of an optional list, with their lines.
+    fn texts(&self, name: &'a str) -> Result<Vec<(usize, &'a str)>, RuleError> {
         let nodes = self.get(name).map_or(Ok([].as_slice()), |node| list(node, name))?;
         nodes.iter().map(|node| Ok((node.line, text(node, name)?))).collect()
     }
 
-    /// The same as templates, which must be fine with any name in its place.
+    /// Returns the templates of an optional list, validated with sample values.
     fn templates(
         &self,
         name: &'a str,
-        is_fine: impl Fn(&str) -> bool,
+        is_valid: impl Fn(&str) -> bool,
         what: &str,
-    ) -> Result<Vec<Template>, Mistake> {
-        let anybody = Principal::default();
+    ) -> Result<Vec<Template>, RuleError> {
+        let anonymous = Principal::default();
         let sample = |piece: Piece| match piece {
             Piece::Text(text) => Piece::Text(text),
             _ => Piece::Text("x".to_owned()),
@@ -423,33 +441,33 @@ impl<'a> Fields<'a> {
         let template = |(line, text)| {
             let template = Template::parse(line, text)?;
             let filled = Template(template.0.iter().cloned().map(sample).collect())
-                .fill(Who { client_id: "x", principal: &anybody }, str::to_owned);
+                .fill(Subject { client_id: "x", principal: &anonymous }, str::to_owned);
             match filled {
-                Some(filled) if is_fine(&filled) => Ok(template),
-                _ if text.is_empty() => Err(mistake(line, &format!("an empty text {what}"))),
-                _ => Err(mistake(line, &format!("{text} {what}"))),
+                Some(filled) if is_valid(&filled) => Ok(template),
+                _ if text.is_empty() => Err(error_at(line, &format!("empty string {what}"))),
+                _ => Err(error_at(line, &format!("{text} {what}"))),
             }
         };
         self.texts(name)?.into_iter().map(template).collect()
     }
 }
 
-fn list<'a>(node: &'a Node, name: &str) -> Result<&'a [Node], Mistake> {
+fn list<'a>(node: &'a Node, name: &str) -> Result<&'a [Node], RuleError> {
     match &node.value {
         Value::List(list) => Ok(list),
-        _ => Err(mistake(node.line, &format!("{name} is {} and should be a list", node.kind()))),
+        _ => Err(error_at(node.line, &format!("{name} is {}, expected a list", node.kind()))),
     }
 }
 
-fn text<'a>(node: &'a Node, name: &str) -> Result<&'a str, Mistake> {
+fn text<'a>(node: &'a Node, name: &str) -> Result<&'a str, RuleError> {
     match &node.value {
         Value::Text(text) => Ok(text),
-        _ => Err(mistake(node.line, &format!("{name} has {} where a text should be", node.kind()))),
+        _ => Err(error_at(node.line, &format!("{name} contains {}, expected a string", node.kind()))),
     }
 }
 
-fn mistake(line: usize, what: &str) -> Mistake {
-    Mistake { line, what: what.to_owned() }
+fn error_at(line: usize, what: &str) -> RuleError {
+    RuleError::new(line, what)
 }
 
 #[cfg(test)]
@@ -536,7 +554,7 @@ spec:
     }
 
     #[test]
-    fn a_clients_name_never_widens_a_rule() {
+    fn a_client_id_with_wildcards_never_widens_a_rule() {
         let rules = RULES.replace("\"evil*\"", "\"evil*\", \"#\", x/y");
         let policy = Policy::parse(&rules).unwrap();
         let read =
@@ -553,45 +571,53 @@ spec:
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_line() {
+    fn an_invalid_rule_is_an_error_with_its_line() {
         for (from, to, what) in [
-            ("method: Read\n", "method: Look\n", "method is Look: there are Read, Write, ReadWrite"),
-            ("keyType: Binary", "keyType: Bin", "keyType is Bin: there are Pattern, String, Binary"),
-            ("line[0-9]*", "line[0-9", "line[0-9 is no pattern: a [ that is not closed, or a ** that"),
+            ("method: Read\n", "method: Look\n", "unknown method Look: expected Read, Write, ReadWrite"),
+            ("keyType: Binary", "keyType: Bin", "unknown keyType Bin: expected Pattern, String, Binary"),
+            ("line[0-9]*", "line[0-9", "line[0-9 is not a valid pattern: unclosed [, or ** that"),
             (
                 "line[0-9]*",
                 "[{principal.clientId}]",
-                "[{principal.clientId}] has a {principal.…} within [ and ]",
+                "[{principal.clientId}] has {principal.…} inside brackets",
             ),
             (
                 "line[0-9]*",
                 "a/{principal.username}[!{principal.clientId}b]",
                 "a/{principal.username}[!{princ",
             ),
-            ("/wA=", "/wA", "/wA is no base64: its end is missing, or the = at its end"),
-            ("/wA=", "/w.A", "/w.A is no base64: character 3 does not belong there"),
-            ("\"own/*/{principal.username}\"", "\"\"", "an empty text is no key"),
-            ("usernames:", "userNames:", "principals has no userNames: there are clientIds, usernames, attr"),
-            ("principals:", "principles:", "a rule has no principles: there are principals, "),
-            ("telemetry/{principal.clientId}", "t/{principal.id}", "{principal.id} is not known: there"),
-            ("telemetry/{principal.clientId}", "t#", "t# is no topic and no filter"),
-            ("clientIds: [press-7, \"evil*\"]", "clientIds: press-7", "clientIds is a text and should be"),
-            ("- method: Connect", "- {method: Connect, topics: [a]}", "topics are for Publish and "),
+            ("/wA=", "/wA", "/wA is not base64: missing characters or padding at the end"),
+            ("/wA=", "/w.A", "/w.A is not base64: invalid character 3"),
+            ("\"own/*/{principal.username}\"", "\"\"", "empty string is not a valid key"),
+            (
+                "usernames:",
+                "userNames:",
+                "unknown name userNames in principals: expected clientIds, usernames, attr",
+            ),
+            ("principals:", "principles:", "unknown name principles in a rule: expected principals, "),
+            (
+                "telemetry/{principal.clientId}",
+                "t/{principal.id}",
+                "unknown placeholder {principal.id}: expected",
+            ),
+            ("telemetry/{principal.clientId}", "t#", "t# is not a valid topic filter"),
+            ("clientIds: [press-7, \"evil*\"]", "clientIds: press-7", "clientIds is a string, expected"),
+            ("- method: Connect", "- {method: Connect, topics: [a]}", "topics is allowed for Publish and "),
         ] {
             let rules = RULES.replace(from, to);
             let line = 1 + rules.lines().position(|line| line.contains(to.trim())).unwrap();
-            let Mistake { line: found, what: said } = Policy::parse(&rules).unwrap_err();
-            assert!(said.starts_with(what), "{said}");
-            assert_eq!(found, line, "{said}");
+            let RuleError { line: found, what: message } = Policy::parse(&rules).unwrap_err();
+            assert!(message.starts_with(what), "{message}");
+            assert_eq!(found, line, "{message}");
         }
         for principals in ["{}", "{clientIds: []}", "{clientIds: [], usernames: [], attributes: []}"] {
             let rules = format!("rules:\n- brokerResources: []\n  principals: {principals}\n");
-            let Mistake { line, what } = Policy::parse(&rules).unwrap_err();
-            let said = "principals names nobody: there are clientIds, usernames, attributes";
-            assert_eq!((line, what.as_str()), (3, said), "{principals}");
+            let RuleError { line, what } = Policy::parse(&rules).unwrap_err();
+            let message = "principals is empty: expected one of clientIds, usernames, attributes";
+            assert_eq!((line, what.as_str()), (3, message), "{principals}");
         }
         assert_eq!(Policy::parse("").unwrap_err().line, 0);
-        assert_eq!(Policy::parse("- a").unwrap_err().what, "the file is a list and should be a map");
+        assert_eq!(Policy::parse("- a").unwrap_err().what, "the file is a list, expected a map");
         assert_eq!(Policy::parse("kind: x").unwrap_err().what, "rules is missing in the file");
         assert_eq!(Policy::parse("rules: []").unwrap().len(), 0);
     }

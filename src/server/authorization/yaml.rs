@@ -1,29 +1,29 @@
-//! YAML with the lines it stands on, as much of it as rules need: the only file that names the YAML crate.
+//! YAML parser that records line numbers.
 
 use saphyr_parser::{Event, Parser, ScanError, Span};
 
-use super::Mistake;
+use super::error::RuleError;
 
-/// How deep lists and maps may lie within each other; rules need seven.
+/// The deepest nesting of lists and maps. Rules need seven levels.
 const DEPTH_MAX: usize = 32;
 
-/// A value, and the line on which it begins, from 1.
+/// A value and its first line, from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) line: usize,
     pub(super) value: Value,
 }
 
-/// What stands there. A number and a word are texts as well: what they mean is for who reads them.
+/// A value. Scalars of every type are strings, as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Text(String),
     List(Vec<Node>),
-    /// In the order of the file; each name comes once.
+    /// In the order of the file, without duplicate names.
     Map(Vec<Field>),
 }
 
-/// A name in a map, the line that it is on, from 1, and what belongs to it.
+/// An entry of a map, and the line of its name, from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field {
     pub(super) name: String,
@@ -32,18 +32,18 @@ pub(super) struct Field {
 }
 
 impl Node {
-    /// What it is, for a person.
+    /// Returns the type for a message.
     pub(super) fn kind(&self) -> &'static str {
         match self.value {
-            Value::Text(_) => "a text",
+            Value::Text(_) => "a string",
             Value::List(_) => "a list",
             Value::Map(_) => "a map",
         }
     }
 }
 
-/// Reads the one document of a file; JSON is YAML as well. None: there is nothing in it.
-pub(super) fn parse(text: &str) -> Result<Option<Node>, Mistake> {
+/// Parses a file with one document. JSON is YAML, too. None: the file is empty.
+pub(super) fn parse(text: &str) -> Result<Option<Node>, RuleError> {
     let mut reader = Reader { parser: Parser::new_from_str(text) };
     let mut document = None;
     loop {
@@ -52,7 +52,7 @@ pub(super) fn parse(text: &str) -> Result<Option<Node>, Mistake> {
             (Event::DocumentStart(_), span) => {
                 let (event, span) = match document {
                     None => reader.next()?,
-                    Some(_) => return Err(mistake(span, "there is more than one document")),
+                    Some(_) => return Err(error_at(span, "more than one document")),
                 };
                 document = Some(reader.node(event, span, 0)?);
             }
@@ -66,30 +66,30 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn next(&mut self) -> Result<(Event<'a>, Span), Mistake> {
+    fn next(&mut self) -> Result<(Event<'a>, Span), RuleError> {
         match self.parser.next() {
             Some(Ok(next)) => Ok(next),
-            Some(Err(error)) => Err(scan_mistake(&error)),
-            None => Err(Mistake { line: 0, what: "the file ends too early".to_owned() }),
+            Some(Err(error)) => Err(scan_error(&error)),
+            None => Err(RuleError::new(0, "unexpected end of file")),
         }
     }
 
-    fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Node, Mistake> {
+    fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Node, RuleError> {
         if depth > DEPTH_MAX {
-            return Err(mistake(span, "this lies too deep"));
+            return Err(error_at(span, "nested too deeply"));
         }
         let line = span.start.line();
         let value = match event {
             Event::Scalar(text, ..) => Value::Text(text.into_owned()),
             Event::SequenceStart(..) => Value::List(self.list(depth)?),
             Event::MappingStart(..) => Value::Map(self.map(depth)?),
-            Event::Alias(_) => return Err(mistake(span, "an alias (*name) is not taken here: write it out")),
-            _ => return Err(mistake(span, "a value is missing")),
+            Event::Alias(_) => return Err(error_at(span, "aliases (*name) are not supported")),
+            _ => return Err(error_at(span, "missing value")),
         };
         Ok(Node { line, value })
     }
 
-    fn list(&mut self, depth: usize) -> Result<Vec<Node>, Mistake> {
+    fn list(&mut self, depth: usize) -> Result<Vec<Node>, RuleError> {
         let mut list = Vec::new();
         loop {
             match self.next()? {
@@ -99,16 +99,16 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn map(&mut self, depth: usize) -> Result<Vec<Field>, Mistake> {
+    fn map(&mut self, depth: usize) -> Result<Vec<Field>, RuleError> {
         let mut map: Vec<Field> = Vec::new();
         loop {
             let (name, span) = match self.next()? {
                 (Event::MappingEnd, _) => return Ok(map),
                 (Event::Scalar(name, ..), span) => (name.into_owned(), span),
-                (_, span) => return Err(mistake(span, "a name that is no text")),
+                (_, span) => return Err(error_at(span, "name is not a string")),
             };
             if map.iter().any(|field| field.name == name) {
-                return Err(mistake(span, &format!("{name} comes a second time")));
+                return Err(error_at(span, &format!("duplicate name {name}")));
             }
             let line = span.start.line();
             let (event, span) = self.next()?;
@@ -117,12 +117,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn mistake(span: Span, what: &str) -> Mistake {
-    Mistake { line: span.start.line(), what: what.to_owned() }
+fn error_at(span: Span, what: &str) -> RuleError {
+    RuleError::new(span.start.line(), what)
 }
 
-fn scan_mistake(error: &ScanError) -> Mistake {
-    Mistake { line: error.marker().line(), what: format!("no YAML: {}", error.info()) }
+fn scan_error(error: &ScanError) -> RuleError {
+    RuleError::new(error.marker().line(), format!("invalid YAML: {}", error.info()))
 }
 
 #[cfg(test)]
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_keep_their_lines_and_their_spelling() {
+    fn values_have_their_lines_and_are_strings_as_written() {
         let node = parse("a:\n  - 007\n  - {b: \"x y\"}\n").unwrap().unwrap();
         let text = |line, text: &str| Node { line, value: Value::Text(text.to_owned()) };
         let map = |name: &str, line, node| Value::Map(vec![Field { name: name.to_owned(), line, node }]);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_yaml_is_told_with_its_line() {
+    fn unsupported_yaml_is_an_error_with_its_line() {
         for (text, line) in [
             ("a: [1,\n", 2),
             ("a: 1\na: 2\n", 2),
@@ -156,6 +156,6 @@ mod tests {
         let deep = "[".repeat(10_000);
         assert!(parse(&deep).is_err());
         let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
-        assert_eq!(parse(&deep).unwrap_err().what, "this lies too deep");
+        assert_eq!(parse(&deep).unwrap_err().what, "nested too deeply");
     }
 }

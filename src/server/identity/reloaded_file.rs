@@ -1,85 +1,87 @@
-//! A file of the operator's that is read again whenever it is asked for; what was good last counts.
+//! A file that is read again at each use; while it is invalid, its last valid content is used.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Event, EventSink, IdentityError, Mistake};
+use super::error::{IdentityError, LineError};
 use crate::net::Secret;
+use crate::server::event::{Event, EventSink};
 
-/// More than any list of users has; a device without an end must not fill the memory.
+/// More than any list of users has; an endless device must not fill the memory.
 const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Takes the bytes of a file apart.
-type Parse<T> = fn(&[u8]) -> Result<T, Mistake>;
+/// Parses the content of a file.
+type Parse<T> = fn(&[u8]) -> Result<T, LineError>;
 
-/// The file, and what is made of it.
-pub struct Kept<T> {
+/// A file and its parsed content.
+pub struct ReloadedFile<T> {
     path: PathBuf,
     parse: Parse<T>,
     state: Mutex<State<T>>,
 }
 
 struct State<T> {
-    /// What was read last, good or not.
+    /// The last content that was read, valid or not.
     bytes: Secret,
-    good: Arc<T>,
-    /// What has been told of the file, since it was good.
-    trouble: Option<String>,
+    /// The last valid content.
+    valid: Arc<T>,
+    /// The error that was reported last. None: the file was valid when it was read last.
+    error: Option<String>,
 }
 
-impl<T> Kept<T> {
-    /// Reads it for the first time.
+impl<T> ReloadedFile<T> {
+    /// Reads the file for the first time.
     pub fn load(path: &Path, parse: Parse<T>) -> Result<Self, IdentityError> {
         let bytes = read(path)?;
-        let good = Arc::new(parse(bytes.bytes()).map_err(|mistake| nonsense(path, mistake))?);
-        let state = Mutex::new(State { bytes, good, trouble: None });
+        let valid = Arc::new(parse(bytes.bytes()).map_err(|error| IdentityError::invalid(path, error))?);
+        let state = Mutex::new(State { bytes, valid, error: None });
         Ok(Self { path: path.to_owned(), parse, state })
     }
 
-    /// What it says now, or said when it was good; may wait for the disk. The clock of a file system is too coarse to
-    /// tell whether a file has changed, so it is read.
+    /// Reads the file and returns its content, or the last valid content. Blocks on the disk. The timestamps of file systems
+    /// are too coarse to show every change, so the file is always read.
     pub fn current(&self, events: &EventSink) -> Arc<T> {
-        // In the lock, so that what was read first does not come to count last.
+        // Read under the lock: otherwise an older content could replace a newer one.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let trouble = match read(&self.path) {
-            Ok(bytes) if bytes == state.bytes && state.trouble.is_none() => None,
-            // One that is being written anew is empty at first, and so is a pipe that was read before.
+        let error = match read(&self.path) {
+            Ok(bytes) if bytes == state.bytes && state.error.is_none() => None,
+            // A file that is being rewritten is empty at first, and so is a pipe at the second read.
             Ok(bytes) if bytes.bytes().is_empty() => {
-                Some(nonsense(&self.path, (0, "is empty".to_owned())).to_string())
+                Some(IdentityError::invalid(&self.path, (0, "is empty".to_owned())).to_string())
             }
             Ok(bytes) => {
                 let parsed = (self.parse)(bytes.bytes());
                 state.bytes = bytes;
                 match parsed {
-                    Ok(good) => {
-                        state.good = Arc::new(good);
+                    Ok(valid) => {
+                        state.valid = Arc::new(valid);
                         None
                     }
-                    Err(mistake) => Some(nonsense(&self.path, mistake).to_string()),
+                    Err(error) => Some(IdentityError::invalid(&self.path, error).to_string()),
                 }
             }
             Err(error) => Some(error.to_string()),
         };
-        let untold = trouble.as_ref().filter(|trouble| state.trouble.as_ref() != Some(*trouble)).cloned();
-        state.trouble = trouble;
-        let good = Arc::clone(&state.good);
+        let unreported = error.as_ref().filter(|error| state.error.as_ref() != Some(*error)).cloned();
+        state.error = error;
+        let valid = Arc::clone(&state.valid);
         drop(state);
-        if let Some(reason) = untold {
+        if let Some(reason) = unreported {
             events(Event::IdentityFile { reason });
         }
-        good
+        valid
     }
 }
 
-impl<T> fmt::Debug for Kept<T> {
+impl<T> fmt::Debug for ReloadedFile<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Kept").field("path", &self.path).finish_non_exhaustive()
+        out.debug_struct("ReloadedFile").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-/// Reads all of a file, within reason.
+/// Reads a file of at most 16 MiB.
 pub fn read(path: &Path) -> Result<Secret, IdentityError> {
     let failed = |cause| IdentityError::Io { what: "read", path: path.to_owned(), cause };
     match Secret::read_file(path, FILE_BYTES_MAX).map_err(failed)? {
@@ -88,13 +90,8 @@ pub fn read(path: &Path) -> Result<Secret, IdentityError> {
     }
 }
 
-/// A mistake with the file that it is in.
-pub fn nonsense(path: &Path, (line, what): Mistake) -> IdentityError {
-    IdentityError::Invalid { path: path.to_owned(), line: (line > 0).then_some(line), what }
-}
-
-/// The lines that say something, with their numbers from 1.
-pub fn lines(bytes: &[u8]) -> Result<Vec<(usize, &str)>, Mistake> {
+/// Returns the lines that are neither empty nor comments, with their numbers from 1.
+pub fn lines(bytes: &[u8]) -> Result<Vec<(usize, &str)>, LineError> {
     let mut lines = Vec::new();
     for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
         let line = std::str::from_utf8(line).map_err(|_| (number, "is not UTF-8".to_owned()))?.trim();

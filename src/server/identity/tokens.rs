@@ -1,20 +1,21 @@
-//! Service account tokens and their bearers' names. They are compared as they are: a store outside a cluster has nobody
-//! to ask for a token's signature.
+//! Service account tokens and the names of their bearers.
+//!
+//! Tokens are compared byte by byte: outside a Kubernetes cluster no API server can verify their signatures.
 
 use std::sync::Arc;
 
 use subtle::ConstantTimeEq;
 
-use super::Mistake;
+use super::error::LineError;
+use super::reloaded_file::lines;
 use crate::net::Secret;
-use crate::server::identity::reloaded_file::lines;
 
-/// Who bears which token; a bearer may have several, such as an old and a new one.
+/// Tokens with the names of their bearers. A bearer may have several, such as an old and a new one.
 pub struct Tokens(Vec<(Arc<str>, Secret)>);
 
 impl Tokens {
-    /// Reads lines `NAME TOKEN`.
-    pub fn parse(bytes: &[u8]) -> Result<Self, Mistake> {
+    /// Parses lines `NAME TOKEN`.
+    pub fn parse(bytes: &[u8]) -> Result<Self, LineError> {
         if bytes.is_empty() {
             return Err((0, "is empty".to_owned()));
         }
@@ -33,9 +34,9 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// Who bears a token. White space behind it does not count: the SDKs send a file untrimmed (protocol §8).
+    /// Returns the bearer of a token. Trailing white space is ignored: the SDKs send a file untrimmed (protocol §8).
     ///
-    /// How long it takes says nothing of how much of a token is right, nor of which one it is.
+    /// The time does not depend on the number of matching bytes, nor on the position of the matching token.
     pub fn bearer(&self, token: &Secret) -> Option<Arc<str>> {
         let token = token.bytes().trim_ascii_end();
         let mut bearer = None;

@@ -1,4 +1,4 @@
-//! Users and their passwords: the only file that names the crate for password hashes.
+//! Users and their password hashes (argon2id).
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -11,45 +11,46 @@ use argon2::password_hash::PasswordHasher;
 use argon2::password_hash::phc::{Output, PasswordHash};
 use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Block, Params, Version};
 
-use super::{IdentityError, Mistake};
+use super::error::{IdentityError, LineError};
+use super::reloaded_file::{lines, read};
 use crate::net::Secret;
 use crate::random;
-use crate::server::identity::reloaded_file::{lines, nonsense, read};
 
-/// The most memory that checking one password may take, in KiB.
+/// The most memory that a check of a password may use, in KiB.
 const MEMORY_KIB_MAX: u32 = 256 * 1024;
-/// The most memory that checking one password may run through, in KiB: a few seconds.
+/// The most memory times passes of a check, in KiB: a few seconds.
 const WORK_KIB_MAX: u64 = 4 * 1024 * 1024;
-/// The most lanes; they are computed one after the other.
+/// The most lanes of a hash. They are computed sequentially.
 const LANES_MAX: u32 = 64;
-/// Far more than any name needs.
+/// The longest user name, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// The users.
+/// The users of a file.
 pub struct Users {
     hashes: HashMap<String, PasswordHash>,
-    /// What the password of nobody is checked against, so that it takes as long as the longest of the others.
+    /// The most expensive hash. The passwords of unknown users are checked against it, so that the time does not show which
+    /// names exist.
     decoy: Option<PasswordHash>,
 }
 
-/// Whether somebody is who he says.
+/// The result of a check of a name and a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Login {
-    Good,
-    WrongPassword,
-    Unknown,
+pub enum PasswordCheck {
+    Correct,
+    Wrong,
+    UnknownUser,
 }
 
 impl Users {
-    /// Reads lines `NAME:HASH`.
-    pub fn parse(bytes: &[u8]) -> Result<Self, Mistake> {
+    /// Parses lines `NAME:HASH`.
+    pub fn parse(bytes: &[u8]) -> Result<Self, LineError> {
         let mut hashes = HashMap::new();
         let mut decoy: Option<(u64, PasswordHash)> = None;
         for (number, line) in lines(bytes)? {
             let wrong = |what: &str| (number, what.to_owned());
-            // There is no colon in a hash.
+            // Names may contain colons, hashes do not.
             let (name, hash) = line.rsplit_once(':').ok_or_else(|| wrong("is not NAME:HASH"))?;
-            check_name(name).map_err(|what| (number, format!("has a name that nobody can have: {what}")))?;
+            check_name(name).map_err(|what| (number, format!("has an invalid name: {what}")))?;
             let hash = PasswordHash::new(hash).map_err(|_| wrong("has no hash in the PHC format"))?;
             let work = work_of(&hash).map_err(wrong)?;
             if decoy.as_ref().is_none_or(|(most, _)| *most < work) {
@@ -62,41 +63,40 @@ impl Users {
         Ok(Self { hashes, decoy: decoy.map(|(_, hash)| hash) })
     }
 
-    /// Checks a password. It takes a while, for a name that nobody has as well.
-    pub fn log_in(&self, name: &str, password: &Secret, memory: &Memory) -> Login {
+    /// Checks a password. Takes a while, for an unknown user as well.
+    pub fn check_password(&self, name: &str, password: &Secret, memory: &HashMemory) -> PasswordCheck {
         let known = self.hashes.get(name);
-        let is_right = known
+        let is_correct = known
             .or(self.decoy.as_ref())
-            .is_some_and(|hash| memory.lend(|blocks| is_of(password.bytes(), hash, blocks)));
-        match (known, is_right) {
-            (None, _) => Login::Unknown,
-            (Some(_), true) => Login::Good,
-            (Some(_), false) => Login::WrongPassword,
+            .is_some_and(|hash| memory.with_blocks(|blocks| verify(password.bytes(), hash, blocks)));
+        match (known, is_correct) {
+            (None, _) => PasswordCheck::UnknownUser,
+            (Some(_), true) => PasswordCheck::Correct,
+            (Some(_), false) => PasswordCheck::Wrong,
         }
     }
 }
 
-/// Memory for as many checks at a time as there have been: each takes many MiB, which an allocator that has given them
-/// out once may keep for each of its threads.
+/// Reusable buffers for password checks, one for each check that runs at a time. A check needs 19 MiB or more.
 #[derive(Debug, Default)]
-pub struct Memory(Mutex<Vec<Vec<Block>>>);
+pub struct HashMemory(Mutex<Vec<Vec<Block>>>);
 
-impl Memory {
-    fn lend<T>(&self, work: impl FnOnce(&mut Vec<Block>) -> T) -> T {
-        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut blocks = kept().pop().unwrap_or_default();
-        let done = work(&mut blocks);
-        // Something of a password is in it.
+impl HashMemory {
+    fn with_blocks<T>(&self, work: impl FnOnce(&mut Vec<Block>) -> T) -> T {
+        let unused = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut blocks = unused().pop().unwrap_or_default();
+        let result = work(&mut blocks);
+        // The blocks depend on the password.
         blocks.fill(Block::new());
-        kept().push(blocks);
-        done
+        unused().push(blocks);
+        result
     }
 }
 
-/// Whether it is the password of a hash.
-fn is_of(password: &[u8], hash: &PasswordHash, blocks: &mut Vec<Block>) -> bool {
+/// Returns whether the hash is a hash of the password.
+fn verify(password: &[u8], hash: &PasswordHash, blocks: &mut Vec<Block>) -> bool {
     let version = hash.version.map_or(Ok(Version::default()), Version::try_from);
-    let (Ok(version), Ok(params), Some(salt), Some(right)) =
+    let (Ok(version), Ok(params), Some(salt), Some(expected)) =
         (version, Params::try_from(hash), &hash.salt, &hash.hash)
     else {
         return false;
@@ -106,25 +106,28 @@ fn is_of(password: &[u8], hash: &PasswordHash, blocks: &mut Vec<Block>) -> bool 
         blocks.resize(count, Block::new());
     }
     let Some(blocks) = blocks.get_mut(..count) else { return false };
-    let mut found = vec![0; right.len()];
+    let mut computed = vec![0; expected.len()];
     let argon2 = Argon2::new(Algorithm::Argon2id, version, params);
-    argon2.hash_password_into_with_memory(password, salt, &mut found, blocks).is_ok()
-        // In constant time.
-        && Output::new(&found).is_ok_and(|found| found == *right)
+    argon2.hash_password_into_with_memory(password, salt, &mut computed, blocks).is_ok()
+        // `Output` compares in constant time.
+        && Output::new(&computed).is_ok_and(|computed| computed == *expected)
 }
 
-/// How much memory is run through to check a password, in KiB, if it is not too much.
+/// Returns the memory times passes of a check, in KiB.
+///
+/// # Errors
+/// The hash is unsupported, incomplete or too expensive.
 fn work_of(hash: &PasswordHash) -> Result<u64, &'static str> {
     if hash.algorithm != ARGON2ID_IDENT {
-        return Err("has a hash of another kind than argon2id");
+        return Err("has a hash that is not argon2id");
     }
     if hash.salt.is_none() || hash.hash.is_none() {
-        return Err("has a hash without its salt or its end");
+        return Err("has a hash without salt or output");
     }
-    let params = Params::try_from(hash).map_err(|_| "has a hash with numbers that make no sense")?;
+    let params = Params::try_from(hash).map_err(|_| "has a hash with invalid parameters")?;
     let work = u64::from(params.m_cost()).saturating_mul(params.t_cost().into());
     if params.m_cost() > MEMORY_KIB_MAX || params.p_cost() > LANES_MAX || work > WORK_KIB_MAX {
-        return Err("has a hash that is too costly to check: at most m=262144, p=64, and m times t 4194304");
+        return Err("has a hash that is too expensive: at most m=262144, p=64, and m times t 4194304");
     }
     Ok(work)
 }
@@ -134,67 +137,67 @@ fn check_name(name: &str) -> Result<(), &'static str> {
         return Err("it is empty, or has more than 1024 bytes");
     }
     if name.starts_with('#') || name.trim() != name || name.contains(char::is_control) {
-        return Err("it begins with #, begins or ends with a blank, or has control characters");
+        return Err("it starts with #, starts or ends with white space, or has control characters");
     }
     Ok(())
 }
 
-/// The file of the users, to be changed while servers use it: they see the old one or the new one.
+/// A file of users. Changes are atomic: a server that reads the file sees the old or the new content.
 #[derive(Clone, Debug)]
 pub struct UsersFile {
     path: PathBuf,
 }
 
 impl UsersFile {
-    /// The file with this path; it need not be there yet.
+    /// Returns the file with this path. It need not exist.
     #[must_use]
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
 
-    /// Adds a user or gives one another password; says whether there was one of this name.
+    /// Adds a user, or changes the password of an existing one. Returns whether the user existed.
     ///
     /// # Errors
-    /// The file cannot be read or written, makes no sense, or nobody can have such a name.
+    /// The file cannot be read or written or is invalid, or the name is invalid.
     pub fn add(&self, name: &str, password: &Secret) -> Result<bool, IdentityError> {
         check_name(name).map_err(IdentityError::Name)?;
         let line = format!("{name}:{}", self.hash(password)?);
         self.change(name, Some(line))
     }
 
-    /// Removes a user; says whether there was one.
+    /// Removes a user. Returns whether the user existed.
     ///
     /// # Errors
-    /// The file cannot be read or written, or makes no sense.
+    /// The file cannot be read or written, or is invalid.
     pub fn remove(&self, name: &str) -> Result<bool, IdentityError> {
         self.change(name, None)
     }
 
-    /// The names, in their order.
+    /// Returns the user names, in the order of the file.
     ///
     /// # Errors
-    /// The file cannot be read, or makes no sense.
+    /// The file cannot be read, or is invalid.
     pub fn names(&self) -> Result<Vec<String>, IdentityError> {
         let bytes = read(&self.path)?;
-        self.nonsense_in(Users::parse(bytes.bytes()))?;
-        let lines = self.nonsense_in(lines(bytes.bytes()))?;
+        self.located(Users::parse(bytes.bytes()))?;
+        let lines = self.located(lines(bytes.bytes()))?;
         Ok(lines.into_iter().filter_map(|(_, line)| name_in(line)).map(str::to_owned).collect())
     }
 
     fn hash(&self, password: &Secret) -> Result<String, IdentityError> {
         let [high, low] = [random::u64(), random::u64()];
-        // A salt is no secret; no two users shall have the same.
+        // Two users with the same password must have different hashes.
         let salt = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
         let hash = Argon2::default().hash_password_with_salt(password.bytes(), &salt);
-        let hash = hash.map_err(|error| (0, format!("cannot take this password: {error}")));
-        Ok(self.nonsense_in(hash)?.to_string())
+        let hash = hash.map_err(|error| (0, format!("cannot hash this password: {error}")));
+        Ok(self.located(hash)?.to_string())
     }
 
-    /// Puts a line in the place of the user's, or of none; the rest stays as it is, comments included.
+    /// Replaces, adds or removes the line of a user. All other lines stay, comments included.
     fn change(&self, name: &str, line: Option<String>) -> Result<bool, IdentityError> {
         let is_there = self.path.try_exists().unwrap_or(true);
         let bytes = if is_there || line.is_none() { read(&self.path)? } else { Secret::new(Vec::new()) };
-        self.nonsense_in(Users::parse(bytes.bytes()))?;
+        self.located(Users::parse(bytes.bytes()))?;
         let text = String::from_utf8_lossy(bytes.bytes());
         let (mut out, mut found, mut line) = (String::new(), false, line);
         for old in text.lines() {
@@ -211,17 +214,17 @@ impl UsersFile {
             out.push_str(&new);
             out.push('\n');
         }
-        // A server takes an empty file for one that is being written.
+        // A server treats an empty file as one that is being written.
         if out.is_empty() {
-            out.push_str("# nobody\n");
+            out.push_str("# no users\n");
         }
         self.replace(out.as_bytes())?;
         Ok(found)
     }
 
-    /// Writes the file anew beside the old one, for its owner alone, then puts it in its place.
+    /// Writes a new file, readable by its owner only, and renames it over the old one.
     fn replace(&self, bytes: &[u8]) -> Result<(), IdentityError> {
-        // Where a link leads to.
+        // Renaming over a symbolic link would replace the link.
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let mut unfinished = path.as_os_str().to_owned();
         unfinished.push(".new");
@@ -230,7 +233,7 @@ impl UsersFile {
             let path = path.to_owned();
             move |cause| IdentityError::Io { what, path, cause }
         };
-        // If it is there, somebody else is at it, or was and did not end well.
+        // If it exists, another process is writing it, or has crashed.
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -243,18 +246,18 @@ impl UsersFile {
             .map_err(failed("write", &unfinished))
             .and_then(|()| fs::rename(&unfinished, &path).map_err(failed("replace", &path)));
         if replaced.is_err() {
-            // What is left of it would be in the way of the next one.
+            // Otherwise the next change could not create it.
             let _ = fs::remove_file(&unfinished);
         }
         replaced
     }
 
-    fn nonsense_in<T>(&self, result: Result<T, Mistake>) -> Result<T, IdentityError> {
-        result.map_err(|mistake| nonsense(&self.path, mistake))
+    fn located<T>(&self, result: Result<T, LineError>) -> Result<T, IdentityError> {
+        result.map_err(|error| IdentityError::invalid(&self.path, error))
     }
 }
 
-/// Whoever runs the server must be able to read the new file, too: it may be somebody else's than whoever changes it.
+/// Gives the new file the owner of the old one: the server may run as another user than the one that changes the file.
 fn keep_owner(old: &Path, new: &File) -> io::Result<()> {
     let Ok(old) = fs::metadata(old) else { return Ok(()) };
     if old.uid() == new.metadata()?.uid() {
@@ -290,14 +293,11 @@ mod tests {
                 "ann:$argon2i$v=19$m=16,t=2,p=1$c2FsdHNhbHQ$Qh4ECuwu1IAvJSFTR6yUfA",
                 "another kind than argon2id",
             ),
-            ("ann:$argon2id$v=19$m=262145,t=1,p=1$c2FsdHNhbHQ$Qh4ECuwu1IAvJSFTR6yUfA", "too costly"),
-            ("ann:$argon2id$v=19$m=262144,t=17,p=1$c2FsdHNhbHQ$Qh4ECuwu1IAvJSFTR6yUfA", "too costly"),
-            ("ann:$argon2id$v=19$m=65536,t=1,p=65$c2FsdHNhbHQ$Qh4ECuwu1IAvJSFTR6yUfA", "too costly"),
-            (
-                "ann:$argon2id$v=19$m=1,t=1,p=1$c2FsdHNhbHQ$Qh4ECuwu1IAvJSFTR6yUfA",
-                "numbers that make no sense",
-            ),
-            ("ann:$argon2id$v=19$m=16,t=2,p=1$c2FsdHNhbHQ", "without its salt or its end"),
+            ("ann:$argon2id$v=19$m=262145,t=1,p=1$c2FsdHNhbHQ$Qh4ECuwu1IAvJSFTR6yUfA", "too expensive"),
+            ("ann:$argon2id$v=19$m=262144,t=17,p=1$c2FsdHNhbHQ$Qh4ECuwu1IAvJSFTR6yUfA", "too expensive"),
+            ("ann:$argon2id$v=19$m=65536,t=1,p=65$c2FsdHNhbHQ$Qh4ECuwu1IAvJSFTR6yUfA", "too expensive"),
+            ("ann:$argon2id$v=19$m=1,t=1,p=1$c2FsdHNhbHQ$Qh4ECuwu1IAvJSFTR6yUfA", "invalid parameters"),
+            ("ann:$argon2id$v=19$m=16,t=2,p=1$c2FsdHNhbHQ", "without salt or output"),
         ];
         for (line, what) in cases {
             let Err((number, text)) = Users::parse(format!("# a\n\n{line}\n").as_bytes()) else {
@@ -312,33 +312,33 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_have_colons() {
+    fn a_user_name_may_contain_colons() {
         let users = Users::parse(format!("system:ann:{HASH}\r\n").as_bytes()).unwrap();
         assert!(users.hashes.contains_key("system:ann"));
     }
 
     #[test]
-    fn nobody_logs_in_by_the_decoys_password() {
+    fn an_unknown_user_is_rejected_even_with_the_password_of_the_decoy_hash() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("users");
         UsersFile::new(&path).add("ann", &secret("p")).unwrap();
         let users = Users::parse(&fs::read(&path).unwrap()).unwrap();
-        let memory = Memory::default();
-        let log_in = |users: &Users, name, password| users.log_in(name, &secret(password), &memory);
-        assert_eq!(log_in(&users, "ann", "p"), Login::Good);
-        assert_eq!(log_in(&users, "ann", ""), Login::WrongPassword);
-        assert_eq!(log_in(&users, "bob", "p"), Login::Unknown);
-        assert_eq!(log_in(&Users::parse(b"").unwrap(), "ann", "p"), Login::Unknown);
-        // Another cost, and the memory of the last one.
+        let memory = HashMemory::default();
+        let check = |users: &Users, name, password| users.check_password(name, &secret(password), &memory);
+        assert_eq!(check(&users, "ann", "p"), PasswordCheck::Correct);
+        assert_eq!(check(&users, "ann", ""), PasswordCheck::Wrong);
+        assert_eq!(check(&users, "bob", "p"), PasswordCheck::UnknownUser);
+        assert_eq!(check(&Users::parse(b"").unwrap(), "ann", "p"), PasswordCheck::UnknownUser);
+        // A hash with another cost reuses the buffer.
         let cheap = Users::parse(format!("ann:{HASH}\n").as_bytes()).unwrap();
-        assert_eq!(log_in(&cheap, "ann", "p"), Login::Good);
-        assert_eq!(log_in(&cheap, "ann", "q"), Login::WrongPassword);
-        let kept = memory.0.into_inner().unwrap();
-        assert_eq!(kept.iter().map(Vec::len).collect::<Vec<_>>(), [19_456], "one check at a time");
+        assert_eq!(check(&cheap, "ann", "p"), PasswordCheck::Correct);
+        assert_eq!(check(&cheap, "ann", "q"), PasswordCheck::Wrong);
+        let unused = memory.0.into_inner().unwrap();
+        assert_eq!(unused.iter().map(Vec::len).collect::<Vec<_>>(), [19_456], "one check at a time");
     }
 
     #[test]
-    fn a_file_is_changed_line_by_line_and_is_for_its_owner_alone() {
+    fn a_change_keeps_other_lines_and_makes_the_file_readable_by_its_owner_only() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("users");
         let before = format!("# the crew\nann:{HASH}\n\nbob:{HASH}");
@@ -359,14 +359,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_stays_its_owners_whoever_changes_it() {
-        const SOMEBODY: u32 = 65_534;
+    fn a_changed_file_keeps_its_owner() {
+        const OTHER_USER: u32 = 65_534;
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("users");
         fs::write(&path, format!("ann:{HASH}\n")).unwrap();
-        // Only root may give a file away; nobody else can change one of somebody else's.
-        let owner = match std::os::unix::fs::chown(&path, Some(SOMEBODY), Some(SOMEBODY)) {
-            Ok(()) => SOMEBODY,
+        // Only root may change the owner of a file.
+        let owner = match std::os::unix::fs::chown(&path, Some(OTHER_USER), Some(OTHER_USER)) {
+            Ok(()) => OTHER_USER,
             Err(_) => fs::metadata(&path).unwrap().uid(),
         };
         assert!(UsersFile::new(&path).remove("ann").unwrap());
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_makes_no_sense_is_left_alone() {
+    fn an_invalid_file_is_not_changed() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("users");
         fs::write(&path, "ann\n").unwrap();
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn two_of_the_same_password_have_different_hashes() {
+    fn two_users_with_the_same_password_have_different_hashes() {
         let file = UsersFile::new(Path::new("users"));
         assert_ne!(file.hash(&secret("p")).unwrap(), file.hash(&secret("p")).unwrap());
     }

@@ -1,4 +1,4 @@
-//! The door for operators, in HTTP: health, metrics and a page to look at; the only file that names the HTTP crates.
+//! The admin listener: HTTP with a health check, metrics and a status page.
 
 use std::convert::Infallible;
 use std::io;
@@ -19,123 +19,125 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use super::{Operations, page, prometheus};
+use super::monitor::ServerMonitor;
+use super::{page, prometheus};
 use crate::net::origin;
 
-/// How long the listener waits when the system has no connection to give.
+/// Delay after a failed accept, such as for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Nothing from elsewhere, no script, no form, in nobody's frame.
+/// No external resources, scripts or forms, and no embedding in frames.
 const CONTENT_SECURITY_POLICY: &str =
     "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What whoever comes in may take.
+/// Limits for clients.
 #[derive(Clone, Copy, Debug)]
-struct Bounds {
-    /// The most connections at one time; one more waits.
+struct HttpLimits {
+    /// The most connections at a time. Others wait.
     connections_max: usize,
-    /// How long the head of a request may take to come.
+    /// Time limit for the head of a request.
     request_timeout: Duration,
-    /// How long a connection may take for all it does: one request, and one answer.
+    /// Time limit for a connection: one request and one response.
     connection_timeout: Duration,
-    /// The most bytes of a request's head.
+    /// The largest head of a request, in bytes.
     head_bytes_max: usize,
 }
 
-const BOUNDS: Bounds = Bounds {
+const LIMITS: HttpLimits = HttpLimits {
     connections_max: 64,
     request_timeout: Duration::from_secs(5),
     connection_timeout: Duration::from_secs(15),
     head_bytes_max: 16 * 1024,
 };
 
-/// Where operators come in.
+/// A bound admin listener.
 #[derive(Debug)]
-pub struct Door {
+pub struct AdminListener {
     socket: TcpListener,
     address: SocketAddr,
     names: Arc<[String]>,
-    bounds: Bounds,
+    limits: HttpLimits,
 }
 
-impl Door {
-    /// Listens, and lets nobody in yet.
+impl AdminListener {
+    /// Binds the address; connections wait until [`AdminListener::serve`].
     ///
     /// # Errors
     /// The address cannot be listened on.
     pub async fn bind(address: SocketAddr, names: Vec<String>) -> io::Result<Self> {
         let socket = TcpListener::bind(address).await?;
         let address = socket.local_addr()?;
-        Ok(Self { socket, address, names: names.into(), bounds: BOUNDS })
+        Ok(Self { socket, address, names: names.into(), limits: LIMITS })
     }
 
-    /// The address listened on.
+    /// Returns the bound address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers, for ever.
-    pub async fn serve(self, operations: Arc<Operations>) {
-        let bounds = self.bounds;
-        let room = Arc::new(Semaphore::new(bounds.connections_max));
+    /// Serves connections. Never returns.
+    pub async fn serve(self, monitor: Arc<ServerMonitor>) {
+        let limits = self.limits;
+        let slots = Arc::new(Semaphore::new(limits.connections_max));
         // The semaphore is never closed.
-        while let Ok(permit) = Arc::clone(&room).acquire_owned().await {
+        while let Ok(permit) = Arc::clone(&slots).acquire_owned().await {
             let Ok((stream, _)) = self.socket.accept().await else {
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let (operations, names) = (Arc::clone(&operations), Arc::clone(&self.names));
+            let (monitor, names) = (Arc::clone(&monitor), Arc::clone(&self.names));
             tokio::spawn(async move {
-                converse(stream, operations, names, bounds).await;
+                serve_connection(stream, monitor, names, limits).await;
                 drop(permit);
             });
         }
     }
 }
 
-async fn converse<S>(stream: S, operations: Arc<Operations>, names: Arc<[String]>, bounds: Bounds)
+async fn serve_connection<S>(stream: S, monitor: Arc<ServerMonitor>, names: Arc<[String]>, limits: HttpLimits)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let answer = service_fn(move |request: Request<Incoming>| {
-        let response = respond(&request, &operations, &names);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let response = respond(&request, &monitor, &names);
         async move { Ok::<_, Infallible>(response) }
     });
-    let conversation = http1::Builder::new()
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(bounds.request_timeout)
-        .max_buf_size(bounds.head_bytes_max)
+        .header_read_timeout(limits.request_timeout)
+        .max_buf_size(limits.head_bytes_max)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), answer);
-    // Whoever does not get an answer has left, or is too slow.
-    let _ = timeout(bounds.connection_timeout, conversation).await;
+        .serve_connection(TokioIo::new(stream), service);
+    // An error means that the client has disconnected or is too slow.
+    let _ = timeout(limits.connection_timeout, connection).await;
 }
 
-fn respond<B>(request: &Request<B>, operations: &Operations, names: &[String]) -> Response<Full<Bytes>> {
+fn respond<B>(request: &Request<B>, monitor: &ServerMonitor, names: &[String]) -> Response<Full<Bytes>> {
     const PLAIN: &str = "text/plain; charset=utf-8";
     let plain = |status, text: &str| response(status, PLAIN, text.to_owned());
-    if !is_for_here(request, names) {
-        let text =
-            "nobody here by this name: ask by address, as localhost, or by the name given to --admin\n";
+    if !is_for_this_server(request, names) {
+        let text = "unknown host name: use an address, localhost or a name given to --admin\n";
         return plain(StatusCode::MISDIRECTED_REQUEST, text);
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "there is only something to look at here\n");
+        let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed: use GET or HEAD\n");
         refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refusal;
     }
     match request.uri().path() {
-        "/" => {
-            response(StatusCode::OK, "text/html; charset=utf-8", page::html(operations, first(request.uri())))
-        }
+        "/" => response(
+            StatusCode::OK,
+            "text/html; charset=utf-8",
+            page::html(monitor, first_key(request.uri())),
+        ),
         "/style.css" => response(StatusCode::OK, "text/css; charset=utf-8", page::STYLE.to_owned()),
-        "/metrics" => response(StatusCode::OK, prometheus::CONTENT_TYPE, prometheus::text(operations)),
-        "/healthz" => match operations.trouble() {
+        "/metrics" => response(StatusCode::OK, prometheus::CONTENT_TYPE, prometheus::text(monitor)),
+        "/healthz" => match monitor.unavailable_reason() {
             None => plain(StatusCode::OK, "ok\n"),
-            Some(trouble) => plain(StatusCode::SERVICE_UNAVAILABLE, &format!("{trouble}\n")),
+            Some(reason) => plain(StatusCode::SERVICE_UNAVAILABLE, &format!("{reason}\n")),
         },
-        _ => plain(StatusCode::NOT_FOUND, "there are /, /metrics and /healthz\n"),
+        _ => plain(StatusCode::NOT_FOUND, "not found: use /, /metrics or /healthz\n"),
     }
 }
 
@@ -157,7 +159,7 @@ fn response(status: StatusCode, content_type: &'static str, body: String) -> Res
 }
 
 /// Whether a request means this server: a page of the web whose name was made to lead here asks by that name.
-fn is_for_here<B>(request: &Request<B>, names: &[String]) -> bool {
+fn is_for_this_server<B>(request: &Request<B>, names: &[String]) -> bool {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
         (Some(host), None) => host.to_str().ok(),
@@ -168,8 +170,8 @@ fn is_for_here<B>(request: &Request<B>, names: &[String]) -> bool {
         && authority.is_none_or(|host| origin::is_own_host(host, names))
 }
 
-/// Where the page's keys begin: `?from=N`.
-fn first(uri: &Uri) -> u32 {
+/// Returns the index of the first key on the page: `?from=N`.
+fn first_key(uri: &Uri) -> u32 {
     let query = uri.query().unwrap_or_default();
     let number = query.split('&').find_map(|part| part.strip_prefix("from="));
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
@@ -186,28 +188,28 @@ mod tests {
     use crate::server::service::{Service, StoreSettings};
 
     const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    /// Far more than anything takes: whoever waits longer waits in vain.
+    /// Far longer than any step takes; only a failing test waits this long.
     const PATIENCE: Duration = Duration::from_secs(10);
     const NEVER: Duration = Duration::from_secs(3600);
     const SOON: Duration = Duration::from_millis(20);
-    const PATIENT: Bounds = Bounds { request_timeout: NEVER, connection_timeout: NEVER, ..BOUNDS };
+    const PATIENT: HttpLimits = HttpLimits { request_timeout: NEVER, connection_timeout: NEVER, ..LIMITS };
 
-    fn operations() -> Arc<Operations> {
+    fn monitor() -> Arc<ServerMonitor> {
         let service = Service::open(StoreSettings::default(), Arc::new(|_| {}), Arc::default()).unwrap();
         let broker = Broker::new(Settings::default(), Hooks::new(Arc::<Service>::clone(&service)));
-        let operations = Operations::new(broker, service);
-        operations.enter(Phase::Serving);
-        Arc::new(operations)
+        let monitor = ServerMonitor::new(broker, service);
+        monitor.set_phase(Phase::Serving);
+        Arc::new(monitor)
     }
 
-    async fn opened(bounds: Bounds) -> SocketAddr {
-        let door = Door::bind("127.0.0.1:0".parse().unwrap(), Vec::new()).await.unwrap();
-        let address = door.address();
-        tokio::spawn(Door { bounds, ..door }.serve(operations()));
+    async fn listen(limits: HttpLimits) -> SocketAddr {
+        let listener = AdminListener::bind("127.0.0.1:0".parse().unwrap(), Vec::new()).await.unwrap();
+        let address = listener.address();
+        tokio::spawn(AdminListener { limits, ..listener }.serve(monitor()));
         address
     }
 
-    async fn said(address: SocketAddr, bytes: &[u8]) -> TcpStream {
+    async fn send(address: SocketAddr, bytes: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(bytes).await.unwrap();
         stream
@@ -215,79 +217,80 @@ mod tests {
 
     async fn rest(mut stream: impl AsyncRead + Unpin) -> String {
         let mut rest = String::new();
-        timeout(PATIENCE, stream.read_to_string(&mut rest)).await.expect("it is not closed").unwrap();
+        timeout(PATIENCE, stream.read_to_string(&mut rest)).await.expect("not closed in time").unwrap();
         rest
     }
 
     #[tokio::test]
-    async fn a_request_that_does_not_come_is_not_waited_for() {
-        for bounds in
-            [Bounds { request_timeout: SOON, ..PATIENT }, Bounds { connection_timeout: SOON, ..PATIENT }]
-        {
-            let address = opened(bounds).await;
+    async fn a_request_that_is_not_sent_in_time_is_disconnected() {
+        for limits in [
+            HttpLimits { request_timeout: SOON, ..PATIENT },
+            HttpLimits { connection_timeout: SOON, ..PATIENT },
+        ] {
+            let address = listen(limits).await;
             for bytes in [b"".as_slice(), b"GET /healthz HTTP/1.1\r\nHost: local"] {
-                let rest = rest(said(address, bytes).await).await;
+                let rest = rest(send(address, bytes).await).await;
                 assert!(!rest.contains("200 OK"), "{rest}");
             }
         }
     }
 
     #[tokio::test]
-    async fn who_does_not_read_the_answer_is_cut_off() {
+    async fn a_client_that_does_not_read_the_response_is_disconnected() {
         let (mut client, server) = duplex(64);
         client.write_all(REQUEST).await.unwrap();
-        let bounds = Bounds { connection_timeout: SOON, ..PATIENT };
-        timeout(PATIENCE, converse(server, operations(), Arc::default(), bounds)).await.unwrap();
-        assert_eq!(rest(client).await.len(), 64, "what was on the way, and no more");
+        let limits = HttpLimits { connection_timeout: SOON, ..PATIENT };
+        timeout(PATIENCE, serve_connection(server, monitor(), Arc::default(), limits)).await.unwrap();
+        assert_eq!(rest(client).await.len(), 64, "the size of the pipe");
     }
 
     #[tokio::test]
-    async fn a_head_has_as_many_bytes_as_it_may_and_no_more() {
-        let bounds = Bounds { head_bytes_max: 8 * 1024, ..PATIENT };
+    async fn a_request_head_over_the_limit_is_refused() {
+        let limits = HttpLimits { head_bytes_max: 8 * 1024, ..PATIENT };
         for (len, status) in [(7_000, "HTTP/1.1 200 OK"), (9_000, "HTTP/1.1 431 ")] {
             let (mut client, server) = duplex(64 * 1024);
             let fill = "x".repeat(len);
             let head = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {fill}\r\n\r\n");
             client.write_all(head.as_bytes()).await.unwrap();
-            timeout(PATIENCE, converse(server, operations(), Arc::default(), bounds)).await.unwrap();
+            timeout(PATIENCE, serve_connection(server, monitor(), Arc::default(), limits)).await.unwrap();
             let rest = rest(client).await;
             assert!(rest.starts_with(status), "{rest}");
         }
     }
 
     #[tokio::test]
-    async fn one_connection_too_many_waits_for_another_to_end() {
-        let address = opened(Bounds { connections_max: 1, ..PATIENT }).await;
-        let first = said(address, b"GET ").await;
-        let second = said(address, REQUEST).await;
-        // Far more turns than an answer takes.
+    async fn a_connection_over_the_limit_waits_for_another_one_to_end() {
+        let address = listen(HttpLimits { connections_max: 1, ..PATIENT }).await;
+        let first = send(address, b"GET ").await;
+        let second = send(address, REQUEST).await;
+        // Far more turns than a response takes.
         for _ in 0..100_000 {
             tokio::task::yield_now().await;
         }
-        assert!(second.try_read(&mut [0]).is_err(), "there is no answer yet");
+        assert!(second.try_read(&mut [0]).is_err(), "no response yet");
         drop(first);
         assert!(rest(second).await.ends_with("\r\n\r\nok\n"));
     }
 
     #[test]
-    fn a_name_that_was_made_to_lead_here_is_refused() {
+    fn a_request_for_a_foreign_host_name_is_refused() {
         let names = ["store.example".to_owned()];
-        let asked = |uri: &str, hosts: &[&str]| {
+        let is_accepted = |uri: &str, hosts: &[&str]| {
             let mut request = Request::builder().uri(uri);
             for host in hosts {
                 request = request.header("host", *host);
             }
-            is_for_here(&request.body(()).unwrap(), &names)
+            is_for_this_server(&request.body(()).unwrap(), &names)
         };
-        assert!(asked("/", &["localhost"]));
-        assert!(!asked("/", &[]));
-        assert!(!asked("/", &["localhost", "localhost"]));
-        assert!(!asked("http://evil.example/", &["localhost"]));
+        assert!(is_accepted("/", &["localhost"]));
+        assert!(!is_accepted("/", &[]));
+        assert!(!is_accepted("/", &["localhost", "localhost"]));
+        assert!(!is_accepted("http://evil.example/", &["localhost"]));
     }
 
     #[test]
-    fn the_first_key_is_in_the_query() {
-        let of = |text: &str| first(&text.parse().unwrap());
+    fn the_first_key_is_read_from_the_query() {
+        let of = |text: &str| first_key(&text.parse().unwrap());
         assert_eq!(
             (of("/"), of("/?from=7"), of("/?a=1&from=8"), of("/?from=-1"), of("/?from=x")),
             (0, 7, 8, 0, 0)

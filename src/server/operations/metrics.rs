@@ -1,43 +1,38 @@
-//! What is counted while the server works: relaxed atomics, no lock, so that counting costs a request next to nothing.
+//! Counters and histograms: relaxed atomics without a lock, so that counting costs a request next to nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::broker;
 use crate::broker::counters::{Counter, Counters};
+use crate::server::event::Event;
 
-/// The bounds of the histograms' buckets, in microseconds; one more bucket has no bound.
+/// The upper bounds of the histograms' buckets, in microseconds. One more bucket has no bound.
 pub const BOUNDS_US: [u64; 15] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     2_500_000,
 ];
 
-/// What a request asks for.
+/// The command of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verb {
-    /// SET.
     Set,
-    /// GET.
     Get,
-    /// DEL.
     Del,
-    /// VDEL.
     VDel,
-    /// KEYNOTIFY, also to stop.
+    /// KEYNOTIFY and KEYNOTIFY STOP.
     KeyNotify,
-    /// SCAN.
     Scan,
-    /// What is no request.
+    /// An invalid request.
     #[default]
     Unknown,
 }
 
 impl Verb {
-    /// All of them.
     pub const ALL: [Self; 7] =
         [Self::Set, Self::Get, Self::Del, Self::VDel, Self::KeyNotify, Self::Scan, Self::Unknown];
 
-    /// Its name, in lower case.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,22 +47,20 @@ impl Verb {
     }
 }
 
-/// What a request came to.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done, found, deleted.
+    /// Applied, found or deleted.
     Ok,
-    /// Not applied, not found, nothing deleted.
+    /// Not applied, not found or nothing deleted.
     No,
-    /// Answered with an error.
+    /// The reply is an error.
     Refused,
 }
 
 impl Outcome {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Ok, Self::No, Self::Refused];
 
-    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -78,17 +71,18 @@ impl Outcome {
     }
 }
 
-/// How often something took how long.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    /// By the first bound that is not exceeded; what exceeds all of them is in the last one.
+    /// Counts by the first bound that is not exceeded; the last bucket has the rest.
     buckets: [Counter; BOUNDS_US.len() + 1],
     sum_ns: Counter,
 }
 
 impl Histogram {
-    /// Counts one that took this long.
+    /// Counts a duration.
     pub fn observe(&self, took: Duration) {
+        // u64 nanoseconds are 584 years: neither conversion fails for a measured time.
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let at = BOUNDS_US.partition_point(|bound| *bound < us);
         if let Some(bucket) = self.buckets.get(at) {
@@ -97,7 +91,7 @@ impl Histogram {
         self.sum_ns.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// How many took at most each of the bounds, and last how many there were.
+    /// Returns for each bound how many durations do not exceed it, and last the number of all durations.
     #[must_use]
     pub fn cumulative(&self) -> Vec<u64> {
         let sum = |sum: &mut u64, bucket: &Counter| {
@@ -107,13 +101,13 @@ impl Histogram {
         self.buckets.iter().scan(0, sum).collect()
     }
 
-    /// How many there were.
+    /// Returns the number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.cumulative().last().copied().unwrap_or(0)
     }
 
-    /// How long they took together, in seconds.
+    /// Returns the sum of the durations, in seconds.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a sum of times need not be exact")]
     pub fn sum_s(&self) -> f64 {
@@ -121,30 +115,29 @@ impl Histogram {
     }
 }
 
-/// All that one server counts.
+/// The counters of one server.
 #[derive(Debug, Default)]
 pub struct Metrics {
     requests: [[Counter; Outcome::ALL.len()]; Verb::ALL.len()],
     latencies: [Histogram; Verb::ALL.len()],
-    /// What the commits to the disk took.
+    /// Durations of the commits to the disk.
     pub commits: Histogram,
-    /// The traffic of the broker.
     pub broker: Arc<Counters>,
-    /// Connections that were not let in.
+    /// Rejected connections.
     pub refused: Counter,
-    /// What the rules did not let clients do.
+    /// Actions of clients that the rules did not allow.
     pub not_authorized: Counter,
-    /// Messages that did not reach whom they were for.
+    /// Log events about dropped messages.
     pub dropped: Counter,
-    /// Requests that nothing could be answered to.
+    /// Requests that could not be answered.
     pub unanswerable: Counter,
-    /// Whether the disk takes no write any more.
+    /// Whether the disk has failed, so that no write is accepted.
     pub has_disk_failed: AtomicBool,
 }
 
 impl Metrics {
-    /// Counts a request that was answered, from when it was taken out of its connection's input until its answer was
-    /// put into the queue of whoever asked: the wait for the disk is within, the network is not.
+    /// Counts an answered request. `took` is the time from decoding the request to queueing the reply: it includes the wait for
+    /// the disk, but not the network.
     pub fn count_request(&self, verb: Verb, outcome: Outcome, took: Duration) {
         if let Some(counter) = self.requests.get(verb as usize).and_then(|of| of.get(outcome as usize)) {
             counter.add(1);
@@ -154,28 +147,63 @@ impl Metrics {
         }
     }
 
-    /// How many requests of a kind came to this.
+    /// Returns the number of requests with this verb and outcome.
     #[must_use]
     pub fn requests(&self, verb: Verb, outcome: Outcome) -> u64 {
         self.requests.get(verb as usize).and_then(|of| of.get(outcome as usize)).map_or(0, Counter::get)
     }
 
-    /// How many requests were answered.
+    /// Returns the number of all answered requests.
     #[must_use]
-    pub fn requests_of_all_kinds(&self) -> u64 {
+    pub fn requests_total(&self) -> u64 {
         self.requests.iter().flatten().map(Counter::get).fold(0, u64::saturating_add)
     }
 
-    /// What requests of a kind took.
+    /// Returns the durations of the requests with this verb.
     #[must_use]
     pub fn latency(&self, verb: Verb) -> Option<&Histogram> {
         self.latencies.get(verb as usize)
     }
 
-    /// Whether the disk takes no write any more.
     #[must_use]
     pub fn has_disk_failed(&self) -> bool {
         self.has_disk_failed.load(Ordering::Relaxed)
+    }
+
+    /// Counts a log event.
+    pub fn count_event(&self, event: &Event) {
+        match event {
+            Event::Broker(event) => self.count_broker_event(event),
+            Event::KeyNotAuthorized { .. } => self.not_authorized.add(1),
+            Event::Unanswerable { .. } => self.unanswerable.add(1),
+            Event::NotPersisted { .. } => self.has_disk_failed.store(true, Ordering::Relaxed),
+            Event::PersistedAgain => self.has_disk_failed.store(false, Ordering::Relaxed),
+            Event::IdentityFile { .. }
+            | Event::LeftOut { .. }
+            | Event::Rules { .. }
+            | Event::Certificates { .. }
+            | Event::OutOfTime { .. }
+            | Event::ClockBehind { .. } => {}
+        }
+    }
+
+    fn count_broker_event(&self, event: &broker::Event) {
+        match event {
+            broker::Event::Denied { .. } | broker::Event::Refused { .. } => self.refused.add(1),
+            broker::Event::NotAuthorized { .. } => self.not_authorized.add(1),
+            broker::Event::Dropped { .. } | broker::Event::NotRetained { .. } => self.dropped.add(1),
+            broker::Event::Connected { .. }
+            | broker::Event::Disconnected { .. }
+            | broker::Event::Reauthenticated { .. }
+            | broker::Event::AcceptFailed { .. } => {}
+        }
+    }
+
+    /// Returns the number of requests for each verb and outcome.
+    pub fn each_request(&self) -> impl Iterator<Item = (Verb, Outcome, u64)> + '_ {
+        Verb::ALL.into_iter().flat_map(move |verb| {
+            Outcome::ALL.into_iter().map(move |outcome| (verb, outcome, self.requests(verb, outcome)))
+        })
     }
 }
 
@@ -184,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_belongs_to_its_bucket() {
+    fn a_duration_equal_to_a_bound_is_in_its_bucket() {
         let histogram = Histogram::default();
         for us in [0, 50, 51, 2_500_000, 2_500_001] {
             histogram.observe(Duration::from_micros(us));
@@ -206,12 +234,12 @@ mod tests {
         assert_eq!(metrics.requests(Verb::Set, Outcome::Ok), 2);
         assert_eq!(metrics.requests(Verb::Set, Outcome::No), 0);
         assert_eq!(metrics.requests(Verb::Unknown, Outcome::Refused), 1);
-        assert_eq!(metrics.requests_of_all_kinds(), 3);
+        assert_eq!(metrics.requests_total(), 3);
         assert_eq!(metrics.latency(Verb::Set).map(Histogram::count), Some(2));
     }
 
     #[test]
-    fn the_place_of_a_verb_and_of_an_outcome_is_its_own() {
+    fn verbs_and_outcomes_are_listed_in_the_order_of_their_indexes() {
         for (at, verb) in Verb::ALL.into_iter().enumerate() {
             assert_eq!(verb as usize, at);
         }

@@ -1,23 +1,23 @@
-//! The page for people: what is in the store and who is there, in HTML that needs nothing else.
+//! The status page: HTML without scripts or external resources.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use super::metrics::{Histogram, Outcome, Verb};
-use super::{Operations, Rates};
+use super::monitor::{Rates, ServerMonitor};
 use crate::broker::ClientStatistics;
 use crate::store::{KeySummary, Page};
 
-/// How many keys are on one page.
+/// The most keys on one page.
 const KEYS_MAX: usize = 100;
-/// How many clients are listed.
+/// The most clients in the list.
 const CLIENTS_MAX: usize = 100;
-/// How many bytes of a key or a value are shown.
+/// The most bytes of a key or value that are shown.
 const SHOWN_BYTES_MAX: usize = 120;
-/// How often the page loads itself again, in seconds.
+/// Reload interval of the page, in seconds.
 const REFRESH_S: u32 = 5;
 
-/// What the page looks like.
+/// The style sheet.
 pub const STYLE: &str = "\
 :root { color-scheme: light dark; --line: #8884; --dim: #777; --bad: #c33; --good: #2a7; }
 @media (prefers-color-scheme: dark) { :root { --dim: #999; --bad: #f77; --good: #5c9; } }
@@ -35,28 +35,28 @@ td + td, th + th { padding-left: .6rem; } td.n, th.n { text-align: right; font-v
 code { font: 13px/1.4 ui-monospace, monospace; overflow-wrap: anywhere; unicode-bidi: isolate; }
 ";
 
-/// The page, with the keys from a place on.
-pub fn html(operations: &Operations, from: u32) -> String {
-    let page = operations.service.page(from, KEYS_MAX);
-    let clients = operations.broker.clients(CLIENTS_MAX);
+/// Returns the page. `from` is the index of the first key.
+pub fn html(monitor: &ServerMonitor, from: u32) -> String {
+    let page = monitor.service.page(from, KEYS_MAX);
+    let clients = monitor.broker.clients(CLIENTS_MAX);
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>mqkv</title>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"refresh\" content=\"{REFRESH_S}\">\n\
          <link rel=\"stylesheet\" href=\"/style.css\">\n</head>\n<body>\n"
     );
-    head(&mut html, operations);
-    numbers(&mut html, operations);
-    requests(&mut html, operations);
+    head(&mut html, monitor);
+    numbers(&mut html, monitor);
+    requests(&mut html, monitor);
     keys(&mut html, &page, from);
-    list_clients(&mut html, &clients, operations.broker.statistics().sessions);
+    list_clients(&mut html, &clients, monitor.broker.statistics().sessions);
     html.push_str("</body>\n</html>\n");
     html
 }
 
-fn head(html: &mut String, operations: &Operations) {
-    let (class, state) = operations.trouble().map_or(("good", "serving"), |trouble| ("bad", trouble));
-    let uptime = words(Duration::from_secs(operations.uptime().as_secs()));
+fn head(html: &mut String, monitor: &ServerMonitor) {
+    let (class, state) = monitor.unavailable_reason().map_or(("good", "serving"), |reason| ("bad", reason));
+    let uptime = duration_text(Duration::from_secs(monitor.uptime().as_secs()));
     put(
         html,
         &format!(
@@ -67,9 +67,8 @@ fn head(html: &mut String, operations: &Operations) {
     );
 }
 
-fn numbers(html: &mut String, operations: &Operations) {
-    let (stock, statistics, rates) =
-        (operations.service.stock(), operations.broker.statistics(), operations.rates());
+fn numbers(html: &mut String, monitor: &ServerMonitor) {
+    let (stock, statistics, rates) = (monitor.service.stock(), monitor.broker.statistics(), monitor.rates());
     let Rates { requests, packets_received, packets_sent, bytes_received, bytes_sent } = rates;
     let numbers = [
         ("keys", stock.tally.keys.to_string()),
@@ -93,8 +92,8 @@ fn numbers(html: &mut String, operations: &Operations) {
     html.push_str("</dl>\n");
 }
 
-fn requests(html: &mut String, operations: &Operations) {
-    let metrics = operations.metrics();
+fn requests(html: &mut String, monitor: &ServerMonitor) {
+    let metrics = monitor.metrics();
     html.push_str(
         "<h2>Requests</h2>\n<div class=\"wide\"><table>\n<tr><th>verb</th><th class=\"n\">ok</th><th class=\"n\">no</th>\
          <th class=\"n\">refused</th><th class=\"n\">mean</th></tr>\n",
@@ -117,7 +116,7 @@ fn requests(html: &mut String, operations: &Operations) {
     html.push_str("</table></div>\n");
 }
 
-/// In microseconds.
+/// Returns the mean in microseconds.
 #[expect(clippy::cast_precision_loss, reason = "a mean need not be exact")]
 fn mean(histogram: &Histogram) -> Option<f64> {
     let count = histogram.count();
@@ -144,7 +143,8 @@ fn keys(html: &mut String, page: &Page, from: u32) {
 }
 
 fn key(row: &KeySummary) -> String {
-    let expires = row.ttl_ms.map_or_else(String::new, |ms| words(Duration::from_secs(ms.div_ceil(1_000))));
+    let expires =
+        row.ttl_ms.map_or_else(String::new, |ms| duration_text(Duration::from_secs(ms.div_ceil(1_000))));
     let fence = if row.is_fenced { ", fenced" } else { "" };
     format!(
         "<tr><td><code>{}</code></td><td><code>{}</code></td><td class=\"n\">{}</td><td class=\"n\">{expires}</td>\
@@ -187,8 +187,8 @@ fn list_clients(html: &mut String, clients: &[ClientStatistics], all: usize) {
     }
 }
 
-/// The beginning of bytes that came from anywhere: harmless in HTML and to the eye, and told apart from what they are
-/// not. `len` is how many there really are.
+/// Returns the beginning of untrusted bytes as HTML text: markup, control characters and bidirectional marks are escaped.
+/// `len` is the number of all bytes; the text ends with an ellipsis if it is cut.
 fn shown(bytes: &[u8], len: usize) -> String {
     let mut bytes = bytes.get(..SHOWN_BYTES_MAX).unwrap_or(bytes);
     let is_cut = bytes.len() < len;
@@ -196,7 +196,7 @@ fn shown(bytes: &[u8], len: usize) -> String {
         && let Err(error) = std::str::from_utf8(bytes)
         && error.error_len().is_none()
     {
-        // A character that was cut in two is left out.
+        // An incomplete last character is left out.
         bytes = bytes.get(..error.valid_up_to()).unwrap_or(bytes);
     }
     let mut text = String::new();
@@ -208,7 +208,7 @@ fn shown(bytes: &[u8], len: usize) -> String {
                 '>' => text.push_str("&gt;"),
                 '"' => text.push_str("&quot;"),
                 '\'' => text.push_str("&#39;"),
-                // Control characters, and those that turn the text around.
+                // Escapes control characters and bidirectional marks, among others.
                 _ => text.extend(c.escape_debug()),
             }
         }
@@ -222,7 +222,7 @@ fn shown(bytes: &[u8], len: usize) -> String {
     text
 }
 
-fn words(duration: Duration) -> String {
+fn duration_text(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -233,7 +233,7 @@ fn words(duration: Duration) -> String {
 }
 
 fn put(html: &mut String, text: &str) {
-    // Writing to a text does not fail.
+    // Writing to a String does not fail.
     let _ = html.write_str(text);
 }
 
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_from_anywhere_are_harmless() {
+    fn untrusted_bytes_are_escaped() {
         let of = |bytes: &[u8]| shown(bytes, bytes.len());
         assert_eq!(
             of(b"<script>alert('1')</script>&\""),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut_and_says_so() {
+    fn long_values_are_cut_with_an_ellipsis() {
         let long = "ä".repeat(100);
         let text = shown(long.as_bytes().get(..SHOWN_BYTES_MAX + 1).unwrap(), long.len());
         assert_eq!(text, format!("{}…", "ä".repeat(60)));
@@ -264,8 +264,8 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_two_units_at_most() {
-        let of = |seconds| words(Duration::from_secs(seconds));
+    fn durations_have_at_most_two_units() {
+        let of = |seconds| duration_text(Duration::from_secs(seconds));
         assert_eq!(
             (of(59), of(61), of(3_661), of(90_000)),
             ("59 s".into(), "1 min 1 s".into(), "1 h 1 min".into(), "1 d 1 h".into())

@@ -1,22 +1,21 @@
-//! The counters in the text format of Prometheus, version 0.0.4.
+//! The metrics in the text format of Prometheus, version 0.0.4.
 
 use std::fmt::{Display, Write};
 
-use super::Operations;
 use super::metrics::{BOUNDS_US, Histogram, Verb};
+use super::monitor::ServerMonitor;
 
-/// Its name in HTTP.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// All there is to measure.
-pub fn text(operations: &Operations) -> String {
-    let metrics = operations.metrics();
-    let statistics = operations.broker.statistics();
-    let stock = operations.service.stock();
+/// Returns all metrics.
+pub fn text(monitor: &ServerMonitor) -> String {
+    let metrics = monitor.metrics();
+    let statistics = monitor.broker.statistics();
+    let stock = monitor.service.stock();
     let mut text = Text(String::new());
     let version = [("version", env!("CARGO_PKG_VERSION"))];
-    text.family("mqkv_build_info", "gauge", "Which version runs; always 1.", [(&version[..], 1)]);
-    let started_s = operations.started_ms / 1_000;
+    text.family("mqkv_build_info", "gauge", "Version of the server; always 1.", [(&version[..], 1)]);
+    let started_s = monitor.started_ms / 1_000;
     text.one("mqkv_start_time_seconds", "gauge", "When the server started, in Unix time.", started_s);
     let requests: Vec<_> = metrics.each_request().collect();
     let labels: Vec<_> = requests
@@ -26,13 +25,13 @@ pub fn text(operations: &Operations) -> String {
     text.family(
         "mqkv_requests_total",
         "counter",
-        "Requests to the state store that were answered.",
+        "Answered requests to the state store.",
         labels.iter().map(|(labels, count)| (&labels[..], count)),
     );
     text.head(
         "mqkv_request_duration_seconds",
         "histogram",
-        "From the request's packet being taken from the input to its answer being queued, with the wait for the disk.",
+        "Time from decoding a request to queueing its reply, including the wait for the disk.",
     );
     for verb in Verb::ALL {
         if let Some(histogram) = metrics.latency(verb) {
@@ -42,25 +41,25 @@ pub fn text(operations: &Operations) -> String {
     text.head(
         "mqkv_commit_duration_seconds",
         "histogram",
-        "What a commit to the disk took, the flush included.",
+        "Duration of a commit to the disk, including the flush.",
     );
     text.histogram("mqkv_commit_duration_seconds", &[], &metrics.commits);
     text.one("mqkv_keys", "gauge", "Keys in the store.", stock.tally.keys);
     text.one("mqkv_stored_bytes", "gauge", "Bytes of keys and values in the store.", stock.tally.bytes);
-    text.one("mqkv_watches", "gauge", "Registrations for changes of a key.", stock.tally.watches);
+    text.one("mqkv_watches", "gauge", "Registrations for notifications of a key.", stock.tally.watches);
     text.one(
         "mqkv_disk_queue_length",
         "gauge",
-        "Answers and notifications that wait for the disk.",
+        "Replies and notifications that wait for the disk.",
         stock.waiting_for_disk,
     );
     let has_failed = u8::from(metrics.has_disk_failed());
-    text.one("mqkv_disk_failed", "gauge", "1 if the disk has failed and no write is taken.", has_failed);
-    text.one("mqkv_connections", "gauge", "Clients that are connected.", statistics.connected);
+    text.one("mqkv_disk_failed", "gauge", "1 if the disk has failed and no write is accepted.", has_failed);
+    text.one("mqkv_connections", "gauge", "Connected clients.", statistics.connected);
     text.one(
         "mqkv_sessions",
         "gauge",
-        "MQTT sessions, those of absent clients included.",
+        "MQTT sessions, including those of disconnected clients.",
         statistics.sessions,
     );
     text.one("mqkv_subscriptions", "gauge", "MQTT subscriptions.", statistics.subscriptions);
@@ -68,26 +67,21 @@ pub fn text(operations: &Operations) -> String {
     text.one(
         "mqkv_session_queue_messages",
         "gauge",
-        "Messages that wait for clients or their acknowledgements.",
+        "Messages that wait for delivery or acknowledgement.",
         statistics.queued,
     );
     text.one("mqkv_session_queue_bytes", "gauge", "Bytes of these messages.", statistics.queued_bytes);
     text.one(
         "mqkv_connections_accepted_total",
         "counter",
-        "Clients that were let in.",
+        "Accepted connections.",
         metrics.broker.connections.get(),
     );
-    text.one(
-        "mqkv_connections_refused_total",
-        "counter",
-        "Connections that were not let in.",
-        metrics.refused.get(),
-    );
+    text.one("mqkv_connections_refused_total", "counter", "Rejected connections.", metrics.refused.get());
     text.one(
         "mqkv_messages_dropped_total",
         "counter",
-        "Reports of messages that were dropped.",
+        "Log events about dropped messages.",
         metrics.dropped.get(),
     );
     text.one(
@@ -99,7 +93,7 @@ pub fn text(operations: &Operations) -> String {
     text.one(
         "mqkv_not_authorized_total",
         "counter",
-        "What the rules did not let clients do.",
+        "Actions of clients that the rules did not allow.",
         metrics.not_authorized.get(),
     );
     let (received, sent) = (&metrics.broker.received, &metrics.broker.sent);
@@ -125,7 +119,7 @@ type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Text {
     fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a text does not fail.
+        // Writing to a String does not fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
@@ -159,7 +153,7 @@ impl Text {
         self.sample(&format!("{name}_count"), labels, count);
     }
 
-    /// No value of a label here needs to be escaped.
+    /// Writes a sample. The label values contain no characters that must be escaped.
     fn sample(&mut self, name: &str, labels: Labels<'_>, value: impl Display) {
         let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };

@@ -1,4 +1,4 @@
-//! The topics below `$SYS/broker`, by the names that MQTT tools know from Mosquitto.
+//! The topics under `$SYS/broker`, with the names of Mosquitto.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::Operations;
+use super::monitor::ServerMonitor;
 use crate::clock;
 use crate::protocol::Message;
 use crate::protocol::message::Qos;
 
-/// What the loads are averages of.
+/// The counters with load averages.
 const LOADS: [&str; 7] = [
     "messages/received",
     "messages/sent",
@@ -21,20 +21,20 @@ const LOADS: [&str; 7] = [
     "bytes/sent",
     "connections",
 ];
-/// Over how many seconds, and how that is called.
-const SPANS: [(f64, &str); 3] = [(60.0, "1min"), (300.0, "5min"), (900.0, "15min")];
+/// The time constants of the averages, in seconds, and their names.
+const TIME_CONSTANTS: [(f64, &str); 3] = [(60.0, "1min"), (300.0, "5min"), (900.0, "15min")];
 
-/// Brings the topics up to date at intervals, for ever. A value that has not changed is not sent again.
-pub async fn publish(operations: Arc<Operations>, every: Duration) {
-    let mut ticks = interval(every);
+/// Publishes the topics at intervals. Values that have not changed are not published again. Never returns.
+pub async fn publish(monitor: Arc<ServerMonitor>, period: Duration) {
+    let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut loads = Loads::new(clock::monotonic());
     let mut last = HashMap::new();
     loop {
         ticks.tick().await;
-        for (topic, value) in topics(&operations, &mut loads) {
+        for (topic, value) in topics(&monitor, &mut loads) {
             if last.get(&topic) != Some(&value) {
-                operations.broker.publish(None, message(&topic, &value));
+                monitor.broker.publish(None, message(&topic, &value));
                 last.insert(topic, value);
             }
         }
@@ -43,13 +43,13 @@ pub async fn publish(operations: Arc<Operations>, every: Duration) {
 
 fn message(topic: &str, value: &str) -> Message {
     let payload = value.to_owned().into();
-    // Of QoS 0, so that nothing piles up for a client that is away.
+    // QoS 0: nothing is queued for disconnected clients.
     let (topic, qos) = (format!("$SYS/broker/{topic}"), Qos::AtMostOnce);
     Message { topic, payload, qos, retain: true, ..Message::default() }
 }
 
-fn topics(operations: &Operations, loads: &mut Loads) -> Vec<(String, String)> {
-    let (metrics, statistics) = (operations.metrics(), operations.broker.statistics());
+fn topics(monitor: &ServerMonitor, loads: &mut Loads) -> Vec<(String, String)> {
+    let (metrics, statistics) = (monitor.metrics(), monitor.broker.statistics());
     let counters = &metrics.broker;
     let (received, sent) = (&counters.received, &counters.sent);
     let sums = [
@@ -61,13 +61,13 @@ fn topics(operations: &Operations, loads: &mut Loads) -> Vec<(String, String)> {
         sent.bytes.get(),
         counters.connections.get(),
     ];
-    let away = statistics.sessions.saturating_sub(statistics.connected);
-    let uptime_s = operations.uptime().as_secs();
+    let disconnected = statistics.sessions.saturating_sub(statistics.connected);
+    let uptime_s = monitor.uptime().as_secs();
     let numbers = [
         ("clients/connected", count(statistics.connected)),
         ("clients/active", count(statistics.connected)),
-        ("clients/disconnected", count(away)),
-        ("clients/inactive", count(away)),
+        ("clients/disconnected", count(disconnected)),
+        ("clients/inactive", count(disconnected)),
         ("clients/total", count(statistics.sessions)),
         ("clients/maximum", counters.connections_max.get()),
         ("messages/received", received.packets.get()),
@@ -93,19 +93,20 @@ fn topics(operations: &Operations, loads: &mut Loads) -> Vec<(String, String)> {
 }
 
 fn count(count: usize) -> u64 {
+    // A usize fits a u64 on every platform that Rust supports.
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// How much comes to pass a minute: averages in which what was long ago counts for less, as Mosquitto has them.
+/// Exponentially weighted averages per minute, as Mosquitto computes them.
 struct Loads {
     at: Instant,
     sums: [u64; LOADS.len()],
-    averages: [[f64; SPANS.len()]; LOADS.len()],
+    averages: [[f64; TIME_CONSTANTS.len()]; LOADS.len()],
 }
 
 impl Loads {
     fn new(at: Instant) -> Self {
-        Self { at, sums: [0; LOADS.len()], averages: [[0.0; SPANS.len()]; LOADS.len()] }
+        Self { at, sums: [0; LOADS.len()], averages: [[0.0; TIME_CONSTANTS.len()]; LOADS.len()] }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "an average need not be exact")]
@@ -113,12 +114,12 @@ impl Loads {
         let seconds = now.saturating_duration_since(self.at).as_secs_f64();
         let mut topics = Vec::new();
         for (((name, sum), last), averages) in LOADS.iter().zip(sums).zip(self.sums).zip(&mut self.averages) {
-            for ((span, span_name), average) in SPANS.iter().zip(averages) {
+            for ((time_constant, name_of_span), average) in TIME_CONSTANTS.iter().zip(averages) {
                 if seconds > 0.0 {
-                    let a_minute = sum.saturating_sub(last) as f64 * 60.0 / seconds;
-                    *average = a_minute + (*average - a_minute) * kept(seconds / span);
+                    let per_minute = sum.saturating_sub(last) as f64 * 60.0 / seconds;
+                    *average = per_minute + (*average - per_minute) * (-seconds / time_constant).exp();
                 }
-                topics.push((format!("load/{name}/{span_name}"), format!("{average:.2}")));
+                topics.push((format!("load/{name}/{name_of_span}"), format!("{average:.2}")));
             }
         }
         (self.at, self.sums) = (now, sums);
@@ -126,26 +127,25 @@ impl Loads {
     }
 }
 
-/// How much of an average is left after so many spans: what `exp` says of it, near enough, without loading libm for it.
-fn kept(spans: f64) -> f64 {
-    // In 64 small steps, each exact but for the third power of its length.
-    let half = spans / 128.0;
-    ((1.0 - half) / (1.0 + half)).max(0.0).powi(64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_of_an_average_is_what_the_exponential_function_says() {
-        for spans in [0.0, 0.001, 0.2, 1.0, 3.0, 10.0, 100.0, 1e9] {
-            assert!((kept(spans) - (-spans).exp()).abs() < 0.0001, "{spans}");
+    fn an_average_decays_exponentially_with_its_time_constant() {
+        for minutes in [0.001, 0.2, 1.0, 3.0, 10.0, 100.0, 1e6] {
+            let start = clock::monotonic();
+            let mut loads = Loads::new(start);
+            loads.averages = [[1.0; TIME_CONSTANTS.len()]; LOADS.len()];
+            loads.update([0; LOADS.len()], start + Duration::from_secs_f64(minutes * 60.0));
+            let [one_minute, five_minutes, _] = loads.averages[0];
+            assert!((one_minute - (-minutes).exp()).abs() < 0.0001, "{minutes}");
+            assert!((five_minutes - (-minutes / 5.0).exp()).abs() < 0.0001, "{minutes}");
         }
     }
 
     #[test]
-    fn a_load_comes_near_what_comes_to_pass_a_minute_and_fades() {
+    fn an_average_approaches_the_rate_per_minute_and_fades() {
         let mut now = clock::monotonic();
         let mut loads = Loads::new(now);
         let mut topics = Vec::new();

@@ -1,12 +1,14 @@
-//! Topics that a client may publish to or subscribe to.
+//! Sets of topics that a client may publish or subscribe to.
 
 use hashbrown::HashSet;
 
 use crate::broker::routing::subscriptions::Subscriptions;
 use crate::mqtt::filter;
 
-/// Topics, by name and by filter. A message is looked for in the trie that subscriptions are kept in, so that a thousand
-/// filters cost hardly more than one; a SUBSCRIBE, which is rare, looks at all of them.
+/// A set of topic names and topic filters.
+///
+/// A lookup of a topic, needed for each message, uses the trie of the subscriptions: its cost hardly depends on the number of
+/// filters. A lookup of a filter, needed for each SUBSCRIBE, compares all filters.
 #[derive(Debug, Default)]
 pub(super) struct TopicSet {
     names: HashSet<Box<str>>,
@@ -25,18 +27,18 @@ impl TopicSet {
         }
     }
 
-    /// Whether a topic is among them.
+    /// Returns whether the set contains a topic.
     pub(super) fn contains(&self, topic: &str) -> bool {
         self.names.contains(topic) || self.trie.has_match(topic)
     }
 
-    /// Whether all topics that a filter matches are among them, by one name or filter alone.
+    /// Returns whether one name or filter of the set covers all topics that `wanted` matches.
     pub(super) fn covers(&self, wanted: &str) -> bool {
         self.names.contains(wanted) || self.filters.iter().any(|filter| covers(filter, wanted))
     }
 }
 
-/// Whether a filter matches whatever another one matches.
+/// Returns whether `filter` matches every topic that `wanted` matches.
 fn covers(filter: &str, wanted: &str) -> bool {
     // Wildcards at the start do not match a leading `$` (MQTT 5, 4.7.2).
     if wanted.starts_with('$') && filter.starts_with(['+', '#']) {
@@ -60,7 +62,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_filter_covers_what_it_matches_and_no_more() {
+    fn a_filter_covers_exactly_the_filters_that_it_includes() {
         for (filter, wanted, is_covered) in [
             ("a/#", "a/b/+/#", true),
             ("a/#", "a", true),
@@ -81,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_covered_is_matched(
+        fn a_topic_of_a_covered_filter_is_matched(
             filter in "[ab+]/[ab+]/(#|[ab+])", wanted in "[ab+]/[ab+]/(#|[ab+])", topic in "[ab]/[ab]/[ab]",
         ) {
             let mut topics = TopicSet::default();
