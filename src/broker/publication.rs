@@ -1,32 +1,31 @@
-//! A published message on its way: shared by all who get it, with its size and its deadline.
+//! Publications: a published message with its size and its deadline, shared by all sessions that get it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::protocol::message::{Message, Qos};
 
-/// What a queue is charged for a message besides its bytes.
+/// The bytes that a queue is charged for a message in addition to its content.
 const OVERHEAD_BYTES: usize = 128;
 
-/// What it is charged for a user property besides its bytes: there may be very many of them that are empty.
+/// The bytes charged for a user property in addition to its text: a message may have very many empty ones.
 const USER_PROPERTY_BYTES: usize = 96;
 
-/// So many user properties are nothing out of the ordinary.
+/// A number of user properties that is not unusual.
 const USER_PROPERTIES_FEW: usize = 16;
 
-/// A message that has arrived, never copied however many get it.
+/// A published message. Sessions share it, so that it is never copied.
 #[derive(Debug)]
 pub struct Publication {
-    /// The message as it was published.
     pub message: Message,
-    /// What a queue is charged for it, in bytes.
+    /// The bytes that a queue is charged for it.
     pub bytes: usize,
-    /// From when on it must not be delivered any more.
+    /// When the message expires: from then on it must not be delivered.
     expires_at: Option<Instant>,
 }
 
 impl Publication {
-    /// Wraps a message that arrived `now`.
+    /// Wraps a message that is published now.
     #[must_use]
     pub fn new(message: Message, now: Instant) -> Self {
         let expires_at =
@@ -35,27 +34,26 @@ impl Publication {
         Self { message, bytes, expires_at }
     }
 
-    /// Whether the message is too old to be delivered.
     #[must_use]
     pub fn is_expired(&self, now: Instant) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// The message expiry interval to forward, in seconds: what is left of the one received (MQTT 5, 3.3.2.3.3).
+    /// Returns the message expiry interval to forward, in seconds: the rest of the received one (MQTT 5, 3.3.2.3.3).
     #[must_use]
     pub fn remaining_s(&self, now: Instant) -> Option<u32> {
         let received = self.message.expiry_s?;
         let left = self.expires_at?.saturating_duration_since(now);
-        // Rounded up, so that a message that did not wait is forwarded with the interval it came with.
+        // Rounded up, so that a message that did not wait keeps its interval.
         let seconds = left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0));
         Some(u32::try_from(seconds).unwrap_or(received).min(received))
     }
 }
 
-/// Whether a queue with so many bytes has room for a message that came in a packet of fewer.
+/// Whether an empty queue of `queue_bytes_max` has room for a message, whose packet is smaller than that.
 #[must_use]
 pub fn is_within(message: &Message, queue_bytes_max: usize) -> bool {
-    // With few of them it takes hardly more room than its packet.
+    // With few user properties, a message takes hardly more room than its packet.
     message.user_properties.len() <= USER_PROPERTIES_FEW || bytes_of(message) <= queue_bytes_max
 }
 
@@ -80,18 +78,17 @@ fn bytes_of(message: &Message) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub(super) u64);
 
-/// A publication as one session gets it.
+/// A publication with the options of one session that gets it.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// What is delivered.
     pub publication: Arc<Publication>,
-    /// The lower one of the message's and the subscription's.
+    /// The lower one of the message's QoS and the subscription's.
     pub qos: Qos,
     /// The retain flag as forwarded.
     pub retain: bool,
-    /// The identifiers of all subscriptions that matched.
+    /// The Subscription Identifiers of all matching subscriptions.
     pub subscription_ids: Vec<u32>,
-    /// The group in which it was this session's turn.
+    /// The group of the shared subscription that chose this session.
     pub group: Option<GroupId>,
 }
 
@@ -100,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_expiry_counts_down_and_ends() {
+    fn the_expiry_interval_counts_down_to_the_expiry() {
         let start = crate::clock::monotonic();
         let message = Message { expiry_s: Some(10), ..Message::default() };
         let publication = Publication::new(message, start);
@@ -111,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_charged_for_what_its_user_properties_take_also_if_they_are_empty() {
+    fn a_message_is_charged_for_the_memory_of_empty_user_properties_too() {
         let user_properties = vec![("".into(), "".into()); 1_000];
         let taken = size_of_val(&*user_properties);
         let message = Message { user_properties, ..Message::default() };

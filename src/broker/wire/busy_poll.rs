@@ -1,82 +1,87 @@
-//! Decides whether a connection looks out for its peer's next bytes for a moment before it lets its thread sleep.
+//! Busy polling: decides whether a connection waits for its client's next bytes without letting its thread sleep.
 //!
-//! To be woken takes longer than to answer a request. A client that asks one request after the other, each as soon as
-//! it has the answer to the last, would wait for that each time.
+//! Waking a thread takes longer than answering a request. A client that sends one request after the other, each as soon
+//! as it has the last answer, would wait for that each time.
 
 use std::time::{Duration, Instant};
 
-/// How long it looks out at a time, at most.
+/// The longest busy poll.
 const WINDOW: Duration = Duration::from_micros(50);
-/// A silence in which it might have been worth it, the time of falling asleep and being woken included.
+/// A pause shorter than this counts as short: it includes the time to fall asleep and to be woken.
 const SHORT: Duration = Duration::from_micros(150);
-/// How often in a row it may find what it looks for before others of the same thread have their turn: what they may have
-/// to wait is so many windows, and as many requests.
+/// The most successful polls in a row before other connections of the thread get a turn. They wait for at most this many
+/// windows and requests.
 const TURNS_MAX: u8 = 4;
-/// The most short silences that must come before it looks again, after it has often looked for nothing.
+/// The most short pauses in a row that are required before the next poll, after many polls without success.
 const CAUTION_MAX: u32 = 1024;
 
-/// What a connection has learned of the silences of its peer. Pure: `handle_bytes` says that something came,
-/// `poll_silence` what to do while nothing does.
+/// What is known of the pauses of one client. Pure: `handle_bytes` notes that bytes have arrived, `poll_pause` returns
+/// what to do while none do.
+///
+/// Each poll without success doubles the number of short pauses that must come before the next one, and a successful poll
+/// resets it: a client that is always a little late costs nearly nothing, and a fast one is served without a delay.
 #[derive(Debug)]
 pub struct BusyPoll {
-    /// When the silence began, if there is one.
+    /// When the current pause began.
     since: Option<Instant>,
-    /// Whether it looks out in this silence.
-    is_looking: bool,
-    /// Short silences in a row.
+    /// Whether the connection polls in the current pause.
+    is_polling: bool,
+    /// The number of short pauses in a row.
     short: u32,
-    /// How many of them make it look.
+    /// How many of them are required for a poll.
     caution: u32,
     turns: u8,
 }
 
-/// What to do while nothing has come.
+/// What to do while no bytes arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silence {
-    /// Look until then, and ask again.
-    LookUntil(Instant),
-    /// Let others have their turn, and ask again.
+pub enum PauseAction {
+    /// Poll until this time, then ask again.
+    PollUntil(Instant),
+    /// Let other connections run, then ask again.
     Yield,
-    /// Sleep.
+    /// Sleep until the system reports bytes.
     Sleep,
 }
 
 impl Default for BusyPoll {
-    /// That of a connection of whose peer nothing is known.
+    /// Returns the state of a new connection: the first short pause is enough for a poll.
     fn default() -> Self {
-        Self { since: None, is_looking: false, short: 0, caution: 1, turns: 0 }
+        Self { since: None, is_polling: false, short: 0, caution: 1, turns: 0 }
     }
 }
 
 impl BusyPoll {
-    /// What to do now, when there is nothing to read. `is_alone`: since this peer's last bytes, none came from others.
-    pub fn poll_silence(&mut self, now: Instant, is_alone: bool) -> Silence {
+    /// Returns what to do when there is nothing to read.
+    ///
+    /// `is_alone` is whether no other connection of the broker has received bytes since this one did.
+    pub fn poll_pause(&mut self, now: Instant, is_alone: bool) -> PauseAction {
         let since = *self.since.get_or_insert_with(|| {
-            self.is_looking = self.short >= self.caution;
+            self.is_polling = self.short >= self.caution;
             now
         });
-        if !self.is_looking || !is_alone {
-            self.is_looking = false;
-            return Silence::Sleep;
+        if !self.is_polling || !is_alone {
+            self.is_polling = false;
+            return PauseAction::Sleep;
         }
         let Some(until) = since.checked_add(WINDOW).filter(|until| now < *until) else {
-            self.is_looking = false;
+            self.is_polling = false;
             self.short = 0;
             self.caution = self.caution.saturating_mul(2).min(CAUTION_MAX);
-            return Silence::Sleep;
+            return PauseAction::Sleep;
         };
         if self.turns >= TURNS_MAX {
             self.turns = 0;
-            return Silence::Yield;
+            return PauseAction::Yield;
         }
-        Silence::LookUntil(until)
+        PauseAction::PollUntil(until)
     }
 
-    /// Something came; `is_alone` as above.
+    /// Notes that bytes have arrived; `is_alone` as for [`BusyPoll::poll_pause`].
     pub fn handle_bytes(&mut self, now: Instant, is_alone: bool) {
-        // Bytes that were not waited for say nothing of the next silence.
+        // Bytes that were there at once tell nothing about the next pause.
         let Some(since) = self.since.take() else { return };
-        if self.is_looking {
+        if self.is_polling {
             self.caution = 1;
             self.turns = self.turns.saturating_add(1);
         }
@@ -94,13 +99,13 @@ mod tests {
     const QUICK: Duration = Duration::from_micros(20);
     const LATE: Duration = Duration::from_micros(100);
 
-    /// A peer, and what it costs to look out for it.
+    /// A simulated client, and the cost of polling for it.
     struct Peer {
-        lookout: BusyPoll,
+        busy_poll: BusyPoll,
         now: Instant,
-        /// The time that was spent in looking for nothing.
+        /// The time of polls without success.
         lost: Duration,
-        /// How often its bytes were found by looking.
+        /// The number of successful polls.
         found: u32,
         yields: u32,
     }
@@ -108,93 +113,93 @@ mod tests {
     impl Peer {
         fn new() -> Self {
             let now = crate::clock::monotonic();
-            Self { lookout: BusyPoll::default(), now, lost: Duration::ZERO, found: 0, yields: 0 }
+            Self { busy_poll: BusyPoll::default(), now, lost: Duration::ZERO, found: 0, yields: 0 }
         }
 
-        /// Nothing comes for so long, then something does.
-        fn is_silent_for(&mut self, silence: Duration, is_alone: bool) {
-            let arrival = self.now + silence;
+        /// Simulates a pause, then bytes.
+        fn pause(&mut self, pause: Duration, is_alone: bool) {
+            let arrival = self.now + pause;
             loop {
-                match self.lookout.poll_silence(self.now, is_alone) {
-                    Silence::LookUntil(until) if arrival < until => {
+                match self.busy_poll.poll_pause(self.now, is_alone) {
+                    PauseAction::PollUntil(until) if arrival < until => {
                         self.found += 1;
                         break;
                     }
-                    Silence::LookUntil(until) => {
+                    PauseAction::PollUntil(until) => {
                         self.lost += until - self.now;
                         self.now = until;
                     }
-                    Silence::Yield => self.yields += 1,
-                    Silence::Sleep => break,
+                    PauseAction::Yield => self.yields += 1,
+                    PauseAction::Sleep => break,
                 }
             }
             self.now = arrival;
-            self.lookout.handle_bytes(self.now, is_alone);
+            self.busy_poll.handle_bytes(self.now, is_alone);
         }
     }
 
     #[test]
-    fn whoever_answers_at_once_is_not_slept_for_again() {
+    fn a_client_that_answers_at_once_is_polled_from_the_second_pause_on() {
         let mut peer = Peer::new();
         for _ in 0..100 {
-            peer.is_silent_for(QUICK, true);
+            peer.pause(QUICK, true);
         }
         assert_eq!((peer.found, peer.lost), (99, Duration::ZERO));
     }
 
     #[test]
-    fn others_have_their_turn_between() {
+    fn other_connections_get_a_turn_between_polls() {
         let mut peer = Peer::new();
         for _ in 0..100 {
-            peer.is_silent_for(QUICK, true);
+            peer.pause(QUICK, true);
         }
         assert_eq!(peer.yields, 24);
     }
 
     #[test]
-    fn nobody_is_looked_out_for_while_others_are_heard() {
+    fn there_is_no_poll_while_other_connections_receive_bytes() {
         let mut peer = Peer::new();
         for _ in 0..100 {
-            peer.is_silent_for(QUICK, false);
+            peer.pause(QUICK, false);
         }
         assert_eq!(peer.found, 0);
-        peer.is_silent_for(QUICK, true);
-        peer.is_silent_for(QUICK, true);
+        peer.pause(QUICK, true);
+        peer.pause(QUICK, true);
         assert_eq!(peer.found, 1);
-        assert_eq!(peer.lookout.poll_silence(peer.now, false), Silence::Sleep);
+        assert_eq!(peer.busy_poll.poll_pause(peer.now, false), PauseAction::Sleep);
     }
 
     #[test]
-    fn whoever_is_always_a_little_late_costs_next_to_nothing() {
+    fn a_client_that_is_always_a_little_late_costs_nearly_nothing() {
         let mut peer = Peer::new();
         for _ in 0..100_000 {
-            peer.is_silent_for(LATE, true);
+            peer.pause(LATE, true);
         }
         assert!(peer.lost > Duration::ZERO);
         assert!(peer.lost < LATE * 100_000 / 500, "{:?}", peer.lost);
     }
 
     #[test]
-    fn whoever_becomes_quick_is_looked_out_for_in_the_end() {
+    fn a_client_that_becomes_fast_is_polled_again() {
         let mut peer = Peer::new();
         for _ in 0..100_000 {
-            peer.is_silent_for(LATE, true);
+            peer.pause(LATE, true);
         }
         for _ in 0..2 * CAUTION_MAX {
-            peer.is_silent_for(QUICK, true);
+            peer.pause(QUICK, true);
         }
         assert!(peer.found >= CAUTION_MAX, "{}", peer.found);
     }
 
     proptest! {
         #[test]
-        fn no_more_than_half_of_the_time_is_looked_for_nothing_and_one_window(
-            silences in prop::collection::vec((1u64..300, prop::bool::weighted(0.9)), 0..500),
+        fn polls_without_success_take_at_most_the_time_of_the_pauses_and_one_window(
+            pauses in prop::collection::vec((1u64..300, prop::bool::weighted(0.9)), 0..500),
         ) {
             let mut peer = Peer::new();
             let begun = peer.now;
-            for (silence_us, is_alone) in silences {
-                peer.is_silent_for(Duration::from_micros(silence_us), is_alone);
+            for (pause_us, is_alone) in pauses {
+                peer.pause(Duration::from_micros(pause_us), is_alone);
             }
             prop_assert!(peer.lost <= (peer.now - begun) + WINDOW);
         }

@@ -1,4 +1,4 @@
-//! A TCP stream that looks out for its next bytes where that is promising.
+//! TCP stream that polls for its next bytes, when busy polling is promising.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -14,33 +14,35 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 
-use crate::broker::wire::busy_poll::{BusyPoll, Silence};
+use super::busy_poll::{BusyPoll, PauseAction};
 use crate::clock;
 
-/// The most that a look takes, in bytes; there may be more.
-const LOOK_BYTES_MAX: usize = 2 * 1024;
+/// The most bytes that a poll reads. They are initialized first, so it is a small number; the next read gets the rest.
+const POLL_BYTES_MAX: usize = 2 * 1024;
 
-/// Which of some streams was active_stream last.
+/// The stream that received bytes last, of all streams that share this.
 #[derive(Debug, Default)]
 pub struct ActiveStream {
+    /// The number of that stream.
     last: AtomicU64,
+    /// How many streams have been numbered.
     streams: AtomicU64,
 }
 
-/// A stream that does not let its thread sleep at once when its peer is quick.
+/// A TCP stream that polls before it lets its thread sleep, if its client is fast.
 #[derive(Debug)]
 pub struct BusyPollStream {
     stream: TcpStream,
-    lookout: BusyPoll,
+    busy_poll: BusyPoll,
     active_stream: Arc<ActiveStream>,
     number: u64,
 }
 
 impl BusyPollStream {
-    /// Wraps a stream; `active_stream` is that of all whom a look would keep waiting.
+    /// Wraps a stream. `active_stream` is shared by all streams that a poll of this one would delay.
     pub fn new(stream: TcpStream, active_stream: Arc<ActiveStream>) -> Self {
         let number = active_stream.streams.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        Self { stream, lookout: BusyPoll::default(), active_stream, number }
+        Self { stream, busy_poll: BusyPoll::default(), active_stream, number }
     }
 
     fn is_alone(&self) -> bool {
@@ -52,12 +54,12 @@ impl BusyPollStream {
         if !is_alone {
             self.active_stream.last.store(self.number, Ordering::Relaxed);
         }
-        self.lookout.handle_bytes(clock::monotonic(), is_alone);
+        self.busy_poll.handle_bytes(clock::monotonic(), is_alone);
     }
 
-    /// Reads as soon as there is something; false if there was nothing until then, or somebody else was active_stream.
-    fn look(&self, until: Instant, buffer: &mut ReadBuf<'_>) -> io::Result<bool> {
-        let room = buffer.initialize_unfilled_to(buffer.remaining().min(LOOK_BYTES_MAX));
+    /// Reads as soon as there are bytes. Returns false if there were none until then, or another stream received some.
+    fn poll_until(&self, until: Instant, buffer: &mut ReadBuf<'_>) -> io::Result<bool> {
+        let room = buffer.initialize_unfilled_to(buffer.remaining().min(POLL_BYTES_MAX));
         loop {
             match recv(self.stream.as_raw_fd(), room, MsgFlags::MSG_DONTWAIT) {
                 Ok(len) => {
@@ -85,17 +87,17 @@ impl AsyncRead for BusyPollStream {
             this.note_bytes();
             return Poll::Ready(read);
         }
-        // From here on the task is woken when there is something.
+        // The read above has registered the task, so it is woken when bytes arrive.
         loop {
-            match this.lookout.poll_silence(clock::monotonic(), this.is_alone()) {
-                Silence::Sleep => return Poll::Pending,
-                Silence::Yield => {
-                    // It is woken again when everybody else of this thread has had a turn.
+            match this.busy_poll.poll_pause(clock::monotonic(), this.is_alone()) {
+                PauseAction::Sleep => return Poll::Pending,
+                PauseAction::Yield => {
+                    // The task is woken again after the other tasks of this thread have had a turn.
                     let _ = pin!(yield_now()).poll(context);
                     return Poll::Pending;
                 }
-                Silence::LookUntil(until) => {
-                    if this.look(until, buffer)? {
+                PauseAction::PollUntil(until) => {
+                    if this.poll_until(until, buffer)? {
                         this.note_bytes();
                         return Poll::Ready(Ok(()));
                     }
@@ -151,19 +153,19 @@ mod tests {
         (client, BusyPollStream::new(server, Arc::clone(active_stream)))
     }
 
-    /// The rounds of a client that says some bytes, waits until they come back, and says the next.
-    async fn ask(mut client: TcpStream, rounds: usize) {
+    /// A client that sends bytes, waits until they are echoed, and sends the next.
+    async fn send_rounds(mut client: TcpStream, rounds: usize) {
         let mut room = vec![0; 5_000];
         for round in 0..rounds {
             let len = 1 + round * 37 % 5_000;
-            let said: Vec<u8> = (0..len).map(|at| (round + at) as u8).collect();
-            client.write_all(&said).await.unwrap();
+            let sent: Vec<u8> = (0..len).map(|at| (round + at) as u8).collect();
+            client.write_all(&sent).await.unwrap();
             client.read_exact(&mut room[..len]).await.unwrap();
-            assert!(room[..len] == said, "round {round}");
+            assert!(room[..len] == sent, "round {round}");
         }
     }
 
-    /// Sends back what comes until the peer closes.
+    /// Echoes all bytes until the client closes.
     async fn echo(mut stream: BusyPollStream) {
         let mut room = [0; 4_096];
         loop {
@@ -175,19 +177,19 @@ mod tests {
     }
 
     #[test]
-    fn all_bytes_come_in_their_order_and_then_the_end() {
+    fn all_bytes_arrive_in_their_order_and_then_the_end() {
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (streams, come) = std::sync::mpsc::channel();
-        // Of two threads, as it looks out in vain for whom its own thread serves.
+        let (streams, received) = std::sync::mpsc::channel();
+        // In two threads: polling for a client of the same thread never succeeds.
         let client = std::thread::spawn(move || {
             runtime().block_on(async {
                 let (client, stream) = pair(&Arc::default()).await;
                 let stream = (stream.stream.into_std().unwrap(), stream.active_stream);
                 streams.send(stream).unwrap();
-                ask(client, 2_000).await;
+                send_rounds(client, 2_000).await;
             });
         });
-        let (stream, active_stream) = come.recv().unwrap();
+        let (stream, active_stream) = received.recv().unwrap();
         runtime().block_on(async {
             echo(BusyPollStream::new(TcpStream::from_std(stream).unwrap(), active_stream)).await
         });
@@ -195,12 +197,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn several_of_one_thread_are_all_served() {
+    async fn several_streams_of_one_thread_are_all_served() {
         let active_stream = Arc::default();
         let mut tasks = Vec::new();
         for _ in 0..5 {
             let (client, stream) = pair(&active_stream).await;
-            tasks.extend([tokio::spawn(echo(stream)), tokio::spawn(ask(client, 200))]);
+            tasks.extend([tokio::spawn(echo(stream)), tokio::spawn(send_rounds(client, 200))]);
         }
         for task in tasks {
             task.await.unwrap();

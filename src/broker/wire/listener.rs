@@ -1,4 +1,4 @@
-//! The acceptor: accepts connections, within their limit, and gives each a task.
+//! Listeners: accept connections up to their limit, and start a task for each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,43 +21,43 @@ use crate::net::origin;
 use crate::net::tls::server as tls;
 use crate::net::websocket;
 
-/// How long the listener waits when the system has no connection to give, such as for want of descriptors.
+/// How long a listener waits after the system has failed to accept a connection, for example without descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Lets connections in.
+/// Accepts connections. Clones share the limit and the threads.
 #[derive(Clone, Debug)]
 pub struct Acceptor {
     broker: Broker,
     closing: watch::Receiver<bool>,
-    /// One permit a connection.
-    room: Arc<Semaphore>,
+    /// One permit per connection.
+    permits: Arc<Semaphore>,
     workers: Workers,
     active_stream: Arc<ActiveStream>,
 }
 
 impl Acceptor {
-    /// A acceptor to these threads, open until `closing` turns true.
+    /// Returns an acceptor whose listeners accept connections until `closing` turns true.
     #[must_use]
     pub fn new(
         broker: Broker,
         closing: watch::Receiver<bool>,
-        room: Arc<Semaphore>,
+        permits: Arc<Semaphore>,
         workers: Workers,
     ) -> Self {
-        Self { broker, closing, room, workers, active_stream: Arc::default() }
+        Self { broker, closing, permits, workers, active_stream: Arc::default() }
     }
 
-    /// Gives a connection in memory its task, or drops it if there are too many.
+    /// Starts the task of an in-memory connection, or drops the connection if there are too many.
     pub fn accept(&self, stream: DuplexStream, info: ConnectionInfo) {
         let Some(permit) = self.permit(&info.remote) else { return };
         let (broker, closing) = (self.broker.clone(), self.closing.clone());
-        self.workers.spawn_here(async move {
+        self.workers.spawn_on_caller(async move {
             connection::serve(broker, stream, info, closing).await;
             drop(permit);
         });
     }
 
-    /// Gives a connection from the network its task, in which it shakes hands first where that is the custom.
+    /// Starts the task of a TCP connection, which begins with the handshakes of TLS and WebSockets.
     fn accept_tcp(&self, stream: TcpStream, remote: String, listener: &Arc<ListenerSettings>) {
         let is_anonymous = listener.is_anonymous;
         let info = ConnectionInfo { is_anonymous, ..ConnectionInfo::anonymous(&remote) };
@@ -73,16 +73,18 @@ impl Acceptor {
             if listener.tls.is_none() && listener.web_socket.is_none() {
                 connection::serve(acceptor.broker, stream, info, acceptor.closing).await;
             } else {
-                // Apart, so that whoever does without does not carry it around.
+                // Boxed, so that the tasks of plain connections do not have the size of the handshakes.
                 Box::pin(acceptor.handshake(stream, info, &listener)).await;
             }
             drop(permit);
         });
     }
 
+    /// Does the TLS handshake, if the listener has TLS, and serves the connection.
     async fn handshake(&self, stream: BusyPollStream, info: ConnectionInfo, listener: &ListenerSettings) {
         let Some(tls) = &listener.tls else { return self.upgrade(stream, info, listener).await };
-        let Some((stream, info)) = self.in_time(info, "no TLS handshake in time", tls.accept(stream)).await
+        let Some((stream, info)) =
+            self.within_time_limit(info, "no TLS handshake in time", tls.accept(stream)).await
         else {
             return;
         };
@@ -104,7 +106,7 @@ impl Acceptor {
         }
     }
 
-    /// Asks for a WebSocket where that is the custom, and serves the connection.
+    /// Does the WebSocket handshake, if the listener has WebSockets, and serves the connection.
     async fn upgrade<S>(&self, stream: S, info: ConnectionInfo, listener: &ListenerSettings)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -113,22 +115,22 @@ impl Acceptor {
         let Some(WebSocketSettings { path, names, origins }) = &listener.web_socket else {
             return connection::serve(self.broker.clone(), stream, info, closing).await;
         };
-        let may_come =
+        let is_allowed =
             |origin: &str, host: Option<&str>| origin::is_allowed_origin(origin, host, names, origins);
         let bytes_max = self.broker.settings().packet_bytes_max;
-        let accepting = websocket::accept(stream, path.as_deref(), may_come, bytes_max);
-        let accepted = self.in_time(info, "no WebSocket handshake in time", accepting).await;
+        let accepting = websocket::accept(stream, path.as_deref(), is_allowed, bytes_max);
+        let accepted = self.within_time_limit(info, "no WebSocket handshake in time", accepting).await;
         if let Some((stream, info)) = accepted {
             let info = ConnectionInfo { buffers_output: true, ..info };
             connection::serve(self.broker.clone(), stream, info, closing).await;
         }
     }
 
-    /// Waits for a handshake; one that fails is the end of the connection.
-    async fn in_time<T, S>(
+    /// Waits for a handshake with a time limit. If it fails, the connection is refused with a log line.
+    async fn within_time_limit<T, S>(
         &self,
         info: ConnectionInfo,
-        late: &str,
+        timeout_reason: &str,
         handshake: impl Future<Output = Result<T, (String, S)>>,
     ) -> Option<(T, ConnectionInfo)>
     where
@@ -138,10 +140,10 @@ impl Acceptor {
         let (reason, stream) = tokio::select! {
             biased;
             _ = closing.wait_for(|is_closing| *is_closing) => ("the server stops".to_owned(), None),
-            shaken = timeout(self.broker.settings().connect_timeout, handshake) => match shaken {
+            result = timeout(self.broker.settings().connect_timeout, handshake) => match result {
                 Ok(Ok(stream)) => return Some((stream, info)),
                 Ok(Err((reason, stream))) => (reason, Some(stream)),
-                Err(_) => (late.to_owned(), None),
+                Err(_) => (timeout_reason.to_owned(), None),
             }
         };
         self.refuse(info.remote, reason, stream).await;
@@ -159,7 +161,7 @@ impl Acceptor {
     }
 
     fn permit(&self, remote: &str) -> Option<OwnedSemaphorePermit> {
-        let permit = Arc::clone(&self.room).try_acquire_owned().ok();
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok();
         if permit.is_none() {
             let (remote, reason) = (remote.to_owned(), "too many connections".to_owned());
             self.broker.report([Event::Refused { remote, reason }]);
@@ -167,14 +169,14 @@ impl Acceptor {
         permit
     }
 
-    /// Accepts connections until the server stops; an error of one is not the end of the others.
+    /// Accepts connections until the server stops; a failure to accept one does not end the listener.
     pub async fn listen(self, socket: TcpListener, listener: Arc<ListenerSettings>) {
         let mut closing = self.closing.clone();
         let accept_all = async {
             loop {
                 match socket.accept().await {
                     Ok((stream, remote)) => {
-                        // A request would wait about 45 ms for an answer without it (protocol §8).
+                        // With Nagle's algorithm, a request waits about 45 ms for its answer (protocol §8).
                         if let Err(error) = stream.set_nodelay(true) {
                             self.broker.report([Event::AcceptFailed { reason: error.to_string() }]);
                         }
@@ -203,42 +205,42 @@ mod tests {
     use super::*;
     use crate::broker::{Hooks, Server, Settings};
 
-    /// A server with one acceptor, and what it tells.
+    /// Starts a server with one listener; returns it with its log lines.
     async fn start(
         change: impl FnOnce(&mut ListenerSettings),
         settings: Settings,
     ) -> (Server, mpsc::UnboundedReceiver<String>) {
-        let (sender, told) = mpsc::unbounded_channel();
+        let (sender, lines) = mpsc::unbounded_channel();
         let events = Arc::new(move |event: Event| drop(sender.send(event.to_string())));
         let mut listener = ListenerSettings::plain("127.0.0.1:0".parse().unwrap());
         change(&mut listener);
         let settings = Settings { listeners: vec![listener], ..settings };
-        (Server::start(settings, Hooks { events, ..Hooks::new(Arc::new(())) }).await.unwrap(), told)
+        (Server::start(settings, Hooks { events, ..Hooks::new(Arc::new(())) }).await.unwrap(), lines)
     }
 
     #[tokio::test]
-    async fn whoever_does_not_finish_the_web_sockets_handshake_is_not_waited_for() {
+    async fn a_client_that_does_not_finish_the_web_socket_handshake_is_disconnected() {
         let settings = Settings { connect_timeout: Duration::from_millis(50), ..Settings::default() };
         let web_socket = Some(WebSocketSettings::default());
-        let (server, mut told) = start(|listener| listener.web_socket = web_socket, settings).await;
+        let (server, mut lines) = start(|listener| listener.web_socket = web_socket, settings).await;
         let mut client = TcpStream::connect(server.addresses()[0]).await.unwrap();
         client.write_all(b"GET /mqtt HTTP/1.1\r\n").await.unwrap();
-        let line = told.recv().await.unwrap();
+        let line = lines.recv().await.unwrap();
         assert!(line.ends_with(" refused: no WebSocket handshake in time"), "{line}");
         assert_eq!(client.read(&mut [0; 10]).await.unwrap(), 0);
         server.shutdown().await;
     }
 
     #[tokio::test]
-    async fn a_strangers_connect_is_not_waited_for_if_it_is_longer_than_any() {
-        let (server, mut told) = start(|_| {}, Settings::default()).await;
+    async fn a_connect_longer_than_any_valid_one_is_rejected_before_it_is_complete() {
+        let (server, mut lines) = start(|_| {}, Settings::default()).await;
         let mut client = TcpStream::connect(server.addresses()[0]).await.unwrap();
-        // 3 MiB, which is no more than a client may send that has come in.
+        // 3 MiB: less than an accepted client may send.
         client.write_all(b"\x10\x80\x80\xC0\x01\0\x04MQTT\x05").await.unwrap();
         let mut connack = [0; 4];
         client.read_exact(&mut connack).await.unwrap();
         assert_eq!((connack[0], connack[3]), (0x20, 0x95));
-        assert!(told.recv().await.unwrap().contains(" refused: "));
+        assert!(lines.recv().await.unwrap().contains(" refused: "));
         server.shutdown().await;
     }
 }

@@ -1,6 +1,6 @@
-//! The threads that serve connections: each has a runtime of its own, and keeps the connections that it was given.
+//! Threads that serve connections: each has a runtime of its own, and keeps its connections until they close.
 //!
-//! Nothing wanders between them: a request is read, handled and answered by one thread, which nobody else has to wake.
+//! A request is read, handled and answered by one thread, so no other thread has to be woken for it.
 
 use std::io;
 use std::sync::Arc;
@@ -10,45 +10,46 @@ use tokio::runtime::Handle;
 
 use crate::net::runtime_thread::RuntimeThread;
 
-/// Some threads, or the runtime of whoever began; clones are the same ones. They end with the last of them.
+/// The threads, or the caller's runtime. Clones share them; they end when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Workers {
-    here: Handle,
+    caller: Handle,
     all: Arc<[Worker]>,
 }
 
 #[derive(Debug)]
 struct Worker {
     runtime: RuntimeThread,
-    /// As many besides this one as it has connections.
+    /// Each connection of the thread holds a clone, so the reference count is their number plus 1.
     connections: Arc<()>,
 }
 
 impl Workers {
-    /// Starts so many threads; 0: everything is done by the runtime at hand.
+    /// Starts `count` threads; with 0, the current runtime serves all connections.
     ///
     /// # Errors
-    /// The system has no thread to give, or no descriptor.
+    ///
+    /// The system has no thread or no descriptor left.
     pub fn start(count: usize) -> io::Result<Self> {
         let all = (0..count).map(|_| Worker::start()).collect::<io::Result<_>>()?;
-        Ok(Self { here: Handle::current(), all })
+        Ok(Self { caller: Handle::current(), all })
     }
 
-    /// Gives a task to the runtime at hand.
-    pub fn spawn_here(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.here.spawn(task);
+    /// Spawns a task on the caller's runtime.
+    pub fn spawn_on_caller(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.caller.spawn(task);
     }
 
-    /// Gives a connection to the thread that has the fewest.
+    /// Serves a connection on the thread that has the fewest.
     ///
-    /// `serve` gets the stream there, or the reason why it cannot be used: there may be no room to wait for it.
+    /// `serve` gets the stream on that thread, or the error of registering it with the thread's runtime.
     pub fn serve<F>(&self, stream: TcpStream, serve: impl FnOnce(io::Result<TcpStream>) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let worker = self.all.iter().min_by_key(|worker| Arc::strong_count(&worker.connections));
         let Some(worker) = worker else {
-            self.here.spawn(serve(Ok(stream)));
+            self.caller.spawn(serve(Ok(stream)));
             return;
         };
         let (stream, connection) = (stream.into_std(), Arc::clone(&worker.connections));
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_thread_has_as_many_connections_as_the_others() {
+    async fn connections_are_spread_evenly_over_the_threads() {
         let workers = Workers::start(3).unwrap();
         let threads = Arc::new(Mutex::new(Vec::new()));
         let (begun, mut clients) = (Arc::new(Semaphore::new(0)), Vec::new());
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_threads_end_with_those_who_use_them_and_their_connections_are_closed() {
+    async fn the_threads_end_with_the_last_clone_and_their_connections_are_closed() {
         let workers = Workers::start(1).unwrap();
         let (mut client, server) = pair().await;
         workers.serve(server, |stream| async move { drop(stream.unwrap().read_u8().await) });
