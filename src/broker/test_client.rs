@@ -1,4 +1,4 @@
-//! A client for tests that says and hears packets one by one, over an in-memory connection.
+//! Client for tests: sends and receives single packets over an in-memory connection.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use self::wire::{
 };
 use super::server::Server;
 
-/// The MQTT crate's types, with which the tests play the client.
+/// The types of the MQTT crate, for the packets of the test client.
 pub mod wire {
     pub use rumqttc::mqttbytes::QoS;
     pub use rumqttc::mqttbytes::v5::*;
 }
 
-/// Long enough for a busy machine; only a failing test waits for it.
+/// Long enough for a busy machine; only a failing test takes as long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How to connect.
-pub struct Hello {
+/// The contents of a CONNECT.
+pub struct ConnectOptions {
     pub client_id: &'static str,
     pub clean_start: bool,
     pub keep_alive: u16,
@@ -31,17 +31,17 @@ pub struct Hello {
     pub properties: ConnectProperties,
 }
 
-impl Hello {
+impl ConnectOptions {
     pub fn new(client_id: &'static str) -> Self {
         let properties = ConnectProperties::new();
         Self { client_id, clean_start: false, keep_alive: 0, will: None, properties }
     }
 
-    /// With a session that lives for an hour.
-    pub fn lasting(client_id: &'static str) -> Self {
-        let mut hello = Self::new(client_id);
-        hello.properties.session_expiry_interval = Some(3600);
-        hello
+    /// Returns options with a session expiry interval of one hour.
+    pub fn persistent(client_id: &'static str) -> Self {
+        let mut options = Self::new(client_id);
+        options.properties.session_expiry_interval = Some(3600);
+        options
     }
 }
 
@@ -51,52 +51,52 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that has not said anything yet.
-    pub fn silent(server: &Server) -> Self {
+    /// Opens a connection without sending a CONNECT.
+    pub fn unconnected(server: &Server) -> Self {
         Self { stream: server.pipe(), input: BytesMut::new() }
     }
 
     pub async fn connect(server: &Server, client_id: &'static str) -> Self {
-        Self::connect_with(server, Hello::new(client_id)).await.0
+        Self::connect_with(server, ConnectOptions::new(client_id)).await.0
     }
 
-    pub async fn connect_with(server: &Server, hello: Hello) -> (Self, ConnAck) {
-        let mut client = Self::silent(server);
-        client.say_hello(hello).await;
-        match client.hear().await {
+    pub async fn connect_with(server: &Server, options: ConnectOptions) -> (Self, ConnAck) {
+        let mut client = Self::unconnected(server);
+        client.send_connect(options).await;
+        match client.receive().await {
             Packet::ConnAck(connack) => (client, connack),
             other => panic!("no CONNACK but {other:?}"),
         }
     }
 
-    pub async fn say_hello(&mut self, hello: Hello) {
+    pub async fn send_connect(&mut self, options: ConnectOptions) {
         let connect = Connect {
-            keep_alive: hello.keep_alive,
-            client_id: hello.client_id.to_owned(),
-            clean_start: hello.clean_start,
-            properties: Some(hello.properties),
+            keep_alive: options.keep_alive,
+            client_id: options.client_id.to_owned(),
+            clean_start: options.clean_start,
+            properties: Some(options.properties),
         };
-        self.say(Packet::Connect(connect, hello.will, ConnectAuth::None)).await;
+        self.send(Packet::Connect(connect, options.will, ConnectAuth::None)).await;
     }
 
-    pub async fn say(&mut self, packet: Packet) {
+    pub async fn send(&mut self, packet: Packet) {
         let mut output = BytesMut::new();
         packet.write(&mut output, None).unwrap();
-        self.say_bytes(&output).await;
+        self.send_bytes(&output).await;
     }
 
-    pub async fn say_bytes(&mut self, bytes: &[u8]) {
+    pub async fn send_bytes(&mut self, bytes: &[u8]) {
         timeout(PATIENCE, self.stream.write_all(bytes)).await.expect("the broker does not read").unwrap();
     }
 
-    /// The next packet; none when the broker has closed.
-    pub async fn hear_any(&mut self) -> Option<Packet> {
+    /// Returns the next packet; None when the broker has closed the connection.
+    pub async fn receive_any(&mut self) -> Option<Packet> {
         loop {
             match Packet::read(&mut self.input, None) {
                 Ok(packet) => return Some(packet),
                 Err(_) => {
                     let read = timeout(PATIENCE, self.stream.read_buf(&mut self.input));
-                    if read.await.expect("the broker says nothing").unwrap() == 0 {
+                    if read.await.expect("the broker sends nothing").unwrap() == 0 {
                         assert!(self.input.is_empty(), "half a packet at the end");
                         return None;
                     }
@@ -105,17 +105,17 @@ impl Client {
         }
     }
 
-    /// The next so many bytes.
-    pub async fn hear_bytes(&mut self, count: usize) -> Vec<u8> {
+    /// Returns the next `count` bytes.
+    pub async fn receive_bytes(&mut self, count: usize) -> Vec<u8> {
         while self.input.len() < count {
             let read = timeout(PATIENCE, self.stream.read_buf(&mut self.input));
-            assert!(read.await.expect("the broker says nothing").unwrap() > 0, "the broker closed");
+            assert!(read.await.expect("the broker sends nothing").unwrap() > 0, "the broker closed");
         }
         self.input.split_to(count).to_vec()
     }
 
-    /// All bytes until the broker closes.
-    pub async fn hear_rest(mut self) -> Vec<u8> {
+    /// Returns all bytes until the broker closes the connection.
+    pub async fn receive_to_end(mut self) -> Vec<u8> {
         while timeout(PATIENCE, self.stream.read_buf(&mut self.input))
             .await
             .expect("it is not closed")
@@ -125,55 +125,55 @@ impl Client {
         self.input.to_vec()
     }
 
-    pub async fn hear(&mut self) -> Packet {
-        self.hear_any().await.expect("the broker closed")
+    pub async fn receive(&mut self) -> Packet {
+        self.receive_any().await.expect("the broker closed")
     }
 
-    pub async fn hear_publish(&mut self) -> Publish {
-        match self.hear().await {
+    pub async fn receive_publish(&mut self) -> Publish {
+        match self.receive().await {
             Packet::Publish(publish) => publish,
             other => panic!("no PUBLISH but {other:?}"),
         }
     }
 
-    /// The topics of the next messages, each acknowledged.
-    pub async fn hear_topics(&mut self, count: usize) -> Vec<String> {
+    /// Returns the topics of the next messages, and acknowledges them.
+    pub async fn receive_topics(&mut self, count: usize) -> Vec<String> {
         let mut topics = Vec::new();
         for _ in 0..count {
-            let publish = self.hear_publish().await;
+            let publish = self.receive_publish().await;
             if publish.qos == QoS::AtLeastOnce {
-                self.say(Packet::PubAck(PubAck::new(publish.pkid, None))).await;
+                self.send(Packet::PubAck(PubAck::new(publish.pkid, None))).await;
             }
             topics.push(String::from_utf8(publish.topic.to_vec()).unwrap());
         }
         topics
     }
 
-    pub async fn hear_puback(&mut self) -> PubAckReason {
-        match self.hear().await {
+    pub async fn receive_puback(&mut self) -> PubAckReason {
+        match self.receive().await {
             Packet::PubAck(puback) => puback.reason,
             other => panic!("no PUBACK but {other:?}"),
         }
     }
 
-    /// The reason of the DISCONNECT, after which the broker must close.
-    pub async fn hear_disconnect(&mut self) -> DisconnectReasonCode {
-        let reason = match self.hear().await {
+    /// Returns the reason code of the DISCONNECT, after which the broker must close the connection.
+    pub async fn receive_disconnect(&mut self) -> DisconnectReasonCode {
+        let reason = match self.receive().await {
             Packet::Disconnect(disconnect) => disconnect.reason_code,
             other => panic!("no DISCONNECT but {other:?}"),
         };
-        assert_eq!(self.hear_any().await, None, "after the DISCONNECT");
+        assert_eq!(self.receive_any().await, None, "after the DISCONNECT");
         reason
     }
 
-    /// Nothing is on its way: the answer to a ping is the next packet.
-    pub async fn hear_nothing(&mut self) {
-        self.say(Packet::PingReq).await;
-        assert_eq!(self.hear().await, Packet::PingResp);
+    /// Checks that no packet is pending: the next one is the answer to a ping.
+    pub async fn expect_nothing(&mut self) {
+        self.send(Packet::PingReq).await;
+        assert_eq!(self.receive().await, Packet::PingResp);
     }
 
     pub async fn publish(&mut self, publish: Publish) {
-        self.say(Packet::Publish(publish)).await;
+        self.send(Packet::Publish(publish)).await;
     }
 
     pub async fn subscribe(&mut self, filter: SubscribeFilter) {
@@ -183,17 +183,17 @@ impl Client {
     pub async fn subscribe_with(&mut self, filter: SubscribeFilter, id: Option<usize>) -> SubAck {
         let properties = SubscribeProperties { id, user_properties: Vec::new() };
         let subscribe = Subscribe { pkid: 9, filters: vec![filter], properties: Some(properties) };
-        self.say(Packet::Subscribe(subscribe)).await;
-        match self.hear().await {
+        self.send(Packet::Subscribe(subscribe)).await;
+        match self.receive().await {
             Packet::SubAck(suback) => suback,
             other => panic!("no SUBACK but {other:?}"),
         }
     }
 
-    /// Says goodbye and waits for the broker to close.
+    /// Disconnects, and waits until the broker closes the connection.
     pub async fn disconnect(mut self) {
-        self.say(Packet::Disconnect(Disconnect::new(DisconnectReasonCode::NormalDisconnection))).await;
-        assert_eq!(self.hear_any().await, None);
+        self.send(Packet::Disconnect(Disconnect::new(DisconnectReasonCode::NormalDisconnection))).await;
+        assert_eq!(self.receive_any().await, None);
     }
 }
 

@@ -1,58 +1,58 @@
-//! The application behind the broker, and the broker as a whole.
+//! The broker's application, and the server as a whole.
 
 use super::*;
 
 #[tokio::test]
-async fn a_push_arrives_once_whether_subscribed_or_not_and_reaches_other_subscribers() {
+async fn a_push_arrives_once_with_or_without_a_subscription_and_reaches_other_subscribers() {
     let (server, _) = start_echo().await;
     let mut other = Client::connect(&server, "other").await;
     other.subscribe(filter("answer/#")).await;
     let mut client = Client::connect(&server, "a").await;
     client.publish(qos_1("answer/1", 1)).await;
-    assert_eq!(client.hear_puback().await, PubAckReason::Success);
-    assert_eq!(client.hear_topics(1).await, ["answer/1"]);
+    assert_eq!(client.receive_puback().await, PubAckReason::Success);
+    assert_eq!(client.receive_topics(1).await, ["answer/1"]);
     client.subscribe(SubscribeFilter::new("answer/+", QoS::AtMostOnce)).await;
     client.subscribe(filter("#")).await;
     client.publish(qos_1("answer/2", 2)).await;
-    assert_eq!(client.hear_puback().await, PubAckReason::Success);
-    let heard = client.hear_publish().await;
-    assert_eq!((&heard.topic[..], heard.qos), (&b"answer/2"[..], QoS::AtLeastOnce));
-    client.hear_nothing().await;
-    assert_eq!(other.hear_topics(2).await, ["answer/1", "answer/2"]);
+    assert_eq!(client.receive_puback().await, PubAckReason::Success);
+    let received = client.receive_publish().await;
+    assert_eq!((&received.topic[..], received.qos), (&b"answer/2"[..], QoS::AtLeastOnce));
+    client.expect_nothing().await;
+    assert_eq!(other.receive_topics(2).await, ["answer/1", "answer/2"]);
 }
 
 #[tokio::test]
-async fn the_application_may_throw_a_client_out() {
+async fn the_application_can_disconnect_a_client() {
     let (server, echo) = start_echo().await;
     let mut client = Client::connect(&server, "a").await;
     client.publish(qos_1("leave", 1)).await;
-    assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::NotAuthorized);
-    assert_eq!(echo.gone.lock().unwrap().len(), 1);
+    assert_eq!(client.receive_disconnect().await, DisconnectReasonCode::NotAuthorized);
+    assert_eq!(echo.disconnected.lock().unwrap().len(), 1);
     let mut client = Client::connect(&server, "a").await;
     client.publish(qos_1("x", 1)).await;
-    client.hear_puback().await;
-    let connection = echo.seen.lock().unwrap().last().unwrap().connection;
+    client.receive_puback().await;
+    let connection = echo.senders.lock().unwrap().last().unwrap().connection;
     server.broker().disconnect(connection, ReasonCode::AdministrativeAction, "enough");
-    assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::AdministrativeAction);
+    assert_eq!(client.receive_disconnect().await, DisconnectReasonCode::AdministrativeAction);
 }
 
 #[tokio::test]
-async fn a_panic_in_the_application_costs_only_its_connection() {
+async fn a_panic_in_the_application_closes_only_its_connection() {
     let (server, echo) = start_echo().await;
     let mut watcher = Client::connect(&server, "watcher").await;
     watcher.subscribe(filter("will")).await;
-    let hello = Hello { will: Some(will("will", 0)), ..Hello::lasting("a") };
-    let (mut client, _) = Client::connect_with(&server, hello).await;
+    let options = ConnectOptions { will: Some(will("will", 0)), ..ConnectOptions::persistent("a") };
+    let (mut client, _) = Client::connect_with(&server, options).await;
     client.publish(qos_1("fail", 1)).await;
-    assert_eq!(client.hear_any().await, None);
-    assert_eq!(echo.gone.lock().unwrap().len(), 1);
-    assert_eq!(watcher.hear_topics(1).await, ["will"]);
-    let (_, connack) = Client::connect_with(&server, Hello::lasting("a")).await;
+    assert_eq!(client.receive_any().await, None);
+    assert_eq!(echo.disconnected.lock().unwrap().len(), 1);
+    assert_eq!(watcher.receive_topics(1).await, ["will"]);
+    let (_, connack) = Client::connect_with(&server, ConnectOptions::persistent("a")).await;
     assert!(connack.session_present);
 }
 
 #[tokio::test]
-async fn an_answer_and_its_acknowledgement_come_in_one_write() {
+async fn an_answer_and_its_acknowledgement_are_sent_in_one_write() {
     let (server, _) = start_echo().await;
     let mut client = Client::connect(&server, "a").await;
     client.publish(qos_1("answer/a", 1)).await;
@@ -62,14 +62,14 @@ async fn an_answer_and_its_acknowledgement_come_in_one_write() {
 }
 
 #[tokio::test]
-async fn too_many_connections_are_turned_away_and_room_comes_back() {
+async fn connections_beyond_the_limit_are_refused_until_another_one_closes() {
     let server = start_with(Settings { connections_max: 1, ..Settings::default() }).await;
     let client = Client::connect(&server, "a").await;
-    assert_eq!(Client::silent(&server).hear_any().await, None);
+    assert_eq!(Client::unconnected(&server).receive_any().await, None);
     client.disconnect().await;
     loop {
-        let mut next = Client::silent(&server);
-        // The old one's task may need a moment to end after its peer saw it close.
+        let mut next = Client::unconnected(&server);
+        // The task of the old connection may end a moment after its client saw it close.
         if next.stream.write_all(&[0xC0, 0x00]).await.is_ok() {
             break;
         }

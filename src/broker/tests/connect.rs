@@ -5,53 +5,53 @@ use super::*;
 #[tokio::test]
 async fn a_connack_announces_the_limits() {
     let server = start().await;
-    let (mut client, connack) = Client::connect_with(&server, Hello::new("a")).await;
+    let (mut client, connack) = Client::connect_with(&server, ConnectOptions::new("a")).await;
     assert_eq!((connack.code, connack.session_present), (ConnectReturnCode::Success, false));
     let properties = connack.properties.unwrap();
     assert_eq!(properties.receive_max, Some(1024));
     assert_eq!(properties.max_packet_size, Some(64 * 1024 * 1024));
     assert_eq!(properties.topic_alias_max, Some(16));
     assert_eq!(properties.assigned_client_identifier, None);
-    client.hear_nothing().await;
+    client.expect_nothing().await;
     client.disconnect().await;
 }
 
 #[tokio::test]
-async fn a_client_without_an_id_gets_one() {
+async fn a_client_without_a_client_id_is_assigned_one() {
     let server = start().await;
-    let (_one, first) = Client::connect_with(&server, Hello::new("")).await;
-    let (_two, second) = Client::connect_with(&server, Hello::new("")).await;
+    let (_one, first) = Client::connect_with(&server, ConnectOptions::new("")).await;
+    let (_two, second) = Client::connect_with(&server, ConnectOptions::new("")).await;
     let ids = [first, second].map(|connack| connack.properties.unwrap().assigned_client_identifier.unwrap());
     assert!(ids[0].starts_with("mqkv-") && ids[0] != ids[1], "{ids:?}");
 }
 
 #[tokio::test]
-async fn other_protocols_are_refused_each_in_its_own_way() {
+async fn other_protocols_and_versions_are_rejected_in_their_own_way() {
     let server = start().await;
-    let mut v3 = Client::silent(&server);
-    v3.say_bytes(b"\x10\x0f\0\x06MQIsdp\x03\x02\0\x3c\0\x01a").await;
-    assert_eq!(v3.hear_rest().await, [0x20, 0x02, 0x00, 0x01]);
-    let mut v6 = Client::silent(&server);
-    v6.say_bytes(&[0x10, 0x0E, 0, 4, b'M', b'Q', b'T', b'T', 6, 2, 0, 60, 0, 0, 1, b'a']).await;
-    let Packet::ConnAck(connack) = v6.hear().await else { panic!("no CONNACK") };
+    let mut v3 = Client::unconnected(&server);
+    v3.send_bytes(b"\x10\x0f\0\x06MQIsdp\x03\x02\0\x3c\0\x01a").await;
+    assert_eq!(v3.receive_to_end().await, [0x20, 0x02, 0x00, 0x01]);
+    let mut v6 = Client::unconnected(&server);
+    v6.send_bytes(&[0x10, 0x0E, 0, 4, b'M', b'Q', b'T', b'T', 6, 2, 0, 60, 0, 0, 1, b'a']).await;
+    let Packet::ConnAck(connack) = v6.receive().await else { panic!("no CONNACK") };
     assert_eq!(connack.code, ConnectReturnCode::UnsupportedProtocolVersion);
-    let mut http = Client::silent(&server);
-    http.say_bytes(b"GET / HTTP/1.1\r\n\r\n").await;
-    assert_eq!(http.hear_any().await, None);
-    let mut hello = Hello::new("a");
-    hello.properties.authentication_method = Some("K8S-SAT".to_owned());
-    let (_, connack) = Client::connect_with(&server, hello).await;
+    let mut http = Client::unconnected(&server);
+    http.send_bytes(b"GET / HTTP/1.1\r\n\r\n").await;
+    assert_eq!(http.receive_any().await, None);
+    let mut options = ConnectOptions::new("a");
+    options.properties.authentication_method = Some("K8S-SAT".to_owned());
+    let (_, connack) = Client::connect_with(&server, options).await;
     assert_eq!(connack.code, ConnectReturnCode::BadAuthenticationMethod);
 }
 
 #[tokio::test]
-async fn a_connack_has_no_flag_but_its_own_and_limits_neither_qos_nor_retain() {
+async fn a_connack_has_no_reserved_flag_and_limits_neither_qos_nor_retain() {
     let server = start().await;
-    let mut client = Client::silent(&server);
-    client.say_bytes(b"\x10\x0e\0\x04MQTT\x05\x02\0\0\0\0\x01a").await;
-    let head = client.hear_bytes(4).await;
+    let mut client = Client::unconnected(&server);
+    client.send_bytes(b"\x10\x0e\0\x04MQTT\x05\x02\0\0\0\0\x01a").await;
+    let head = client.receive_bytes(4).await;
     assert_eq!((head[0], head[2], head[3]), (0x20, 0, 0));
-    let (_, connack) = Client::connect_with(&server, Hello::new("b")).await;
+    let (_, connack) = Client::connect_with(&server, ConnectOptions::new("b")).await;
     let properties = connack.properties.unwrap();
     assert_eq!((properties.max_qos, properties.retain_available), (None, None));
     assert_eq!(properties.wildcard_subscription_available, None);
@@ -62,12 +62,12 @@ async fn a_connack_has_no_flag_but_its_own_and_limits_neither_qos_nor_retain() {
 }
 
 #[tokio::test]
-async fn client_ids_of_all_lengths_are_taken() {
+async fn client_ids_of_all_lengths_are_accepted() {
     let server = start().await;
     let alphabet = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     let long: &'static str = "x".repeat(65_535).leak();
     for client_id in ["a", &alphabet[..23], &alphabet[39..], "ä/ #+$\u{FEFF}", long] {
-        let (client, connack) = Client::connect_with(&server, Hello::new(client_id)).await;
+        let (client, connack) = Client::connect_with(&server, ConnectOptions::new(client_id)).await;
         assert_eq!(connack.code, ConnectReturnCode::Success, "{client_id}");
         assert_eq!(connack.properties.unwrap().assigned_client_identifier, None);
         client.disconnect().await;
@@ -75,12 +75,12 @@ async fn client_ids_of_all_lengths_are_taken() {
 }
 
 #[tokio::test]
-async fn response_information_is_not_given_whether_asked_for_or_not() {
+async fn response_information_is_never_sent() {
     let server = start().await;
     for wanted in [0, 1] {
-        let mut hello = Hello::new("a");
-        hello.properties.request_response_info = Some(wanted);
-        let (client, connack) = Client::connect_with(&server, hello).await;
+        let mut options = ConnectOptions::new("a");
+        options.properties.request_response_info = Some(wanted);
+        let (client, connack) = Client::connect_with(&server, options).await;
         assert_eq!(connack.properties.unwrap().response_information, None);
         client.disconnect().await;
     }
@@ -91,17 +91,19 @@ async fn the_server_may_impose_its_keep_alive_and_a_shorter_expiry() {
     let settings = Settings { keep_alive_s_max: 1, session_expiry_s_max: 60, ..Settings::default() };
     let server = start_with(settings).await;
     for keep_alive in [0, 60] {
-        let (_, connack) = Client::connect_with(&server, Hello { keep_alive, ..Hello::lasting("a") }).await;
+        let (_, connack) =
+            Client::connect_with(&server, ConnectOptions { keep_alive, ..ConnectOptions::persistent("a") })
+                .await;
         let properties = connack.properties.unwrap();
         assert_eq!(properties.server_keep_alive, Some(1));
         assert_eq!(properties.session_expiry_interval, Some(60));
     }
-    let (mut client, _) = Client::connect_with(&server, Hello::new("b")).await;
-    assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::KeepAliveTimeout);
+    let (mut client, _) = Client::connect_with(&server, ConnectOptions::new("b")).await;
+    assert_eq!(client.receive_disconnect().await, DisconnectReasonCode::KeepAliveTimeout);
 }
 
 #[tokio::test]
-async fn whatever_comes_before_a_connect_closes_without_an_answer() {
+async fn a_first_packet_that_is_no_connect_closes_the_connection_without_an_answer() {
     let server = start().await;
     for first in [
         &b"\x30\x05\0\x01a\0x"[..],
@@ -112,14 +114,14 @@ async fn whatever_comes_before_a_connect_closes_without_an_answer() {
         b"\x00\0",
         b"\x16\x03\x01\0\x05",
     ] {
-        let mut client = Client::silent(&server);
-        client.say_bytes(first).await;
-        assert_eq!(client.hear_rest().await, b"", "{first:?}");
+        let mut client = Client::unconnected(&server);
+        client.send_bytes(first).await;
+        assert_eq!(client.receive_to_end().await, b"", "{first:?}");
     }
 }
 
 #[tokio::test]
-async fn a_connect_that_cannot_be_is_refused_with_its_reason_and_never_with_a_disconnect() {
+async fn an_invalid_connect_is_rejected_with_a_connack_and_never_with_a_disconnect() {
     const MALFORMED: u8 = 0x81;
     const PROTOCOL: u8 = 0x82;
     const VERSION: u8 = 0x84;
@@ -136,7 +138,11 @@ async fn a_connect_that_cannot_be_is_refused_with_its_reason_and_never_with_a_di
             MALFORMED,
         ),
         ("a will's topic with a wildcard", b"\x10\x15\0\x04MQTT\x05\x06\0\0\0\0\x01a\0\0\x01#\0\x01m", 0x90),
-        ("a will that nobody left", b"\x10\x15\0\x04MQTT\x05\x02\0\0\0\0\x01a\0\0\x01w\0\x01m", MALFORMED),
+        (
+            "a will that is not announced",
+            b"\x10\x15\0\x04MQTT\x05\x02\0\0\0\0\x01a\0\0\x01w\0\x01m",
+            MALFORMED,
+        ),
         ("a user name that is missing", b"\x10\x0e\0\x04MQTT\x05\x82\0\0\0\0\x01a", MALFORMED),
         ("a user name that is not announced", b"\x10\x11\0\x04MQTT\x05\x02\0\0\0\0\x01a\0\x01u", MALFORMED),
         ("a user name that is not UTF-8", b"\x10\x11\0\x04MQTT\x05\x82\0\0\0\0\x01a\0\x01\xff", MALFORMED),
@@ -167,11 +173,11 @@ async fn a_connect_that_cannot_be_is_refused_with_its_reason_and_never_with_a_di
         ("a version to come", b"\x10\x0e\0\x04MQTT\x06\x02\0\0\0\0\x01a", VERSION),
     ];
     for (what, bytes, reason) in cases {
-        let mut client = Client::silent(&server);
-        client.say_bytes(bytes).await;
-        // What follows is not looked at.
+        let mut client = Client::unconnected(&server);
+        client.send_bytes(bytes).await;
+        // The packets behind it are not read.
         let _ = client.stream.write_all(b"\x30\x05\0\x01a\0x").await;
-        let answer = client.hear_rest().await;
+        let answer = client.receive_to_end().await;
         assert!(answer.len() >= 5, "{what}: {answer:?}");
         assert_eq!((answer[0], answer[2], answer[3]), (0x20, 0, reason), "{what}: {answer:?}");
         assert_eq!(usize::from(answer[1]) + 2, answer.len(), "{what}: more than a CONNACK");
@@ -179,34 +185,34 @@ async fn a_connect_that_cannot_be_is_refused_with_its_reason_and_never_with_a_di
 }
 
 #[tokio::test]
-async fn nothing_behind_a_refused_connect_is_handled() {
+async fn packets_behind_a_rejected_connect_are_not_handled() {
     let (server, echo) = start_echo().await;
-    let mut client = Client::silent(&server);
-    client.say_bytes(b"\x10\x0e\0\x04MQTT\x06\x02\0\0\0\0\x01a\x30\x05\0\x01a\0x").await;
-    assert_eq!(client.hear_rest().await[3], 0x84);
-    assert!(echo.seen.lock().unwrap().is_empty());
+    let mut client = Client::unconnected(&server);
+    client.send_bytes(b"\x10\x0e\0\x04MQTT\x06\x02\0\0\0\0\x01a\x30\x05\0\x01a\0x").await;
+    assert_eq!(client.receive_to_end().await[3], 0x84);
+    assert!(echo.senders.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn a_connack_that_the_client_does_not_take_is_not_sent_and_a_refusal_has_only_the_words_that_fit() {
+async fn a_connack_beyond_the_maximum_packet_size_is_not_sent_and_a_reason_string_only_if_it_fits() {
     let server = start().await;
     let connack_bytes = {
-        let mut client = Client::silent(&server);
-        client.say_bytes(b"\x10\x0e\0\x04MQTT\x05\x02\0\0\0\0\x01a").await;
-        usize::from(client.hear_bytes(2).await[1]) + 2
+        let mut client = Client::unconnected(&server);
+        client.send_bytes(b"\x10\x0e\0\x04MQTT\x05\x02\0\0\0\0\x01a").await;
+        usize::from(client.receive_bytes(2).await[1]) + 2
     };
     for (packet_bytes_max, reason) in [(connack_bytes, 0), (connack_bytes - 1, 0x95)] {
-        let mut client = Client::silent(&server);
+        let mut client = Client::unconnected(&server);
         let max = u8::try_from(packet_bytes_max).unwrap();
         client
-            .say_bytes(&[&b"\x10\x13\0\x04MQTT\x05\x02\0\0\x05\x27\0\0\0"[..], &[max], b"\0\x01a"].concat())
+            .send_bytes(&[&b"\x10\x13\0\x04MQTT\x05\x02\0\0\x05\x27\0\0\0"[..], &[max], b"\0\x01a"].concat())
             .await;
         client.stream.shutdown().await.unwrap();
-        let answer = client.hear_rest().await;
+        let answer = client.receive_to_end().await;
         assert_eq!(answer[3], reason);
         assert!(answer.len() <= packet_bytes_max, "{answer:?}");
     }
-    let mut client = Client::silent(&server);
-    client.say_bytes(b"\x10\x17\0\x04MQTT\x05\x02\0\0\x09\x27\0\0\0\x08\x15\0\x01x\0\x01a").await;
-    assert_eq!(client.hear_rest().await, [0x20, 3, 0, 0x8C, 0]);
+    let mut client = Client::unconnected(&server);
+    client.send_bytes(b"\x10\x17\0\x04MQTT\x05\x02\0\0\x09\x27\0\0\0\x08\x15\0\x01x\0\x01a").await;
+    assert_eq!(client.receive_to_end().await, [0x20, 3, 0, 0x8C, 0]);
 }

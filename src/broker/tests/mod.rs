@@ -1,15 +1,15 @@
-//! The broker as its clients see it, packet by packet.
+//! Tests of the broker through its connections, packet by packet.
 
 mod application;
 mod connect;
-mod delivery;
-mod endings;
-mod flow;
-mod malformed;
+mod disconnect;
+mod flow_control;
+mod malformed_packets;
 mod mqtt311;
 mod publish;
+mod qos;
 mod sessions;
-mod shared;
+mod shared_subscriptions;
 mod subscribe;
 mod wills;
 
@@ -19,7 +19,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::test_client::{Client, Hello, filter, qos_0, qos_1, retained, with_properties};
+use super::test_client::{Client, ConnectOptions, filter, qos_0, qos_1, retained, with_properties};
 use super::{
     Application, Broker, Event, EventSink, Hooks, ListenerSettings, Peer, Server, Settings, Verdict,
 };
@@ -44,7 +44,7 @@ fn qos_2(topic: &str, packet_id: u16) -> Publish {
     Publish { qos: QoS::ExactlyOnce, ..qos_1(topic, packet_id) }
 }
 
-/// A message of the operator's.
+/// A message that the process itself publishes.
 fn message(topic: &str, qos: Qos) -> Message {
     Message { topic: topic.to_owned(), qos, ..Message::default() }
 }
@@ -62,16 +62,18 @@ fn will(topic: &str, delay_s: u32) -> LastWill {
     LastWill::new(topic, "gone", QoS::AtLeastOnce, false, Some(properties))
 }
 
-/// Answers on `answer/…` by a push to the sender, has no room for `refuse`, and throws out on `leave`.
+/// Pushes messages on `answer/…` back to their sender, rejects `refuse`, and disconnects the sender of `leave`.
 #[derive(Default)]
 struct Echo {
-    gone: Mutex<Vec<ConnectionId>>,
-    seen: Mutex<Vec<Peer>>,
+    /// The connections that have closed.
+    disconnected: Mutex<Vec<ConnectionId>>,
+    /// The sender of each message.
+    senders: Mutex<Vec<Peer>>,
 }
 
 impl Application for Echo {
     fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict {
-        self.seen.lock().unwrap().push(from.clone());
+        self.senders.lock().unwrap().push(from.clone());
         if message.topic == "leave" {
             return Verdict::Disconnect { reason: ReasonCode::NotAuthorized, text: "go".to_owned() };
         }
@@ -87,7 +89,7 @@ impl Application for Echo {
     }
 
     fn handle_disconnect(&self, _: &Broker, peer: &Peer) {
-        self.gone.lock().unwrap().push(peer.connection);
+        self.disconnected.lock().unwrap().push(peer.connection);
     }
 }
 

@@ -1,17 +1,17 @@
-//! Clients of MQTT 3.1.1, beside those of MQTT 5.
+//! Clients of MQTT 3.1.1, also together with clients of MQTT 5.
 
 use super::*;
 
 const CLEAN: u8 = 0x02;
-const LASTING: u8 = 0;
+const PERSISTENT: u8 = 0;
 
-/// A client that has said hello, after its CONNACK: its bytes.
+/// Connects a client; returns it and the bytes of its CONNACK.
 async fn begin(server: &Server, client_id: &str, flags: u8, rest: &[u8]) -> (Client, Vec<u8>) {
-    let mut client = Client::silent(server);
+    let mut client = Client::unconnected(server);
     let id = [&[0, u8::try_from(client_id.len()).unwrap()], client_id.as_bytes()].concat();
     let body = [b"\0\x04MQTT\x04", &[flags, 0, 0][..], &id, rest].concat();
-    client.say_bytes(&[&[0x10, u8::try_from(body.len()).unwrap()], &body[..]].concat()).await;
-    let connack = client.hear_bytes(4).await;
+    client.send_bytes(&[&[0x10, u8::try_from(body.len()).unwrap()], &body[..]].concat()).await;
+    let connack = client.receive_bytes(4).await;
     (client, connack)
 }
 
@@ -21,43 +21,43 @@ async fn connect(server: &Server, client_id: &str) -> Client {
     client
 }
 
-/// Says some bytes and hears some as an answer.
+/// Sends bytes and expects an answer.
 async fn ask(client: &mut Client, question: &[u8], answer: &[u8]) {
-    client.say_bytes(question).await;
-    assert_eq!(client.hear_bytes(answer.len()).await, answer, "to {question:?}");
+    client.send_bytes(question).await;
+    assert_eq!(client.receive_bytes(answer.len()).await, answer, "to {question:?}");
 }
 
-/// Nothing is on its way: the answer to a ping is the next packet.
-async fn hear_nothing(client: &mut Client) {
+/// Checks that no packet is pending: the next one is the answer to a ping.
+async fn expect_nothing(client: &mut Client) {
     ask(client, b"\xc0\0", b"\xd0\0").await;
 }
 
 #[tokio::test]
-async fn it_subscribes_publishes_and_hears_at_every_qos() {
+async fn a_client_of_3_1_1_subscribes_publishes_and_receives_at_every_qos() {
     let server = start().await;
     let mut client = connect(&server, "a").await;
     ask(&mut client, b"\x82\x0b\0\x07\0\x01a\x02\0\x02#a\0", b"\x90\x04\0\x07\x02\x80").await;
     ask(&mut client, b"\x30\x04\0\x01ax", b"\x30\x04\0\x01ax").await;
     ask(&mut client, b"\x32\x06\0\x01a\0\x09x", b"\x40\x02\0\x09\x32\x06\0\x01a\0\x01x").await;
-    client.say_bytes(b"\x40\x02\0\x01").await;
+    client.send_bytes(b"\x40\x02\0\x01").await;
     ask(&mut client, b"\x34\x06\0\x01a\0\x0ax", b"\x50\x02\0\x0a\x34\x06\0\x01a\0\x02x").await;
     ask(&mut client, b"\x3c\x06\0\x01a\0\x0ax", b"\x50\x02\0\x0a").await;
     ask(&mut client, b"\x62\x02\0\x0a", b"\x70\x02\0\x0a").await;
     ask(&mut client, b"\x50\x02\0\x02", b"\x62\x02\0\x02").await;
-    client.say_bytes(b"\x70\x02\0\x02").await;
+    client.send_bytes(b"\x70\x02\0\x02").await;
     ask(&mut client, b"\xa2\x05\0\x0b\0\x01a", b"\xb0\x02\0\x0b").await;
     ask(&mut client, b"\x32\x06\0\x01a\0\x0cx", b"\x40\x02\0\x0c").await;
-    hear_nothing(&mut client).await;
-    client.say_bytes(b"\xe0\0").await;
-    assert_eq!(client.hear_rest().await, b"");
+    expect_nothing(&mut client).await;
+    client.send_bytes(b"\xe0\0").await;
+    assert_eq!(client.receive_to_end().await, b"");
 }
 
 #[tokio::test]
-async fn messages_of_mqtt_5_reach_it_without_their_properties_and_its_own_go_the_other_way() {
+async fn messages_pass_between_the_versions_without_properties() {
     let server = start().await;
     let mut old = connect(&server, "old").await;
     ask(&mut old, b"\x82\x06\0\x01\0\x01a\x01", b"\x90\x03\0\x01\x01").await;
-    let (mut new, _) = Client::connect_with(&server, Hello::new("new")).await;
+    let (mut new, _) = Client::connect_with(&server, ConnectOptions::new("new")).await;
     new.subscribe(filter("b")).await;
     let publish = with_properties(qos_1("a", 1), |properties| {
         properties.content_type = Some("text".to_owned());
@@ -65,73 +65,73 @@ async fn messages_of_mqtt_5_reach_it_without_their_properties_and_its_own_go_the
         properties.user_properties = vec![("a".to_owned(), "b".to_owned())];
     });
     new.publish(publish).await;
-    assert_eq!(new.hear_puback().await, PubAckReason::Success);
-    assert_eq!(old.hear_bytes(14).await, b"\x32\x0c\0\x01a\0\x01payload");
-    old.say_bytes(b"\x30\x04\0\x01bx").await;
-    let heard = new.hear_publish().await;
-    assert_eq!((&heard.payload[..], heard.properties), (&b"x"[..], None));
+    assert_eq!(new.receive_puback().await, PubAckReason::Success);
+    assert_eq!(old.receive_bytes(14).await, b"\x32\x0c\0\x01a\0\x01payload");
+    old.send_bytes(b"\x30\x04\0\x01bx").await;
+    let received = new.receive_publish().await;
+    assert_eq!((&received.payload[..], received.properties), (&b"x"[..], None));
 }
 
 #[tokio::test]
-async fn retained_messages_and_topics_with_a_dollar_are_as_with_mqtt_5() {
+async fn retained_messages_and_topics_with_a_dollar_are_handled_as_in_mqtt_5() {
     let server = start().await;
     let mut client = connect(&server, "a").await;
-    client.say_bytes(b"\x31\x05\0\x01ax1").await;
+    client.send_bytes(b"\x31\x05\0\x01ax1").await;
     ask(&mut client, b"\x82\x06\0\x01\0\x01#\0", b"\x90\x03\0\x01\0\x31\x05\0\x01ax1").await;
-    client.say_bytes(b"\x30\x06\0\x04$SYS").await;
+    client.send_bytes(b"\x30\x06\0\x04$SYS").await;
     ask(&mut client, b"\x31\x03\0\x01a", b"\x30\x03\0\x01a").await;
     let mut late = connect(&server, "late").await;
     ask(&mut late, b"\x82\x06\0\x01\0\x01#\0", b"\x90\x03\0\x01\0").await;
-    hear_nothing(&mut late).await;
+    expect_nothing(&mut late).await;
 }
 
 #[tokio::test]
-async fn a_session_lasts_if_it_is_not_clean() {
+async fn a_session_without_clean_session_persists() {
     let server = start().await;
-    let (mut client, connack) = begin(&server, "a", LASTING, b"").await;
+    let (mut client, connack) = begin(&server, "a", PERSISTENT, b"").await;
     assert_eq!(connack, [0x20, 2, 0, 0]);
     ask(&mut client, b"\x82\x06\0\x01\0\x01a\x01", b"\x90\x03\0\x01\x01").await;
-    client.say_bytes(b"\xe0\0").await;
-    assert_eq!(client.hear_rest().await, b"");
+    client.send_bytes(b"\xe0\0").await;
+    assert_eq!(client.receive_to_end().await, b"");
     assert_eq!(server.broker().publish(None, message("a", Qos::AtLeastOnce)), 1);
-    let (mut client, connack) = begin(&server, "a", LASTING, b"").await;
+    let (mut client, connack) = begin(&server, "a", PERSISTENT, b"").await;
     assert_eq!(connack, [0x20, 2, 1, 0]);
-    assert_eq!(client.hear_bytes(7).await, b"\x32\x05\0\x01a\0\x01");
+    assert_eq!(client.receive_bytes(7).await, b"\x32\x05\0\x01a\0\x01");
     drop(client);
-    let (mut client, _) = begin(&server, "a", LASTING, b"").await;
-    assert_eq!(client.hear_bytes(7).await, b"\x3a\x05\0\x01a\0\x01", "sent again");
+    let (mut client, _) = begin(&server, "a", PERSISTENT, b"").await;
+    assert_eq!(client.receive_bytes(7).await, b"\x3a\x05\0\x01a\0\x01", "sent again");
     let (mut clean, connack) = begin(&server, "a", CLEAN, b"").await;
     assert_eq!(connack, [0x20, 2, 0, 0]);
-    assert_eq!(client.hear_rest().await, b"", "there is no DISCONNECT to be sent");
-    hear_nothing(&mut clean).await;
+    assert_eq!(client.receive_to_end().await, b"", "there is no DISCONNECT to be sent");
+    expect_nothing(&mut clean).await;
 }
 
 #[tokio::test]
-async fn its_will_is_published_when_the_connection_breaks_and_not_after_a_goodbye() {
+async fn a_will_of_3_1_1_is_published_when_the_connection_is_lost_and_not_after_a_disconnect() {
     let server = start().await;
     let mut watcher = Client::connect(&server, "watcher").await;
     watcher.subscribe(filter("#")).await;
-    for (client_id, says_goodbye) in [("a", true), ("b", false)] {
+    for (client_id, disconnects) in [("a", true), ("b", false)] {
         let will = [b"\0\x01", client_id.as_bytes(), b"\0\x04gone"].concat();
         let (mut client, _) = begin(&server, client_id, CLEAN | 0x0C, &will).await;
-        if says_goodbye {
-            client.say_bytes(b"\xe0\0").await;
-            assert_eq!(client.hear_rest().await, b"");
+        if disconnects {
+            client.send_bytes(b"\xe0\0").await;
+            assert_eq!(client.receive_to_end().await, b"");
         }
     }
-    let heard = watcher.hear_publish().await;
+    let received = watcher.receive_publish().await;
     assert_eq!(
-        (&heard.topic[..], &heard.payload[..], heard.qos),
+        (&received.topic[..], &received.payload[..], received.qos),
         (&b"b"[..], &b"gone"[..], QoS::AtLeastOnce)
     );
 }
 
 #[tokio::test]
-async fn it_is_cut_off_for_its_silence_and_for_what_cannot_be() {
+async fn a_client_of_3_1_1_is_disconnected_after_its_keep_alive_and_for_malformed_packets() {
     let server = start().await;
-    let mut silent = Client::silent(&server);
-    silent.say_bytes(b"\x10\x0d\0\x04MQTT\x04\x02\0\x01\0\x01s").await;
-    assert_eq!(silent.hear_rest().await, [0x20, 2, 0, 0]);
+    let mut unconnected = Client::unconnected(&server);
+    unconnected.send_bytes(b"\x10\x0d\0\x04MQTT\x04\x02\0\x01\0\x01s").await;
+    assert_eq!(unconnected.receive_to_end().await, [0x20, 2, 0, 0]);
     for bytes in [
         &b"\x36\x05\0\x01a\0\x01"[..],
         b"\xf0\x02\x19\0",
@@ -139,39 +139,39 @@ async fn it_is_cut_off_for_its_silence_and_for_what_cannot_be() {
         b"\x82\x02\0\x01",
     ] {
         let mut client = connect(&server, "a").await;
-        client.say_bytes(bytes).await;
-        assert_eq!(client.hear_rest().await, b"", "{bytes:?}");
+        client.send_bytes(bytes).await;
+        assert_eq!(client.receive_to_end().await, b"", "{bytes:?}");
     }
 }
 
 #[tokio::test]
-async fn other_versions_and_client_ids_that_cannot_be_have_their_code() {
+async fn other_versions_and_invalid_client_ids_are_rejected_with_their_return_codes() {
     let server = start().await;
-    for (hello, code) in [
+    for (options, code) in [
         (&b"\x10\x0f\0\x06MQIsdp\x03\x02\0\0\0\x01a"[..], 1),
         (b"\x10\x0d\0\x04MQTT\x03\x02\0\0\0\x01a", 1),
         (b"\x10\x0c\0\x04MQTT\x04\0\0\0\0\0", 2),
     ] {
-        let mut client = Client::silent(&server);
-        client.say_bytes(hello).await;
-        assert_eq!(client.hear_rest().await, [0x20, 2, 0, code], "{hello:?}");
+        let mut client = Client::unconnected(&server);
+        client.send_bytes(options).await;
+        assert_eq!(client.receive_to_end().await, [0x20, 2, 0, code], "{options:?}");
     }
     let (mut nameless, connack) = begin(&server, "", CLEAN, b"").await;
     assert_eq!(connack, [0x20, 2, 0, 0]);
-    hear_nothing(&mut nameless).await;
+    expect_nothing(&mut nameless).await;
 }
 
 #[tokio::test]
-async fn it_takes_a_session_over_from_mqtt_5_and_back() {
+async fn a_session_can_be_taken_over_between_the_versions() {
     let server = start().await;
-    let (mut new, _) = Client::connect_with(&server, Hello::lasting("a")).await;
+    let (mut new, _) = Client::connect_with(&server, ConnectOptions::persistent("a")).await;
     new.subscribe(filter("a")).await;
-    let (old, connack) = begin(&server, "a", LASTING, b"").await;
+    let (old, connack) = begin(&server, "a", PERSISTENT, b"").await;
     assert_eq!(connack, [0x20, 2, 1, 0]);
-    assert_eq!(new.hear_disconnect().await, DisconnectReasonCode::SessionTakenOver);
-    let (mut new, connack) = Client::connect_with(&server, Hello::lasting("a")).await;
+    assert_eq!(new.receive_disconnect().await, DisconnectReasonCode::SessionTakenOver);
+    let (mut new, connack) = Client::connect_with(&server, ConnectOptions::persistent("a")).await;
     assert!(connack.session_present);
-    assert_eq!(old.hear_rest().await, b"");
+    assert_eq!(old.receive_to_end().await, b"");
     new.publish(qos_0("a")).await;
-    assert_eq!(new.hear_topics(1).await, ["a"]);
+    assert_eq!(new.receive_topics(1).await, ["a"]);
 }

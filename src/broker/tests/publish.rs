@@ -19,13 +19,13 @@ async fn a_message_reaches_its_subscribers_with_all_its_properties() {
         properties.user_properties = vec![pair("b", "1"), pair("a", "2"), pair("b", "0"), pair("", "")];
     });
     publisher.publish(sent.clone()).await;
-    assert_eq!(publisher.hear_puback().await, PubAckReason::Success);
-    let heard = subscriber.hear_publish().await;
-    assert_eq!((heard.qos, heard.dup, heard.retain), (QoS::AtLeastOnce, false, false));
-    assert_eq!((&heard.topic[..], &heard.payload[..]), (&b"a/b"[..], &b"payload"[..]));
+    assert_eq!(publisher.receive_puback().await, PubAckReason::Success);
+    let received = subscriber.receive_publish().await;
+    assert_eq!((received.qos, received.dup, received.retain), (QoS::AtLeastOnce, false, false));
+    assert_eq!((&received.topic[..], &received.payload[..]), (&b"a/b"[..], &b"payload"[..]));
     let mut expected = sent.properties.unwrap();
     expected.subscription_identifiers = vec![7];
-    assert_eq!(heard.properties.unwrap(), expected);
+    assert_eq!(received.properties.unwrap(), expected);
 }
 
 #[tokio::test]
@@ -35,55 +35,55 @@ async fn overlapping_subscriptions_bring_one_message_with_all_identifiers() {
     client.subscribe_with(SubscribeFilter::new("a/#", QoS::AtMostOnce), Some(1)).await;
     client.subscribe_with(filter("a/b"), Some(2)).await;
     client.publish(qos_1("a/b", 1)).await;
-    assert_eq!(client.hear_puback().await, PubAckReason::Success);
-    let heard = client.hear_publish().await;
-    assert_eq!(heard.qos, QoS::AtLeastOnce);
-    let mut identifiers = heard.properties.unwrap().subscription_identifiers;
+    assert_eq!(client.receive_puback().await, PubAckReason::Success);
+    let received = client.receive_publish().await;
+    assert_eq!(received.qos, QoS::AtLeastOnce);
+    let mut identifiers = received.properties.unwrap().subscription_identifiers;
     identifiers.sort_unstable();
     assert_eq!(identifiers, [1, 2]);
-    client.hear_nothing().await;
+    client.expect_nothing().await;
 }
 
 #[tokio::test]
-async fn the_retain_flag_is_forwarded_only_if_asked_for() {
+async fn the_retain_flag_is_forwarded_only_with_retain_as_published() {
     let server = start().await;
     let mut client = Client::connect(&server, "a").await;
     client.subscribe(filter("plain")).await;
     client.subscribe(SubscribeFilter { preserve_retain: true, ..filter("kept") }).await;
     client.publish(retained("plain", "1")).await;
-    assert!(!client.hear_publish().await.retain);
+    assert!(!client.receive_publish().await.retain);
     client.publish(retained("kept", "1")).await;
-    assert!(client.hear_publish().await.retain);
+    assert!(client.receive_publish().await.retain);
 }
 
 #[tokio::test]
-async fn what_a_client_cannot_take_is_dropped_and_the_rest_comes() {
+async fn messages_beyond_the_maximum_packet_size_are_dropped_and_others_are_sent() {
     let server = start().await;
-    let mut hello = Hello::new("a");
-    hello.properties.max_packet_size = Some(100);
-    // What is dropped takes up no room of what may be under way.
-    hello.properties.receive_maximum = Some(1);
-    let (mut client, _) = Client::connect_with(&server, hello).await;
+    let mut options = ConnectOptions::new("a");
+    options.properties.max_packet_size = Some(100);
+    // A dropped message does not count for the Receive Maximum.
+    options.properties.receive_maximum = Some(1);
+    let (mut client, _) = Client::connect_with(&server, options).await;
     client.subscribe(filter("#")).await;
     client.publish(Publish { payload: Bytes::from(vec![b'x'; 200]), ..qos_1("large", 1) }).await;
-    assert_eq!(client.hear_puback().await, PubAckReason::Success);
+    assert_eq!(client.receive_puback().await, PubAckReason::Success);
     client.publish(qos_1("small", 2)).await;
-    assert_eq!(client.hear_puback().await, PubAckReason::Success);
-    assert_eq!(client.hear_topics(1).await, ["small"]);
+    assert_eq!(client.receive_puback().await, PubAckReason::Success);
+    assert_eq!(client.receive_topics(1).await, ["small"]);
 }
 
 #[tokio::test]
-async fn a_large_message_passes_through_a_small_pipe_both_ways() {
+async fn a_large_message_passes_through_a_small_pipe_in_both_directions() {
     let server = start().await;
     let mut client = Client::connect(&server, "a").await;
     client.subscribe(filter("large")).await;
     let payload = Bytes::from(vec![b'x'; 3_000_000]);
     client.publish(Publish { payload: payload.clone(), ..qos_1("large", 1) }).await;
-    // The second one is written before anything of the first is read.
+    // The second message is written before the first one is read.
     client.publish(Publish { payload: payload.clone(), ..qos_1("other", 2) }).await;
-    assert_eq!(client.hear_puback().await, PubAckReason::Success);
-    assert_eq!(client.hear_publish().await.payload, payload);
-    assert_eq!(client.hear_puback().await, PubAckReason::NoMatchingSubscribers);
+    assert_eq!(client.receive_puback().await, PubAckReason::Success);
+    assert_eq!(client.receive_publish().await.payload, payload);
+    assert_eq!(client.receive_puback().await, PubAckReason::NoMatchingSubscribers);
 }
 
 #[tokio::test]
@@ -94,15 +94,15 @@ async fn a_topic_alias_stands_for_the_topic_it_was_given() {
     let alias = |topic| with_properties(qos_0(topic), |properties| properties.topic_alias = Some(3));
     client.publish(alias("long/topic")).await;
     client.publish(alias("")).await;
-    let heard = client.hear_publish().await;
-    assert_eq!(heard.properties.and_then(|properties| properties.topic_alias), None);
-    assert_eq!(client.hear_topics(1).await, ["long/topic"]);
+    let received = client.receive_publish().await;
+    assert_eq!(received.properties.and_then(|properties| properties.topic_alias), None);
+    assert_eq!(client.receive_topics(1).await, ["long/topic"]);
 }
 
 #[tokio::test]
 async fn expired_messages_do_not_wait_for_a_session() {
     let server = start().await;
-    let (mut client, _) = Client::connect_with(&server, Hello::lasting("a")).await;
+    let (mut client, _) = Client::connect_with(&server, ConnectOptions::persistent("a")).await;
     client.subscribe(filter("#")).await;
     client.disconnect().await;
     let message = |topic: &str, expiry_s| Message { topic: topic.to_owned(), expiry_s, ..Message::default() };
@@ -110,51 +110,51 @@ async fn expired_messages_do_not_wait_for_a_session() {
         let message = Message { qos: Qos::AtLeastOnce, ..message(topic, expiry_s) };
         assert_eq!(server.broker().publish(None, message), 1);
     }
-    let (mut client, _) = Client::connect_with(&server, Hello::lasting("a")).await;
-    assert_eq!(client.hear_topics(2).await, ["new", "kept"]);
-    client.hear_nothing().await;
+    let (mut client, _) = Client::connect_with(&server, ConnectOptions::persistent("a")).await;
+    assert_eq!(client.receive_topics(2).await, ["new", "kept"]);
+    client.expect_nothing().await;
 }
 
 #[tokio::test]
-async fn at_qos_0_there_is_no_packet_id_no_repetition_and_no_property_is_said_to_be_none() {
+async fn a_publish_of_qos_0_has_no_packet_id_no_dup_flag_and_an_empty_property_length() {
     let server = start().await;
     let mut client = Client::connect(&server, "a").await;
     client.subscribe(filter("a")).await;
-    client.say_bytes(b"\x30\x05\0\x01a\0x").await;
-    assert_eq!(client.hear_bytes(7).await, b"\x30\x05\0\x01a\0x");
+    client.send_bytes(b"\x30\x05\0\x01a\0x").await;
+    assert_eq!(client.receive_bytes(7).await, b"\x30\x05\0\x01a\0x");
 }
 
 #[tokio::test]
 async fn a_byte_order_mark_stays_where_it_is_and_nothing_is_normalized() {
     let server = start().await;
     let mut client = Client::connect(&server, "a").await;
-    // The letter ä in one and in two characters.
+    // The letter ä as one code point and as two.
     for topic in ["\u{FEFF}a", "\u{E4}", "a\u{308}"] {
         client.subscribe(filter(topic)).await;
     }
     for (topic, count) in [("\u{FEFF}a", 1), ("a", 0), ("\u{E4}", 1), ("a\u{308}", 1), ("A\u{308}", 0)] {
         client.publish(qos_0(topic)).await;
-        assert_eq!(client.hear_topics(count).await, vec![topic; count]);
-        client.hear_nothing().await;
+        assert_eq!(client.receive_topics(count).await, vec![topic; count]);
+        client.expect_nothing().await;
     }
 }
 
 #[tokio::test]
-async fn only_what_is_marked_so_is_retained() {
+async fn only_messages_with_the_retain_flag_are_retained() {
     let server = start().await;
     let mut client = Client::connect(&server, "a").await;
     client.publish(qos_0("plain")).await;
     client.publish(retained("kept", "first")).await;
     client.publish(qos_0("kept")).await;
     client.subscribe(filter("#")).await;
-    let heard = client.hear_publish().await;
-    assert_eq!((&heard.topic[..], &heard.payload[..]), (&b"kept"[..], &b"first"[..]));
+    let received = client.receive_publish().await;
+    assert_eq!((&received.topic[..], &received.payload[..]), (&b"kept"[..], &b"first"[..]));
     client.publish(retained("kept", "second")).await;
-    assert_eq!(client.hear_topics(1).await, ["kept"]);
+    assert_eq!(client.receive_topics(1).await, ["kept"]);
     let mut late = Client::connect(&server, "late").await;
     late.subscribe(filter("#")).await;
-    assert_eq!(late.hear_publish().await.payload, "second");
-    late.hear_nothing().await;
+    assert_eq!(late.receive_publish().await.payload, "second");
+    late.expect_nothing().await;
 }
 
 #[tokio::test]
@@ -166,21 +166,21 @@ async fn a_retained_message_keeps_its_qos_and_its_properties() {
         properties.user_properties = vec![("a".to_owned(), "b".to_owned())];
     });
     client.publish(sent.clone()).await;
-    client.hear_puback().await;
+    client.receive_puback().await;
     for (granted, expected) in [
         (QoS::ExactlyOnce, QoS::AtLeastOnce),
         (QoS::AtLeastOnce, QoS::AtLeastOnce),
         (QoS::AtMostOnce, QoS::AtMostOnce),
     ] {
         client.subscribe(SubscribeFilter::new("kept", granted)).await;
-        let heard = client.hear_publish().await;
-        assert_eq!((heard.qos, heard.retain), (expected, true));
-        assert_eq!(heard.properties, sent.properties);
+        let received = client.receive_publish().await;
+        assert_eq!((received.qos, received.retain), (expected, true));
+        assert_eq!(received.properties, sent.properties);
     }
 }
 
 #[tokio::test]
-async fn a_retained_message_that_has_expired_is_not_sent() {
+async fn an_expired_retained_message_is_not_sent() {
     let server = start().await;
     let broker = server.broker();
     for (topic, expiry_s) in [("old", Some(0)), ("new", Some(1000))] {
@@ -189,18 +189,18 @@ async fn a_retained_message_that_has_expired_is_not_sent() {
     }
     let mut client = Client::connect(&server, "a").await;
     client.subscribe(filter("#")).await;
-    let heard = client.hear_publish().await;
-    assert_eq!(&heard.topic[..], b"new");
-    assert!(heard.properties.unwrap().message_expiry_interval.is_some_and(|left| left <= 1000));
-    client.hear_nothing().await;
+    let received = client.receive_publish().await;
+    assert_eq!(&received.topic[..], b"new");
+    assert!(received.properties.unwrap().message_expiry_interval.is_some_and(|left| left <= 1000));
+    client.expect_nothing().await;
 }
 
 #[tokio::test]
-async fn every_alias_up_to_the_maximum_is_taken_and_ends_with_its_connection() {
+async fn every_topic_alias_up_to_the_maximum_is_accepted_and_ends_with_its_connection() {
     let server = start_with(Settings { topic_alias_max: 3, ..Settings::default() }).await;
     let alias =
         |topic: &str, alias| with_properties(qos_0(topic), |properties| properties.topic_alias = Some(alias));
-    let (mut client, _) = Client::connect_with(&server, Hello::lasting("a")).await;
+    let (mut client, _) = Client::connect_with(&server, ConnectOptions::persistent("a")).await;
     client.subscribe(filter("#")).await;
     for number in 1..=3 {
         client.publish(alias(&format!("topic/{number}"), number)).await;
@@ -209,28 +209,28 @@ async fn every_alias_up_to_the_maximum_is_taken_and_ends_with_its_connection() {
         client.publish(alias("", number)).await;
     }
     let expected = [1, 2, 3, 3, 2, 1].map(|number| format!("topic/{number}"));
-    assert_eq!(client.hear_topics(6).await, expected);
-    let (mut client, _) = Client::connect_with(&server, Hello::lasting("a")).await;
+    assert_eq!(client.receive_topics(6).await, expected);
+    let (mut client, _) = Client::connect_with(&server, ConnectOptions::persistent("a")).await;
     client.publish(alias("", 1)).await;
-    assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::ProtocolError);
+    assert_eq!(client.receive_disconnect().await, DisconnectReasonCode::ProtocolError);
 }
 
-/// The topic and the alias of the next message.
-async fn hear_alias(client: &mut Client) -> (String, Option<u16>) {
-    let publish = client.hear_publish().await;
+/// Returns the topic and the alias of the next message.
+async fn receive_alias(client: &mut Client) -> (String, Option<u16>) {
+    let publish = client.receive_publish().await;
     let topic = String::from_utf8(publish.topic.to_vec()).unwrap();
     (topic, publish.properties.and_then(|properties| properties.topic_alias))
 }
 
 #[tokio::test]
-async fn topics_have_as_many_aliases_towards_a_client_as_it_takes() {
+async fn the_broker_assigns_topic_aliases_up_to_the_clients_maximum() {
     let server = start().await;
-    let hello = |alias_max| {
-        let mut hello = Hello::lasting("a");
-        hello.properties.topic_alias_max = alias_max;
-        hello
+    let options = |alias_max| {
+        let mut options = ConnectOptions::persistent("a");
+        options.properties.topic_alias_max = alias_max;
+        options
     };
-    let (mut client, _) = Client::connect_with(&server, hello(Some(1))).await;
+    let (mut client, _) = Client::connect_with(&server, options(Some(1))).await;
     client.subscribe(SubscribeFilter::new("#", QoS::AtMostOnce)).await;
     let first = ("some/topic".to_owned(), Some(1));
     let again = (String::new(), Some(1));
@@ -239,31 +239,31 @@ async fn topics_have_as_many_aliases_towards_a_client_as_it_takes() {
         [("some/topic", &first), ("some/topic", &again), ("another/topic", &other), ("some/topic", &again)]
     {
         client.publish(qos_0(topic)).await;
-        assert_eq!(hear_alias(&mut client).await, *expected);
+        assert_eq!(receive_alias(&mut client).await, *expected);
     }
-    // The next connection begins anew, and may take none.
+    // The aliases of the next connection start again, and it may accept none.
     for (alias_max, expected) in [(Some(1), Some(1)), (Some(0), None), (None, None)] {
-        (client, _) = Client::connect_with(&server, hello(alias_max)).await;
+        (client, _) = Client::connect_with(&server, options(alias_max)).await;
         client.publish(qos_0("some/topic")).await;
-        assert_eq!(hear_alias(&mut client).await, ("some/topic".to_owned(), expected));
+        assert_eq!(receive_alias(&mut client).await, ("some/topic".to_owned(), expected));
     }
 }
 
 #[tokio::test]
-async fn a_topic_whose_message_could_not_be_sent_has_no_alias_yet() {
+async fn a_topic_whose_message_could_not_be_sent_has_no_alias() {
     let server = start().await;
-    let mut hello = Hello::new("a");
-    hello.properties.topic_alias_max = Some(5);
-    hello.properties.max_packet_size = Some(100);
-    let (mut client, _) = Client::connect_with(&server, hello).await;
+    let mut options = ConnectOptions::new("a");
+    options.properties.topic_alias_max = Some(5);
+    options.properties.max_packet_size = Some(100);
+    let (mut client, _) = Client::connect_with(&server, options).await;
     client.subscribe(SubscribeFilter::new("#", QoS::AtMostOnce)).await;
     client.publish(Publish { payload: Bytes::from(vec![b'x'; 200]), ..qos_0("some/topic") }).await;
     client.publish(qos_0("some/topic")).await;
-    assert_eq!(hear_alias(&mut client).await, ("some/topic".to_owned(), Some(1)));
+    assert_eq!(receive_alias(&mut client).await, ("some/topic".to_owned(), Some(1)));
 }
 
 #[tokio::test]
-async fn a_request_finds_its_answer_by_response_topic_and_correlation() {
+async fn a_request_gets_its_answer_by_response_topic_and_correlation_data() {
     let server = start().await;
     let mut responder = Client::connect(&server, "responder").await;
     responder.subscribe(filter("request")).await;
@@ -274,17 +274,17 @@ async fn a_request_finds_its_answer_by_response_topic_and_correlation() {
         properties.correlation_data = Some(Bytes::from_static(b"\0\x01"));
     });
     asker.publish(request).await;
-    let asked = responder.hear_publish().await.properties.unwrap();
+    let asked = responder.receive_publish().await.properties.unwrap();
     let answer = with_properties(qos_0(&asked.response_topic.unwrap()), |properties| {
         properties.correlation_data = asked.correlation_data;
     });
     responder.publish(answer).await;
-    let answered = asker.hear_publish().await;
+    let answered = asker.receive_publish().await;
     assert_eq!(answered.properties.unwrap().correlation_data.as_deref(), Some(&b"\0\x01"[..]));
 }
 
 #[tokio::test]
-async fn nobody_is_cut_off_by_a_message_with_more_user_properties_than_a_queue_has_room_for() {
+async fn a_message_with_too_many_user_properties_for_a_queue_is_rejected_and_disconnects_no_subscriber() {
     let settings =
         Settings { session_queue_bytes_max: 10_000, packet_bytes_max: 5_000, ..Settings::default() };
     let server = start_with(settings).await;
@@ -295,6 +295,6 @@ async fn nobody_is_cut_off_by_a_message_with_more_user_properties_than_a_queue_h
         properties.user_properties = vec![(String::new(), String::new()); 500];
     });
     writer.publish(many).await;
-    assert_eq!(writer.hear_puback().await, PubAckReason::QuotaExceeded);
-    reader.hear_nothing().await;
+    assert_eq!(writer.receive_puback().await, PubAckReason::QuotaExceeded);
+    reader.expect_nothing().await;
 }

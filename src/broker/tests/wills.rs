@@ -1,39 +1,43 @@
-//! Wills (MQTT 5, 3.1.2.5).
+//! Will Messages (MQTT 5, 3.1.2.5).
 
 use super::*;
 
 #[tokio::test]
-async fn a_will_is_published_when_the_connection_breaks_and_not_after_a_goodbye() {
+async fn a_will_is_published_when_the_connection_is_lost_and_not_after_a_disconnect() {
     let server = start().await;
     let mut watcher = Client::connect(&server, "watcher").await;
     watcher.subscribe(filter("will/#")).await;
-    for (client_id, says_goodbye) in [("a", true), ("b", false)] {
-        let hello = Hello { will: Some(will(&format!("will/{client_id}"), 0)), ..Hello::lasting(client_id) };
-        let (client, _) = Client::connect_with(&server, hello).await;
-        if says_goodbye {
+    for (client_id, disconnects) in [("a", true), ("b", false)] {
+        let options = ConnectOptions {
+            will: Some(will(&format!("will/{client_id}"), 0)),
+            ..ConnectOptions::persistent(client_id)
+        };
+        let (client, _) = Client::connect_with(&server, options).await;
+        if disconnects {
             client.disconnect().await;
         }
     }
-    assert_eq!(watcher.hear_topics(1).await, ["will/b"]);
-    watcher.hear_nothing().await;
+    assert_eq!(watcher.receive_topics(1).await, ["will/b"]);
+    watcher.expect_nothing().await;
 }
 
 #[tokio::test]
-async fn a_delayed_will_waits_for_the_client_to_come_back() {
+async fn a_delayed_will_is_not_published_if_the_client_reconnects_in_time() {
     let server = start().await;
     let mut watcher = Client::connect(&server, "watcher").await;
     watcher.subscribe(filter("will/#")).await;
-    let hello = |delay_s| Hello { will: Some(will("will/a", delay_s)), ..Hello::lasting("a") };
-    drop(Client::connect_with(&server, hello(3600)).await);
-    let (back, connack) = Client::connect_with(&server, hello(1)).await;
+    let options =
+        |delay_s| ConnectOptions { will: Some(will("will/a", delay_s)), ..ConnectOptions::persistent("a") };
+    drop(Client::connect_with(&server, options(3600)).await);
+    let (back, connack) = Client::connect_with(&server, options(1)).await;
     assert!(connack.session_present);
-    watcher.hear_nothing().await;
+    watcher.expect_nothing().await;
     drop(back);
-    assert_eq!(watcher.hear_topics(1).await, ["will/a"]);
+    assert_eq!(watcher.receive_topics(1).await, ["will/a"]);
 }
 
 #[tokio::test]
-async fn a_will_is_published_once_as_it_was_left() {
+async fn a_will_is_published_once_with_all_its_properties() {
     let server = start().await;
     let mut watcher = Client::connect(&server, "watcher").await;
     watcher
@@ -53,78 +57,83 @@ async fn a_will_is_published_once_as_it_was_left() {
             user_properties: vec![("b".to_owned(), "1".to_owned()), ("a".to_owned(), "2".to_owned())],
         };
         let will = LastWill::new("will", "gone", qos, retain, Some(properties.clone()));
-        drop(Client::connect_with(&server, Hello { will: Some(will), ..Hello::lasting("a") }).await);
-        let heard = watcher.hear_publish().await;
-        assert_eq!((heard.qos, heard.retain, &heard.payload[..]), (qos, retain, &b"gone"[..]));
-        let said = heard.properties.unwrap();
-        assert_eq!(said.payload_format_indicator, properties.payload_format_indicator);
-        assert_eq!(said.message_expiry_interval, properties.message_expiry_interval);
+        drop(
+            Client::connect_with(
+                &server,
+                ConnectOptions { will: Some(will), ..ConnectOptions::persistent("a") },
+            )
+            .await,
+        );
+        let received = watcher.receive_publish().await;
+        assert_eq!((received.qos, received.retain, &received.payload[..]), (qos, retain, &b"gone"[..]));
+        let properties_received = received.properties.unwrap();
+        assert_eq!(properties_received.payload_format_indicator, properties.payload_format_indicator);
+        assert_eq!(properties_received.message_expiry_interval, properties.message_expiry_interval);
         assert_eq!(
-            (said.content_type, said.response_topic),
+            (properties_received.content_type, properties_received.response_topic),
             (properties.content_type, properties.response_topic)
         );
         assert_eq!(
-            (said.correlation_data, said.user_properties),
+            (properties_received.correlation_data, properties_received.user_properties),
             (properties.correlation_data, properties.user_properties)
         );
     }
-    // It went with the session's first connection.
-    drop(Client::connect_with(&server, Hello::lasting("a")).await);
+    // The will ended with the session's first connection.
+    drop(Client::connect_with(&server, ConnectOptions::persistent("a")).await);
     let mut late = Client::connect(&server, "late").await;
     late.subscribe(filter("will")).await;
-    assert!(late.hear_publish().await.retain);
-    late.hear_nothing().await;
-    watcher.hear_nothing().await;
+    assert!(late.receive_publish().await.retain);
+    late.expect_nothing().await;
+    watcher.expect_nothing().await;
 }
 
 #[tokio::test]
-async fn a_will_comes_also_after_a_take_over_a_protocol_error_and_a_goodbye_that_asks_for_it() {
+async fn a_will_is_published_after_a_takeover_a_protocol_error_and_a_disconnect_with_will() {
     let server = start().await;
     let mut watcher = Client::connect(&server, "watcher").await;
     watcher.subscribe(filter("will")).await;
-    let hello = || Hello { will: Some(will("will", 0)), ..Hello::new("a") };
-    let (mut client, _) = Client::connect_with(&server, hello()).await;
-    let (mut next, _) = Client::connect_with(&server, hello()).await;
-    assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::SessionTakenOver);
-    assert_eq!(watcher.hear_topics(1).await, ["will"]);
-    next.say_bytes(b"\xd0\0").await;
-    assert_eq!(next.hear_disconnect().await, DisconnectReasonCode::ProtocolError);
-    assert_eq!(watcher.hear_topics(1).await, ["will"]);
-    let (mut next, _) = Client::connect_with(&server, hello()).await;
-    next.say_bytes(b"\xe0\x02\x04\0").await;
-    assert_eq!(next.hear_any().await, None);
-    assert_eq!(watcher.hear_topics(1).await, ["will"]);
+    let options = || ConnectOptions { will: Some(will("will", 0)), ..ConnectOptions::new("a") };
+    let (mut client, _) = Client::connect_with(&server, options()).await;
+    let (mut next, _) = Client::connect_with(&server, options()).await;
+    assert_eq!(client.receive_disconnect().await, DisconnectReasonCode::SessionTakenOver);
+    assert_eq!(watcher.receive_topics(1).await, ["will"]);
+    next.send_bytes(b"\xd0\0").await;
+    assert_eq!(next.receive_disconnect().await, DisconnectReasonCode::ProtocolError);
+    assert_eq!(watcher.receive_topics(1).await, ["will"]);
+    let (mut next, _) = Client::connect_with(&server, options()).await;
+    next.send_bytes(b"\xe0\x02\x04\0").await;
+    assert_eq!(next.receive_any().await, None);
+    assert_eq!(watcher.receive_topics(1).await, ["will"]);
 }
 
 #[tokio::test]
-async fn a_goodbye_takes_the_will_with_it_also_where_the_client_closes_before_it_has_read_all() {
-    let (gone, mut reasons) = tokio::sync::mpsc::unbounded_channel();
-    let tell = move |event| {
+async fn a_disconnect_discards_the_will_even_if_the_client_closes_before_it_has_read_everything() {
+    let (sender, mut reasons) = tokio::sync::mpsc::unbounded_channel();
+    let report = move |event| {
         if let Event::Disconnected { reason, .. } = event {
-            // Nobody listens any more at the end.
-            let _ = gone.send(reason);
+            // The receiver has been dropped at the end of the test.
+            let _ = sender.send(reason);
         }
     };
-    let hooks = Hooks { events: Arc::new(tell), ..Hooks::new(Arc::new(())) };
+    let hooks = Hooks { events: Arc::new(report), ..Hooks::new(Arc::new(())) };
     let server = Server::start(Settings::default(), hooks).await.unwrap();
     let mut watcher = Client::connect(&server, "watcher").await;
     watcher.subscribe(filter("will")).await;
     let large = || Message { payload: vec![0; 1024 * 1024].into(), ..message("busy", Qos::AtMostOnce) };
-    for (message, still_reads) in
-        [(message("busy", Qos::AtMostOnce), false), (large(), false), (large(), true)]
+    for (message, reads_on) in [(message("busy", Qos::AtMostOnce), false), (large(), false), (large(), true)]
     {
-        let hello = Hello { will: Some(will("will", 0)), ..Hello::new("a") };
-        let (mut client, _) = Client::connect_with(&server, hello).await;
+        let options = ConnectOptions { will: Some(will("will", 0)), ..ConnectOptions::new("a") };
+        let (mut client, _) = Client::connect_with(&server, options).await;
         client.subscribe(filter("busy")).await;
         server.broker().publish(None, message);
-        client.say_bytes(b"\xe0\0").await;
-        if still_reads {
+        client.send_bytes(b"\xe0\0").await;
+        if reads_on {
             client.stream.shutdown().await.unwrap();
-            client.hear_rest().await;
+            client.receive_to_end().await;
         } else {
             drop(client);
         }
         assert_eq!(reasons.recv().await.unwrap(), "it disconnected");
-        watcher.hear_nothing().await;
+        watcher.expect_nothing().await;
     }
 }

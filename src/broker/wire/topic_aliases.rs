@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clients_alias_is_known_once_it_has_come_with_a_topic() {
+    fn a_clients_alias_is_known_once_it_was_sent_with_a_topic() {
         let mut given = InboundAliases::new(5);
         let mut resolve = |alias, topic: &str| {
             let mut topic = topic.to_owned();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::broker::test_client::wire::{Packet, Publish, QoS, SubscribeFilter, Unsubscribe};
-use crate::broker::test_client::{Client, Hello, filter, qos_0, qos_1, with_properties};
+use crate::broker::test_client::{Client, ConnectOptions, filter, qos_0, qos_1, with_properties};
 use crate::broker::{Hooks, Server, Settings};
 use crate::protocol::{Key, Reply, Value};
 
@@ -45,7 +45,7 @@ fn topic_of(publish: &Publish) -> &str {
 async fn hear_messages(client: &mut Client, packets: usize) -> Vec<Publish> {
     let mut messages = Vec::new();
     for _ in 0..packets {
-        match client.hear().await {
+        match client.receive().await {
             Packet::Publish(publish) => messages.push(publish),
             Packet::PubAck(_) => {}
             other => panic!("{other:?}"),
@@ -64,11 +64,11 @@ async fn a_subscriber_sees_a_request_unchanged_and_before_its_answer() {
         let mut asker = Client::connect(&server, "asker").await;
         let sent = request(set("k", "v"), 7);
         asker.publish(sent.clone()).await;
-        asker.hear_puback().await;
-        let seen = other.hear_publish().await;
+        asker.receive_puback().await;
+        let seen = other.receive_publish().await;
         assert_eq!((topic_of(&seen), &seen.payload), (topic::REQUEST, &sent.payload), "{wide}");
         assert_eq!((seen.qos, seen.retain, &seen.properties), (QoS::AtLeastOnce, false, &sent.properties));
-        let answer = other.hear_publish().await;
+        let answer = other.receive_publish().await;
         assert_eq!(topic_of(&answer), "answers");
         assert_eq!(Reply::decode(&answer.payload).unwrap(), Reply::Done);
         other.disconnect().await;
@@ -86,12 +86,12 @@ async fn who_asks_and_subscribes_sees_its_own_request_once_or_with_no_local_neve
     let topics: Vec<_> =
         hear_messages(&mut asker, 3).await.iter().map(|seen| topic_of(seen).to_owned()).collect();
     assert_eq!(topics, [topic::REQUEST, "answers"]);
-    asker.hear_nothing().await;
+    asker.expect_nothing().await;
     let mut shy = Client::connect(&server, "shy").await;
     shy.subscribe(SubscribeFilter { nolocal: true, ..filter("statestore/#") }).await;
     shy.publish(request(set("k", "v"), 1)).await;
-    shy.hear_puback().await;
-    shy.hear_nothing().await;
+    shy.receive_puback().await;
+    shy.expect_nothing().await;
 }
 
 #[tokio::test]
@@ -102,11 +102,11 @@ async fn requests_that_cannot_be_answered_or_make_no_sense_are_seen_too() {
     let mut asker = Client::connect(&server, "asker").await;
     asker.publish(qos_0(topic::REQUEST)).await;
     asker.publish(request(Bytes::from_static(b"*0\r\n"), 2)).await;
-    asker.hear_puback().await;
-    let seen = [other.hear_publish().await, other.hear_publish().await];
+    asker.receive_puback().await;
+    let seen = [other.receive_publish().await, other.receive_publish().await];
     assert_eq!(seen.each_ref().map(|seen| &seen.payload[..]), [&b"payload"[..], b"*0\r\n"]);
     assert_eq!(seen.map(|seen| seen.qos), [QoS::AtMostOnce, QoS::AtLeastOnce]);
-    other.hear_nothing().await;
+    other.expect_nothing().await;
 }
 
 #[tokio::test]
@@ -116,11 +116,11 @@ async fn a_request_with_the_retain_flag_is_not_kept() {
     let mut other = Client::connect(&server, "other").await;
     other.subscribe(filter("#")).await;
     asker.publish(Publish { retain: true, ..request(set("k", "v"), 1) }).await;
-    asker.hear_puback().await;
-    assert_eq!(other.hear_topics(2).await, [topic::REQUEST, "answers"]);
+    asker.receive_puback().await;
+    assert_eq!(other.receive_topics(2).await, [topic::REQUEST, "answers"]);
     let mut late = Client::connect(&server, "late").await;
     late.subscribe(filter("#")).await;
-    late.hear_nothing().await;
+    late.expect_nothing().await;
 }
 
 #[tokio::test]
@@ -131,14 +131,14 @@ async fn what_a_watcher_is_told_others_see_and_the_watcher_gets_once() {
     let mut watcher = Client::connect(&server, "watcher").await;
     watcher.subscribe(filter("clients/#")).await;
     watcher.publish(request(watch("k"), 1)).await;
-    watcher.hear_puback().await;
+    watcher.receive_puback().await;
     watcher.publish(request(set("k", "v"), 2)).await;
     let told = hear_messages(&mut watcher, 2).await;
-    watcher.hear_nothing().await;
-    let seen = other.hear_publish().await;
+    watcher.expect_nothing().await;
+    let seen = other.receive_publish().await;
     let expected = topic::notify("watcher", &Key::new("k").unwrap()).unwrap();
     assert_eq!((topic_of(&told[0]), topic_of(&seen)), (&expected[..], &expected[..]));
-    other.hear_nothing().await;
+    other.expect_nothing().await;
 }
 
 #[tokio::test]
@@ -151,15 +151,15 @@ async fn nothing_is_copied_while_nobody_subscribes() {
     other.subscribe(filter("statestore/#")).await;
     assert!(broker.has_monitors());
     let filters = vec!["statestore/#".to_owned()];
-    other.say(Packet::Unsubscribe(Unsubscribe { pkid: 1, filters, properties: None })).await;
-    other.hear().await;
+    other.send(Packet::Unsubscribe(Unsubscribe { pkid: 1, filters, properties: None })).await;
+    other.receive().await;
     assert!(!broker.has_monitors());
-    let (mut lasting, _) = Client::connect_with(&server, Hello::lasting("lasting")).await;
+    let (mut lasting, _) = Client::connect_with(&server, ConnectOptions::persistent("lasting")).await;
     lasting.subscribe(filter("#")).await;
     lasting.disconnect().await;
     // Its session waits for the requests that it misses.
     assert!(broker.has_monitors());
-    let clean = Hello { clean_start: true, ..Hello::new("lasting") };
+    let clean = ConnectOptions { clean_start: true, ..ConnectOptions::new("lasting") };
     let (_clean, _) = Client::connect_with(&server, clean).await;
     assert!(!broker.has_monitors());
 }

@@ -1,4 +1,4 @@
-//! A connection that lost its entry while it handled a packet.
+//! A connection whose session is taken over while it handles a packet.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ fn begin(broker: &Broker) -> PacketHandler {
     handler
 }
 
-/// It would count on a message that was not published, or use a packet id again that stands for another one.
+/// Otherwise the client would rely on a message that was not published, or reuse a packet id of another message.
 #[test]
-fn a_client_is_not_told_by_it_that_anything_of_qos_2_has_come_further() {
+fn a_connection_whose_session_was_taken_over_acknowledges_no_qos_2_packet() {
     let broker = Broker::new(Settings::default(), Hooks::new(Arc::new(())));
     let mut taken_over = begin(&broker);
     let mut successor = begin(&broker);

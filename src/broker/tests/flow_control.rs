@@ -1,11 +1,11 @@
-//! Flow control, and readers that stall (MQTT 5, 4.9).
+//! Flow control, and clients that do not read (MQTT 5, 4.9).
 
 use super::*;
 
 #[tokio::test]
-async fn a_stalled_reader_is_cut_off_and_others_are_not_held_up() {
-    let gone = Arc::new(Mutex::new(Vec::new()));
-    let events = Arc::clone(&gone);
+async fn a_client_that_does_not_read_is_disconnected_and_does_not_delay_others() {
+    let closed = Arc::new(Mutex::new(Vec::new()));
+    let events = Arc::clone(&closed);
     let settings = Settings { session_queue_messages_max: 10, ..Settings::default() };
     let events: EventSink = Arc::new(move |event| {
         if let Event::Disconnected { client_id, reason } = event {
@@ -20,13 +20,16 @@ async fn a_stalled_reader_is_cut_off_and_others_are_not_held_up() {
     let payload = Bytes::from(vec![b'x'; 50_000]);
     for packet_id in 1..50 {
         publisher.publish(Publish { payload: payload.clone(), ..qos_1("a", packet_id) }).await;
-        publisher.hear_puback().await;
+        publisher.receive_puback().await;
     }
     publisher.publish(qos_1("a", 50)).await;
-    assert_eq!(publisher.hear_puback().await, PubAckReason::NoMatchingSubscribers);
-    let gone = gone.lock().unwrap();
-    assert_eq!(gone.len(), 1);
-    assert!(gone[0].0.as_ref() == "stalled" && gone[0].1.starts_with("quota exceeded (0x97)"), "{gone:?}");
+    assert_eq!(publisher.receive_puback().await, PubAckReason::NoMatchingSubscribers);
+    let closed = closed.lock().unwrap();
+    assert_eq!(closed.len(), 1);
+    assert!(
+        closed[0].0.as_ref() == "stalled" && closed[0].1.starts_with("quota exceeded (0x97)"),
+        "{closed:?}"
+    );
 }
 
 /// Answers each message with a push of 16 KB to the sender.
@@ -45,7 +48,7 @@ impl Application for Generous {
     fn handle_disconnect(&self, _: &Broker, _: &Peer) {}
 }
 
-/// The bound is a sixth of what it answers to 100 messages.
+/// Starts a server whose queue limit is a sixth of the answers to 100 messages.
 async fn start_generous() -> Server {
     let bytes_max = 256 * 1024;
     let settings =
@@ -62,39 +65,39 @@ fn numbered_requests(count: u16) -> BytesMut {
 }
 
 #[tokio::test]
-async fn who_asks_much_at_once_and_acknowledges_the_answers_gets_all_of_them_in_order() {
+async fn a_client_that_sends_many_requests_and_acknowledges_the_answers_gets_all_in_order() {
     let server = start_generous().await;
     let mut client = Client::connect(&server, "a").await;
-    client.say_bytes(&numbered_requests(100)).await;
+    client.send_bytes(&numbered_requests(100)).await;
     let (mut answers, mut acknowledged) = (0, Vec::new());
     while answers < 100 || acknowledged.len() < 100 {
-        match client.hear().await {
+        match client.receive().await {
             Packet::Publish(answer) => {
                 answers += 1;
-                client.say(Packet::PubAck(PubAck::new(answer.pkid, None))).await;
+                client.send(Packet::PubAck(PubAck::new(answer.pkid, None))).await;
             }
             Packet::PubAck(puback) => acknowledged.push(puback.pkid),
             other => panic!("unexpected {other:?}"),
         }
     }
     assert!(acknowledged.into_iter().eq(1..=100));
-    client.hear_nothing().await;
+    client.expect_nothing().await;
 }
 
 #[tokio::test]
-async fn who_asks_on_without_acknowledging_is_still_heard_and_cut_off_in_the_end() {
+async fn a_client_that_never_acknowledges_is_still_read_from_and_disconnected_in_the_end() {
     let server = start_generous().await;
     let mut client = Client::connect(&server, "a").await;
-    client.say_bytes(&numbered_requests(20)).await;
-    // With four answers, more than a quarter of the bound waits.
+    client.send_bytes(&numbered_requests(20)).await;
+    // Four answers are more than a quarter of the queue limit.
     for _ in 0..4 {
-        client.hear_puback().await;
-        client.hear_publish().await;
+        client.receive_puback().await;
+        client.receive_publish().await;
     }
-    client.hear_nothing().await;
-    client.say_bytes(&numbered_requests(200)).await;
+    client.expect_nothing().await;
+    client.send_bytes(&numbered_requests(200)).await;
     loop {
-        match client.hear().await {
+        match client.receive().await {
             Packet::Publish(_) | Packet::PubAck(_) => {}
             Packet::Disconnect(last) => {
                 assert_eq!(last.reason_code, DisconnectReasonCode::QuotaExceeded);
@@ -106,61 +109,61 @@ async fn who_asks_on_without_acknowledging_is_still_heard_and_cut_off_in_the_end
 }
 
 #[tokio::test]
-async fn a_request_that_expires_while_its_sender_has_much_to_acknowledge_is_not_applied() {
+async fn a_request_that_expires_while_it_is_deferred_is_not_applied() {
     let server = start_generous().await;
     let mut client = Client::connect(&server, "a").await;
-    client.say_bytes(&numbered_requests(4)).await;
+    client.send_bytes(&numbered_requests(4)).await;
     let mut answers = Vec::new();
     for _ in 0..4 {
-        client.hear_puback().await;
-        answers.push(client.hear_publish().await.pkid);
+        client.receive_puback().await;
+        answers.push(client.receive_publish().await.pkid);
     }
     for (packet_id, expiry_s) in [(5, 1), (6, 100)] {
         let expiring =
             |properties: &mut PublishProperties| properties.message_expiry_interval = Some(expiry_s);
         client.publish(with_properties(qos_1("get", packet_id), expiring)).await;
     }
-    client.hear_nothing().await;
+    client.expect_nothing().await;
     let is_over = crate::clock::monotonic() + Duration::from_millis(1_100);
     tokio::time::sleep_until(is_over.into()).await;
     for packet_id in answers {
-        client.say(Packet::PubAck(PubAck::new(packet_id, None))).await;
+        client.send(Packet::PubAck(PubAck::new(packet_id, None))).await;
     }
-    // The first one is acknowledged, and only the other one is answered, with what is left of its time.
-    client.hear_puback().await;
-    client.hear_puback().await;
-    let answer = client.hear_publish().await.properties.unwrap();
+    // Both are acknowledged. Only the second one is answered, with the rest of its expiry interval.
+    client.receive_puback().await;
+    client.receive_puback().await;
+    let answer = client.receive_publish().await.properties.unwrap();
     assert!(answer.message_expiry_interval.is_some_and(|left| left < 100), "{answer:?}");
-    client.hear_nothing().await;
+    client.expect_nothing().await;
 }
 
 #[tokio::test]
-async fn no_more_is_sent_than_the_clients_receive_maximum() {
+async fn the_clients_receive_maximum_is_not_exceeded() {
     let server = start().await;
-    let mut hello = Hello::new("a");
-    hello.properties.receive_maximum = Some(2);
-    let (mut client, _) = Client::connect_with(&server, hello).await;
+    let mut options = ConnectOptions::new("a");
+    options.properties.receive_maximum = Some(2);
+    let (mut client, _) = Client::connect_with(&server, options).await;
     client.subscribe(filter("#")).await;
     let mut publisher = Client::connect(&server, "publisher").await;
     for packet_id in 1..=3 {
         publisher.publish(qos_1("a", packet_id)).await;
-        publisher.hear_puback().await;
+        publisher.receive_puback().await;
     }
-    let first = client.hear_publish().await.pkid;
-    client.hear_publish().await;
-    client.hear_nothing().await;
-    client.say(Packet::PubAck(PubAck::new(first, None))).await;
-    client.hear_publish().await;
+    let first = client.receive_publish().await.pkid;
+    client.receive_publish().await;
+    client.expect_nothing().await;
+    client.send(Packet::PubAck(PubAck::new(first, None))).await;
+    client.receive_publish().await;
 }
 
 #[tokio::test]
-async fn more_unacknowledged_messages_than_announced_end_the_connection() {
+async fn a_client_that_exceeds_the_receive_maximum_is_disconnected() {
     let server = start_with(Settings { receive_maximum: 2, ..Settings::default() }).await;
     let mut client = Client::connect(&server, "a").await;
     for packet_id in 1..=2 {
         client.publish(qos_2("a", packet_id)).await;
-        assert!(matches!(client.hear().await, Packet::PubRec(_)));
+        assert!(matches!(client.receive().await, Packet::PubRec(_)));
     }
     client.publish(qos_2("a", 3)).await;
-    assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::ReceiveMaximumExceeded);
+    assert_eq!(client.receive_disconnect().await, DisconnectReasonCode::ReceiveMaximumExceeded);
 }

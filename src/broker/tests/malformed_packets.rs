@@ -8,7 +8,7 @@ use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
 use super::*;
 
-/// What a client must not say, and the reason that it is told.
+/// Bytes that a client must not send, and the reason code of the DISCONNECT.
 const CASES: [(&str, &[u8], DisconnectReasonCode); 60] = {
     use DisconnectReasonCode::{
         MalformedPacket as Malformed, PacketTooLarge, ProtocolError as Protocol, TopicAliasInvalid,
@@ -73,29 +73,29 @@ const CASES: [(&str, &[u8], DisconnectReasonCode); 60] = {
         ("a second CONNECT", b"\x10\x0e\0\x04MQTT\x05\x02\0\0\0\0\x01a", Protocol),
         ("a CONNACK from a client", b"\x20\x03\0\0\0", Protocol),
         ("a PINGRESP from a client", b"\xd0\0", Protocol),
-        ("an AUTH that nobody asked for", b"\xf0\x02\x19\0", Protocol),
+        ("an unexpected AUTH", b"\xf0\x02\x19\0", Protocol),
     ]
 };
 
 #[tokio::test]
-async fn malformed_packets_end_their_connection_with_the_reason() {
+async fn a_malformed_packet_closes_the_connection_with_its_reason_code() {
     let server = start().await;
     let mut other = Client::connect(&server, "other").await;
     for (what, bytes, expected) in CASES {
         let mut client = Client::connect(&server, "a").await;
-        client.say_bytes(bytes).await;
-        let heard = client.hear().await;
+        client.send_bytes(bytes).await;
+        let received = client.receive().await;
         assert!(
-            matches!(&heard, Packet::Disconnect(told) if told.reason_code == expected),
-            "{what}: {heard:?}"
+            matches!(&received, Packet::Disconnect(disconnect) if disconnect.reason_code == expected),
+            "{what}: {received:?}"
         );
-        assert_eq!(client.hear_any().await, None, "{what}");
-        other.hear_nothing().await;
+        assert_eq!(client.receive_any().await, None, "{what}");
+        other.expect_nothing().await;
     }
 }
 
 #[tokio::test]
-async fn every_packet_of_bytes_drawn_by_lot_leaves_others_alone() {
+async fn random_damage_in_packets_does_not_affect_other_clients() {
     let server = start().await;
     let mut other = Client::connect(&server, "other").await;
     other.subscribe(filter("other/#")).await;
@@ -103,32 +103,32 @@ async fn every_packet_of_bytes_drawn_by_lot_leaves_others_alone() {
         TestRunner::new_with_rng(ProptestConfig::default(), TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let damage = (0..CASES.len(), vec((any::<Index>(), any::<u8>()), 0..6), any::<bool>());
     for number in 0..400_u16 {
-        let (case, damage, says_hello) = damage.new_tree(&mut runner).unwrap().current();
+        let (case, damage, sends_connect) = damage.new_tree(&mut runner).unwrap().current();
         let mut bytes = CASES[case].1.to_vec();
         for (at, byte) in damage {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        let mut client = Client::silent(&server);
-        if says_hello {
-            client.say_hello(Hello::new("a")).await;
-            assert!(matches!(client.hear().await, Packet::ConnAck(_)));
+        let mut client = Client::unconnected(&server);
+        if sends_connect {
+            client.send_connect(ConnectOptions::new("a")).await;
+            assert!(matches!(client.receive().await, Packet::ConnAck(_)));
         }
-        // The broker may close in the middle of it.
+        // The broker may close the connection before everything is written.
         let _ = client.stream.write_all(&bytes).await;
         let _ = client.stream.shutdown().await;
         let mut answer = Vec::new();
         let _ = client.stream.read_to_end(&mut answer).await;
         other.publish(qos_1("other/a", number + 1)).await;
-        assert_eq!(other.hear_puback().await, PubAckReason::Success);
-        assert_eq!(other.hear_topics(1).await, ["other/a"]);
+        assert_eq!(other.receive_puback().await, PubAckReason::Success);
+        assert_eq!(other.receive_topics(1).await, ["other/a"]);
     }
 }
 
 #[tokio::test]
-async fn a_packet_too_large_is_refused_before_it_is_read() {
+async fn a_packet_that_is_too_large_is_rejected_before_it_is_read() {
     let server = start_with(Settings { packet_bytes_max: 1000, ..Settings::default() }).await;
     let mut client = Client::connect(&server, "a").await;
-    client.say_bytes(&[0x30, 0x80, 0x80, 0x80, 0x01]).await;
-    assert_eq!(client.hear_disconnect().await, DisconnectReasonCode::PacketTooLarge);
+    client.send_bytes(&[0x30, 0x80, 0x80, 0x80, 0x01]).await;
+    assert_eq!(client.receive_disconnect().await, DisconnectReasonCode::PacketTooLarge);
 }

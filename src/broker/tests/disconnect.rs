@@ -1,0 +1,111 @@
+//! PINGREQ, keep-alive, DISCONNECT, AUTH, and closed connections (MQTT 5, 3.12 to 3.15).
+
+use super::*;
+
+#[tokio::test]
+async fn a_client_that_sends_nothing_is_disconnected_after_one_and_a_half_keep_alives() {
+    let server = start().await;
+    let before = crate::clock::monotonic();
+    let (mut client, _) =
+        Client::connect_with(&server, ConnectOptions { keep_alive: 1, ..ConnectOptions::new("a") }).await;
+    assert_eq!(client.receive_disconnect().await, DisconnectReasonCode::KeepAliveTimeout);
+    assert!(crate::clock::monotonic().duration_since(before) >= Duration::from_millis(1_490));
+}
+
+#[tokio::test]
+async fn a_connection_without_a_connect_is_closed() {
+    let settings = Settings { connect_timeout: Duration::from_millis(20), ..Settings::default() };
+    let server = start_with(settings).await;
+    assert_eq!(Client::unconnected(&server).receive_any().await, None);
+}
+
+#[tokio::test]
+async fn a_disconnect_may_omit_its_property_length() {
+    let server = start().await;
+    let mut watcher = Client::connect(&server, "watcher").await;
+    watcher.subscribe(filter("will")).await;
+    let (mut client, _) = Client::connect_with(
+        &server,
+        ConnectOptions { will: Some(will("will", 0)), ..ConnectOptions::new("a") },
+    )
+    .await;
+    client.send_bytes(&[0xE0, 0x01, 0x04]).await;
+    assert_eq!(client.receive_any().await, None);
+    assert_eq!(watcher.receive_topics(1).await, ["will"]);
+}
+
+#[tokio::test]
+async fn a_shutdown_disconnects_every_client_and_does_not_wait_for_unconnected_ones() {
+    let echo = Arc::new(Echo::default());
+    // Only the shutdown closes the connections, no timeout.
+    let settings = Settings { connect_timeout: Duration::from_secs(3600), ..Settings::default() };
+    let server = Server::start(settings, Hooks::new(Arc::<Echo>::clone(&echo))).await.unwrap();
+    let mut connected = Client::connect(&server, "a").await;
+    let mut unconnected = Client::unconnected(&server);
+    server.shutdown().await;
+    assert_eq!(echo.disconnected.lock().unwrap().len(), 1);
+    assert_eq!(connected.receive_disconnect().await, DisconnectReasonCode::ServerShuttingDown);
+    assert_eq!(connected.receive_any().await, None);
+    assert_eq!(unconnected.receive_any().await, None);
+}
+
+#[tokio::test]
+async fn a_ping_is_answered_and_keeps_a_client_alive() {
+    let server = start().await;
+    let (mut client, _) =
+        Client::connect_with(&server, ConnectOptions { keep_alive: 1, ..ConnectOptions::new("a") }).await;
+    let end = crate::clock::monotonic() + Duration::from_secs(2);
+    while crate::clock::monotonic() < end {
+        client.send_bytes(b"\xc0\0").await;
+        assert_eq!(client.receive_bytes(2).await, b"\xd0\0");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn the_keep_alive_is_counted_from_the_last_packet() {
+    let server = start().await;
+    let (mut client, _) =
+        Client::connect_with(&server, ConnectOptions { keep_alive: 1, ..ConnectOptions::new("a") }).await;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    let before = crate::clock::monotonic();
+    client.send_bytes(b"\xc0\0").await;
+    assert_eq!(client.receive_bytes(2).await, b"\xd0\0");
+    assert_eq!(client.receive_disconnect().await, DisconnectReasonCode::KeepAliveTimeout);
+    assert!(crate::clock::monotonic().duration_since(before) >= Duration::from_millis(1_490));
+}
+
+#[tokio::test]
+async fn a_disconnect_of_the_server_has_a_reason_string_and_no_expiry_and_is_the_last_packet() {
+    let server = start().await;
+    let (mut client, _) = Client::connect_with(&server, ConnectOptions::persistent("a")).await;
+    client.send_bytes(b"\xd0\0\xc0\0\xc0\0").await;
+    let Packet::Disconnect(disconnect) = client.receive().await else { panic!("no DISCONNECT") };
+    assert_eq!(disconnect.reason_code, DisconnectReasonCode::ProtocolError);
+    let properties = disconnect.properties.unwrap();
+    assert_eq!((properties.session_expiry_interval, properties.user_properties.len()), (None, 0));
+    assert_eq!(properties.reason_string.as_deref(), Some("an unexpected PINGRESP"));
+    assert_eq!(client.receive_any().await, None);
+}
+
+#[tokio::test]
+async fn packets_behind_a_disconnect_are_not_handled() {
+    let (server, echo) = start_echo().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.send_bytes(b"\xe0\0\x30\x05\0\x01a\0x").await;
+    assert_eq!(client.receive_any().await, None);
+    assert!(echo.senders.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_thousand_connections_without_a_connect_are_closed_and_delay_no_client() {
+    let settings = Settings { connect_timeout: Duration::from_millis(200), ..Settings::default() };
+    let server = start_with(settings).await;
+    let mut client = Client::connect(&server, "a").await;
+    let unconnected: Vec<_> = (0..1000).map(|_| Client::unconnected(&server)).collect();
+    client.expect_nothing().await;
+    for one in unconnected {
+        assert_eq!(one.receive_to_end().await, b"");
+    }
+    client.expect_nothing().await;
+}
