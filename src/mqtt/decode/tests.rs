@@ -313,6 +313,44 @@ fn the_packets_of_mqtt_3_1_1_are_decoded() {
 }
 
 #[test]
+fn invalid_packets_of_mqtt_3_1_1_are_malformed() {
+    for (what, bytes) in [
+        ("QoS 3", &b"\x36\x05\0\x01a\0\x01"[..]),
+        ("DUP at QoS 0", b"\x38\x03\0\x01a"),
+        ("an empty topic name", b"\x30\x02\0\0"),
+        ("a wildcard in a topic name", b"\x30\x03\0\x01+"),
+        ("packet identifier 0", b"\x32\x05\0\x01a\0\0"),
+        ("U+0000", b"\x30\x03\0\x01\0"),
+        ("a string that is not UTF-8", b"\x30\x03\0\x01\xff"),
+        ("no packet identifier", b"\x40\0"),
+        ("flags of PUBREL", b"\x60\x02\0\x01"),
+        ("a SUBSCRIBE without a filter", b"\x82\x02\0\x01"),
+        ("reserved bits of subscription options", b"\x82\x06\0\x01\0\x01a\x04"),
+        ("an UNSUBSCRIBE without a filter", b"\xa2\x02\0\x01"),
+        ("a PINGREQ with a body", b"\xc0\x01\0"),
+        ("a PINGRESP", b"\xd0\0"),
+        ("AUTH, which MQTT 3.1.1 does not have", b"\xf0\0"),
+        ("the reserved flag of CONNECT", b"\x10\x0d\0\x04MQTT\x04\x03\0\0\0\x01a"),
+        ("a password without a user name", b"\x10\x10\0\x04MQTT\x04\x42\0\0\0\x01a\0\x01p"),
+        ("a retained will without a will", b"\x10\x0d\0\x04MQTT\x04\x22\0\0\0\x01a"),
+    ] {
+        let error = read(ProtocolVersion::V311, bytes).unwrap_err();
+        assert_eq!(
+            (error.reason, error.version),
+            (ReasonCode::MalformedPacket, ProtocolVersion::V311),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn a_persistent_session_of_mqtt_3_1_1_needs_a_client_id() {
+    let error = read(ProtocolVersion::V311, b"\x10\x0c\0\x04MQTT\x04\x00\0\0\0\0").unwrap_err();
+    assert_eq!(error.reason, ReasonCode::ClientIdNotValid);
+    assert!(read(ProtocolVersion::V311, b"\x10\x0c\0\x04MQTT\x04\x02\0\0\0\0").is_ok());
+}
+
+#[test]
 fn versions_before_3_1_1_are_recognized_and_refused_in_its_format() {
     let first = |bytes: &[u8]| decode_first(&mut BytesMut::from(bytes), u32::MAX).unwrap_err();
     for bytes in [
