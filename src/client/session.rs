@@ -61,7 +61,7 @@ pub struct Config {
     pub request_timeout: Duration,
     /// The most requests without a response; see [`Session::has_room`].
     pub inflight_max: usize,
-    /// The random first half of the correlation data, which tells this session's responses from those of others.
+    /// The random first half of the correlation data, by which the session recognizes its own responses.
     pub prefix: u64,
     /// The hybrid logical clock before its first tick.
     pub clock: Timestamp,
@@ -446,7 +446,7 @@ impl<T> Session<T> {
         timer.into_iter().chain(ping).min()
     }
 
-    /// Handles that the owner does not read from the connection now: silence then says nothing about the broker.
+    /// Handles that the owner does not read from the connection now: the broker is not silent only because it is not read.
     pub fn handle_reading_paused(&mut self, now: Reading) {
         if let Some(connection) = &mut self.connection {
             connection.last_received = now.monotonic;

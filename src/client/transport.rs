@@ -355,7 +355,7 @@ impl Connection {
         }
     }
 
-    /// Says close_request, after everything that waits to be written.
+    /// Writes the queued packets and a DISCONNECT, and closes the stream.
     pub(super) async fn close(mut self) {
         let disconnect = v5::Disconnect::new(v5::DisconnectReasonCode::NormalDisconnection);
         if v5::Packet::Disconnect(disconnect).write(&mut self.output, None).is_ok() {

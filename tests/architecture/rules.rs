@@ -74,9 +74,7 @@ pub const KNOWN_CYCLES: &[&str] = &[
 ];
 
 /// Files and the top modules that they import against [`IMPORTS`]. This list only shrinks.
-pub const KNOWN_IMPORTS: &[(&str, &str)] = &[
-    ("src/shell/redirection.rs", "net"),
-];
+pub const KNOWN_IMPORTS: &[(&str, &str)] = &[("src/shell/redirection.rs", "net")];
 
 /// Files and folders without I/O, clock, threads, randomness, environment and terminal.
 pub const PURE: &[&str] = &[

@@ -1,4 +1,4 @@
-//! What the lock promises, with simulated time, latency and loss.
+//! Tests of the lock with simulated time, latency and loss.
 
 use std::collections::BTreeMap;
 
@@ -24,24 +24,24 @@ fn token(ms: u64) -> Timestamp {
     Timestamp::of_store(ms, 0)
 }
 
-/// A lock and the clock that the test moves.
+/// A lock and a simulated clock.
 struct Bench {
     lock: Lock,
-    begun: Instant,
+    start: Instant,
     now_ms: u64,
 }
 
 impl Bench {
     fn new(wait_ms: Option<u64>) -> Self {
-        let begun = crate::clock::monotonic();
-        Self { lock: Lock::new(options(wait_ms), begun), begun, now_ms: 0 }
+        let start = crate::clock::monotonic();
+        Self { lock: Lock::new(options(wait_ms), start), start, now_ms: 0 }
     }
 
     fn at(&self, ms: u64) -> Instant {
-        self.begun + Duration::from_millis(ms)
+        self.start + Duration::from_millis(ms)
     }
 
-    fn pass(&mut self, ms: u64) {
+    fn advance(&mut self, ms: u64) {
         self.now_ms += ms;
         self.lock.handle_timeout(self.at(self.now_ms));
     }
@@ -81,20 +81,20 @@ impl Bench {
 }
 
 #[test]
-fn the_lease_is_reckoned_from_before_the_try_was_sent() {
+fn a_lease_starts_when_the_attempt_was_sent() {
     let mut bench = Bench::new(None);
-    bench.pass(500);
+    bench.advance(500);
     bench.tried(100, TryResult::Applied(token(1)));
     assert_eq!(bench.events(), [LockEvent::Acquired { token: token(1), end: bench.at(100 + TTL) }]);
 }
 
 #[test]
-fn a_lease_is_renewed_in_time_with_a_newer_token_each_time() {
+fn each_renewal_has_a_newer_token() {
     let mut bench = Bench::acquired();
     for round in 1..10 {
-        bench.pass(RENEW - 1);
+        bench.advance(RENEW - 1);
         assert_eq!(bench.actions(), []);
-        bench.pass(1);
+        bench.advance(1);
         assert_eq!(bench.actions(), [LockAction::Try]);
         bench.tried(round * RENEW, TryResult::Applied(token(round + 1)));
         let end = bench.at(round * RENEW + TTL);
@@ -103,20 +103,20 @@ fn a_lease_is_renewed_in_time_with_a_newer_token_each_time() {
 }
 
 #[test]
-fn one_renewal_is_under_way_at_a_time() {
+fn there_is_one_renewal_at_a_time() {
     let mut bench = Bench::acquired();
-    bench.pass(RENEW);
-    bench.pass(1_000);
-    bench.pass(1_000);
+    bench.advance(RENEW);
+    bench.advance(1_000);
+    bench.advance(1_000);
     assert_eq!(bench.actions(), [LockAction::Try]);
 }
 
 #[test]
-fn a_lease_that_cannot_be_renewed_is_lost_while_there_is_time_to_stop() {
+fn a_lease_that_cannot_be_renewed_is_lost_before_its_end() {
     let mut bench = Bench::acquired();
     let mut tries = 0;
     for _ in 0..(TTL - MARGIN - 1) / 100 {
-        bench.pass(100);
+        bench.advance(100);
         for _ in bench.actions() {
             tries += 1;
             bench.tried(bench.now_ms, TryResult::Unanswered);
@@ -124,25 +124,25 @@ fn a_lease_that_cannot_be_renewed_is_lost_while_there_is_time_to_stop() {
         assert_eq!(bench.events(), []);
     }
     assert!(tries > 5, "it tries again and again: {tries}");
-    bench.pass(100);
+    bench.advance(100);
     assert_eq!(bench.now_ms, TTL - MARGIN);
     let end = bench.at(TTL);
     assert_eq!(bench.events(), [LockEvent::Lost { reason: LossReason::NotRenewed, end }]);
 }
 
 #[test]
-fn a_holder_that_was_stopped_past_its_lease_learns_it_at_once() {
+fn a_holder_that_was_stopped_beyond_its_lease_loses_the_lock_at_once() {
     let mut bench = Bench::acquired();
-    bench.pass(3 * TTL);
+    bench.advance(3 * TTL);
     let end = bench.at(TTL);
     assert_eq!(bench.events(), [LockEvent::Lost { reason: LossReason::NotRenewed, end }]);
     assert_eq!(bench.actions(), [], "and does not take the lock back");
 }
 
 #[test]
-fn a_renewal_whose_answer_lay_unread_past_its_lease_is_no_renewal() {
+fn a_response_older_than_the_lease_does_not_renew_it() {
     let mut bench = Bench::acquired();
-    bench.pass(RENEW);
+    bench.advance(RENEW);
     bench.now_ms = RENEW + TTL;
     bench.tried(RENEW, TryResult::Applied(token(2)));
     let end = bench.at(RENEW + TTL);
@@ -150,26 +150,26 @@ fn a_renewal_whose_answer_lay_unread_past_its_lease_is_no_renewal() {
 }
 
 #[test]
-fn a_lock_taken_by_somebody_else_is_lost_at_once() {
+fn a_lock_taken_by_another_holder_is_lost_at_once() {
     let mut bench = Bench::acquired();
-    bench.pass(RENEW);
+    bench.advance(RENEW);
     bench.tried(RENEW, TryResult::NotApplied);
     let end = bench.at(TTL);
     assert_eq!(bench.events(), [LockEvent::Lost { reason: LossReason::Taken, end }]);
 }
 
 #[test]
-fn an_answer_too_late_to_be_of_use_is_tried_again_and_not_taken_for_the_lock() {
+fn a_response_within_the_margin_does_not_acquire_the_lock() {
     let mut bench = Bench::new(None);
     bench.actions();
-    bench.pass(TTL - MARGIN);
+    bench.advance(TTL - MARGIN);
     bench.tried(0, TryResult::Applied(token(1)));
     assert_eq!(bench.events(), []);
     assert_eq!(bench.actions(), [LockAction::Try]);
 }
 
 #[test]
-fn who_will_not_wait_tries_once() {
+fn without_waiting_there_is_one_attempt() {
     let mut bench = Bench::new(Some(0));
     assert_eq!(bench.actions(), [LockAction::Try]);
     bench.tried(0, TryResult::NotApplied);
@@ -178,30 +178,30 @@ fn who_will_not_wait_tries_once() {
 }
 
 #[test]
-fn who_waits_watches_and_does_not_poll() {
+fn a_waiter_watches_and_does_not_poll() {
     let mut bench = Bench::waiting(None);
     for _ in 0..TTL - 1 {
-        bench.pass(1);
+        bench.advance(1);
         assert_eq!(bench.actions(), []);
     }
 }
 
 #[test]
-fn a_renewal_of_the_holder_s_is_heard_and_puts_the_next_try_off() {
+fn a_renewal_by_the_holder_postpones_the_next_attempt() {
     let mut bench = Bench::waiting(None);
     for _ in 0..20 {
-        bench.pass(TTL - 1);
+        bench.advance(TTL - 1);
         bench.change(true);
         assert_eq!(bench.actions(), []);
     }
 }
 
 #[test]
-fn a_lock_that_comes_free_is_tried_within_the_spread() {
+fn a_released_lock_is_tried_within_the_spread() {
     let mut bench = Bench::waiting(None);
-    bench.pass(5_000);
+    bench.advance(5_000);
     bench.change(false);
-    bench.pass(100);
+    bench.advance(100);
     assert_eq!(bench.actions(), [LockAction::Try]);
     bench.tried(bench.now_ms, TryResult::Applied(token(1)));
     assert_eq!(bench.actions(), [LockAction::Unwatch]);
@@ -209,53 +209,53 @@ fn a_lock_that_comes_free_is_tried_within_the_spread() {
 }
 
 #[test]
-fn a_waiter_that_sees_the_winner_stays_quiet() {
+fn a_waiter_that_sees_a_new_holder_does_not_try() {
     let mut bench = Bench::waiting(None);
     bench.change(false);
     bench.change(true);
-    bench.pass(1_000);
+    bench.advance(1_000);
     assert_eq!(bench.actions(), []);
 }
 
 #[test]
-fn a_lock_that_comes_free_while_a_try_is_under_way_is_not_missed() {
+fn a_release_during_an_attempt_is_not_missed() {
     let mut bench = Bench::waiting(None);
     bench.change(false);
-    bench.pass(100);
+    bench.advance(100);
     assert_eq!(bench.actions(), [LockAction::Try]);
     bench.change(true);
     bench.change(false);
     bench.tried(100, TryResult::NotApplied);
-    bench.pass(100);
+    bench.advance(100);
     assert_eq!(bench.actions(), [LockAction::Try]);
     bench.tried(200, TryResult::NotApplied);
-    bench.pass(TTL - 1);
+    bench.advance(TTL - 1);
     assert_eq!(bench.actions(), [], "a try answered since then knows better");
 }
 
 #[test]
-fn waiting_ends_when_its_time_is_over() {
+fn waiting_ends_after_its_time_limit() {
     let mut bench = Bench::waiting(Some(2_000));
     assert_eq!(bench.lock.poll_timeout(), Some(bench.at(2_000)));
-    bench.pass(2_000);
+    bench.advance(2_000);
     assert_eq!(bench.events(), [LockEvent::GaveUp]);
     assert_eq!(bench.actions(), [LockAction::Unwatch]);
 }
 
 #[test]
-fn waiters_spread_their_tries() {
+fn waiters_spread_their_attempts() {
     let mut tries = std::collections::BTreeSet::new();
     for seed in 0..50 {
-        let begun = crate::clock::monotonic();
-        let mut lock = Lock::new(LeaseOptions { seed: seed * 7919, ..options(None) }, begun);
-        lock.handle_try_result(begun, TryResult::NotApplied, begun);
-        lock.handle_change(false, begun);
-        tries.extend(lock.poll_timeout().map(|at| at - begun));
+        let start = crate::clock::monotonic();
+        let mut lock = Lock::new(LeaseOptions { seed: seed * 7919, ..options(None) }, start);
+        lock.handle_try_result(start, TryResult::NotApplied, start);
+        lock.handle_change(false, start);
+        tries.extend(lock.poll_timeout().map(|at| at - start));
     }
     assert!(tries.len() > 10, "{tries:?}");
 }
 
-/// The store's side of one lock: who holds it and until when, in true milliseconds.
+/// The lock in the store: its holder and the end of the lease, in milliseconds of true time.
 #[derive(Default)]
 struct Store {
     lease: Option<(usize, u64)>,
@@ -284,23 +284,23 @@ enum Parcel {
     Change { holder: usize, exists: bool },
 }
 
-/// A try, told apart from every other by its number: an answer to one that was given up is nobody's.
+/// An attempt. Its number tells its response from responses to attempts that were given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Attempt {
     number: usize,
     sent_ms: u64,
 }
 
-/// How long a try waits for its answer.
+/// Timeout of an attempt, in milliseconds.
 const PATIENCE_MS: u64 = 8_000;
 
 #[derive(Clone, Debug)]
 struct Schedule {
-    /// One way, milliseconds; taken in turn.
+    /// One-way latencies in milliseconds, used in turn.
     latencies: Vec<u64>,
-    /// Every so many parcels one is lost.
+    /// One of this number of messages is lost.
     loss: usize,
-    /// When who stands still, and for how long: a stopped process.
+    /// Stopped processes: the holder, the start and the length of the stop.
     stops: Vec<(usize, u64, u64)>,
 }
 
@@ -314,15 +314,15 @@ fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String>
     if holds { Ok(()) } else { Err(otherwise()) }
 }
 
-/// Plays five minutes of three holders. By true time no two may hold the lock at once, and tokens must grow from
-/// holder to holder. A stopped process cannot know, so its belief counts until the lease's end and no longer.
+/// Simulates five minutes of three holders. At no true time may two hold the lock, and tokens must grow from
+/// holder to holder. A stopped process counts as a holder until the end of its lease.
 ///
-/// Returns how often the lock was acquired.
+/// Returns the number of acquisitions.
 fn simulate(schedule: &Schedule) -> Result<usize, String> {
-    let begun = crate::clock::monotonic();
-    let at = |ms: u64| begun + Duration::from_millis(ms);
+    let start = crate::clock::monotonic();
+    let at = |ms: u64| start + Duration::from_millis(ms);
     let mut locks: Vec<Lock> =
-        (0..3).map(|seed| Lock::new(LeaseOptions { seed, ..options(None) }, begun)).collect();
+        (0..3).map(|seed| Lock::new(LeaseOptions { seed, ..options(None) }, start)).collect();
     let mut ends: [Option<Instant>; 3] = [None; 3];
     let mut under_way: [Option<Attempt>; 3] = [None; 3];
     let mut attempts = 0;
@@ -336,7 +336,7 @@ fn simulate(schedule: &Schedule) -> Result<usize, String> {
             !schedule
                 .stops
                 .iter()
-                .any(|(who, from, for_ms)| *who == holder && (*from..from + for_ms).contains(&now_ms))
+                .any(|(stopped, from, for_ms)| *stopped == holder && (*from..from + for_ms).contains(&now_ms))
         };
         let mut send = |wire: &mut BTreeMap<(u64, usize), Parcel>, parcel| {
             sent += 1;
@@ -351,7 +351,7 @@ fn simulate(schedule: &Schedule) -> Result<usize, String> {
         }
         let due: Vec<_> = wire.range(..(now_ms + 1, 0)).map(|(when, _)| *when).collect();
         for when in due {
-            // What comes for a stopped process lies unread until it runs.
+            // Messages for a stopped process stay unread until it continues.
             let waits = match &wire[&when] {
                 Parcel::Answer { holder, .. } | Parcel::Change { holder, .. } => !runs(*holder),
                 Parcel::Request { .. } => false,
@@ -407,7 +407,7 @@ fn simulate(schedule: &Schedule) -> Result<usize, String> {
                         greatest = token.ms;
                         ends[holder] = Some(end);
                     }
-                    // It is given back only at the end of its margin: that is when its user has stopped.
+                    // The lock counts as held until the end of the margin, when the work under it has stopped.
                     LockEvent::Lost { .. } => {
                         locks[holder] = Lock::new(options(None), at(now_ms));
                         under_way[holder] = None;
@@ -424,21 +424,21 @@ fn simulate(schedule: &Schedule) -> Result<usize, String> {
 }
 
 #[test]
-fn on_a_good_network_the_lock_is_held_all_the_time_by_one() {
+fn on_a_reliable_network_one_holder_keeps_the_lock() {
     let schedule = Schedule { latencies: vec![20], loss: usize::MAX, stops: vec![] };
     assert_eq!(simulate(&schedule), Ok(1));
 }
 
 #[test]
-fn a_stopped_holder_is_followed_by_another() {
+fn a_stopped_holder_is_replaced_by_another() {
     let schedule = Schedule { latencies: vec![20], loss: usize::MAX, stops: vec![(0, 50_000, 60_000)] };
     assert_eq!(simulate(&schedule), Ok(2));
 }
 
 proptest! {
-    /// A slow and lossy network that reorders, and processes that are stopped at any time.
+    /// A slow, lossy and reordering network, and processes that are stopped at any time.
     #[test]
-    fn no_schedule_lets_two_hold_the_lock(schedule in schedules()) {
+    fn in_no_schedule_do_two_holders_have_the_lock(schedule in schedules()) {
         simulate(&schedule).map_err(TestCaseError::fail)?;
     }
 }

@@ -1,4 +1,4 @@
-//! What the session promises, with simulated time, latency and loss.
+//! Tests of the session with simulated time, latency and loss.
 
 use super::*;
 use crate::client::request::RequestProperties;
@@ -8,10 +8,10 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const SUCCESS: ReasonCode = ReasonCode { code: 0, text: None };
 
-/// A session against a broker that the test plays, with a clock that the test moves.
+/// A session with a simulated broker and a simulated clock.
 struct Bench {
     session: Session<&'static str>,
-    begun: Instant,
+    start: Instant,
     now_ms: u64,
 }
 
@@ -26,7 +26,7 @@ impl Bench {
                 prefix: 7,
                 clock: Timestamp::zero("node".to_owned()).unwrap(),
             }),
-            begun: crate::clock::monotonic(),
+            start: crate::clock::monotonic(),
             now_ms: 0,
         };
         bench.connect(16);
@@ -34,7 +34,7 @@ impl Bench {
     }
 
     fn now(&self) -> Reading {
-        let monotonic = self.begun + Duration::from_millis(self.now_ms);
+        let monotonic = self.start + Duration::from_millis(self.now_ms);
         Reading { wall_ms: 1_700_000_000_000 + self.now_ms, monotonic }
     }
 
@@ -44,16 +44,16 @@ impl Bench {
     }
 
     fn send(&mut self, access: Access, ticket: &'static str) {
-        let ask = RawRequest {
+        let request = RawRequest {
             payload: Bytes::from_static(b"x"),
             access,
             properties: RequestProperties::default(),
         };
         let now = self.now();
-        self.session.send(ask, ticket, now);
+        self.session.send(request, ticket, now);
     }
 
-    fn pass(&mut self, ms: u64) -> Result<(), KeepAliveTimeout> {
+    fn advance(&mut self, ms: u64) -> Result<(), KeepAliveTimeout> {
         self.now_ms += ms;
         let now = self.now();
         self.session.handle_timeout(now)
@@ -64,17 +64,17 @@ impl Bench {
         std::iter::from_fn(|| self.session.poll_outgoing(now)).collect()
     }
 
-    fn hear(&mut self, incoming: Incoming) {
+    fn receive(&mut self, incoming: Incoming) {
         let now = self.now();
         self.session.handle_incoming(incoming, now);
     }
 
-    /// Takes what was sent, and acknowledges every subscription in it.
+    /// Returns the sent packets, and acknowledges every SUBSCRIBE among them.
     fn sent_and_subscribed(&mut self) -> Vec<Outgoing> {
         let sent = self.sent();
         for packet in &sent {
             if let Outgoing::Subscribe { packet_id, .. } = packet {
-                self.hear(Incoming::SubAck { packet_id: *packet_id, reason: SUCCESS });
+                self.receive(Incoming::SubAck { packet_id: *packet_id, reason: SUCCESS });
             }
         }
         sent
@@ -91,7 +91,7 @@ impl Bench {
             user_properties: properties.collect(),
             ..Message::default()
         };
-        self.hear(Incoming::Publish { packet_id: Some(1), message });
+        self.receive(Incoming::Publish { packet_id: Some(1), message });
     }
 
     fn answers(&mut self) -> Vec<(&'static str, Result<Response, Error>)> {
@@ -133,7 +133,7 @@ fn a_write_waits_until_the_subscription_is_in_force() {
 }
 
 #[test]
-fn a_read_behind_a_write_does_not_overtake_it() {
+fn a_read_after_a_write_is_sent_after_it() {
     let mut bench = Bench::new();
     bench.send(Access::Write, "w");
     bench.send(Access::Read, "r");
@@ -141,13 +141,13 @@ fn a_read_behind_a_write_does_not_overtake_it() {
 }
 
 #[test]
-fn a_request_carries_what_the_protocol_asks_for() {
+fn a_request_has_the_properties_of_the_protocol() {
     let mut bench = Bench::new();
     let fence: Timestamp = "1:2:StateStore".parse().unwrap();
     let properties = RequestProperties { fence: Some(fence), persist: true, ..RequestProperties::default() };
-    let ask = RawRequest { payload: Bytes::from_static(b"x"), access: Access::Read, properties };
+    let request = RawRequest { payload: Bytes::from_static(b"x"), access: Access::Read, properties };
     let now = bench.now();
-    bench.session.send(ask, "r", now);
+    bench.session.send(request, "r", now);
     let sent = bench.sent();
     let Outgoing::Publish { message, packet_id } = &sent[1] else { panic!() };
     assert_ne!(*packet_id, 0);
@@ -172,7 +172,7 @@ fn a_request_carries_what_the_protocol_asks_for() {
 }
 
 #[test]
-fn every_answer_finds_its_request_in_whatever_order_it_comes() {
+fn responses_in_any_order_are_matched_with_their_requests() {
     let mut bench = Bench::new();
     for ticket in ["a", "b", "c"] {
         bench.send(Access::Read, ticket);
@@ -186,7 +186,7 @@ fn every_answer_finds_its_request_in_whatever_order_it_comes() {
 }
 
 #[test]
-fn an_answer_to_another_session_is_nobodys() {
+fn a_response_to_another_session_is_ignored() {
     let mut bench = Bench::new();
     bench.send(Access::Read, "r");
     let mut sent = bench.sent_and_subscribed();
@@ -200,7 +200,7 @@ fn an_answer_to_another_session_is_nobodys() {
 }
 
 #[test]
-fn an_answer_that_comes_twice_is_taken_once() {
+fn a_duplicate_response_is_ignored() {
     let mut bench = Bench::new();
     bench.send(Access::Read, "r");
     let sent = bench.sent_and_subscribed();
@@ -211,66 +211,66 @@ fn an_answer_that_comes_twice_is_taken_once() {
 }
 
 #[test]
-fn a_write_without_an_answer_ends_at_its_deadline_with_an_unknown_outcome() {
+fn a_write_without_a_response_times_out_with_an_unknown_outcome() {
     let mut bench = Bench::new();
     bench.send(Access::Write, "w");
     bench.sent_and_subscribed();
     bench.sent();
-    bench.pass(9_999).unwrap();
+    bench.advance(9_999).unwrap();
     assert!(bench.answers().is_empty());
-    bench.pass(1).unwrap();
+    bench.advance(1).unwrap();
     let error =
         Error::Timeout { target: "broker:1883".to_owned(), after: TIMEOUT, outcome: Outcome::Unknown };
     assert_eq!(bench.answers(), [("w", Err(error))]);
 }
 
 #[test]
-fn a_write_that_was_never_sent_has_changed_nothing() {
+fn a_write_that_was_not_sent_times_out_as_unchanged() {
     let mut bench = Bench::new();
     bench.send(Access::Write, "w");
     bench.sent();
-    bench.pass(10_000).unwrap();
+    bench.advance(10_000).unwrap();
     let (_, result) = bench.answers().remove(0);
     assert!(matches!(result, Err(Error::Timeout { outcome: Outcome::Unchanged, .. })), "{result:?}");
     assert_eq!(shapes(&bench.sent_and_subscribed()), "", "and is not sent later");
 }
 
 #[test]
-fn a_read_sent_before_the_subscription_held_is_asked_once_more() {
+fn a_read_sent_before_the_subscription_was_in_force_is_sent_once_more() {
     let mut bench = Bench::new();
     bench.send(Access::Read, "r");
     let sent = bench.sent_and_subscribed();
     let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
-    bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
-    bench.pass(499).unwrap();
+    bench.receive(Incoming::PubAck { packet_id, reason: SUCCESS });
+    bench.advance(499).unwrap();
     assert_eq!(shapes(&bench.sent()), "");
-    bench.pass(1).unwrap();
+    bench.advance(1).unwrap();
     let again = bench.sent();
     assert_eq!(shapes(&again), "PUBLISH");
     let Outgoing::Publish { packet_id, .. } = again[0] else { panic!() };
-    bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
-    bench.pass(5_000).unwrap();
+    bench.receive(Incoming::PubAck { packet_id, reason: SUCCESS });
+    bench.advance(5_000).unwrap();
     assert_eq!(shapes(&bench.sent()), "", "once");
     bench.answer(&again[0], GOOD);
     assert_eq!(bench.answers().len(), 1);
 }
 
 #[test]
-fn a_write_is_never_asked_twice() {
+fn a_write_is_never_sent_twice() {
     let mut bench = Bench::new();
     bench.send(Access::Write, "w");
     bench.sent_and_subscribed();
     let sent = bench.sent();
     let Outgoing::Publish { packet_id, .. } = sent[0] else { panic!() };
-    bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
+    bench.receive(Incoming::PubAck { packet_id, reason: SUCCESS });
     for _ in 0..9 {
-        bench.pass(1_000).unwrap();
+        bench.advance(1_000).unwrap();
         assert_eq!(shapes(&bench.sent()), "");
     }
 }
 
 #[test]
-fn no_more_requests_go_out_than_the_broker_takes() {
+fn requests_without_a_puback_are_limited_by_receive_maximum() {
     let mut bench = Bench::new();
     bench.connect(2);
     for ticket in ["a", "b", "c"] {
@@ -279,12 +279,12 @@ fn no_more_requests_go_out_than_the_broker_takes() {
     let sent = bench.sent_and_subscribed();
     assert_eq!(shapes(&sent), "SUBSCRIBE PUBLISH PUBLISH");
     let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
-    bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
+    bench.receive(Incoming::PubAck { packet_id, reason: SUCCESS });
     assert_eq!(shapes(&bench.sent()), "PUBLISH");
 }
 
 #[test]
-fn the_window_pushes_back_on_whoever_asks() {
+fn a_full_window_is_reported_to_the_owner() {
     let mut bench = Bench::new();
     for ticket in ["a", "b", "c", "d"] {
         assert!(bench.session.has_room());
@@ -294,15 +294,15 @@ fn the_window_pushes_back_on_whoever_asks() {
 }
 
 #[test]
-fn a_broker_without_a_store_is_told_apart_soon_but_not_at_its_first_word() {
+fn a_missing_store_is_reported_one_second_after_no_matching_subscribers() {
     let mut bench = Bench::new();
     bench.send(Access::Read, "r");
     let sent = bench.sent_and_subscribed();
     let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
     let reason = ReasonCode { code: NO_MATCHING_SUBSCRIBERS, text: None };
-    bench.hear(Incoming::PubAck { packet_id, reason });
+    bench.receive(Incoming::PubAck { packet_id, reason });
     assert!(bench.answers().is_empty());
-    bench.pass(1_000).unwrap();
+    bench.advance(1_000).unwrap();
     assert_eq!(
         bench.answers(),
         [("r", Err(Error::NoStore { target: "broker:1883".to_owned(), outcome: Outcome::Unchanged }))]
@@ -310,26 +310,26 @@ fn a_broker_without_a_store_is_told_apart_soon_but_not_at_its_first_word() {
 }
 
 #[test]
-fn a_refused_publish_and_a_refused_subscription_fail_what_they_carry() {
+fn a_refused_publish_or_subscription_fails_its_requests() {
     let denied = ReasonCode { code: ReasonCode::NOT_AUTHORIZED, text: Some("no".to_owned()) };
     let mut bench = Bench::new();
     bench.send(Access::Read, "r");
     let sent = bench.sent();
     let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
-    bench.hear(Incoming::PubAck { packet_id, reason: denied.clone() });
+    bench.receive(Incoming::PubAck { packet_id, reason: denied.clone() });
     assert_eq!(bench.answers(), [("r", Err(Error::PublishRefused { reason: denied.clone() }))]);
 
     let mut bench = Bench::new();
     bench.send(Access::Write, "w");
     let sent = bench.sent();
     let Outgoing::Subscribe { packet_id, .. } = sent[0] else { panic!() };
-    bench.hear(Incoming::SubAck { packet_id, reason: denied.clone() });
+    bench.receive(Incoming::SubAck { packet_id, reason: denied.clone() });
     let filter = topic::response("me");
     assert_eq!(bench.answers(), [("w", Err(Error::SubscribeRefused { filter, reason: denied }))]);
 }
 
 #[test]
-fn a_response_that_breaks_the_protocol_is_no_answer() {
+fn an_invalid_response_is_an_error() {
     for properties in [
         &[(STATUS, "500")][..],
         &[(STATUS, STATUS_OK), ("__protVer", "2.0")],
@@ -346,7 +346,7 @@ fn a_response_that_breaks_the_protocol_is_no_answer() {
 }
 
 #[test]
-fn a_version_over_sixty_seconds_ahead_is_refused_and_one_at_sixty_is_not() {
+fn a_version_more_than_sixty_seconds_ahead_is_refused() {
     for (version, skewed) in [("1700000060000:0:StateStore", false), ("1700000060001:0:StateStore", true)] {
         let mut bench = Bench::new();
         bench.send(Access::Read, "r");
@@ -358,7 +358,7 @@ fn a_version_over_sixty_seconds_ahead_is_refused_and_one_at_sixty_is_not() {
 }
 
 #[test]
-fn a_request_with_a_time_of_its_own_takes_any_version_and_moves_no_clock() {
+fn a_request_with_its_own_timestamp_accepts_any_version_and_leaves_the_clock() {
     let mut bench = Bench::new();
     let own = Timestamp::zero("own".to_owned()).unwrap().tick(5);
     let properties = RequestProperties { timestamp: Some(own), ..RequestProperties::default() };
@@ -382,7 +382,7 @@ fn a_request_with_a_time_of_its_own_takes_any_version_and_moves_no_clock() {
 }
 
 #[test]
-fn a_subscription_to_the_responses_serves_the_session_too() {
+fn a_subscription_to_the_response_topic_also_serves_the_session() {
     let mut bench = Bench::new();
     let now = bench.now();
     bench.session.subscribe(topic::response("me"), "own", now);
@@ -394,7 +394,7 @@ fn a_subscription_to_the_responses_serves_the_session_too() {
 }
 
 #[test]
-fn the_clock_of_the_session_follows_the_store_and_never_goes_back() {
+fn the_clock_follows_the_store_and_never_goes_back() {
     let mut bench = Bench::new();
     bench.send(Access::Read, "a");
     let sent = bench.sent_and_subscribed();
@@ -406,7 +406,7 @@ fn the_clock_of_the_session_follows_the_store_and_never_goes_back() {
 }
 
 #[test]
-fn a_lost_connection_leaves_writes_unknown_and_asks_reads_again() {
+fn a_lost_connection_fails_writes_as_unknown_and_resends_reads() {
     let mut bench = Bench::new();
     bench.send(Access::Read, "warm-up");
     let sent = bench.sent_and_subscribed();
@@ -427,7 +427,7 @@ fn a_lost_connection_leaves_writes_unknown_and_asks_reads_again() {
 }
 
 #[test]
-fn a_request_that_is_withdrawn_is_neither_sent_again_nor_answered() {
+fn a_cancelled_request_is_neither_resent_nor_answered() {
     let mut bench = Bench::new();
     bench.send(Access::Read, "unwanted");
     bench.send(Access::Read, "wanted");
@@ -436,36 +436,36 @@ fn a_request_that_is_withdrawn_is_neither_sent_again_nor_answered() {
     bench.session.cancel(|ticket| *ticket == "unwanted");
     bench.connect(16);
     assert_eq!(shapes(&bench.sent()), "SUBSCRIBE PUBLISH");
-    bench.pass(10_000).unwrap();
-    let told = std::iter::from_fn(|| bench.session.poll_event()).map(|event| match event {
+    bench.advance(10_000).unwrap();
+    let events = std::iter::from_fn(|| bench.session.poll_event()).map(|event| match event {
         Event::Answer { ticket, .. } => ticket,
         other => panic!("{other:?}"),
     });
-    assert_eq!(told.collect::<Vec<_>>(), ["wanted"]);
+    assert_eq!(events.collect::<Vec<_>>(), ["wanted"]);
 }
 
 #[test]
-fn a_silent_broker_is_probed_and_given_up_after_one_and_a_half_keep_alives() {
+fn a_silent_broker_is_pinged_and_given_up_after_one_and_a_half_keep_alives() {
     let mut bench = Bench::new();
-    bench.pass(29_999).unwrap();
+    bench.advance(29_999).unwrap();
     assert_eq!(shapes(&bench.sent()), "");
-    bench.pass(1).unwrap();
+    bench.advance(1).unwrap();
     assert_eq!(shapes(&bench.sent()), "PINGREQ");
-    bench.pass(14_999).unwrap();
-    assert_eq!(bench.pass(1), Err(KeepAliveTimeout { since: bench.begun }));
+    bench.advance(14_999).unwrap();
+    assert_eq!(bench.advance(1), Err(KeepAliveTimeout { since: bench.start }));
 }
 
 #[test]
-fn a_broker_that_is_not_read_from_cannot_be_silent() {
+fn the_keep_alive_is_suspended_while_the_connection_is_not_read() {
     let mut bench = Bench::new();
-    bench.pass(44_999).unwrap();
+    bench.advance(44_999).unwrap();
     let now = bench.now();
     bench.session.handle_reading_paused(now);
-    bench.pass(44_999).unwrap();
+    bench.advance(44_999).unwrap();
 }
 
 #[test]
-fn a_subscription_of_the_owner_s_is_answered_once() {
+fn a_subscription_is_answered_once() {
     let mut bench = Bench::new();
     let now = bench.now();
     bench.session.subscribe("a/#".to_owned(), "ok", now);
@@ -480,9 +480,9 @@ fn a_subscription_of_the_owner_s_is_answered_once() {
         })
         .collect();
     let denied = ReasonCode { code: ReasonCode::NOT_AUTHORIZED, text: None };
-    bench.hear(Incoming::SubAck { packet_id: ids[0], reason: SUCCESS });
-    bench.hear(Incoming::SubAck { packet_id: ids[1], reason: denied });
-    bench.pass(10_000).unwrap();
+    bench.receive(Incoming::SubAck { packet_id: ids[0], reason: SUCCESS });
+    bench.receive(Incoming::SubAck { packet_id: ids[1], reason: denied });
+    bench.advance(10_000).unwrap();
     let results: Vec<_> = std::iter::from_fn(|| bench.session.poll_event())
         .map(|event| match event {
             Event::Subscribed { ticket, result } => (ticket, result.map_err(|error| error.to_string())),
@@ -496,7 +496,7 @@ fn a_subscription_of_the_owner_s_is_answered_once() {
 }
 
 #[test]
-fn a_subscription_that_ends_is_taken_back_but_never_that_to_the_responses() {
+fn unsubscribe_never_removes_the_subscription_to_the_response_topic() {
     let mut bench = Bench::new();
     bench.session.unsubscribe(topic::response("me"));
     assert_eq!(shapes(&bench.sent()), "");
@@ -504,34 +504,34 @@ fn a_subscription_that_ends_is_taken_back_but_never_that_to_the_responses() {
     let sent = bench.sent();
     let [Outgoing::Unsubscribe { packet_id, filter }] = &sent[..] else { panic!("{sent:?}") };
     assert_eq!(filter, "a/#");
-    bench.hear(Incoming::UnsubAck { packet_id: *packet_id, reason: SUCCESS });
+    bench.receive(Incoming::UnsubAck { packet_id: *packet_id, reason: SUCCESS });
     assert!(bench.session.unsubscribing.is_empty() && bench.session.poll_event().is_none());
 }
 
 #[test]
-fn a_broker_that_answers_pings_is_kept() {
+fn a_broker_that_answers_pings_is_not_given_up() {
     let mut bench = Bench::new();
     for _ in 0..10 {
-        bench.pass(30_000).unwrap();
+        bench.advance(30_000).unwrap();
         assert_eq!(shapes(&bench.sent()), "PINGREQ");
-        bench.hear(Incoming::Pong);
+        bench.receive(Incoming::Pong);
     }
 }
 
 #[test]
-fn the_session_names_the_time_at_which_it_wants_to_be_called() {
+fn poll_timeout_returns_the_next_deadline() {
     let mut bench = Bench::new();
-    assert_eq!(bench.session.poll_timeout(), Some(bench.begun + KEEP_ALIVE));
+    assert_eq!(bench.session.poll_timeout(), Some(bench.start + KEEP_ALIVE));
     bench.send(Access::Read, "r");
-    assert_eq!(bench.session.poll_timeout(), Some(bench.begun + TIMEOUT));
+    assert_eq!(bench.session.poll_timeout(), Some(bench.start + TIMEOUT));
 }
 
 #[test]
-fn packet_ids_in_use_are_not_given_out_again() {
+fn packet_ids_in_use_are_not_reused() {
     let mut bench = Bench::new();
     bench.connect(u16::MAX);
     let mut used = std::collections::HashSet::new();
-    bench.send(Access::Read, "kept");
+    bench.send(Access::Read, "pending");
     for _ in 0..70_000 {
         bench.send(Access::Read, "r");
         for packet in bench.sent_and_subscribed() {
@@ -539,7 +539,7 @@ fn packet_ids_in_use_are_not_given_out_again() {
             assert!(packet_id != 0 && used.insert(packet_id), "{packet_id} is in use");
             bench.answer(&packet, GOOD);
             if used.len() > 1 {
-                bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
+                bench.receive(Incoming::PubAck { packet_id, reason: SUCCESS });
                 used.remove(&packet_id);
             }
         }
@@ -548,20 +548,20 @@ fn packet_ids_in_use_are_not_given_out_again() {
 }
 
 #[test]
-fn a_read_that_was_to_be_asked_again_is_asked_once_after_a_loss() {
+fn a_read_with_a_pending_resend_is_sent_once_after_a_loss() {
     let mut bench = Bench::new();
     bench.connect(1);
     bench.send(Access::Read, "r");
     let sent = bench.sent_and_subscribed();
     let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
-    bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
+    bench.receive(Incoming::PubAck { packet_id, reason: SUCCESS });
     bench.session.handle_lost(&"cable cut".to_owned().into());
-    bench.pass(1_000).unwrap();
+    bench.advance(1_000).unwrap();
     bench.connect(1);
     let sent = bench.sent_and_subscribed();
     assert_eq!(shapes(&sent), "SUBSCRIBE PUBLISH");
     let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
-    bench.hear(Incoming::PubAck { packet_id, reason: SUCCESS });
+    bench.receive(Incoming::PubAck { packet_id, reason: SUCCESS });
     bench.answer(&sent[1], GOOD);
     assert_eq!(bench.answers().len(), 1);
     bench.send(Access::Read, "next");
@@ -569,16 +569,16 @@ fn a_read_that_was_to_be_asked_again_is_asked_once_after_a_loss() {
 }
 
 #[test]
-fn a_broker_s_word_that_there_is_no_store_is_forgotten_with_its_connection() {
+fn no_matching_subscribers_is_forgotten_with_the_connection() {
     let mut bench = Bench::new();
     bench.send(Access::Read, "r");
     let sent = bench.sent_and_subscribed();
     let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
     let reason = ReasonCode { code: NO_MATCHING_SUBSCRIBERS, text: None };
-    bench.hear(Incoming::PubAck { packet_id, reason });
+    bench.receive(Incoming::PubAck { packet_id, reason });
     bench.session.handle_lost(&"cable cut".to_owned().into());
     bench.connect(16);
-    bench.pass(2_000).unwrap();
+    bench.advance(2_000).unwrap();
     assert!(bench.answers().is_empty());
 }
 
@@ -598,7 +598,7 @@ impl Bench {
         self.session.authenticate(Secret::new(token.into()), now);
     }
 
-    fn judged(&mut self) -> Option<bool> {
+    fn confirmed(&mut self) -> Option<bool> {
         match self.session.poll_event() {
             Some(Event::Authenticated { is_confirmed }) => Some(is_confirmed),
             None => None,
@@ -608,48 +608,48 @@ impl Bench {
 }
 
 #[test]
-fn a_newer_token_goes_out_at_once_and_the_broker_takes_it() {
+fn a_new_token_is_sent_at_once_and_confirmed() {
     let mut bench = Bench::new();
     bench.authenticate("two\n");
     assert_eq!(tokens(&bench.sent()), [b"two\n"]);
-    bench.hear(Incoming::Authenticated);
-    assert_eq!(bench.judged(), Some(true));
-    bench.pass(u64::try_from(TIMEOUT.as_millis()).unwrap()).unwrap();
-    assert_eq!(bench.judged(), None, "its deadline is gone");
+    bench.receive(Incoming::Authenticated);
+    assert_eq!(bench.confirmed(), Some(true));
+    bench.advance(u64::try_from(TIMEOUT.as_millis()).unwrap()).unwrap();
+    assert_eq!(bench.confirmed(), None, "its deadline is gone");
 }
 
 #[test]
-fn one_token_is_out_at_a_time_and_of_those_that_come_meanwhile_the_newest_follows() {
+fn one_token_is_sent_at_a_time_and_then_only_the_newest() {
     let mut bench = Bench::new();
     for token in ["one", "two", "three"] {
         bench.authenticate(token);
     }
     assert_eq!(tokens(&bench.sent()), [b"one"]);
-    bench.hear(Incoming::Authenticated);
+    bench.receive(Incoming::Authenticated);
     assert_eq!(tokens(&bench.sent()), [b"three"]);
-    bench.hear(Incoming::Authenticated);
-    assert_eq!((bench.judged(), bench.judged(), bench.judged()), (Some(true), Some(true), None));
+    bench.receive(Incoming::Authenticated);
+    assert_eq!((bench.confirmed(), bench.confirmed(), bench.confirmed()), (Some(true), Some(true), None));
     assert!(bench.sent().is_empty());
 }
 
 #[test]
-fn a_broker_that_says_nothing_to_a_token_is_noted_and_the_session_goes_on() {
+fn an_unanswered_token_is_reported_and_the_session_continues() {
     let mut bench = Bench::new();
     bench.authenticate("one");
     bench.authenticate("two");
     bench.sent();
     let timeout_ms = u64::try_from(TIMEOUT.as_millis()).unwrap();
-    bench.pass(timeout_ms - 1).unwrap();
-    assert_eq!(bench.judged(), None);
-    bench.pass(1).unwrap();
-    assert_eq!(bench.judged(), Some(false));
+    bench.advance(timeout_ms - 1).unwrap();
+    assert_eq!(bench.confirmed(), None);
+    bench.advance(1).unwrap();
+    assert_eq!(bench.confirmed(), Some(false));
     assert_eq!(tokens(&bench.sent()), [b"two"]);
     bench.send(Access::Read, "r");
     assert_eq!(shapes(&bench.sent()), "SUBSCRIBE PUBLISH");
 }
 
 #[test]
-fn a_token_means_nothing_beyond_its_connection() {
+fn a_token_is_forgotten_with_its_connection() {
     let mut bench = Bench::new();
     bench.authenticate("one");
     bench.authenticate("two");
@@ -657,10 +657,10 @@ fn a_token_means_nothing_beyond_its_connection() {
     bench.authenticate("three");
     bench.connect(16);
     assert!(bench.sent().is_empty(), "the next connection has read the file");
-    bench.hear(Incoming::Authenticated);
-    assert_eq!(bench.judged(), None, "nobody asked");
-    bench.pass(u64::try_from(TIMEOUT.as_millis()).unwrap()).unwrap();
-    assert_eq!(bench.judged(), None);
+    bench.receive(Incoming::Authenticated);
+    assert_eq!(bench.confirmed(), None, "no authentication was requested");
+    bench.advance(u64::try_from(TIMEOUT.as_millis()).unwrap()).unwrap();
+    assert_eq!(bench.confirmed(), None);
     bench.authenticate("four");
     assert_eq!(tokens(&bench.sent()), [b"four"]);
 }

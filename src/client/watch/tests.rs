@@ -1,4 +1,4 @@
-//! What the watch promises, against a store that the test plays: in order, once each, no hole and no double.
+//! Tests of the watch with a simulated store: changes are reported in order, none is missing, none twice.
 
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ fn delete(name: &str, ms: u64) -> Message {
     notification(name, &Notification::Delete, Some(ms))
 }
 
-/// Hands a message to the watch as the session's owner does.
+/// Passes a message to the watch.
 fn hand(watch: &mut Watch, message: &Message) {
     match notified_key(message, "me") {
         Ok(key) => watch.handle_notification(&key, message),
@@ -47,7 +47,7 @@ fn hand(watch: &mut Watch, message: &Message) {
     }
 }
 
-/// A watch whose registration has been answered; the value has not.
+/// Returns a watch that is registered and has not read the value.
 fn registered(name: &str) -> Watch {
     let mut watch = Watch::new([key(name)]);
     register(&mut watch, name);
@@ -65,8 +65,8 @@ fn register(watch: &mut Watch, name: &str) {
     assert_eq!(watch.poll_action(), Some(WatchAction::Read(key(name))));
 }
 
-/// `CURRENT k=1@3`, `SET`, `DELETE`, `GAP`, `RESYNC`, in short.
-fn told(watch: &mut Watch) -> Vec<String> {
+/// Returns the events in short form, such as `CURRENT 1@3`.
+fn events(watch: &mut Watch) -> Vec<String> {
     let ms = |version: &Option<Timestamp>| {
         version.as_ref().map_or("?".to_owned(), |version| version.ms.to_string())
     };
@@ -90,63 +90,63 @@ fn told(watch: &mut Watch) -> Vec<String> {
 }
 
 #[test]
-fn the_initial_value_comes_first_and_changes_follow() {
+fn the_initial_value_is_reported_before_changes() {
     let mut watch = registered("k");
     watch.handle_read(&key("k"), found("1", 1), now());
     hand(&mut watch, &set("k", "2", 2));
     hand(&mut watch, &delete("k", 2));
-    assert_eq!(told(&mut watch), ["CURRENT 1@1", "SET 2@2", "DELETE @2"]);
+    assert_eq!(events(&mut watch), ["CURRENT 1@1", "SET 2@2", "DELETE @2"]);
 }
 
 #[test]
-fn a_change_before_the_initial_value_is_neither_lost_nor_doubled() {
+fn a_change_before_the_initial_value_is_reported_once() {
     let mut watch = registered("k");
     hand(&mut watch, &set("k", "2", 2));
     hand(&mut watch, &set("k", "3", 3));
-    assert!(told(&mut watch).is_empty());
+    assert!(events(&mut watch).is_empty());
     watch.handle_read(&key("k"), found("2", 2), now());
-    assert_eq!(told(&mut watch), ["CURRENT 2@2", "SET 3@3"]);
+    assert_eq!(events(&mut watch), ["CURRENT 2@2", "SET 3@3"]);
 }
 
 #[test]
-fn a_deletion_of_the_initial_value_is_told_though_it_bears_the_same_version() {
+fn a_deletion_with_the_version_of_the_initial_value_is_reported() {
     let mut watch = registered("k");
     hand(&mut watch, &delete("k", 2));
     watch.handle_read(&key("k"), found("2", 2), now());
-    assert_eq!(told(&mut watch), ["CURRENT 2@2", "DELETE @2"]);
+    assert_eq!(events(&mut watch), ["CURRENT 2@2", "DELETE @2"]);
 }
 
 #[test]
-fn an_absent_key_swallows_what_led_to_its_absence() {
+fn changes_before_a_reported_absence_are_dropped() {
     let mut watch = registered("k");
     for message in [set("k", "1", 1), delete("k", 1), set("k", "2", 2)] {
         hand(&mut watch, &message);
     }
     watch.handle_read(&key("k"), None, now());
-    assert_eq!(told(&mut watch), ["CURRENT absent", "SET 2@2"]);
+    assert_eq!(events(&mut watch), ["CURRENT absent", "SET 2@2"]);
 }
 
 #[test]
-fn a_notification_delivered_twice_is_told_once() {
+fn a_duplicate_notification_is_reported_once() {
     let mut watch = registered("k");
     watch.handle_read(&key("k"), None, now());
     for message in [set("k", "1", 1), set("k", "1", 1), delete("k", 1), delete("k", 1)] {
         hand(&mut watch, &message);
     }
-    assert_eq!(told(&mut watch), ["CURRENT absent", "SET 1@1", "DELETE @1"]);
+    assert_eq!(events(&mut watch), ["CURRENT absent", "SET 1@1", "DELETE @1"]);
 }
 
 #[test]
-fn a_change_without_a_version_is_told_rather_than_lost() {
+fn a_change_without_a_version_is_always_reported() {
     let mut watch = registered("k");
     watch.handle_read(&key("k"), found("1", 1), now());
     hand(&mut watch, &notification("k", &Notification::Delete, None));
     hand(&mut watch, &notification("k", &Notification::Set(None), None));
-    assert_eq!(told(&mut watch), ["CURRENT 1@1", "DELETE @?", "SET ?@?"]);
+    assert_eq!(events(&mut watch), ["CURRENT 1@1", "DELETE @?", "SET ?@?"]);
 }
 
 #[test]
-fn a_loss_tells_one_gap_and_what_has_changed_meanwhile() {
+fn a_loss_reports_one_gap_and_the_changes_in_it() {
     let mut watch = registered("k");
     watch.handle_read(&key("k"), found("1", 1), now());
     watch.handle_lost(1_000, "gone");
@@ -156,64 +156,64 @@ fn a_loss_tells_one_gap_and_what_has_changed_meanwhile() {
     hand(&mut watch, &set("k", "3", 3));
     watch.handle_read(&key("k"), found("2", 2), now());
     assert_eq!(
-        told(&mut watch),
+        events(&mut watch),
         ["CURRENT 1@1", "LOST 1000 gone", "LOST 2000 still gone", "GAP 1000-5000", "RESYNC 2@2", "SET 3@3"]
     );
 }
 
 #[test]
-fn a_loss_in_which_nothing_changed_tells_the_gap_alone() {
+fn a_loss_without_changes_reports_the_gap_only() {
     for state in [found("1", 1), None] {
         let mut watch = registered("k");
         watch.handle_read(&key("k"), state.clone(), now());
-        told(&mut watch);
+        events(&mut watch);
         watch.handle_lost(1_000, "gone");
         register(&mut watch, "k");
         watch.handle_read(&key("k"), state, now());
-        assert_eq!(told(&mut watch), ["LOST 1000 gone", "GAP 1000-5000"]);
+        assert_eq!(events(&mut watch), ["LOST 1000 gone", "GAP 1000-5000"]);
     }
 }
 
 #[test]
-fn a_key_that_vanished_in_a_gap_is_told() {
+fn a_key_deleted_in_a_gap_is_reported() {
     let mut watch = registered("k");
     watch.handle_read(&key("k"), found("1", 1), now());
     watch.handle_lost(1_000, "gone");
     register(&mut watch, "k");
     watch.handle_read(&key("k"), None, now());
-    assert_eq!(told(&mut watch), ["CURRENT 1@1", "LOST 1000 gone", "GAP 1000-5000", "RESYNC absent"]);
+    assert_eq!(events(&mut watch), ["CURRENT 1@1", "LOST 1000 gone", "GAP 1000-5000", "RESYNC absent"]);
 }
 
 #[test]
-fn a_loss_before_the_first_value_is_no_gap() {
+fn a_loss_before_the_first_value_is_not_a_gap() {
     let mut watch = registered("k");
     hand(&mut watch, &set("k", "1", 1));
     watch.handle_lost(1_000, "gone");
     register(&mut watch, "k");
     watch.handle_read(&key("k"), found("2", 2), now());
-    assert_eq!(told(&mut watch), ["LOST 1000 gone", "CURRENT 2@2"]);
+    assert_eq!(events(&mut watch), ["LOST 1000 gone", "CURRENT 2@2"]);
 }
 
 #[test]
-fn a_loss_is_told_once_however_many_attempts_fail() {
+fn a_loss_is_reported_once_however_many_attempts_fail() {
     let mut watch = registered("k");
     for since_ms in [1_000, 2_000, 3_000] {
         watch.handle_lost(since_ms, "gone");
     }
-    assert_eq!(told(&mut watch), ["LOST 1000 gone"]);
+    assert_eq!(events(&mut watch), ["LOST 1000 gone"]);
 }
 
 #[test]
-fn an_answer_from_before_a_loss_is_not_taken_for_one_after_it() {
+fn a_response_from_before_a_loss_is_ignored_after_it() {
     let mut watch = registered("k");
     watch.handle_lost(1_000, "gone");
     watch.handle_connected();
     watch.handle_read(&key("k"), found("1", 1), now());
-    assert_eq!(told(&mut watch), ["LOST 1000 gone"]);
+    assert_eq!(events(&mut watch), ["LOST 1000 gone"]);
 }
 
 #[test]
-fn messages_of_other_things_are_reported_and_skipped() {
+fn other_messages_are_reported_as_skipped() {
     let mut watch = registered("k");
     watch.handle_read(&key("k"), None, now());
     let mut garbage = set("k", "1", 1);
@@ -227,30 +227,30 @@ fn messages_of_other_things_are_reported_and_skipped() {
     for message in [garbage, stray, yesterday, foreign] {
         hand(&mut watch, &message);
     }
-    let told = told(&mut watch);
-    assert_eq!(told[0], "CURRENT absent");
-    assert_eq!(told.len(), 5, "{told:?}");
-    assert!(told[1..].iter().all(|line| line.starts_with("SKIPPED")), "{told:?}");
+    let reported = events(&mut watch);
+    assert_eq!(reported[0], "CURRENT absent");
+    assert_eq!(reported.len(), 5, "{reported:?}");
+    assert!(reported[1..].iter().all(|line| line.starts_with("SKIPPED")), "{reported:?}");
 }
 
 #[test]
-fn lower_case_hex_and_the_page_s_word_for_a_deletion_are_understood() {
+fn lower_case_hex_and_del_are_accepted() {
     let mut watch = registered("k");
     watch.handle_read(&key("k"), found("1", 1), now());
     let mut message = delete("k", 1);
     message.topic = message.topic.replace("6B", "6b");
     message.payload = Value::from_static(b"*2\r\n$6\r\nNOTIFY\r\n$3\r\nDEL\r\n");
     hand(&mut watch, &message);
-    assert_eq!(told(&mut watch), ["CURRENT 1@1", "DELETE @1"]);
+    assert_eq!(events(&mut watch), ["CURRENT 1@1", "DELETE @1"]);
 }
 
 #[test]
-fn a_key_asked_for_twice_is_watched_once() {
+fn a_duplicate_key_is_watched_once() {
     let watch = Watch::new([key("a"), key("b"), key("a")]);
     assert_eq!(watch.keys(), [key("a"), key("b")]);
 }
 
-/// What the played store does next.
+/// The next action of the simulated store or network.
 #[derive(Clone, Debug)]
 enum Act {
     Set,
@@ -270,7 +270,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     proptest::collection::vec(act, 0..80)
 }
 
-/// What travels to the client.
+/// A message to the client.
 enum Parcel {
     Registered,
     Read(Option<VersionedValue>),
@@ -278,9 +278,9 @@ enum Parcel {
 }
 
 proptest! {
-    /// The store answers and notifies in the order in which it acts (protocol §11), and is lost at any time.
+    /// The store responds and notifies in the order of its changes (protocol §11); the connection is lost at any time.
     #[test]
-    fn whatever_happens_the_watcher_ends_with_the_truth(acts in acts()) {
+    fn the_last_reported_state_is_the_state_of_the_store(acts in acts()) {
         let mut watch = Watch::new([key("k")]);
         let mut state: Option<u64> = None;
         let mut clock = 0;
@@ -288,7 +288,7 @@ proptest! {
         let mut wire: VecDeque<Parcel> = VecDeque::new();
         let mut events = Vec::new();
         watch.handle_connected();
-        // In the end everything that is under way arrives.
+        // At the end all pending messages arrive.
         let end = std::iter::repeat_n(Act::Deliver, 200);
         for act in acts.into_iter().chain(end) {
             match act {
@@ -330,7 +330,7 @@ proptest! {
             events.extend(std::iter::from_fn(|| watch.poll_event()));
         }
         let mut last: Option<(u64, bool)> = None;
-        let mut told = None;
+        let mut reported = None;
         for event in events {
             let (next, resync) = match event {
                 WatchEvent::Lost { .. } | WatchEvent::Gap { .. } => continue,
@@ -345,8 +345,8 @@ proptest! {
                 prop_assert!(next > last, "{next:?} after {last:?}");
             }
             last = next.or(last);
-            told = next.filter(|(_, deleted)| !deleted).map(|(ms, _)| ms);
+            reported = next.filter(|(_, deleted)| !deleted).map(|(ms, _)| ms);
         }
-        prop_assert_eq!(told, state);
+        prop_assert_eq!(reported, state);
     }
 }

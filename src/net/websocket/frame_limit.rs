@@ -84,6 +84,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for FrameLimit<S> {
             if len > 0 {
                 into.put_slice(this.buffer.get(..len).unwrap_or_default());
                 this.buffer.advance(len);
+                // `len` is at most `frame_left` while there is a limit; without one `frame_left` is not used again.
                 this.frame_left = this.frame_left.saturating_sub(u64::try_from(len).unwrap_or(u64::MAX));
                 return Poll::Ready(Ok(()));
             }

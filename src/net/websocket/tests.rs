@@ -97,17 +97,17 @@ async fn bytes_pass_both_ways_regardless_of_message_boundaries() {
         back
     };
     let reading = async {
-        let mut heard = vec![0; bytes.len()];
-        server.read_exact(&mut heard).await.unwrap();
+        let mut received = vec![0; bytes.len()];
+        server.read_exact(&mut received).await.unwrap();
         server.write_all(b"back").await.unwrap();
         server.flush().await.unwrap();
         assert_eq!(server.read(&mut [0; 10]).await.unwrap(), 0);
         server.shutdown().await.unwrap();
-        heard
+        received
     };
-    let (back, heard) = in_time(async { tokio::join!(writing, reading) }).await;
+    let (back, received) = in_time(async { tokio::join!(writing, reading) }).await;
     assert_eq!(back, b"back");
-    assert!(heard == bytes);
+    assert!(received == bytes);
 }
 
 #[tokio::test]
@@ -140,9 +140,9 @@ async fn a_ping_is_answered_and_an_empty_message_is_not_the_end() {
         masked(0x80, b"b"),
     ];
     client.write_all(&bytes.concat()).await.unwrap();
-    let mut heard = [0; 2];
-    in_time(server.read_exact(&mut heard)).await.unwrap();
-    assert_eq!(&heard, b"ab");
+    let mut received = [0; 2];
+    in_time(server.read_exact(&mut received)).await.unwrap();
+    assert_eq!(&received, b"ab");
     let mut pongs = [0; 7];
     in_time(client.read_exact(&mut pongs)).await.unwrap();
     assert_eq!(&pongs, b"\x8A\x02hi\x8A\x01x");
@@ -202,9 +202,9 @@ async fn frames_pass_the_frame_limit_unchanged_however_they_are_split() {
         let mut limited = FrameLimit::new(server, BytesMut::from(&frames[..held]), 100_000);
         let rest = frames[held..].to_vec();
         let writing = tokio::spawn(async move { client.write_all(&rest).await.unwrap() });
-        let mut heard = Vec::new();
-        in_time(limited.read_to_end(&mut heard)).await.unwrap();
-        assert!(heard == frames, "{room}, {held}");
+        let mut received = Vec::new();
+        in_time(limited.read_to_end(&mut received)).await.unwrap();
+        assert!(received == frames, "{room}, {held}");
         writing.await.unwrap();
     }
 }
@@ -225,20 +225,20 @@ async fn frames_beyond_a_connect_are_read_after_the_first_answer() {
             }
             to_server
         });
-        let mut heard = vec![0; total];
-        in_time(server.read_exact(&mut heard[..before])).await.unwrap();
+        let mut received = vec![0; total];
+        in_time(server.read_exact(&mut received[..before])).await.unwrap();
         let many_yields = async {
             for _ in 0..10_000 {
                 tokio::task::yield_now().await;
             }
         };
         tokio::select! {
-            read = server.read(&mut heard[before..]) => panic!("{read:?} was delivered"),
+            read = server.read(&mut received[before..]) => panic!("{read:?} was delivered"),
             () = many_yields => {}
         }
         server.write_all(b"welcome").await.unwrap();
-        in_time(server.read_exact(&mut heard[before..])).await.unwrap();
-        assert!(heard.iter().all(|byte| *byte == b'x'));
+        in_time(server.read_exact(&mut received[before..])).await.unwrap();
+        assert!(received.iter().all(|byte| *byte == b'x'));
         let mut answer = [0; 9];
         in_time(from_server.read_exact(&mut answer)).await.unwrap();
         assert_eq!(&answer, b"\x82\x07welcome");
@@ -282,9 +282,9 @@ async fn bytes_received_with_the_request_are_not_lost() {
     client.write_all(&[request.into_bytes(), masked(0x82, b"early")].concat()).await.unwrap();
     let mut server =
         in_time(accept(server, None, not_evil, 100)).await.map_err(|(reason, _)| reason).unwrap();
-    let mut heard = [0; 5];
-    in_time(server.read_exact(&mut heard)).await.unwrap();
-    assert_eq!(&heard, b"early");
+    let mut received = [0; 5];
+    in_time(server.read_exact(&mut received)).await.unwrap();
+    assert_eq!(&received, b"early");
 }
 
 #[tokio::test]

@@ -515,7 +515,7 @@ spec:
     }
 
     #[test]
-    fn a_rule_is_for_whoever_has_one_of_its_principals() {
+    fn a_rule_applies_to_clients_that_match_any_principal() {
         let policy = Policy::parse(RULES).unwrap();
         let may_connect = |id, principal: &Principal| policy.access(id, principal).may_connect;
         assert!(may_connect("press-7", &principal(None, &[])));
