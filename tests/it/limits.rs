@@ -58,7 +58,7 @@ fn memory_a_value_and_a_packet_are_bounded() {
     assert_eq!(at(&["set", "k", "-f", "large"]), large);
     let huge = at(&["set", "k", "-f", "huge"]);
     assert!(
-        huge.contains("bytes; the broker takes at most 32768") && huge.ends_with("--- exit 65\n"),
+        huge.contains("bytes; the broker accepts at most 32768") && huge.ends_with("--- exit 65\n"),
         "{huge}"
     );
     assert_eq!(at(&["set", "k", "-f", "small"]), "--- exit 0\n");

@@ -70,7 +70,7 @@ fn a_wrong_password_is_77_at_once_and_no_retry_makes_it_right() {
     let shown = place.run_at(&broker.url(), &["watch", "k", "-j", "-u", "ann", "--retries", "5"]);
     assert_eq!(
         shown,
-        "--- stderr\n{\"v\":1,\"error\":{\"kind\":\"authorization\",\"code\":77,\"message\":\"BROKER refused the \
+        "--- stderr\n{\"v\":1,\"error\":{\"kind\":\"authorization\",\"code\":77,\"message\":\"BROKER rejected the \
          connection: bad user name or password (0x86)\",\"hints\":[\"check \
          the name (-u) and the password (--password-file or --ask-password)\"],\"retryable\":false}}\n--- exit 77\n"
     );

@@ -176,8 +176,7 @@ fn what_a_client_says_cannot_drive_the_operators_terminal() {
         ..ConnectOptions::default()
     };
     assert_eq!(answer(server.port(0), hello), 0x86);
-    let told =
-        "a\\u{1b}[2J from PORT is not let in: bad user name or password (0x86): there is no user b\\nc";
+    let told = "a\\u{1b}[2J from PORT is not let in: bad user name or password (0x86): unknown user b\\nc";
     assert_eq!(server.log_line(), told);
 }
 

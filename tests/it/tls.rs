@@ -275,7 +275,7 @@ fn the_operator_hears_of_every_handshake_that_failed() {
             "client certificate is from an unknown CA",
         ),
         ("get k -n localhost -p PORT -T other.pem", "client refused the TLS handshake: unknown CA"),
-        ("get k -b mqtt://127.0.0.1:PORT", "it does not speak TLS"),
+        ("get k -b mqtt://127.0.0.1:PORT", "client does not speak TLS"),
     ] {
         assert!(said(&place, port, line).ends_with("--- exit 69\n"));
         let event = server.error_line();

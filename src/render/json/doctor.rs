@@ -63,7 +63,7 @@ fn details(detail: &Detail) -> Object {
                     object
                 })
                 .collect();
-            put(&mut object, "failed", failed);
+            put(&mut object, "missed", failed);
         }
         Detail::Tls { sight, now_s } => put_tls(&mut object, sight, *now_s),
         Detail::WebSocket { path } => put(&mut object, "path", path.as_str()),
