@@ -23,13 +23,14 @@ use super::trace::Tracing;
 use crate::cli::resolve;
 use crate::cli::signals::EndSignals;
 use crate::client::Tracer;
-use crate::clock;
 use crate::commands::grammar::{Grammar, wire_options_as_flags};
 use crate::commands::lines::words::Word;
 use crate::commands::{Command, CommandError, usage};
 use crate::render::escape::escape;
 use crate::render::{Style, trace};
-use crate::shell::{self, Above, House, InUse, Meaning, Opened, Streams};
+use crate::shell::{
+    self, ActiveContext, CloseFuture, OpenedSession, ParsedLine, Setup, Streams, TraceOutput,
+};
 
 /// The verb of a line that is written here.
 ///
@@ -50,7 +51,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
             .hint("mqkv batch FILE"));
     }
     let style = reporter.style();
-    let above = Above::new(report::put_words, style.color_words);
+    let trace_output = TraceOutput::new(report::put_words, style.color_words);
     let to_file = match &options.connection.trace {
         Some(Some(path)) => Some(Tracing::to_file(path, &style)?),
         _ => None,
@@ -58,8 +59,8 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
     let tracer = match &to_file {
         Some(to_file) => to_file.tracer.clone(),
         None => {
-            let (above, is_on) = (above.clone(), options.connection.trace.is_some());
-            Tracer::new(is_on, move |traced, at_ms| above.tell(trace::line(traced, at_ms, &style)))
+            let (output, is_on) = (trace_output.clone(), options.connection.trace.is_some());
+            Tracer::new(is_on, move |traced, at_ms| output.print(trace::line(traced, at_ms, &style)))
         }
     };
     let told = tracer.clone();
@@ -67,7 +68,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
         .is_ok_and(|configuration| resolve::is_auto(&configuration.settings));
     let named = (options.connection.clone(), variables.clone());
     let opened_with = variables.clone();
-    let house = House {
+    let setup = Setup {
         definition: definition::of_prompt(),
         parse: Box::new(parse),
         open: Box::new(move |destination| open(&options, &opened_with, &told, style, destination)),
@@ -78,22 +79,17 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
                 |file| file.contexts.iter().map(|known| known.name.to_string()).collect(),
             )
         }),
-        streams: Streams {
-            data: report::put_data,
-            words: report::put_words,
-            above: |text| report::put_words(text, true),
-            now: clock::monotonic,
-        },
+        streams: Streams { data: report::put_data, words: report::put_words },
         style,
         is_auto,
         history: resolve::history(),
         login_shell: resolve::login_shell(),
         tracer,
-        above,
+        trace_output,
     };
     // Another thread keeps the session alive while this one waits for the terminal.
     let runtime = runtime::start()?;
-    let verdict = runtime.handle().block_on(shell::run(house));
+    let verdict = runtime.handle().block_on(shell::run(setup));
     // A command of the system that does not end is not waited for.
     drop(runtime);
     if let Some(to_file) = to_file {
@@ -109,7 +105,7 @@ fn open(
     tracer: &Tracer,
     style: Style,
     destination: Option<&str>,
-) -> Result<Opened, CommandError> {
+) -> Result<OpenedSession, CommandError> {
     let args = match destination {
         None => options.connection.clone(),
         Some(url) if url.contains("://") => to_url(&options.connection, url),
@@ -138,13 +134,13 @@ fn open(
     let session = guarded(session, &configuration, options.force_write && destination.is_none());
     // What is typed is for the prompt.
     session.close_input();
-    let context = configuration.context.as_ref().map(|context| InUse {
+    let context = configuration.context.as_ref().map(|context| ActiveContext {
         name: context.name.to_string(),
         shade: context.shade,
         is_read_only: configuration.read_only().is_some(),
     });
-    let close = Box::new(move || -> shell::Closing { Box::pin(embedded.stop()) });
-    Ok(Opened { session, broker, context, about, url, is_transient, close })
+    let close = Box::new(move || -> CloseFuture { Box::pin(embedded.stop()) });
+    Ok(OpenedSession { session, broker, context, about, url, is_transient, close })
 }
 
 /// What was typed, with another broker. Credentials are for the broker that they were given for, and so is a context.
@@ -183,14 +179,14 @@ fn to_context(args: &ConnectionArgs, context: &str) -> ConnectionArgs {
 const FORCE_WRITE: &[u8] = b"--force-write";
 
 /// What the words of a line mean.
-fn parse(mut words: Vec<Word>, style: Style) -> Result<Meaning, CommandError> {
+fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError> {
     if words.iter().any(|word| word.is_quoted && word.bytes.starts_with(b"-")) {
         // What is quoted is data, and the definition alone cannot know that.
         let count = words.len();
         words.retain(|word| word.is_quoted || word.bytes != FORCE_WRITE);
         let is_forced = words.len() < count;
         let command = Box::new(Grammar::default().parse(words)?);
-        return Ok(Meaning::Run { command, style, is_formatted: false, is_forced });
+        return Ok(ParsedLine::Run { command, style, is_formatted: false, is_forced });
     }
     if let Some(verb) = words.first_mut() {
         verb.bytes.make_ascii_lowercase();
@@ -206,7 +202,7 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<Meaning, CommandError> {
     let matches = match definer.try_get_matches_from_mut(&words) {
         Ok(matches) => matches,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            return Ok(Meaning::Show(error.render().to_string()));
+            return Ok(ParsedLine::Show(error.render().to_string()));
         }
         Err(error) => {
             let known = definer.find_subcommand(&verb).is_some();
@@ -237,10 +233,10 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<Meaning, CommandError> {
     match cli.verb {
         Some(Verb::Command(command)) => {
             let is_forced = cli.options.force_write;
-            Ok(Meaning::Run { command: Box::new(command), style, is_formatted, is_forced })
+            Ok(ParsedLine::Run { command: Box::new(command), style, is_formatted, is_forced })
         }
-        Some(Verb::Help(args)) if args.names.is_empty() => Ok(Meaning::Help),
-        Some(Verb::Help(args)) => help::text(&args.names, Cli::command(), false).map(Meaning::Show),
+        Some(Verb::Help(args)) if args.names.is_empty() => Ok(ParsedLine::Help),
+        Some(Verb::Help(args)) => help::text(&args.names, Cli::command(), false).map(ParsedLine::Show),
         Some(Verb::Shell(_)) => Err(CommandError::usage("this is the shell already").hint("\\?")),
         Some(
             Verb::Serve(_)
@@ -296,7 +292,7 @@ mod tests {
 
     const STYLE: Style = Style::PLAIN;
 
-    fn meaning(line: &str) -> Result<Meaning, CommandError> {
+    fn meaning(line: &str) -> Result<ParsedLine, CommandError> {
         parse(split(line.as_bytes()).unwrap(), STYLE)
     }
 
@@ -307,21 +303,21 @@ mod tests {
     #[test]
     fn a_line_means_what_it_means_on_the_command_line() {
         let shown = |line| match meaning(line) {
-            Ok(Meaning::Run { command, .. }) => format!("{command:?}"),
+            Ok(ParsedLine::Run { command, .. }) => format!("{command:?}"),
             other => panic!("{line}: {other:?}"),
         };
         assert_eq!(shown("SET k v NX PX 5000"), shown("set k v --nx --ttl 5s"));
         assert!(shown("set k '-x'").contains("Encoded([45, 120])"), "what is quoted is data");
-        assert!(matches!(meaning("help"), Ok(Meaning::Help)));
-        assert!(matches!(meaning("help set"), Ok(Meaning::Show(text)) if text.contains("--ttl")));
-        assert!(matches!(meaning("HELP SET"), Ok(Meaning::Show(text)) if text.contains("--ttl")));
-        assert!(matches!(meaning("get --help"), Ok(Meaning::Show(_))));
+        assert!(matches!(meaning("help"), Ok(ParsedLine::Help)));
+        assert!(matches!(meaning("help set"), Ok(ParsedLine::Show(text)) if text.contains("--ttl")));
+        assert!(matches!(meaning("HELP SET"), Ok(ParsedLine::Show(text)) if text.contains("--ttl")));
+        assert!(matches!(meaning("get --help"), Ok(ParsedLine::Show(_))));
     }
 
     #[test]
     fn a_format_can_be_asked_for_in_a_line() {
         let of = |line| match meaning(line) {
-            Ok(Meaning::Run { style, is_formatted, .. }) => (style.format, is_formatted),
+            Ok(ParsedLine::Run { style, is_formatted, .. }) => (style.format, is_formatted),
             other => panic!("{line}: {other:?}"),
         };
         assert_eq!(of("get k"), (Format::Text, false));

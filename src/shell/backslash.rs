@@ -1,15 +1,15 @@
-//! The commands that begin with a backslash: about the prompt itself, not the store (pure).
+//! Backslash commands: commands about the prompt itself, not the store (pure).
 
 use crate::commands::CommandError;
 
 /// A backslash command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Meta {
+pub enum BackslashCommand {
     /// `\?`
     Help,
     /// `\q`
     Quit,
-    /// `\c [CONTEXT|URL]`: another broker, or the same anew; with `!` whatever is lost by it.
+    /// `\c [CONTEXT|URL]`, to the same broker without one; `\c!` also if keys are lost by it.
     Connect(Option<String>, bool),
     /// `\conninfo`
     ConnInfo,
@@ -21,22 +21,21 @@ pub enum Meta {
     Format(Option<String>),
     /// `\watches`
     Watches,
-    /// `\unwatch [N|all]`; none: the only one there is.
-    Unwatch(Option<Which>),
+    /// `\unwatch [N|all]`; without one the only watch.
+    Unwatch(Option<WatchSelection>),
     /// `\locks`
     Locks,
     /// `\i FILE`
     Include(String),
-    /// `\! [COMMAND]`; none: a shell.
+    /// `\! [COMMAND]`; without one an interactive shell.
     System(Option<String>),
 }
 
-/// Which watches.
+/// The watches that a command is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
-    /// The one with this number.
+pub enum WatchSelection {
+    /// The watch with this number.
     Number(u32),
-    /// All of them.
     All,
 }
 
@@ -57,66 +56,73 @@ pub enum Argument {
 /// The formats of `\o`.
 pub const FORMATS: &[&str] = &["auto", "text", "raw", "hex", "base64", "json", "jsonl"];
 
-/// The names, what may follow, and what each is for.
+/// Name, argument and description of each command.
 pub const NAMES: &[(&str, &str, &str)] = &[
-    ("\\?", "", "this help"),
-    ("\\q", "", "leave (Ctrl-D does, too)"),
-    ("\\c", "[CONTEXT|URL]", "connect to another broker, or anew"),
-    ("\\conninfo", "", "where we are, and since when"),
-    ("\\watches", "", "what is watched in the background"),
-    ("\\unwatch", "[N|all]", "end a watch"),
-    ("\\locks", "", "the locks that are held, and their tokens"),
-    ("\\timing", "[on|off]", "tell how long each line took"),
-    ("\\trace", "[on|off]", "show every MQTT packet, above the line"),
-    ("\\o", "[FORMAT]", "the shape of the output: auto, text, raw, hex, base64, json"),
+    ("\\?", "", "show this help"),
+    ("\\q", "", "exit, like Ctrl-D"),
+    ("\\c", "[CONTEXT|URL]", "connect to another broker, or reconnect"),
+    ("\\conninfo", "", "show the connection"),
+    ("\\watches", "", "list the running watches"),
+    ("\\unwatch", "[N|all]", "stop a watch"),
+    ("\\locks", "", "list the held locks and their tokens"),
+    ("\\timing", "[on|off]", "show how long each line took"),
+    ("\\trace", "[on|off]", "show every MQTT packet above the line"),
+    ("\\o", "[FORMAT]", "set the output format: auto, text, raw, hex, base64, json"),
     ("\\i", "FILE", "run the lines of a file"),
-    ("\\!", "[COMMAND]", "run a command of the system, or a shell"),
+    ("\\!", "[COMMAND]", "run a system command, or a shell"),
 ];
 
-/// Reads a backslash command.
+/// Parses a backslash command.
 ///
 /// # Errors
-/// There is no such command, or it takes other words.
-pub fn parse(line: &str) -> Result<Meta, CommandError> {
+/// The command is unknown, or its argument is invalid.
+pub fn parse(line: &str) -> Result<BackslashCommand, CommandError> {
     let line = line.trim();
     let (name, rest) = match line.strip_prefix("\\!") {
         Some(rest) => ("\\!", rest.trim()),
         None => line.split_once(char::is_whitespace).map_or((line, ""), |(name, rest)| (name, rest.trim())),
     };
     let word = (!rest.is_empty()).then(|| unquoted(rest));
-    let meta = match name {
-        "\\?" | "\\h" | "\\help" => Meta::Help,
-        "\\q" | "\\quit" => Meta::Quit,
-        "\\c" | "\\connect" => Meta::Connect(word.clone(), false),
-        "\\c!" | "\\connect!" => Meta::Connect(word.clone(), true),
-        "\\conninfo" => Meta::ConnInfo,
-        "\\timing" => Meta::Timing(on_or_off(name, word.as_deref())?),
-        "\\trace" => Meta::Trace(on_or_off(name, word.as_deref())?),
-        "\\o" => Meta::Format(word.as_deref().map(format).transpose()?),
-        "\\watches" => Meta::Watches,
-        "\\unwatch" => Meta::Unwatch(word.as_deref().map(which).transpose()?),
-        "\\locks" => Meta::Locks,
+    let command = match name {
+        "\\?" | "\\h" | "\\help" => BackslashCommand::Help,
+        "\\q" | "\\quit" => BackslashCommand::Quit,
+        "\\c" | "\\connect" => BackslashCommand::Connect(word.clone(), false),
+        "\\c!" | "\\connect!" => BackslashCommand::Connect(word.clone(), true),
+        "\\conninfo" => BackslashCommand::ConnInfo,
+        "\\timing" => BackslashCommand::Timing(on_or_off(name, word.as_deref())?),
+        "\\trace" => BackslashCommand::Trace(on_or_off(name, word.as_deref())?),
+        "\\o" => BackslashCommand::Format(word.as_deref().map(format).transpose()?),
+        "\\watches" => BackslashCommand::Watches,
+        "\\unwatch" => BackslashCommand::Unwatch(word.as_deref().map(selection).transpose()?),
+        "\\locks" => BackslashCommand::Locks,
         "\\i" => match &word {
-            Some(file) => Meta::Include(file.clone()),
-            None => return Err(CommandError::usage("\\i takes the name of a file")),
+            Some(file) => BackslashCommand::Include(file.clone()),
+            None => return Err(CommandError::usage("\\i requires a file name")),
         },
-        "\\!" => Meta::System((!rest.is_empty()).then(|| rest.to_owned())),
+        "\\!" => BackslashCommand::System((!rest.is_empty()).then(|| rest.to_owned())),
         other => return Err(unknown(other)),
     };
-    let is_alone = matches!(meta, Meta::Help | Meta::Quit | Meta::ConnInfo | Meta::Watches | Meta::Locks);
-    if is_alone && word.is_some() {
-        return Err(CommandError::usage(format!("{name} takes nothing behind it")));
+    let takes_none = matches!(
+        command,
+        BackslashCommand::Help
+            | BackslashCommand::Quit
+            | BackslashCommand::ConnInfo
+            | BackslashCommand::Watches
+            | BackslashCommand::Locks
+    );
+    if takes_none && word.is_some() {
+        return Err(CommandError::usage(format!("{name} takes no argument")));
     }
-    Ok(meta)
+    Ok(command)
 }
 
-/// Whether a statement is such a command.
+/// Returns whether a statement is a backslash command.
 #[must_use]
-pub fn is_meta(statement: &[u8]) -> bool {
+pub fn is_backslash_command(statement: &[u8]) -> bool {
     statement.trim_ascii_start().starts_with(b"\\")
 }
 
-/// What can be completed in a text that ends at the cursor: from where on, what there is of it, and what it is.
+/// Finds the word at the end of a text that is a backslash command: where it starts, its text, and what it is.
 #[must_use]
 pub fn expectation(text: &str) -> Option<(usize, String, Argument)> {
     let line = text.rsplit('\n').next().unwrap_or(text);
@@ -158,24 +164,25 @@ fn format(word: &str) -> Result<String, CommandError> {
     if FORMATS.contains(&word) {
         return Ok(word.to_owned());
     }
-    Err(CommandError::usage(format!("there is no format {word}")).hint(FORMATS.join(", ")))
+    Err(CommandError::usage(format!("unknown format: {word}")).hint(FORMATS.join(", ")))
 }
 
-fn which(word: &str) -> Result<Which, CommandError> {
+fn selection(word: &str) -> Result<WatchSelection, CommandError> {
     match (word, word.parse()) {
-        ("all", _) => Ok(Which::All),
-        (_, Ok(number)) => Ok(Which::Number(number)),
+        ("all", _) => Ok(WatchSelection::All),
+        (_, Ok(number)) => Ok(WatchSelection::Number(number)),
         _ => Err(CommandError::usage("\\unwatch takes the number of a watch, or all").hint("\\watches")),
     }
 }
 
 fn unknown(name: &str) -> CommandError {
-    let error = CommandError::usage(format!("there is no {name}"));
-    let begun = NAMES.iter().find(|(known, ..)| name.len() > 1 && known.starts_with(name));
-    let begun = begun.or_else(|| NAMES.iter().find(|(known, ..)| known.len() > 2 && name.starts_with(known)));
-    match begun {
+    let error = CommandError::usage(format!("unknown command: {name}"));
+    let similar = NAMES.iter().find(|(known, ..)| name.len() > 1 && known.starts_with(name));
+    let similar =
+        similar.or_else(|| NAMES.iter().find(|(known, ..)| known.len() > 2 && name.starts_with(known)));
+    match similar {
         Some((known, ..)) => error.hint(*known),
-        None => error.hint("\\? lists what there is"),
+        None => error.hint("\\? lists the commands"),
     }
 }
 
@@ -184,31 +191,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_backslash_command_is_a_name_and_a_word() {
-        assert_eq!(parse(" \\q ").unwrap(), Meta::Quit);
-        assert_eq!(parse("\\c").unwrap(), Meta::Connect(None, false));
-        assert_eq!(parse("\\c prod").unwrap(), Meta::Connect(Some("prod".into()), false));
-        assert_eq!(parse("\\c! mqtt://h:1884").unwrap(), Meta::Connect(Some("mqtt://h:1884".into()), true));
-        assert_eq!(parse("\\timing").unwrap(), Meta::Timing(None));
-        assert_eq!(parse("\\timing off").unwrap(), Meta::Timing(Some(false)));
-        assert_eq!(parse("\\trace on").unwrap(), Meta::Trace(Some(true)));
-        assert_eq!(parse("\\unwatch 2").unwrap(), Meta::Unwatch(Some(Which::Number(2))));
-        assert_eq!(parse("\\unwatch all").unwrap(), Meta::Unwatch(Some(Which::All)));
-        assert_eq!(parse("\\i 'a file'").unwrap(), Meta::Include("a file".into()));
-        assert_eq!(parse("\\o json").unwrap(), Meta::Format(Some("json".into())));
+    fn a_backslash_command_is_a_name_and_an_argument() {
+        assert_eq!(parse(" \\q ").unwrap(), BackslashCommand::Quit);
+        assert_eq!(parse("\\c").unwrap(), BackslashCommand::Connect(None, false));
+        assert_eq!(parse("\\c prod").unwrap(), BackslashCommand::Connect(Some("prod".into()), false));
+        assert_eq!(
+            parse("\\c! mqtt://h:1884").unwrap(),
+            BackslashCommand::Connect(Some("mqtt://h:1884".into()), true)
+        );
+        assert_eq!(parse("\\timing").unwrap(), BackslashCommand::Timing(None));
+        assert_eq!(parse("\\timing off").unwrap(), BackslashCommand::Timing(Some(false)));
+        assert_eq!(parse("\\trace on").unwrap(), BackslashCommand::Trace(Some(true)));
+        assert_eq!(parse("\\unwatch 2").unwrap(), BackslashCommand::Unwatch(Some(WatchSelection::Number(2))));
+        assert_eq!(parse("\\unwatch all").unwrap(), BackslashCommand::Unwatch(Some(WatchSelection::All)));
+        assert_eq!(parse("\\i 'a file'").unwrap(), BackslashCommand::Include("a file".into()));
+        assert_eq!(parse("\\o json").unwrap(), BackslashCommand::Format(Some("json".into())));
     }
 
     #[test]
-    fn a_command_of_the_system_is_taken_as_it_is() {
-        assert_eq!(parse("\\!").unwrap(), Meta::System(None));
-        assert_eq!(parse("\\! ls 'a b' | wc").unwrap(), Meta::System(Some("ls 'a b' | wc".into())));
-        assert_eq!(parse("\\!ls").unwrap(), Meta::System(Some("ls".into())));
+    fn a_system_command_is_passed_on_unchanged() {
+        assert_eq!(parse("\\!").unwrap(), BackslashCommand::System(None));
+        assert_eq!(
+            parse("\\! ls 'a b' | wc").unwrap(),
+            BackslashCommand::System(Some("ls 'a b' | wc".into()))
+        );
+        assert_eq!(parse("\\!ls").unwrap(), BackslashCommand::System(Some("ls".into())));
     }
 
     #[test]
-    fn what_there_is_not_is_refused_with_what_there_is() {
+    fn an_unknown_command_or_argument_is_rejected_with_a_hint() {
         assert_eq!(parse("\\tim").unwrap_err().hints, ["\\timing"]);
-        assert_eq!(parse("\\x").unwrap_err().hints, ["\\? lists what there is"]);
+        assert_eq!(parse("\\x").unwrap_err().hints, ["\\? lists the commands"]);
         for line in ["\\q now", "\\timing maybe", "\\trace k", "\\o yaml", "\\unwatch x", "\\i"] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -1,51 +1,53 @@
-//! Watches the connection: tells when it is lost, counts the seconds in the prompt, tells when it is back.
+//! Connection status: reports when the connection is lost and restored, and updates the prompt meanwhile.
 
 use std::time::Duration;
 
 use tokio::sync::watch::Receiver;
 use tokio::time::interval;
 
+use super::printer::Printer;
 use super::watches::Watches;
 use crate::client::ConnectionStatus;
+use crate::clock;
 use crate::render::escape::escape;
-use crate::shell::printer::Printer;
 
-/// Runs until the client is gone.
-pub async fn observe(mut link: Receiver<ConnectionStatus>, watches: Watches, voice: Printer) {
+/// Reports changes of the connection until the client ends.
+pub async fn report(mut status: Receiver<ConnectionStatus>, watches: Watches, printer: Printer) {
     let mut lost_at = None;
     let mut second = interval(Duration::from_secs(1));
     loop {
         tokio::select! {
-            changed = link.changed() => if changed.is_err() { return },
+            changed = status.changed() => if changed.is_err() { return },
+            // The prompt counts the seconds since the loss.
             _ = second.tick(), if lost_at.is_some() => {
-                voice.repaint();
+                printer.repaint();
                 continue;
             }
         }
-        let state = link.borrow_and_update().clone();
-        match state {
+        let current = status.borrow_and_update().clone();
+        match current {
             ConnectionStatus::Lost { since, cause } => {
-                voice.live.set_offline(Some(since));
+                printer.state.set_offline(Some(since));
                 if lost_at.replace(since).is_none() {
                     let cause = escape(cause.as_bytes());
-                    voice.alarm(&format!("lost the connection: {cause}; trying again"));
+                    printer.background_alert(&format!("lost the connection: {cause}; trying again"));
                 }
             }
             ConnectionStatus::Connected => {
-                voice.live.set_offline(None);
+                printer.state.set_offline(None);
                 if let Some(since) = lost_at.take() {
-                    let away = (voice.streams.now)().saturating_duration_since(since).as_secs();
+                    let seconds = clock::monotonic().saturating_duration_since(since).as_secs();
                     let watches = match watches.count() {
                         0 => String::new(),
-                        1 => "; 1 watch goes on".to_owned(),
-                        count => format!("; {count} watches go on"),
+                        1 => "; 1 watch continues".to_owned(),
+                        count => format!("; {count} watches continue"),
                     };
-                    voice.tell(&format!("connected again after {away} s{watches}"));
+                    printer.background_message(&format!("connected again after {seconds} s{watches}"));
                 }
             }
             ConnectionStatus::Ended(error) => {
                 let error = escape(error.to_string().as_bytes());
-                voice.alarm(&format!("the session has ended: {error}; \\c makes another"));
+                printer.background_alert(&format!("the session ended: {error}; \\c opens a new one"));
                 return;
             }
         }

@@ -317,7 +317,11 @@ pub mod sample {
                 key(),
             ])
         };
-        let ttl = [option("ttl", None, Some("DURATION")), option("nx", None, None)];
+        let ttl = [
+            option("ttl", None, Some("DURATION")),
+            option("nx", None, None),
+            option("quiet", Some('q'), None),
+        ];
         let output = VerbOption {
             value: Some(Operand { kind: choices(&["raw", "json"]), ..operand("FORMAT") }),
             is_hinted: false,

@@ -1,67 +1,66 @@
-//! Lines of a terminal in which none can be edited: it gives them whole, and clears them itself at Ctrl-C.
+//! Line input on a dumb terminal, where no line can be edited: the terminal delivers whole lines.
 
 use std::fmt;
 use std::io::{self, BufRead};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::editor::Typed;
+use super::input::Input;
 use super::line::is_open;
-use crate::shell::printer::Streams;
-use crate::shell::shared_state::Live;
+use super::shared_state::SharedState;
+use super::streams::Streams;
 
-/// Reads lines in one thread, and has them begun again from another.
-pub struct Plain {
-    live: Arc<Live>,
+/// Reads lines in one thread; another thread restarts the input after Ctrl-C.
+pub struct DumbTerminal {
+    state: Arc<SharedState>,
     streams: Streams,
-    /// What was entered of a text that goes on is not wanted any more.
+    /// Ctrl-C was pressed: the lines of an unfinished quote that were read so far are dropped.
     is_cleared: AtomicBool,
 }
 
-impl Plain {
-    /// Reads standard input.
+impl DumbTerminal {
     #[must_use]
-    pub fn new(live: Arc<Live>, streams: Streams) -> Self {
-        Self { live, streams, is_cleared: AtomicBool::new(false) }
+    pub fn new(state: Arc<SharedState>, streams: Streams) -> Self {
+        Self { state, streams, is_cleared: AtomicBool::new(false) }
     }
 
-    /// Reads a line, and those that follow within its quotes, on a terminal of so many columns.
-    pub fn read(&self, columns: usize) -> Typed {
+    /// Reads a line from standard input, and the lines that continue its quotes.
+    pub fn read(&self, columns: usize) -> Input {
         self.is_cleared.store(false, Ordering::SeqCst);
-        self.put(&self.live.begin_prompt(columns));
+        self.write(&self.state.begin_prompt(columns));
         let mut text = Vec::new();
         loop {
             let before = text.len();
             match io::stdin().lock().read_until(b'\n', &mut text) {
-                Ok(0) => return Typed::End,
+                Ok(0) => return Input::End,
                 Ok(_) => {}
-                Err(_) => return Typed::Broken,
+                Err(_) => return Input::Lost,
             }
             if self.is_cleared.swap(false, Ordering::SeqCst) {
                 text.drain(..before);
             }
             if !is_open(&text) {
                 text.pop_if(|last| *last == b'\n');
-                return String::from_utf8(text).map_or(Typed::Garbled, Typed::Line);
+                return String::from_utf8(text).map_or(Input::InvalidUtf8, Input::Line);
             }
         }
     }
 
-    /// After a Ctrl-C: forgets what was entered of a text that goes on, and shows the prompt anew.
-    pub fn begin_again(&self) {
+    /// Drops the lines of an unfinished quote and prints the prompt again, after a Ctrl-C.
+    pub fn restart(&self) {
         self.is_cleared.store(true, Ordering::SeqCst);
-        // The terminal has shown ^C, and the cursor stands behind it.
-        self.put(&format!("\n{}", self.live.begin_prompt(self.live.columns())));
+        // The terminal has echoed ^C, and the cursor is behind it.
+        self.write(&format!("\n{}", self.state.begin_prompt(self.state.columns())));
     }
 
-    fn put(&self, text: &str) {
-        // A terminal that is gone is told by the next line.
+    fn write(&self, text: &str) {
+        // If the terminal is gone, the next read reports it.
         let _ = (self.streams.data)(text.as_bytes(), false);
     }
 }
 
-impl fmt::Debug for Plain {
+impl fmt::Debug for DumbTerminal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Plain").field("is_cleared", &self.is_cleared).finish_non_exhaustive()
+        out.debug_struct("DumbTerminal").field("is_cleared", &self.is_cleared).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The line editor, on a thread of its own; the only file that names `rustyline`.
+//! Line editor, on a thread of its own; the only file that names `rustyline`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,141 +10,128 @@ use std::thread;
 use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
-use rustyline::hint::{Hint as Shown, Hinter};
+use rustyline::hint::{Hint, Hinter};
 use rustyline::history::{MemHistory, SearchDirection};
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{ColorMode, CompletionType, Config, Context, Editor, ExternalPrinter, Helper};
 use tokio::sync::{mpsc, watch};
 
+use super::dumb_terminal::DumbTerminal;
 use super::hint::{self, cut};
+use super::input::Input;
 use super::line::is_open;
+use super::screen::PrintAbove;
+use super::shared_state::SharedState;
+use super::streams::Streams;
 use crate::commands::interrupt_this_process;
 use crate::render::style::{Paint, paint};
-use crate::shell::dumb_terminal::Plain;
-use crate::shell::printer::Streams;
-use crate::shell::shared_state::Live;
 
-/// How far back a hint is looked for, in lines.
+/// How many lines of the history are searched for a hint.
 const HINTS_MAX: usize = 2_000;
 
-/// What became of a line.
+/// The editor's thread, as the main loop sees it.
 #[derive(Debug)]
-pub enum Typed {
-    /// It was entered.
-    Line(String),
-    /// Ctrl-C has cleared it.
-    Cleared,
-    /// It is no text.
-    Garbled,
-    /// Ctrl-D: there will be no other.
-    End,
-    /// The terminal is gone, or makes trouble.
-    Broken,
+pub struct LineEditor {
+    requests: blocking::Sender<()>,
+    inputs: mpsc::UnboundedReceiver<Input>,
+    /// Whether the editor has taken the terminal for the requested line. From then on Ctrl-C is a key for the editor and
+    /// no SIGINT, until it gives the terminal back.
+    has_begun: Arc<watch::Sender<bool>>,
+    /// Reads the lines if the terminal cannot be edited on.
+    dumb_terminal: Option<Arc<DumbTerminal>>,
 }
 
-/// The line editor, seen from the loop.
-#[derive(Debug)]
-pub struct Lines {
-    asks: blocking::Sender<()>,
-    typed: mpsc::UnboundedReceiver<Typed>,
-    begun: Arc<watch::Sender<bool>>,
-    /// Reads in place of the editor where the terminal is one in which no line can be edited.
-    plain: Option<Arc<Plain>>,
-}
-
-/// Prints above the line that is being typed.
-pub type Above = Box<dyn FnMut(String) -> io::Result<()> + Send>;
-
-impl Lines {
-    /// Starts the editor; where the terminal can do it, also gives what prints above the line.
+impl LineEditor {
+    /// Starts the editor. Also returns what prints above the line, if the terminal supports that.
     ///
     /// # Errors
-    /// There is no terminal, or no thread.
+    /// There is no terminal, or the system cannot create a thread.
     pub fn start(
-        live: Arc<Live>,
-        earlier: Vec<String>,
+        state: Arc<SharedState>,
+        history: Vec<String>,
         streams: Streams,
         color: bool,
-    ) -> io::Result<(Self, Option<Above>)> {
+    ) -> io::Result<(Self, Option<PrintAbove>)> {
         let config = Config::builder()
             .completion_type(CompletionType::List)
-            // The prompt on the screen changes through the highlighter, which paints only where it may.
+            // The highlighter repaints the prompt on the screen; it uses colour only where `color` allows it.
             .color_mode(ColorMode::Forced)
             .max_history_size(HINTS_MAX)
             .and_then(|builder| builder.history_ignore_dups(true))
-            .map_err(of_editor)?
+            .map_err(io_error)?
             .build();
-        let history = MemHistory::with_config(&config);
-        let mut editor = Editor::with_history(config, history).map_err(of_editor)?;
-        for line in earlier {
-            editor.add_history_entry(line).map_err(of_editor)?;
+        let memory = MemHistory::with_config(&config);
+        let mut editor = Editor::with_history(config, memory).map_err(io_error)?;
+        for line in history {
+            editor.add_history_entry(line).map_err(io_error)?;
         }
         let above = editor
             .create_external_printer()
             .ok()
-            .map(|mut printer| -> Above { Box::new(move |text| printer.print(text).map_err(of_editor)) });
-        let begun = Arc::new(watch::Sender::new(false));
-        editor.set_helper(Some(Aid { live: Arc::clone(&live), begun: Arc::clone(&begun), color }));
-        // Where a line cannot be edited nothing can be printed above it.
-        let plain = above.is_none().then(|| Arc::new(Plain::new(Arc::clone(&live), streams)));
-        let (asks, asked) = blocking::channel();
-        let (told, typed) = mpsc::unbounded_channel();
-        let (in_place, read_plainly) = (plain.clone(), Arc::clone(&begun));
+            .map(|mut printer| -> PrintAbove { Box::new(move |text| printer.print(text).map_err(io_error)) });
+        let has_begun = Arc::new(watch::Sender::new(false));
+        let helper = EditorHelper { state: Arc::clone(&state), has_begun: Arc::clone(&has_begun), color };
+        editor.set_helper(Some(helper));
+        // A terminal that cannot print above a line cannot edit one either.
+        let dumb_terminal = above.is_none().then(|| Arc::new(DumbTerminal::new(Arc::clone(&state), streams)));
+        let (requests, requested) = blocking::channel();
+        let (sender, inputs) = mpsc::unbounded_channel();
+        let (reader, reader_begun) = (dumb_terminal.clone(), Arc::clone(&has_begun));
         thread::Builder::new().name("editor".to_owned()).spawn(move || {
-            while asked.recv().is_ok() {
+            while requested.recv().is_ok() {
                 let columns = editor.dimensions().map_or(80, |(columns, _)| usize::from(columns));
-                let line = match &in_place {
-                    None => read(&mut editor, &live, columns),
-                    Some(plain) => {
-                        let line = plain.read(columns);
-                        read_plainly.send_replace(true);
-                        line
+                let input = match &reader {
+                    None => read(&mut editor, &state, columns),
+                    Some(terminal) => {
+                        let input = terminal.read(columns);
+                        reader_begun.send_replace(true);
+                        input
                     }
                 };
-                if told.send(line).is_err() {
+                if sender.send(input).is_err() {
                     return;
                 }
             }
         })?;
-        Ok((Self { asks, typed, begun, plain }, above))
+        Ok((Self { requests, inputs, has_begun, dumb_terminal }, above))
     }
 
-    /// Asks for a line.
-    pub fn ask(&self) {
-        self.begun.send_replace(false);
-        // An editor that is gone says so in `next`.
-        let _ = self.asks.send(());
+    /// Requests a line.
+    pub fn request(&self) {
+        self.has_begun.send_replace(false);
+        // If the thread has ended, `next` returns `Lost`.
+        let _ = self.requests.send(());
     }
 
-    /// The line that was asked for. May be dropped at any time.
-    pub async fn next(&mut self) -> Typed {
-        self.typed.recv().await.unwrap_or(Typed::Broken)
+    /// Returns the requested line. Cancel-safe.
+    pub async fn next(&mut self) -> Input {
+        self.inputs.recv().await.unwrap_or(Input::Lost)
     }
 
-    /// Whether a SIGINT that is heard now came when the line had been entered: the editor has had the terminal since it
-    /// was asked, and while it has it, all SIGINT are its own. Without an editor the line must have been read.
+    /// Returns whether a SIGINT that arrives now was sent after the requested line was entered: before that the editor
+    /// had the terminal, and Ctrl-C was a key. On a dumb terminal the line must have been read.
     pub fn is_entered(&self) -> bool {
-        *self.begun.borrow()
+        *self.has_begun.borrow()
     }
 
-    /// Clears a line at a Ctrl-C of which no editor has heard.
+    /// Clears the line on a dumb terminal, where Ctrl-C is a SIGINT.
     pub fn clear(&self) {
-        if let Some(plain) = &self.plain {
-            plain.begin_again();
+        if let Some(terminal) = &self.dumb_terminal {
+            terminal.restart();
         }
     }
 
-    /// Has the editor that was asked for a line give the terminal back.
-    pub async fn wake(&mut self) {
-        if self.plain.is_some() {
-            // It has taken nothing, and hears nothing but the end of a line.
+    /// Makes the editor give the terminal back.
+    pub async fn stop(&mut self) {
+        if self.dumb_terminal.is_some() {
+            // It has changed no mode of the terminal, and only the end of a line would wake it.
             return;
         }
-        let mut begun = self.begun.subscribe();
+        let mut has_begun = self.has_begun.subscribe();
         tokio::select! {
             _ = self.next() => {}
-            // Before that it would not hear it.
-            _ = begun.wait_for(|begun| *begun) => {
+            // Before the editor has the terminal, the signal would not reach it.
+            _ = has_begun.wait_for(|has_begun| *has_begun) => {
                 interrupt_this_process();
                 self.next().await;
             }
@@ -152,26 +139,26 @@ impl Lines {
     }
 }
 
-fn read(editor: &mut Editor<Aid, MemHistory>, live: &Live, columns: usize) -> Typed {
-    let prompt = live.begin_prompt(columns);
-    live.set_editing(true);
-    let read = editor.readline(&prompt);
-    live.set_editing(false);
-    match read {
+fn read(editor: &mut Editor<EditorHelper, MemHistory>, state: &SharedState, columns: usize) -> Input {
+    let prompt = state.begin_prompt(columns);
+    state.set_editing(true);
+    let result = editor.readline(&prompt);
+    state.set_editing(false);
+    match result {
         Ok(line) => {
             if !line.starts_with(char::is_whitespace) {
                 let _ = editor.add_history_entry(line.as_str());
             }
-            Typed::Line(line)
+            Input::Line(line)
         }
-        Err(ReadlineError::Interrupted) => Typed::Cleared,
-        Err(ReadlineError::Eof) => Typed::End,
-        Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => Typed::Garbled,
-        Err(_) => Typed::Broken,
+        Err(ReadlineError::Interrupted) => Input::Cleared,
+        Err(ReadlineError::Eof) => Input::End,
+        Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => Input::InvalidUtf8,
+        Err(_) => Input::Lost,
     }
 }
 
-fn of_editor(error: ReadlineError) -> io::Error {
+fn io_error(error: ReadlineError) -> io::Error {
     match error {
         ReadlineError::Io(error) => error,
         ReadlineError::Errno(errno) => errno.into(),
@@ -179,26 +166,26 @@ fn of_editor(error: ReadlineError) -> io::Error {
     }
 }
 
-/// What the editor asks while a line is typed.
-struct Aid {
-    live: Arc<Live>,
-    begun: Arc<watch::Sender<bool>>,
+/// Completion, hints, validation and colours of the editor.
+struct EditorHelper {
+    state: Arc<SharedState>,
+    has_begun: Arc<watch::Sender<bool>>,
     color: bool,
 }
 
-impl fmt::Debug for Aid {
+impl fmt::Debug for EditorHelper {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Aid").finish_non_exhaustive()
+        out.debug_struct("EditorHelper").finish_non_exhaustive()
     }
 }
 
-impl Helper for Aid {}
+impl Helper for EditorHelper {}
 
-impl Completer for Aid {
+impl Completer for EditorHelper {
     type Candidate = Pair;
 
     fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let completion = self.live.complete(line.get(..at).unwrap_or(line));
+        let completion = self.state.complete(line.get(..at).unwrap_or(line));
         let pairs = completion
             .replacements
             .into_iter()
@@ -207,26 +194,27 @@ impl Completer for Aid {
     }
 }
 
-/// A hint, cut to the room that there is.
-struct Grey {
+/// A hint, cut to the room behind the line.
+struct LineHint {
     shown: String,
-    typed: Option<String>,
+    /// What the Right key adds to the line.
+    accepted: Option<String>,
 }
 
-impl Shown for Grey {
+impl Hint for LineHint {
     fn display(&self) -> &str {
         &self.shown
     }
 
     fn completion(&self) -> Option<&str> {
-        self.typed.as_deref()
+        self.accepted.as_deref()
     }
 }
 
-impl Hinter for Aid {
-    type Hint = Grey;
+impl Hinter for EditorHelper {
+    type Hint = LineHint;
 
-    fn hint(&self, line: &str, at: usize, context: &Context<'_>) -> Option<Grey> {
+    fn hint(&self, line: &str, at: usize, context: &Context<'_>) -> Option<LineHint> {
         if at < line.len() {
             return None;
         }
@@ -237,27 +225,27 @@ impl Hinter for Aid {
             .map(|found| found.entry.into_owned())
             .collect();
         let earlier = earlier.iter().map(String::as_str);
-        let hint = hint::hint(line, self.live.definition(), earlier)?;
-        let shown = cut(&hint.shown, self.live.room_behind(line));
-        Some(Grey { typed: hint.is_text.then_some(hint.shown), shown })
+        let hint = hint::hint(line, self.state.definition(), earlier)?;
+        let shown = cut(&hint.shown, self.state.room_behind(line));
+        Some(LineHint { accepted: hint.is_text.then_some(hint.shown), shown })
     }
 }
 
-impl Validator for Aid {
+impl Validator for EditorHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let goes_on = is_open(context.input().as_bytes());
-        Ok(if goes_on { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
+        let is_unfinished = is_open(context.input().as_bytes());
+        Ok(if is_unfinished { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
     }
 }
 
-impl Highlighter for Aid {
-    fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, is_own: bool) -> Cow<'b, str> {
-        if !is_own {
+impl Highlighter for EditorHelper {
+    fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, is_default: bool) -> Cow<'b, str> {
+        if !is_default {
             return Cow::Borrowed(prompt);
         }
-        // The prompt is painted first of all, when the terminal and SIGINT have been taken over.
-        self.begun.send_if_modified(|begun| !std::mem::replace(begun, true));
-        Cow::Owned(self.live.current_prompt(self.color))
+        // rustyline paints the prompt first, when it has already taken over the terminal and SIGINT.
+        self.has_begun.send_if_modified(|has_begun| !std::mem::replace(has_begun, true));
+        Cow::Owned(self.state.current_prompt(self.color))
     }
 
     fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {

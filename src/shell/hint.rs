@@ -1,19 +1,18 @@
-//! What is shown grey behind the cursor: what the verb still takes, or how an earlier line went on (pure).
+//! Hints in grey behind the cursor: the usage of the verb, or the rest of an earlier line (pure).
 
+use super::backslash;
 use super::definition::{Definition, Expected, Verb};
-use super::line::{is_open, split_open};
-use crate::shell::backslash;
+use super::line::{is_open, split_partial};
 
 /// A hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
-    /// What is shown.
     pub shown: String,
-    /// Whether it can be taken over into the line.
+    /// Whether it is text of an earlier line, which the Right key adds to the line.
     pub is_text: bool,
 }
 
-/// What to show behind a text; `earlier` has the lines of the history, the newest first.
+/// Returns the hint behind a text; `earlier` has the lines of the history, the newest first.
 #[must_use]
 pub fn hint<'a>(
     text: &str,
@@ -24,7 +23,7 @@ pub fn hint<'a>(
         return None;
     }
     if is_open(text.as_bytes()) {
-        let shown = "   the quote is open: the line goes on; Ctrl-C clears it".to_owned();
+        let shown = "   open quote: the line continues; Ctrl-C clears it".to_owned();
         return Some(Hint { shown, is_text: false });
     }
     if let Some(usage) = usage(text, definition) {
@@ -32,12 +31,12 @@ pub fn hint<'a>(
     }
     let rest =
         earlier.into_iter().find_map(|line| line.strip_prefix(text).filter(|rest| !rest.is_empty()))?;
-    // A hint is one line, whatever the history has.
+    // A line of the history can contain line feeds; the hint has one row.
     let shown = rest.lines().next().filter(|line| !line.is_empty())?.to_owned();
     Some(Hint { shown, is_text: true })
 }
 
-/// The part of a hint that fits behind what is there already.
+/// Cuts a hint to the columns that are left in the row.
 #[must_use]
 pub fn cut(shown: &str, room: usize) -> String {
     let count = shown.chars().count();
@@ -54,22 +53,22 @@ pub fn cut(shown: &str, room: usize) -> String {
 fn usage(text: &str, definition: &Definition) -> Option<String> {
     if let Some((_, prefix, _)) = backslash::expectation(text) {
         let name = text.trim();
-        let (_, takes, about) = backslash::NAMES.iter().find(|(known, ..)| *known == name)?;
-        let takes = if takes.is_empty() { String::new() } else { format!("{takes}  ") };
+        let (_, argument, about) = backslash::NAMES.iter().find(|(known, ..)| *known == name)?;
+        let argument = if argument.is_empty() { String::new() } else { format!("{argument}  ") };
         let blank = if prefix.is_empty() { "" } else { " " };
-        return Some(format!("{blank}{takes}({about})"));
+        return Some(format!("{blank}{argument}({about})"));
     }
-    let open = split_open(text.as_bytes())?;
-    if open.target.is_some() {
+    let partial = split_partial(text.as_bytes())?;
+    if partial.operator.is_some() {
         return None;
     }
-    let is_behind_blank = open.prefix.is_empty() && text.ends_with(char::is_whitespace);
+    let is_behind_blank = partial.prefix.is_empty() && text.ends_with(char::is_whitespace);
     if !is_behind_blank {
-        // A verb that is written out shows what it takes before there is a blank.
-        let verb = definition.verb(&open.prefix).filter(|_| open.words.is_empty())?;
+        // A complete verb shows its usage already before a blank is typed.
+        let verb = definition.verb(&partial.prefix).filter(|_| partial.words.is_empty())?;
         return Some(format!(" {}", shown(verb, 0)?));
     }
-    let place = definition.place(&open.words)?;
+    let place = definition.place(&partial.words)?;
     match place.expected {
         Expected::Value(operand) => Some(operand.name.clone()),
         Expected::Word { .. } if std::ptr::eq(place.verb, &definition.root) => None,
@@ -78,7 +77,7 @@ fn usage(text: &str, definition: &Definition) -> Option<String> {
     }
 }
 
-/// The operands from one on, then the verb's own options.
+/// Formats the operands from one on, then the verb's own options.
 fn shown(verb: &Verb, from: usize) -> Option<String> {
     let mut parts: Vec<String> = Vec::new();
     if !verb.verbs.is_empty() {
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verb_shows_what_it_still_takes() {
+    fn a_verb_shows_its_remaining_usage() {
         assert!(shown("get").starts_with(" KEY [--key KEY]"));
         assert!(shown("set ").starts_with("KEY VALUE [--value STR]"));
         assert!(shown("set k ").starts_with("VALUE [--value STR]"));
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn within_a_word_an_earlier_line_is_offered_the_newest_first() {
+    fn within_a_word_the_newest_earlier_line_is_offered() {
         assert_eq!(hinted("get l"), Some(Hint { shown: "ine1/temp".into(), is_text: true }));
         assert_eq!(hinted("get line1/r"), Some(Hint { shown: "pm".into(), is_text: true }));
         assert_eq!(hinted("nonsense"), None);
@@ -134,18 +133,18 @@ mod tests {
     }
 
     #[test]
-    fn an_open_quote_is_told() {
-        assert!(shown("set k 'v").contains("the quote is open"));
+    fn an_open_quote_is_reported() {
+        assert!(shown("set k 'v").contains("open quote"));
     }
 
     #[test]
-    fn backslash_commands_say_what_they_are_for() {
+    fn backslash_commands_show_their_description() {
         assert_eq!(shown("\\i"), " FILE  (run the lines of a file)");
-        assert_eq!(shown("\\q"), " (leave (Ctrl-D does, too))");
+        assert_eq!(shown("\\q"), " (exit, like Ctrl-D)");
     }
 
     #[test]
-    fn a_hint_does_not_go_over_the_edge() {
+    fn a_hint_is_cut_to_the_row() {
         assert_eq!(cut("KEY VALUE", 20), "KEY VALUE");
         assert_eq!(cut("KEY VALUE", 5), "KEY …");
         assert_eq!(cut("KEY VALUE", 0), "");

@@ -1,4 +1,4 @@
-//! The file that keeps the lines of earlier sessions: one a line, for this user alone.
+//! History file: the lines of earlier sessions, without values, readable by its owner only.
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -9,12 +9,12 @@ use super::definition::Definition;
 use super::redact;
 use crate::commands::process::file;
 
-/// How many lines are kept.
+/// How many lines remain when the file is truncated.
 const LINES_MAX: usize = 2_000;
-/// The file is cut when it has grown to so many.
+/// The file is truncated when it has more lines.
 const LINES_GROWN: usize = 3_000;
 
-/// The file, if there is a place for one.
+/// The history file. Without a path, or after a failed write, nothing is stored.
 #[derive(Debug)]
 pub struct History {
     path: Option<PathBuf>,
@@ -22,35 +22,35 @@ pub struct History {
 }
 
 impl History {
-    /// Opens the file, and reads what is in it; a file that cannot be read is no reason not to start.
+    /// Opens the file and returns its lines. A file that cannot be read counts as empty: the prompt starts without it.
     #[must_use]
     pub fn open(path: Option<PathBuf>) -> (Self, Vec<String>) {
         let text = path.as_ref().and_then(|path| fs::read(path).ok()).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let all: Vec<String> = text.lines().map(unescaped).collect();
-        let kept: Vec<String> = all.iter().skip(all.len().saturating_sub(LINES_MAX)).cloned().collect();
+        let recent: Vec<String> = all.iter().skip(all.len().saturating_sub(LINES_MAX)).cloned().collect();
         if let Some(path) = path.as_ref().filter(|_| all.len() > LINES_GROWN) {
-            let text: String = kept.iter().map(|line| escaped(line)).collect();
+            let text: String = recent.iter().map(|line| escaped(line)).collect();
             let _ = file::write_private(path, text.as_bytes());
         }
-        let last = kept.last().cloned().unwrap_or_default();
-        (Self { path, last }, kept)
+        let last = recent.last().cloned().unwrap_or_default();
+        (Self { path, last }, recent)
     }
 
-    /// Keeps what may be kept of a line.
+    /// Appends a line without its values, unless it repeats the last one.
     ///
     /// # Errors
-    /// The file cannot be written; the next lines are not kept either.
-    pub fn keep(&mut self, line: &str, definition: &Definition) -> io::Result<()> {
-        let (Some(path), Some(kept)) = (&self.path, redact::kept(line, definition)) else {
+    /// The file cannot be written. Later lines are not stored, and report no error.
+    pub fn add(&mut self, line: &str, definition: &Definition) -> io::Result<()> {
+        let (Some(path), Some(redacted)) = (&self.path, redact::redacted(line, definition)) else {
             return Ok(());
         };
-        if kept == self.last {
+        if redacted == self.last {
             return Ok(());
         }
-        let kept_line = escaped(&kept);
-        self.last = kept;
-        let result = append(path, &kept_line);
+        let entry = escaped(&redacted);
+        self.last = redacted;
+        let result = append(path, &entry);
         if result.is_err() {
             self.path = None;
         }
@@ -59,14 +59,14 @@ impl History {
 }
 
 fn append(path: &Path, line: &str) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    if let Some(directory) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
     let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
     if file.metadata()?.permissions().mode() & 0o777 != 0o600 {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
-    // In one write, so that two sessions do not mix their lines.
+    // One write, so that the lines of two sessions do not interleave.
     file.write_all(line.as_bytes())
 }
 
@@ -95,21 +95,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_kept_for_this_user_and_without_values() {
+    fn lines_are_stored_without_values_for_their_owner_only() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("state/mqkv/history");
         let (mut history, lines) = History::open(Some(path.clone()));
         assert_eq!(lines, Vec::<String>::new());
         let definition = sample::definition();
         for line in ["get k", "get k", "set k secret", " get hidden", "\\! echo 'a\n\\n'"] {
-            history.keep(line, &definition).unwrap();
+            history.add(line, &definition).unwrap();
         }
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(History::open(Some(path)).1, ["get k", "set k", "\\! echo 'a\n\\n'"]);
     }
 
     #[test]
-    fn a_file_that_has_grown_is_cut() {
+    fn a_large_file_is_truncated() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("history");
         let text: String = (0..LINES_GROWN + 1).map(|at| format!("get {at}\n")).collect();
@@ -119,8 +119,8 @@ mod tests {
     }
 
     #[test]
-    fn without_a_place_nothing_is_kept() {
+    fn without_a_path_nothing_is_stored() {
         let (mut history, lines) = History::open(None);
-        assert!(history.keep("get k", &sample::definition()).is_ok() && lines.is_empty());
+        assert!(history.add("get k", &sample::definition()).is_ok() && lines.is_empty());
     }
 }

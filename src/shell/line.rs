@@ -1,51 +1,53 @@
-//! A line of the prompt taken apart: statements, words, and where the output goes (pure).
+//! Parser of a line of the prompt: statements, words and output redirection (pure).
 //!
-//! The words are those of `commands::line`. A `|` or `>` outside quotes counts where a word could begin: `a|b` and
-//! `a>b` are words, so that a line means the same here as in a batch.
+//! `commands::lines::words` splits the words. A `|` or `>` outside quotes is an operator only where a word could begin:
+//! `a|b` and `a>b` are words, so that a line means the same here as in a batch.
 
 use crate::commands::CommandError;
 use crate::commands::lines::words::{Word, split};
 
-/// One statement.
+/// A parsed statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// The verb and its arguments; none in an empty line or a comment.
+    /// The verb and its arguments; empty for an empty line or a comment.
     pub words: Vec<Word>,
-    /// Where the output goes.
-    pub target: Target,
+    pub target: OutputTarget,
 }
 
-/// Where the output of a statement goes.
+/// The destination of a statement's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// To the terminal.
+pub enum OutputTarget {
     Screen,
-    /// To the standard input of a command, as a shell reads it.
+    /// The standard input of a shell command.
     Command(Vec<u8>),
-    /// To a file.
+    /// The file with this path.
     File(Vec<u8>),
 }
 
-/// Takes one statement apart.
+/// Parses one statement.
 ///
 /// # Errors
-/// A usage error with the place of what is wrong.
+/// A usage error; for quotes and escapes it names the column.
 pub fn parse(statement: &[u8]) -> Result<Statement, CommandError> {
-    let Some((sign, at)) = turning_point(statement) else {
-        return Ok(Statement { words: words(statement)?, target: Target::Screen });
+    let Some((operator, at)) = find_operator(statement) else {
+        return Ok(Statement { words: words(statement)?, target: OutputTarget::Screen });
     };
     let (left, rest) = statement.split_at_checked(at).unwrap_or((statement, b""));
     let rest = rest.get(1..).unwrap_or_default();
     let words = words(left)?;
     if words.is_empty() {
-        let message = format!("there is nothing before the {}", char::from(sign));
+        let message = format!("missing verb before {}", char::from(operator));
         return Err(CommandError::usage(message));
     }
-    let target = if sign == b'|' { Target::Command(command(rest)?) } else { Target::File(file(rest)?) };
+    let target = if operator == b'|' {
+        OutputTarget::Command(command(rest)?)
+    } else {
+        OutputTarget::File(file(rest)?)
+    };
     Ok(Statement { words, target })
 }
 
-/// The statements of a text: lines, but for those that end within quotes.
+/// Splits a text into statements: one for each line, except that quotes may span lines.
 #[must_use]
 pub fn statements(text: &[u8]) -> Vec<&[u8]> {
     let mut statements = Vec::new();
@@ -61,7 +63,7 @@ pub fn statements(text: &[u8]) -> Vec<&[u8]> {
     }
 }
 
-/// Whether the text ends within quotes: the line goes on.
+/// Returns whether the text ends within quotes, so that the next line continues it.
 #[must_use]
 pub fn is_open(text: &[u8]) -> bool {
     let last = statements(text).pop().unwrap_or_default();
@@ -70,22 +72,22 @@ pub fn is_open(text: &[u8]) -> bool {
     scan.is_open
 }
 
-/// A line up to the cursor: its whole words, and what there is of the last one.
+/// A line up to the cursor: its complete words and the word at the cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Open {
-    /// The `|` or `>` that comes before the last word, if one does.
-    pub target: Option<u8>,
-    /// The words before it and, without a sign, before the last one.
+pub struct PartialLine {
+    /// The `|` or `>` in front of the word at the cursor.
+    pub operator: Option<u8>,
+    /// The words in front of the operator, or of the word at the cursor.
     pub words: Vec<Vec<u8>>,
-    /// Where the last word begins, in bytes of the whole text.
+    /// Where the word at the cursor begins, in bytes of the whole text.
     pub start: usize,
-    /// What there is of the last word; empty behind a blank.
+    /// The word at the cursor, without quotes; empty behind a blank.
     pub prefix: Vec<u8>,
 }
 
-/// Takes apart a text that ends at the cursor; none where it makes no sense.
+/// Parses a text that ends at the cursor. Returns `None` if it is malformed.
 #[must_use]
-pub fn split_open(text: &[u8]) -> Option<Open> {
+pub fn split_partial(text: &[u8]) -> Option<PartialLine> {
     let statement = statements(text).pop()?;
     let offset = text.len().saturating_sub(statement.len());
     let mut start = 0;
@@ -94,26 +96,26 @@ pub fn split_open(text: &[u8]) -> Option<Open> {
             start = found.at.saturating_add(1);
         }
     }
-    let turn = turning_point(statement);
-    if let Some((_, at)) = turn
+    let operator = find_operator(statement);
+    if let Some((_, at)) = operator
         && start <= at
     {
-        // The file may follow at once.
+        // The file may follow the operator without a blank.
         start = at.saturating_add(1);
     }
     let (before, last) = statement.split_at_checked(start)?;
-    let before = turn.and_then(|(_, at)| before.get(..at)).unwrap_or(before);
+    let before = operator.and_then(|(_, at)| before.get(..at)).unwrap_or(before);
     let closed = |quote: &str| split(&[last, quote.as_bytes()].concat()).ok();
     let last_words = closed("").or_else(|| closed("'")).or_else(|| closed("\""))?;
-    Some(Open {
-        target: turn.map(|(sign, _)| sign),
+    Some(PartialLine {
+        operator: operator.map(|(operator, _)| operator),
         words: split(before).ok()?.into_iter().map(|word| word.bytes).collect(),
         start: offset.saturating_add(start),
         prefix: last_words.into_iter().next().map(|word| word.bytes).unwrap_or_default(),
     })
 }
 
-/// Writes a word so that it is read back as it is: as it is where that will do.
+/// Quotes a word for the prompt, if it needs quotes.
 #[must_use]
 pub fn quote(word: &[u8]) -> String {
     let is_plain = |byte: &u8| !byte.is_ascii_control() && !b" '\"\\".contains(byte);
@@ -157,34 +159,34 @@ fn words(text: &[u8]) -> Result<Vec<Word>, CommandError> {
 fn command(rest: &[u8]) -> Result<Vec<u8>, CommandError> {
     let command = rest.trim_ascii();
     if command.is_empty() {
-        return Err(CommandError::usage("a command is missing after the |").hint("get KEY | jq ."));
+        return Err(CommandError::usage("missing command after |").hint("get KEY | jq ."));
     }
     Ok(command.to_owned())
 }
 
 fn file(rest: &[u8]) -> Result<Vec<u8>, CommandError> {
     if rest.starts_with(b">") {
-        let message = "there is no >>: a file is written whole, or not at all";
+        let message = ">> is not supported: a file is written as a whole";
         return Err(CommandError::usage(message).hint("get KEY | cat >> FILE"));
     }
     let mut words = words(rest)?;
     match (words.pop(), words.is_empty()) {
         (Some(file), true) => Ok(file.bytes),
-        (None, _) => Err(CommandError::usage("the name of a file is missing after the >")),
-        (Some(_), false) => Err(CommandError::usage("after the > stands one file, and nothing else")
-            .hint("quotes around a name with blanks, and around a > that is meant as it is")),
+        (None, _) => Err(CommandError::usage("missing file name after >")),
+        (Some(_), false) => Err(CommandError::usage("only one file name can follow >")
+            .hint("quote a file name with blanks, and a literal >")),
     }
 }
 
-/// The first `|` or `>` that counts.
-fn turning_point(statement: &[u8]) -> Option<(u8, usize)> {
+/// Finds the first operator, `|` or `>`, and its place.
+fn find_operator(statement: &[u8]) -> Option<(u8, usize)> {
     Scan::new(statement)
         .find(|found| found.begins_word && matches!(found.byte, b'|' | b'>'))
         .map(|found| (found.byte, found.at))
 }
 
-/// What stands outside quotes and comments.
-struct Found {
+/// A byte outside quotes and comments.
+struct Unquoted {
     byte: u8,
     at: usize,
     begins_word: bool,
@@ -210,7 +212,7 @@ impl<'a> Scan<'a> {
         Some(byte)
     }
 
-    /// Goes behind the quote that closes what has just been opened.
+    /// Skips to behind the closing quote.
     fn skip_quoted(&mut self, quote: u8) {
         while let Some(byte) = self.step() {
             if byte == quote {
@@ -225,17 +227,17 @@ impl<'a> Scan<'a> {
 }
 
 impl Iterator for Scan<'_> {
-    type Item = Found;
+    type Item = Unquoted;
 
-    fn next(&mut self) -> Option<Found> {
+    fn next(&mut self) -> Option<Unquoted> {
         loop {
             let at = self.at;
             let byte = self.step()?;
             if self.is_comment {
-                // Within a comment nothing counts but its end.
+                // A line feed ends a comment.
                 if byte == b'\n' {
                     self.is_comment = false;
-                    return Some(Found { byte, at, begins_word: true });
+                    return Some(Unquoted { byte, at, begins_word: true });
                 }
                 continue;
             }
@@ -244,7 +246,7 @@ impl Iterator for Scan<'_> {
             match byte {
                 b'\'' | b'"' => self.skip_quoted(byte),
                 b'\\' => drop(self.step()),
-                _ => return Some(Found { byte, at, begins_word }),
+                _ => return Some(Unquoted { byte, at, begins_word }),
             }
         }
     }
@@ -257,14 +259,14 @@ mod tests {
 
     use super::*;
 
-    fn parsed(text: &str) -> (Vec<String>, Target) {
+    fn parsed(text: &str) -> (Vec<String>, OutputTarget) {
         let Statement { words, target } = parse(text.as_bytes()).unwrap();
         (words.into_iter().map(|word| String::from_utf8(word.bytes).unwrap()).collect(), target)
     }
 
     fn to_screen(text: &str) -> Vec<String> {
         let (words, target) = parsed(text);
-        assert_eq!(target, Target::Screen, "{text}");
+        assert_eq!(target, OutputTarget::Screen, "{text}");
         words
     }
 
@@ -277,14 +279,14 @@ mod tests {
         assert_eq!(to_screen("get k"), ["get", "k"]);
         let (words, target) = parsed("get 'a b' | jq '.x | .y' > out");
         assert_eq!(words, ["get", "a b"]);
-        assert_eq!(target, Target::Command(b"jq '.x | .y' > out".to_vec()));
+        assert_eq!(target, OutputTarget::Command(b"jq '.x | .y' > out".to_vec()));
         let (words, target) = parsed("get k > 'a file'");
-        assert_eq!((words.len(), target), (2, Target::File(b"a file".to_vec())));
-        assert_eq!(parsed("get k >file").1, Target::File(b"file".to_vec()));
+        assert_eq!((words.len(), target), (2, OutputTarget::File(b"a file".to_vec())));
+        assert_eq!(parsed("get k >file").1, OutputTarget::File(b"file".to_vec()));
     }
 
     #[test]
-    fn a_sign_within_quotes_or_within_a_word_is_itself() {
+    fn an_operator_within_quotes_or_within_a_word_is_literal() {
         assert_eq!(to_screen("set k 'a | b'"), ["set", "k", "a | b"]);
         assert_eq!(to_screen(r#"set k "a \" | b""#), ["set", "k", "a \" | b"]);
         assert_eq!(to_screen("set k a|b"), ["set", "k", "a|b"]);
@@ -293,32 +295,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_too_much_around_a_sign_is_told() {
-        assert_eq!(fails("| jq"), "there is nothing before the |");
-        assert_eq!(fails("> f"), "there is nothing before the >");
-        assert_eq!(fails("get k |"), "a command is missing after the |");
-        assert_eq!(fails("get k >"), "the name of a file is missing after the >");
-        assert_eq!(fails("get k > a b"), "after the > stands one file, and nothing else");
-        assert_eq!(fails("get k >> a"), "there is no >>: a file is written whole, or not at all");
+    fn missing_and_superfluous_words_around_an_operator_are_errors() {
+        assert_eq!(fails("| jq"), "missing verb before |");
+        assert_eq!(fails("> f"), "missing verb before >");
+        assert_eq!(fails("get k |"), "missing command after |");
+        assert_eq!(fails("get k >"), "missing file name after >");
+        assert_eq!(fails("get k > a b"), "only one file name can follow >");
+        assert_eq!(fails("get k >> a"), ">> is not supported: a file is written as a whole");
         assert_eq!(fails("set k 'v"), "the quote ' at column 7 is not closed");
     }
 
     #[test]
-    fn a_comment_is_no_statement_and_its_quotes_mean_nothing() {
+    fn a_comment_has_no_words_and_its_quotes_are_literal() {
         assert_eq!(to_screen("# don't | do > this"), Vec::<String>::new());
         assert_eq!(statements(b"# don't\nget k"), [b"# don't".as_slice(), b"get k"]);
         assert!(!is_open(b"# don't"));
     }
 
     #[test]
-    fn a_pasted_text_is_many_statements_but_quotes_hold_lines_together() {
+    fn a_pasted_text_has_a_statement_per_line_unless_quotes_span_lines() {
         assert_eq!(statements(b"get a\nget b\n"), [b"get a".as_slice(), b"get b", b""]);
         assert_eq!(statements(b"set k 'one\ntwo'\nget k"), [b"set k 'one\ntwo'".as_slice(), b"get k"]);
         assert_eq!(statements(b""), [b"".as_slice()]);
     }
 
     #[test]
-    fn a_line_with_an_open_quote_goes_on() {
+    fn a_line_with_an_open_quote_is_continued() {
         for open in ["set k 'v", "set k \"v\\\"", "get a\nset k '"] {
             assert!(is_open(open.as_bytes()), "{open}");
         }
@@ -328,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_quoted_only_where_it_must_be() {
+    fn a_word_is_quoted_only_if_it_needs_quotes() {
         assert_eq!(quote(b"line1/temp"), "line1/temp");
         assert_eq!(quote(b"a b"), "'a b'");
         assert_eq!(quote(b"don't"), "\"don't\"");
@@ -339,24 +341,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_quoted_word_is_read_back_whatever_it_is(word in vec(any::<u8>(), 0..16)) {
+        fn any_quoted_word_is_parsed_back(word in vec(any::<u8>(), 0..16)) {
             let line = format!("get {}", quote(&word));
             let statement = parse(line.as_bytes()).unwrap();
             let words: Vec<_> = statement.words.into_iter().map(|word| word.bytes).collect();
-            prop_assert_eq!((words, statement.target), (vec![b"get".to_vec(), word], Target::Screen));
+            prop_assert_eq!((words, statement.target), (vec![b"get".to_vec(), word], OutputTarget::Screen));
             prop_assert!(!is_open(line.as_bytes()));
             prop_assert_eq!(statements(line.as_bytes()).len(), 1);
         }
 
         #[test]
-        fn statements_together_are_the_text(text in "[a '\"\\\\#|>\n]{0,40}") {
+        fn the_joined_statements_are_the_text(text in "[a '\"\\\\#|>\n]{0,40}") {
             let joined = statements(text.as_bytes()).join(&b'\n');
             prop_assert_eq!(joined, text.into_bytes());
         }
 
         #[test]
-        fn a_line_that_can_be_read_is_not_open(text in "[a '\"\\\\#|>]{0,20}") {
-            if parse(text.as_bytes()).is_ok_and(|statement| statement.target == Target::Screen) {
+        fn a_line_that_can_be_parsed_is_not_open(text in "[a '\"\\\\#|>]{0,20}") {
+            if parse(text.as_bytes()).is_ok_and(|statement| statement.target == OutputTarget::Screen) {
                 prop_assert!(!is_open(text.as_bytes()));
             }
         }

@@ -3,7 +3,7 @@
 use super::backslash;
 use super::complete::{Candidates, Completion, complete};
 use super::definition::Definition;
-use super::line::{quote, split_open};
+use super::line::{quote, split_partial};
 
 /// What completion goes by. No request is sent for it: a broker that does not answer must not block a key press.
 pub struct Known<'a> {
@@ -48,17 +48,17 @@ pub fn complete_line(text: &str, known: &Known<'_>) -> Replacements {
     if let Some((start, prefix, argument)) = backslash::expectation(text) {
         return Replacements { start, replacements: backslash_argument(argument, &prefix, known) };
     }
-    let Some(open) = split_open(text.as_bytes()) else {
+    let Some(partial) = split_partial(text.as_bytes()) else {
         return Replacements { start: text.len(), replacements: Vec::new() };
     };
-    let replacements = match open.target {
-        Some(b'>') => files("", &open.prefix, known),
+    let replacements = match partial.operator {
+        Some(b'>') => files("", &partial.prefix, known),
         Some(_) => Vec::new(),
-        None => complete(known.definition, &open.words, &open.prefix)
-            .map(|completion| of_completion(completion, &open.prefix, known))
+        None => complete(known.definition, &partial.words, &partial.prefix)
+            .map(|completion| of_completion(completion, &partial.prefix, known))
             .unwrap_or_default(),
     };
-    Replacements { start: open.start, replacements }
+    Replacements { start: partial.start, replacements }
 }
 
 /// The start and text of a context's name behind `-x`, wherever that stands: also in a command of the system.

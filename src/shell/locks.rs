@@ -1,4 +1,4 @@
-//! The locks that are held in the background.
+//! Locks that the prompt holds and renews in the background.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -7,72 +7,73 @@ use std::rc::Rc;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
+use super::printer::Printer;
 use crate::commands::output::LossReason;
 use crate::commands::{CommandError, Holding, Kind, Released, Session, duration};
 use crate::protocol::{Key, Timestamp};
 use crate::render::escape::escape;
-use crate::shell::printer::Printer;
 
-/// The locks, by their keys. Clones share them.
+/// The held locks by key. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Locks {
-    held: Rc<RefCell<BTreeMap<Vec<u8>, Held>>>,
+    held: Rc<RefCell<BTreeMap<Vec<u8>, HeldLock>>>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldLock {
     token: Timestamp,
     holder: String,
     ttl_ms: u64,
-    stop: oneshot::Sender<Stop>,
+    release: oneshot::Sender<ReleaseRequest>,
 }
 
-/// A wish to give a lock back.
+/// A request to the task that renews a lock.
 #[derive(Debug)]
-struct Stop {
-    is_hasty: bool,
+struct ReleaseRequest {
+    /// There is no connection: do not wait for the store's answer.
+    is_offline: bool,
     released: oneshot::Sender<Released>,
 }
 
 impl Locks {
-    /// Whether this lock is held here.
+    /// Returns whether this session holds the lock.
     #[must_use]
     pub fn has(&self, key: &Key) -> bool {
         self.held.borrow().contains_key(key.as_bytes())
     }
 
-    /// Keeps a lock until it is given back or lost.
-    pub fn keep(&self, holding: Holding, session: &Session, voice: &Printer) {
-        let (stop, stopped) = oneshot::channel();
-        let held = Held {
+    /// Renews a lock until it is released or lost.
+    pub fn hold(&self, holding: Holding, session: &Session, printer: &Printer) {
+        let (release, requests) = oneshot::channel();
+        let held = HeldLock {
             token: holding.token().clone(),
             holder: escape(holding.holder()),
             ttl_ms: holding.ttl_ms(),
-            stop,
+            release,
         };
-        let key = name(holding.key().as_bytes());
+        let key = escape(holding.key().as_bytes());
         let token = escape(held.token.to_string().as_bytes());
-        voice.say(&format!("locked {key} as {}, token {token}", held.holder));
-        voice.say_dim(&format!("held and renewed in the background; unlock {key} releases it"));
+        printer.message(&format!("locked {key} as {}, token {token}", held.holder));
+        printer.dim_message(&format!("held and renewed in the background; unlock {key} releases it"));
         self.held.borrow_mut().insert(holding.key().as_bytes().to_vec(), held);
-        self.show(session, voice);
-        spawn_local(self.clone().hold(holding, stopped, session.clone(), voice.clone()));
+        self.update(session, printer);
+        spawn_local(self.clone().renew(holding, requests, session.clone(), printer.clone()));
     }
 
-    async fn hold(
+    async fn renew(
         self,
         mut holding: Holding,
-        mut stopped: oneshot::Receiver<Stop>,
+        mut requests: oneshot::Receiver<ReleaseRequest>,
         session: Session,
-        voice: Printer,
+        printer: Printer,
     ) {
         let key = holding.key().as_bytes().to_vec();
         loop {
             tokio::select! {
-                stop = &mut stopped => {
-                    // Nobody is left who could want to know.
-                    let Ok(Stop { is_hasty, released }) = stop else { return };
-                    let result = if is_hasty { holding.abandon().await } else { holding.release().await };
+                request = &mut requests => {
+                    // An error means that the locks were dropped: the prompt has ended.
+                    let Ok(ReleaseRequest { is_offline, released }) = request else { return };
+                    let result = if is_offline { holding.abandon().await } else { holding.release().await };
                     let _ = released.send(result);
                     return;
                 }
@@ -81,105 +82,105 @@ impl Locks {
                         if let Some(held) = self.held.borrow_mut().get_mut(&key) {
                             held.token = holding.token().clone();
                         }
-                        self.offer(&session);
+                        self.offer_token(&session);
                     }
                     Ok(Some(loss)) => {
-                        self.forget(&key, &session, &voice);
-                        voice.alarm(&format!("THE LOCK {} IS LOST: {}", name(&key), why(loss)));
-                        voice.tell("  somebody else may hold it by now; what needs it must stop");
+                        self.remove(&key, &session, &printer);
+                        printer.background_alert(&format!("LOCK LOST: {}: {}", escape(&key), cause(loss)));
+                        printer.background_message(
+                            "  another client may hold it now: stop everything that depends on it",
+                        );
                         holding.abandon().await;
                         return;
                     }
-                    Err(error) => voice.tell(&format!("lock {}: {}", name(&key), escape(error.message.as_bytes()))),
+                    Err(error) => {
+                        let message = escape(error.message.as_bytes());
+                        printer.background_message(&format!("lock {}: {message}", escape(&key)));
+                    }
                 },
             }
         }
     }
 
-    /// Gives a lock back, and says so.
+    /// Releases a lock and reports it.
     ///
     /// # Errors
-    /// It had been lost.
+    /// The lock had been lost.
     pub async fn release(
         &self,
         key: &[u8],
-        is_hasty: bool,
+        is_offline: bool,
         session: &Session,
-        voice: &Printer,
+        printer: &Printer,
     ) -> Result<(), CommandError> {
-        let Some(held) = self.forget(key, session, voice) else {
+        let Some(held) = self.remove(key, session, printer) else {
             return Ok(());
         };
+        let name = escape(key);
         let (released, answer) = oneshot::channel();
         let lost = |cause: &str| {
-            let message = format!("the lock {} had been lost: {cause}", name(key));
+            let message = format!("the lock {name} had been lost: {cause}");
             Err(CommandError::new(Kind::LockLost, message))
         };
-        if held.stop.send(Stop { is_hasty, released }).is_err() {
-            return lost("its lease was over");
+        if held.release.send(ReleaseRequest { is_offline, released }).is_err() {
+            return lost("its lease had expired");
         }
         match answer.await {
-            Ok(Released::Free | Released::NotHeld) => voice.say(&format!("released {}", name(key))),
-            Ok(Released::Lost) => return lost("the store says that it was not ours any more"),
-            Ok(Released::Unconfirmed(error)) => voice.say(&format!(
-                "{} may not be released, but will be free within {}: {error}",
-                name(key),
+            Ok(Released::Free | Released::NotHeld) => printer.message(&format!("released {name}")),
+            Ok(Released::Lost) => return lost("the store reports another holder, or none"),
+            Ok(Released::Unconfirmed(error)) => printer.message(&format!(
+                "the release of {name} is not confirmed; its lease ends within {}: {error}",
                 duration::of_ms(held.ttl_ms)
             )),
-            Err(_) => return lost("its lease was over"),
+            Err(_) => return lost("its lease had expired"),
         }
         Ok(())
     }
 
-    /// The keys of the locks.
     #[must_use]
     pub fn keys(&self) -> Vec<Vec<u8>> {
         self.held.borrow().keys().cloned().collect()
     }
 
-    /// The locks, a line each.
+    /// Returns a line for each lock.
     #[must_use]
     pub fn list(&self) -> Vec<String> {
-        let line = |(key, held): (&Vec<u8>, &Held)| {
+        let line = |(key, held): (&Vec<u8>, &HeldLock)| {
             let token = escape(held.token.to_string().as_bytes());
-            format!("  {}  as {}  token {token}", name(key), held.holder)
+            format!("  {}  as {}  token {token}", escape(key), held.holder)
         };
         self.held.borrow().iter().map(line).collect()
     }
 
-    fn forget(&self, key: &[u8], session: &Session, voice: &Printer) -> Option<Held> {
+    fn remove(&self, key: &[u8], session: &Session, printer: &Printer) -> Option<HeldLock> {
         let held = self.held.borrow_mut().remove(key);
-        self.show(session, voice);
+        self.update(session, printer);
         held
     }
 
-    fn show(&self, session: &Session, voice: &Printer) {
-        voice.live.set_locks(self.keys());
-        self.offer(session);
+    fn update(&self, session: &Session, printer: &Printer) {
+        printer.state.set_locks(self.keys());
+        self.offer_token(session);
     }
 
-    /// Offers the token of the one lock to `--fence-env`. Of many, nobody can tell which is meant.
-    fn offer(&self, session: &Session) {
+    /// Gives `--fence-env` the token of the only lock. With several locks the choice would be a guess, so it fails.
+    fn offer_token(&self, session: &Session) {
         let held = self.held.borrow();
         let mut tokens = held.values().map(|held| held.token.clone());
         session.override_fence(match (tokens.next(), held.len()) {
             (None, _) => None,
             (Some(token), 1) => Some(Ok(token)),
-            (Some(_), count) => Some(Err(CommandError::usage(format!(
-                "--fence-env: {count} locks are held, and each has its own token"
-            ))
-            .hint("--fence TOKEN; \\locks lists the tokens"))),
+            (Some(_), count) => {
+                let message = format!("--fence-env: {count} locks are held, and each has its own token");
+                Some(Err(CommandError::usage(message).hint("--fence TOKEN; \\locks lists the tokens")))
+            }
         });
     }
 }
 
-fn why(loss: LossReason) -> &'static str {
+fn cause(loss: LossReason) -> &'static str {
     match loss {
         LossReason::NotRenewed => "its lease could not be renewed in time",
-        LossReason::Taken => "the store says that it is not ours any more",
+        LossReason::Taken => "the store reports another holder, or none",
     }
-}
-
-fn name(key: &[u8]) -> String {
-    escape(key)
 }

@@ -1,82 +1,69 @@
-//! How the shell speaks: records, words and errors, on the screen or above the line that is being typed.
+//! Printer of the prompt: records, messages and errors, at the cursor or above the line being edited.
 
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::time::{sleep, sleep_until};
 
+use super::rate_limit::RateLimit;
 use super::screen::Screen;
+use super::shared_state::SharedState;
+use super::streams::Streams;
+use crate::clock;
+use crate::commands::CommandError;
 use crate::commands::output::{Output, WatchEvent};
-use crate::commands::{CommandError, Kind};
 use crate::render::style::{Paint, paint};
 use crate::render::{self, Format, Rendered, Style};
-use crate::shell::rate_limit::Flood;
-use crate::shell::shared_state::Live;
 
-/// The streams, as the process edge gives them.
-#[derive(Clone, Copy, Debug)]
-pub struct Streams {
-    /// Puts bytes on standard output; with colour, if so.
-    pub data: fn(&[u8], bool) -> io::Result<()>,
-    /// Puts words on standard error; with colour, if so.
-    pub words: fn(&str, bool),
-    /// Prints lines where no line can be typed below them.
-    pub above: fn(&str),
-    /// Reads the monotonic clock.
-    pub now: fn() -> Instant,
-}
-
-/// How the shell speaks. Clones share the screen, and the flood of what comes from the background.
+/// Prints at the cursor while no line is edited, or, with `background_*`, above the line at any time. Clones share the
+/// screen and the rate limit.
 #[derive(Clone, Debug)]
 pub struct Printer {
-    pub streams: Streams,
-    pub live: Arc<Live>,
+    pub state: Arc<SharedState>,
+    streams: Streams,
     screen: Screen,
-    flood: Rc<RefCell<Flood>>,
-    /// Whether the terminal takes colour.
+    rate_limit: Rc<RefCell<RateLimit>>,
     color: bool,
 }
 
 impl Printer {
-    pub fn new(streams: Streams, live: Arc<Live>, screen: Screen, color: bool) -> Self {
-        Self { streams, live, screen, flood: Rc::default(), color }
+    pub fn new(streams: Streams, state: Arc<SharedState>, screen: Screen, color: bool) -> Self {
+        Self { streams, state, screen, rate_limit: Rc::default(), color }
     }
 
-    /// Says a line, now: nobody is typing.
-    pub fn say(&self, line: &str) {
+    /// Prints a message, followed by a line feed.
+    pub fn message(&self, line: &str) {
         (self.streams.words)(&format!("{line}\n"), false);
     }
 
-    /// The same, but for eyes that look for it.
-    pub fn say_dim(&self, line: &str) {
+    /// Prints a secondary message in grey.
+    pub fn dim_message(&self, line: &str) {
         (self.streams.words)(&format!("{}\n", paint(line, Paint::Dim, self.color)), self.color);
     }
 
-    /// Prints text as it is, now.
-    pub fn print(&self, text: &str) {
-        // A terminal that is gone is told by the editor.
+    /// Prints a text to standard output as it is.
+    pub fn text(&self, text: &str) {
+        // If the terminal is gone, the editor reports it.
         let _ = (self.streams.data)(text.as_bytes(), false);
     }
 
-    /// Begins a line of its own behind output that may have ended within one: blanks fill a row, and go over its
-    /// edge only if something stood in it.
+    /// Starts a new line if the cursor is not in the first column. A row of blanks wraps only if something precedes it.
     pub fn begin_line(&self) {
-        self.print(&format!("{}\r", " ".repeat(self.live.columns())));
+        self.text(&format!("{}\r", " ".repeat(self.state.columns())));
     }
 
-    /// Says what went wrong, now.
-    pub fn fail(&self, error: &CommandError, style: &Style) {
-        (self.streams.words)(&told(error, style), style.color_words);
+    pub fn error(&self, error: &CommandError, style: &Style) {
+        (self.streams.words)(&rendered_error(error, style), style.color_words);
     }
 
-    /// Puts a record out, now.
+    /// Prints a record.
     ///
     /// # Errors
-    /// Standard output takes no more.
-    pub fn put(&self, output: &Output, style: &Style) -> io::Result<()> {
+    /// Standard output cannot be written.
+    pub fn record(&self, output: &Output, style: &Style) -> io::Result<()> {
         let rendered = self.render(output, style);
         if rendered.data.is_empty() {
             return Ok(());
@@ -84,9 +71,9 @@ impl Printer {
         (self.streams.data)(&rendered.data, style.color_data)
     }
 
-    /// A record's data, for whoever takes it elsewhere; its words are said now.
+    /// Prints the messages of a record and returns its data, for a redirection.
     pub fn render(&self, output: &Output, style: &Style) -> Rendered {
-        self.see(output);
+        self.remember_key(output);
         let rendered = render::output(output, style);
         if !rendered.words.is_empty() {
             (self.streams.words)(&rendered.words, style.color_words);
@@ -94,77 +81,76 @@ impl Printer {
         rendered
     }
 
-    /// Tells a line from the background.
-    pub fn tell(&self, line: &str) {
-        self.screen.tell(format!("{line}\n"));
+    pub fn background_message(&self, line: &str) {
+        self.screen.print(format!("{line}\n"));
     }
 
-    /// Tells bad news from the background, so that they are not overlooked.
-    pub fn alarm(&self, line: &str) {
-        self.screen.tell(format!("\x07{}\n", paint(line, Paint::Wrong, self.color)));
+    /// Prints a message in red and rings the bell.
+    pub fn background_alert(&self, line: &str) {
+        self.screen.print(format!("\x07{}\n", paint(line, Paint::Wrong, self.color)));
     }
 
-    /// Tells an error from the background.
-    pub fn tell_failure(&self, before: &str, error: &CommandError, style: &Style) {
-        self.screen.tell(format!("{before}{}", told(error, style)));
+    /// Prints an error with a text in front of it.
+    pub fn background_error(&self, before: &str, error: &CommandError, style: &Style) {
+        self.screen.print(format!("{before}{}", rendered_error(error, style)));
     }
 
-    /// Tells a record from the background, unless there are too many.
-    pub fn tell_record(&self, output: &Output, style: &Style) {
-        self.see(output);
-        let is_change = match output {
-            // The loss of the connection is told once for all.
+    /// Prints a record of a watch, within the rate limit.
+    pub fn background_record(&self, output: &Output, style: &Style) {
+        self.remember_key(output);
+        let is_limited = match output {
+            // The connection status reports a loss, once for all watches.
             Output::Watched { event: WatchEvent::Lost { .. }, .. } => return,
             Output::Watched { event: WatchEvent::Gap { .. } | WatchEvent::Skipped { .. }, .. } => false,
             Output::Watched { .. } => true,
             _ => false,
         };
-        if is_change && !self.admits() {
+        if is_limited && !self.allows_event() {
             return;
         }
-        // Bytes that are not text have no place above a line.
+        // Raw bytes would disturb the line that is being edited.
         let format = if style.format == Format::Raw { Format::Text } else { style.format };
         let rendered = render::output(output, &Style { format, ..*style });
-        self.screen.tell(rendered.words);
-        self.screen.tell(String::from_utf8_lossy(&rendered.data).into_owned());
+        self.screen.print(rendered.words);
+        self.screen.print(String::from_utf8_lossy(&rendered.data).into_owned());
     }
 
-    /// Has the prompt show what is so by now.
+    /// Repaints the prompt with the current state.
     pub fn repaint(&self) {
         self.screen.repaint();
     }
 
-    /// The same in a moment: with Ctrl-C the terminal throws away what is on its way to it, and that may be the prompt.
+    /// Repaints the prompt in a moment. On Ctrl-C the terminal discards pending output, which may include the prompt.
     pub fn repaint_soon(&self) {
-        const MOMENT: Duration = Duration::from_millis(100);
-        let voice = self.clone();
+        const DELAY: Duration = Duration::from_millis(100);
+        let printer = self.clone();
         tokio::task::spawn_local(async move {
-            sleep(MOMENT).await;
-            voice.repaint();
+            sleep(DELAY).await;
+            printer.repaint();
         });
     }
 
-    fn admits(&self) -> bool {
-        let now = (self.streams.now)();
-        let was_due = self.flood.borrow().due();
-        let admitted = self.flood.borrow_mut().admits(now);
-        if was_due.is_none() && self.flood.borrow().due().is_some() {
-            tokio::task::spawn_local(self.clone().sum_up());
+    fn allows_event(&self) -> bool {
+        let was_due = self.rate_limit.borrow().due();
+        let is_allowed = self.rate_limit.borrow_mut().allows(clock::monotonic());
+        if was_due.is_none() && self.rate_limit.borrow().due().is_some() {
+            tokio::task::spawn_local(self.clone().print_summary());
         }
-        admitted
+        is_allowed
     }
 
-    async fn sum_up(self) {
-        let Some(due) = self.flood.borrow().due() else { return };
+    async fn print_summary(self) {
+        let Some(due) = self.rate_limit.borrow().due() else { return };
         sleep_until(due.into()).await;
-        let withheld = self.flood.borrow_mut().poll_summary((self.streams.now)().max(due));
+        let withheld = self.rate_limit.borrow_mut().poll_summary(clock::monotonic().max(due));
         if let Some(withheld) = withheld {
-            self.tell(&paint(&format!("and {withheld} more changes in this second"), Paint::Dim, self.color));
+            let summary = format!("and {withheld} more changes in this second");
+            self.background_message(&paint(&summary, Paint::Dim, self.color));
         }
     }
 
-    /// Remembers the keys of a record for completion.
-    fn see(&self, output: &Output) {
+    /// Remembers the key of a record for completion.
+    fn remember_key(&self, output: &Output) {
         let key = match output {
             Output::Got { key, .. }
             | Output::Set { key, .. }
@@ -184,17 +170,13 @@ impl Printer {
             } => key,
             _ => return,
         };
-        self.live.see_key(key.as_bytes());
+        self.state.remember_key(key.as_bytes());
     }
 }
 
-/// An error with what to try next, as it is typed here.
-fn told(error: &CommandError, style: &Style) -> String {
+/// Renders an error; its hints are lines of the prompt, so they lose the program's name.
+fn rendered_error(error: &CommandError, style: &Style) -> String {
     let here = |hint: &String| hint.strip_prefix("mqkv ").unwrap_or(hint).to_owned();
     let error = CommandError { hints: error.hints.iter().map(here).collect(), ..error.clone() };
-    render::error::error(&error, code(error.kind), style)
-}
-
-fn code(kind: Kind) -> u8 {
-    kind.code()
+    render::error::error(&error, error.kind.code(), style)
 }

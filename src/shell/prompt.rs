@@ -1,29 +1,27 @@
-//! What the prompt says: where we are, what runs in the background, and whether the broker is there (pure).
+//! Text of the prompt: context, broker, running watches, held locks, time offline (pure).
 
 use std::time::Duration;
 
-/// What the prompt is about.
+/// The state that the prompt shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State {
-    /// The context in use.
+pub struct PromptState {
     pub context: Option<String>,
-    /// The broker.
     pub broker: String,
-    /// How many watches run.
+    /// The number of running watches.
     pub watches: usize,
-    /// How many locks are held.
+    /// The number of held locks.
     pub locks: usize,
-    /// Since when there is no connection.
+    /// The time since the connection was lost.
     pub offline: Option<Duration>,
 }
 
-/// What ends every prompt.
+/// The end of every prompt.
 const END: &str = "> ";
-/// A terminal with fewer columns gets the short forms.
+/// A terminal with fewer columns gets the short forms, and half of it remains for the line.
 const WIDE: usize = 72;
 
-impl State {
-    /// The prompt for a terminal of so many columns.
+impl PromptState {
+    /// Returns the prompt for a terminal with this number of columns.
     #[must_use]
     pub fn text(&self, columns: usize) -> String {
         let forms = self.forms();
@@ -32,7 +30,7 @@ impl State {
         fitting.or(forms.last()).cloned().unwrap_or_default()
     }
 
-    /// The prompt in the place of one that is on the screen already, so it has just as many columns.
+    /// Returns a prompt with exactly this number of columns, to replace one on the screen.
     #[must_use]
     pub fn within(&self, columns: usize) -> String {
         let forms = self.forms();
@@ -42,13 +40,13 @@ impl State {
         form + &blanks
     }
 
-    /// The context as it stands at the beginning.
+    /// Returns the context's name as it stands at the start of the prompt.
     #[must_use]
     pub fn context(&self) -> Option<String> {
         self.context.as_ref().map(|context| shortened(context, 20))
     }
 
-    /// All the ways to say it, the longest first.
+    /// Returns all forms of the prompt, the longest first.
     fn forms(&self) -> Vec<String> {
         let words = |count: usize, one: &str, many: &str| match count {
             0 => None,
@@ -58,7 +56,7 @@ impl State {
         let long = [words(self.watches, "watch", "watches"), words(self.locks, "lock", "locks")];
         let short = [(self.watches, 'w'), (self.locks, 'l')];
         let short = short.map(|(count, letter)| (count > 0).then(|| format!("{count}{letter}")));
-        let away = self.offline.map(|since| format!("(offline {})", length(since)));
+        let offline = self.offline.map(|since| format!("(offline {})", age(since)));
         let joined = |parts: &[Option<String>], separator: &str| {
             let parts: Vec<_> = parts.iter().flatten().cloned().collect();
             (!parts.is_empty()).then(|| parts.join(separator))
@@ -68,24 +66,24 @@ impl State {
         let context = || self.context();
         let broker = || Some(shortened(&self.broker, 30));
         let mut forms = vec![
-            joined(&[context(), broker(), long, away.clone()], " "),
-            joined(&[context(), broker(), watches.clone(), locks.clone(), away.clone()], " "),
-            // The name that somebody has chosen says more than that of a host.
+            joined(&[context(), broker(), long, offline.clone()], " "),
+            joined(&[context(), broker(), watches.clone(), locks.clone(), offline.clone()], " "),
+            // Where only one name fits, a context's name is chosen by the user and tells more than a host's.
             joined(
                 &[
                     context().or(Some(shortened(&self.broker, 16))),
                     watches.clone(),
                     locks.clone(),
-                    away.clone(),
+                    offline.clone(),
                 ],
                 " ",
             ),
         ];
-        match &away {
+        match &offline {
             None => forms.extend([joined(&short, " "), Some("mqkv".to_owned())]),
             Some(_) => forms.extend([
-                joined(&[watches, locks, away.clone()], " "),
-                away.clone(),
+                joined(&[watches, locks, offline.clone()], " "),
+                offline.clone(),
                 Some("(offline)".to_owned()),
             ]),
         }
@@ -93,14 +91,14 @@ impl State {
     }
 }
 
-/// How many columns a text has. Names of hosts have no wide characters; other things in a prompt do not either.
+/// Returns the columns of a text. Names of hosts have no wide characters, nor has anything else in a prompt.
 #[must_use]
 pub fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// A length of time as it grows: the longer it is, the coarser.
-fn length(time: Duration) -> String {
+/// Formats a time in its largest whole unit.
+fn age(time: Duration) -> String {
     let seconds = time.as_secs();
     match (seconds.div_euclid(60), seconds.div_euclid(3600)) {
         (0, _) => format!("{seconds}s"),
@@ -109,14 +107,14 @@ fn length(time: Duration) -> String {
     }
 }
 
-/// The beginning and the end of a name, with its middle left out if it is too long.
+/// Shortens a name to `max` characters by cutting out its middle.
 fn shortened(name: &str, max: usize) -> String {
     let clean = name.chars().filter(|c| !c.is_control());
     let all: Vec<char> = clean.collect();
     if all.len() <= max {
         return all.into_iter().collect();
     }
-    // The port at the end tells brokers on one host apart.
+    // The port at the end distinguishes brokers on one host.
     let tail = max.div_euclid(3);
     let head = max.saturating_sub(tail).saturating_sub(1);
     let head: String = all.iter().take(head).collect();
@@ -130,32 +128,35 @@ mod tests {
 
     use super::*;
 
-    fn state(watches: usize, locks: usize, offline: Option<u64>) -> State {
+    fn state(watches: usize, locks: usize, offline: Option<u64>) -> PromptState {
         let offline = offline.map(Duration::from_secs);
-        State { context: None, broker: "localhost:1883".to_owned(), watches, locks, offline }
+        PromptState { context: None, broker: "localhost:1883".to_owned(), watches, locks, offline }
     }
 
     #[test]
-    fn the_context_stands_first_and_stays_where_there_is_no_room_for_the_broker() {
-        let state = State { context: Some("prod".to_owned()), ..state(1, 1, None) };
+    fn the_context_stands_first_and_replaces_the_broker_where_room_is_short() {
+        let state = PromptState { context: Some("prod".to_owned()), ..state(1, 1, None) };
         assert_eq!(state.text(80), "prod localhost:1883 [1 watch, 1 lock]> ");
         assert_eq!(state.text(40), "prod 1w 1l> ");
-        assert_eq!(State { watches: 0, locks: 0, ..state }.text(50), "prod localhost:1883> ");
+        assert_eq!(PromptState { watches: 0, locks: 0, ..state }.text(50), "prod localhost:1883> ");
     }
 
     #[test]
-    fn the_prompt_says_where_we_are_and_what_runs() {
+    fn the_prompt_shows_the_broker_and_what_runs_in_the_background() {
         assert_eq!(state(0, 0, None).text(80), "localhost:1883> ");
         assert_eq!(state(1, 2, None).text(80), "localhost:1883 [1 watch, 2 locks]> ");
         assert_eq!(state(2, 0, Some(12)).text(80), "localhost:1883 [2 watches] (offline 12s)> ");
     }
 
     #[test]
-    fn a_narrow_terminal_has_room_left_to_type() {
+    fn on_a_narrow_terminal_the_prompt_leaves_room_for_the_line() {
         assert_eq!(state(0, 0, None).text(40), "localhost:1883> ");
         assert_eq!(state(1, 1, None).text(44), "localhost:1883 1w 1l> ");
         assert_eq!(state(1, 1, Some(75)).text(40), "1w 1l (offline 1m)> ");
-        let long = State { broker: "aio-broker.azure-iot-operations:18883".to_owned(), ..State::default() };
+        let long = PromptState {
+            broker: "aio-broker.azure-iot-operations:18883".to_owned(),
+            ..PromptState::default()
+        };
         assert_eq!(long.text(80), "aio-broker.azure-io…ions:18883> ");
         assert_eq!(long.text(40), "aio-broker…18883> ");
     }
@@ -169,12 +170,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_changes_the_width_stays(
+        fn a_replaced_prompt_keeps_its_width(
             context in proptest::option::of(".{0,30}"), broker in ".{0,50}", watches in 0..20_usize, locks in 0..20_usize, offline in any::<Option<u32>>(),
             columns in 2..120_usize,
         ) {
             let offline = offline.map(|seconds| Duration::from_secs(seconds.into()));
-            let state = State { context, broker, watches, locks, offline };
+            let state = PromptState { context, broker, watches, locks, offline };
             prop_assert_eq!(width(&state.within(columns)), columns);
             prop_assert!(width(&state.text(80)) <= 80);
         }

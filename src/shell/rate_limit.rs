@@ -1,25 +1,24 @@
-//! Keeps a flood of events from the terminal: so many a second are shown, the rest is counted (pure).
+//! Rate limit for events on the terminal: some are shown each second, the others are counted (pure).
 
 use std::time::{Duration, Instant};
 
 /// How many events are shown in a second.
 pub const SHOWN_MAX: u32 = 50;
-
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A counter of events.
+/// A counter of events in the current second.
 ///
-/// Contract: the owner asks [`Flood::admits`] for each event, and calls [`Flood::poll_summary`] at [`Flood::due`].
+/// Contract: the owner calls [`RateLimit::allows`] for each event, and [`RateLimit::poll_summary`] at [`RateLimit::due`].
 #[derive(Debug, Default)]
-pub struct Flood {
+pub struct RateLimit {
     begun: Option<Instant>,
     shown: u32,
     withheld: u64,
 }
 
-impl Flood {
-    /// Whether an event that comes now is shown; if not, it is counted.
-    pub fn admits(&mut self, now: Instant) -> bool {
+impl RateLimit {
+    /// Returns whether an event is shown; counts it if not.
+    pub fn allows(&mut self, now: Instant) -> bool {
         let is_over = self.begun.is_none_or(|begun| now.saturating_duration_since(begun) >= SECOND);
         if is_over && self.withheld == 0 {
             self.begun = Some(now);
@@ -33,14 +32,14 @@ impl Flood {
         false
     }
 
-    /// When there is something to sum up, if there is.
+    /// Returns when a summary is due, if events were withheld.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         let begun = self.begun.filter(|_| self.withheld > 0)?;
         begun.checked_add(SECOND)
     }
 
-    /// How many events were not shown, if it is time to say so.
+    /// Returns the number of withheld events once the summary is due, and starts a new second.
     pub fn poll_summary(&mut self, now: Instant) -> Option<u64> {
         self.due().filter(|due| *due <= now)?;
         self.begun = Some(now);
@@ -52,34 +51,30 @@ impl Flood {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[expect(clippy::disallowed_methods, reason = "any instant will do, and the shell knows no clock")]
-    fn any() -> Instant {
-        Instant::now()
-    }
+    use crate::clock;
 
     fn after(begun: Instant, ms: u64) -> Instant {
         begun + Duration::from_millis(ms)
     }
 
     #[test]
-    fn fifty_a_second_are_shown_and_the_rest_is_counted() {
-        let begun = any();
-        let mut flood = Flood::default();
-        let shown = (0..1000).filter(|at| flood.admits(after(begun, at / 2))).count();
+    fn fifty_events_a_second_are_shown_and_the_others_counted() {
+        let begun = clock::monotonic();
+        let mut limit = RateLimit::default();
+        let shown = (0..1000).filter(|at| limit.allows(after(begun, at / 2))).count();
         assert_eq!(shown, 50);
-        assert_eq!(flood.poll_summary(after(begun, 999)), None);
-        assert_eq!(flood.due(), Some(after(begun, 1000)));
-        assert_eq!(flood.poll_summary(after(begun, 1000)), Some(950));
-        assert_eq!(flood.due(), None);
-        assert!(flood.admits(after(begun, 1001)));
+        assert_eq!(limit.poll_summary(after(begun, 999)), None);
+        assert_eq!(limit.due(), Some(after(begun, 1000)));
+        assert_eq!(limit.poll_summary(after(begun, 1000)), Some(950));
+        assert_eq!(limit.due(), None);
+        assert!(limit.allows(after(begun, 1001)));
     }
 
     #[test]
-    fn a_trickle_is_never_withheld() {
-        let begun = any();
-        let mut flood = Flood::default();
-        assert!((0..1000).all(|at| flood.admits(after(begun, at * 21))));
-        assert_eq!(flood.due(), None);
+    fn events_below_the_limit_are_never_withheld() {
+        let begun = clock::monotonic();
+        let mut limit = RateLimit::default();
+        assert!((0..1000).all(|at| limit.allows(after(begun, at * 21))));
+        assert_eq!(limit.due(), None);
     }
 }

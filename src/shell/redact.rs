@@ -1,28 +1,28 @@
-//! What of a line is kept for the next session: no values (pure).
+//! Redaction of lines for the history: no values (pure).
 
+use super::backslash;
 use super::definition::{Definition, Verb};
-use super::line::{Statement, Target, parse, quote, statements};
-use crate::shell::backslash;
+use super::line::{OutputTarget, Statement, parse, quote, statements};
 
-/// What the history keeps of a line, if anything.
+/// Returns a line without its values: those of `set` and `vdel`, and the words of `raw` behind verb and key.
 ///
-/// A line that begins with a blank is nobody's business. Values of `set` and `vdel` are left out, and what `raw` sends
-/// beside its verb and key. A line that makes no sense is not kept: what is in it cannot be known.
+/// Returns `None` for a line that must not be stored: one that begins with a blank, as in bash, or one that cannot be
+/// parsed, because a value in it would not be recognised.
 #[must_use]
-pub fn kept(line: &str, definition: &Definition) -> Option<String> {
+pub fn redacted(line: &str, definition: &Definition) -> Option<String> {
     if line.trim().is_empty() || line.starts_with(char::is_whitespace) {
         return None;
     }
-    let kept: Option<Vec<String>> = statements(line.as_bytes())
+    let lines: Option<Vec<String>> = statements(line.as_bytes())
         .into_iter()
-        .map(|statement| of_statement(statement, definition))
+        .map(|statement| redacted_statement(statement, definition))
         .collect();
-    kept.map(|lines| lines.join("\n")).filter(|kept| !kept.trim().is_empty())
+    lines.map(|lines| lines.join("\n")).filter(|text| !text.trim().is_empty())
 }
 
-fn of_statement(statement: &[u8], definition: &Definition) -> Option<String> {
+fn redacted_statement(statement: &[u8], definition: &Definition) -> Option<String> {
     let text = std::str::from_utf8(statement).ok()?;
-    if backslash::is_meta(statement) {
+    if backslash::is_backslash_command(statement) {
         return Some(text.to_owned());
     }
     let Statement { words, target } = parse(statement).ok()?;
@@ -38,14 +38,14 @@ fn of_statement(statement: &[u8], definition: &Definition) -> Option<String> {
     };
     let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
     let target = match target {
-        Target::Screen => String::new(),
-        Target::Command(command) => format!(" | {}", String::from_utf8(command).ok()?),
-        Target::File(file) => format!(" > {}", quote(&file)),
+        OutputTarget::Screen => String::new(),
+        OutputTarget::Command(command) => format!(" | {}", String::from_utf8(command).ok()?),
+        OutputTarget::File(file) => format!(" > {}", quote(&file)),
     };
     Some(words.join(" ") + &target)
 }
 
-/// The words but for the value; none where an option is not known.
+/// Returns the words without the value, or `None` if an option is unknown.
 fn without_value(verb: &Verb, words: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
     let mut kept = Vec::new();
     let mut words = words.iter();
@@ -54,7 +54,7 @@ fn without_value(verb: &Verb, words: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
     let mut may_be_option = true;
     while let Some(word) = words.next() {
         if may_be_option && word == b"--" {
-            // The key may look like an option, and the value is gone.
+            // Behind it the key may look like an option.
             may_be_option = false;
             kept.push(word.clone());
             continue;
@@ -94,44 +94,46 @@ mod tests {
     use super::super::definition::sample;
     use super::*;
 
-    fn keeps(line: &str) -> Option<String> {
-        kept(line, &sample::definition())
+    fn stored(line: &str) -> Option<String> {
+        redacted(line, &sample::definition())
     }
 
     #[test]
-    fn values_are_left_out_and_options_stay() {
-        assert_eq!(keeps("set k secret").as_deref(), Some("set k"));
-        assert_eq!(keeps("SET k secret NX PX 5000").as_deref(), Some("SET k"));
-        assert_eq!(keeps("set k secret --ttl 30s --nx").as_deref(), Some("set k --ttl 30s --nx"));
-        assert_eq!(keeps("set --ttl 30s k --value secret").as_deref(), Some("set --ttl 30s k"));
-        assert_eq!(keeps("set k --value=secret").as_deref(), Some("set k"));
-        assert_eq!(keeps("set -k k secret").as_deref(), Some("set -k k"));
-        assert_eq!(keeps("set k -5").as_deref(), Some("set k"));
-        assert_eq!(keeps("set k -f file").as_deref(), Some("set k -f file"));
-        assert_eq!(keeps("vdel 'a b' secret | cat").as_deref(), Some("vdel 'a b' | cat"));
-        assert_eq!(keeps("raw SET k secret").as_deref(), Some("raw SET k"));
-        assert_eq!(keeps("set k -- -secret").as_deref(), Some("set k --"));
+    fn values_are_removed_and_options_stay() {
+        assert_eq!(stored("set k secret").as_deref(), Some("set k"));
+        assert_eq!(stored("SET k secret NX PX 5000").as_deref(), Some("SET k"));
+        assert_eq!(stored("set k secret --ttl 30s --nx").as_deref(), Some("set k --ttl 30s --nx"));
+        assert_eq!(stored("set --ttl 30s k --value secret").as_deref(), Some("set --ttl 30s k"));
+        assert_eq!(stored("set k --value=secret").as_deref(), Some("set k"));
+        assert_eq!(stored("set -k k secret").as_deref(), Some("set -k k"));
+        assert_eq!(stored("set -kk secret").as_deref(), Some("set -kk"));
+        assert_eq!(stored("set -qk k secret").as_deref(), Some("set -qk k"));
+        assert_eq!(stored("set k -5").as_deref(), Some("set k"));
+        assert_eq!(stored("set k -f file").as_deref(), Some("set k -f file"));
+        assert_eq!(stored("vdel 'a b' secret | cat").as_deref(), Some("vdel 'a b' | cat"));
+        assert_eq!(stored("raw SET k secret").as_deref(), Some("raw SET k"));
+        assert_eq!(stored("set k -- -secret").as_deref(), Some("set k --"));
     }
 
     #[test]
-    fn other_lines_stay_as_they_were_typed() {
+    fn other_lines_stay_unchanged() {
         for line in ["get  'k'", "get k | jq .", "\\timing on", "# a note", "get k\nget l"] {
-            assert_eq!(keeps(line).as_deref(), Some(line));
+            assert_eq!(stored(line).as_deref(), Some(line));
         }
     }
 
     #[test]
-    fn what_begins_with_a_blank_or_makes_no_sense_is_not_kept() {
+    fn a_line_with_a_leading_blank_or_an_error_is_not_stored() {
         for line in
             [" get k", "", "  ", "ste k secret", "set k 'secret", "set k --vlaue secret", "get k >> f"]
         {
-            assert_eq!(keeps(line), None, "{line}");
+            assert_eq!(stored(line), None, "{line}");
         }
     }
 
     proptest! {
         #[test]
-        fn a_value_never_gets_into_the_history(
+        fn no_value_is_ever_stored(
             verb in prop::sample::select(vec!["set", "SET", "vdel"]),
             before in prop::sample::select(vec!["", "--ttl 5s ", "--nx ", "-k x "]),
             way in prop::sample::select(vec!["", "--value ", "--value=", "--hex ", "--base64="]),
@@ -140,7 +142,7 @@ mod tests {
         ) {
             let value = if quoted { "'the secret'" } else { "secret" };
             let line = format!("{verb} k {before}{way}{value}{after}");
-            if let Some(kept) = keeps(&line) {
+            if let Some(kept) = stored(&line) {
                 prop_assert!(!kept.contains("secret"), "{line}: {kept}");
             }
         }

@@ -1,4 +1,4 @@
-//! What is printed while a line is being typed: above it, in order, without disturbing it.
+//! Output while a line is being edited: printed above it, in order.
 
 use std::fmt;
 use std::io;
@@ -7,92 +7,99 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use super::editor::Above;
-use crate::shell::shared_state::Live;
+use super::shared_state::SharedState;
 
-/// Goes up a line and down again: nothing is left of it, but the prompt is painted anew.
+/// Moves the cursor up a line and down again. It changes nothing, but the editor paints its prompt anew after it.
 const NOTHING: &str = "\x1b[A\n";
 
-/// Where what runs in the background is told. Clones share it.
+/// How many droppable lines may wait for the terminal.
+const WAITING_MAX: usize = 1024;
+
+/// Prints a text above the line that is being edited.
+pub type PrintAbove = Box<dyn FnMut(String) -> io::Result<()> + Send>;
+
+/// The queue of the printing thread. Clones share it.
 #[derive(Clone)]
 pub struct Screen {
-    said: Sender<Said>,
-    /// How many lines wait that there may be too many of.
+    messages: Sender<Message>,
+    /// The number of droppable lines in the queue.
     waiting: Arc<AtomicUsize>,
 }
 
-/// How many such lines may wait; what comes on top is lost.
-const WAITING_MAX: usize = 1024;
-
-enum Said {
+enum Message {
     Text(String),
-    /// One of the lines that are counted.
-    Counted(String),
+    /// A droppable line; counted in `waiting`.
+    Droppable(String),
     Repaint,
 }
 
 impl Screen {
-    /// Starts the printer: a thread, for it waits while the line cannot be disturbed.
+    /// Starts the printing thread. It is a thread because the editor blocks it while the line cannot be disturbed.
+    /// Without `above`, texts are written by `words`.
     ///
     /// # Errors
-    /// There is no thread.
-    pub fn start(above: Option<Above>, plain: fn(&str), live: Arc<Live>) -> io::Result<Self> {
-        let (said, heard) = channel();
+    /// The system cannot create a thread.
+    pub fn start(
+        above: Option<PrintAbove>,
+        words: fn(&str, bool),
+        state: Arc<SharedState>,
+    ) -> io::Result<Self> {
+        let (messages, receiver) = channel();
         let waiting = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&waiting);
-        let run = move || run(&heard, &counted, above, plain, &live);
+        let counter = Arc::clone(&waiting);
+        let run = move || run(&receiver, &counter, above, words, &state);
         thread::Builder::new().name("screen".to_owned()).spawn(run)?;
-        Ok(Self { said, waiting })
+        Ok(Self { messages, waiting })
     }
 
-    /// Prints lines, unless too many of this kind wait already.
-    pub fn tell_if_room(&self, text: String) {
+    /// Prints lines, unless too many droppable ones wait already.
+    pub fn print_if_room(&self, text: String) {
         if self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING_MAX {
-            let _ = self.said.send(Said::Counted(text));
+            let _ = self.messages.send(Message::Droppable(text));
         } else {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Prints lines; each ends with its line feed.
-    pub fn tell(&self, text: String) {
+    /// Prints lines; each ends with a line feed.
+    pub fn print(&self, text: String) {
         if !text.is_empty() {
-            // The printer ends with the process.
-            let _ = self.said.send(Said::Text(text));
+            // The thread runs until the process exits.
+            let _ = self.messages.send(Message::Text(text));
         }
     }
 
-    /// Has the prompt show what is so by now.
+    /// Repaints the prompt with the current state.
     pub fn repaint(&self) {
-        let _ = self.said.send(Said::Repaint);
+        let _ = self.messages.send(Message::Repaint);
     }
 }
 
 fn run(
-    heard: &Receiver<Said>,
+    messages: &Receiver<Message>,
     waiting: &AtomicUsize,
-    mut above: Option<Above>,
-    plain: fn(&str),
-    live: &Live,
+    mut above: Option<PrintAbove>,
+    words: fn(&str, bool),
+    state: &SharedState,
 ) {
-    while let Ok(said) = heard.recv() {
-        let text = match said {
-            Said::Text(text) => text,
-            Said::Counted(text) => {
+    while let Ok(message) = messages.recv() {
+        let text = match message {
+            Message::Text(text) => text,
+            Message::Droppable(text) => {
                 waiting.fetch_sub(1, Ordering::Relaxed);
                 text
             }
-            Said::Repaint if live.is_editing() => NOTHING.to_owned(),
-            Said::Repaint => continue,
+            Message::Repaint if state.is_editing() => NOTHING.to_owned(),
+            Message::Repaint => continue,
         };
-        let printed = match &mut above {
+        let is_printed = match &mut above {
             Some(print) => print(text).is_ok(),
             None => {
-                plain(&text);
+                words(&text, true);
                 true
             }
         };
-        if !printed {
+        if !is_printed {
             above = None;
         }
     }

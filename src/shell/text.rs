@@ -1,40 +1,41 @@
-//! What the shell says about itself (pure).
+//! Help and greeting of the prompt (pure).
 
+use super::backslash;
 use super::definition::Definition;
-use crate::shell::backslash;
 
-/// The help of `\?` and of a lone `help`.
+/// Returns the help that `\?` and `help` print.
 #[must_use]
 pub fn help(definition: &Definition) -> String {
-    let mut out = String::from("Verbs, as on the command line, in any case (`help VERB` says more):\n");
+    let mut out = String::from("Verbs, in any case; `help VERB` describes one:\n");
     for verb in &definition.root.verbs {
         out.push_str(&format!("  {:<12} {}\n", verb.name, verb.about));
     }
-    out.push_str("\nOf the prompt:\n");
-    for (name, takes, about) in backslash::NAMES {
-        out.push_str(&format!("  {:<22} {about}\n", format!("{name} {takes}")));
+    out.push_str("\nCommands of the prompt:\n");
+    for (name, argument, about) in backslash::NAMES {
+        out.push_str(&format!("  {:<22} {about}\n", format!("{name} {argument}")));
     }
     out.push_str(
         "
-  get k | jq .           into a command, as /bin/sh reads it
-  get k > file           into a file, whole or not at all
-  watch k                in the background, its events above the line
-  lock k                 held in the background until unlock k; its token is
-                         what --fence-env attaches
-  # ...                  a comment
+Lines:
+  get k | jq .           pipe the output to a command, run by /bin/sh
+  get k > file           write the output to a file
+  watch k                runs in the background; events appear above the line
+  lock k                 holds the lock in the background until `unlock k`;
+                         --fence-env attaches its token
+  # ...                  comment
 
-Ctrl-C clears the line or stops what runs, and never leaves. Ctrl-D leaves.
-Ctrl-R looks back, Tab completes, Right takes a grey hint over.
-The history keeps no values of set and vdel, and no line that begins with a blank.
+Ctrl-C clears the line or cancels the running command. Ctrl-D exits.
+Ctrl-R searches the history, Tab completes, Right accepts the grey hint.
+The history omits the values of set and vdel, and lines that begin with a blank.
 ",
     );
     out
 }
 
-/// The first screen: where we are, how to get help, how to leave.
+/// Returns the text of the first screen: the connection, then how to get help and how to exit.
 #[must_use]
-pub fn greeting(place: &str) -> String {
+pub fn greeting(connection: &str) -> String {
     format!(
-        "{place}\n\\? lists what there is, `help VERB` explains it, Tab completes\nCtrl-D or \\q leaves; Ctrl-C does not\n"
+        "{connection}\n\\? lists the commands, `help VERB` describes one, Tab completes\nCtrl-D or \\q exits, Ctrl-C does not\n"
     )
 }

@@ -1,35 +1,35 @@
-//! Where a trace goes that is for the screen: above the line that is being typed, once there can be one.
+//! Output of the packet trace: above the line being edited, or on standard error before the editor starts.
 
 use std::sync::{Arc, OnceLock};
 
 use super::screen::Screen;
 
-/// The way there. Clones share it; it never blocks for long.
+/// The destination of trace lines. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Above {
+pub struct TraceOutput {
     screen: Arc<OnceLock<Screen>>,
-    plain: fn(&str, bool),
+    words: fn(&str, bool),
     color: bool,
 }
 
-impl Above {
-    /// Before there is a screen, lines are put on standard error, with colour if so.
+impl TraceOutput {
+    /// `words` writes to standard error, with colour if `color` is set.
     #[must_use]
-    pub fn new(plain: fn(&str, bool), color: bool) -> Self {
-        Self { screen: Arc::default(), plain, color }
+    pub fn new(words: fn(&str, bool), color: bool) -> Self {
+        Self { screen: Arc::default(), words, color }
     }
 
-    /// Prints a line; lines that nobody could read any more are lost.
-    pub fn tell(&self, line: String) {
+    /// Prints a line. Drops it if the terminal is too slow: the session must not wait for a trace.
+    pub fn print(&self, line: String) {
         match self.screen.get() {
-            Some(screen) => screen.tell_if_room(line),
-            None => (self.plain)(&line, self.color),
+            Some(screen) => screen.print_if_room(line),
+            None => (self.words)(&line, self.color),
         }
     }
 
-    /// From now on there is a screen.
-    pub(super) fn begin(&self, screen: Screen) {
-        // There is one for each shell.
+    /// Sends the following lines to a screen.
+    pub(super) fn attach(&self, screen: Screen) {
+        // A process has one prompt, so the screen is set once.
         let _ = self.screen.set(screen);
     }
 }

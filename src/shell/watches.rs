@@ -1,4 +1,4 @@
-//! The watches that run in the background.
+//! Watches that run in the background of the prompt.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -6,13 +6,13 @@ use std::rc::Rc;
 
 use tokio::task::{AbortHandle, spawn_local};
 
+use super::backslash::WatchSelection;
+use super::printer::Printer;
 use crate::commands::output::{Output, WatchEvent};
 use crate::commands::{Command, CommandError, Session, Verdict};
 use crate::render::Style;
-use crate::shell::backslash::Which;
-use crate::shell::printer::Printer;
 
-/// The watches, by their numbers. Clones share them.
+/// The running watches by number. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Watches {
     inner: Rc<RefCell<Inner>>,
@@ -20,97 +20,97 @@ pub struct Watches {
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// The number of the latest watch; numbers are not reused.
     last: u32,
-    running: BTreeMap<u32, Running>,
+    running: BTreeMap<u32, RunningWatch>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningWatch {
+    /// The line that started it.
     line: String,
-    events: Rc<Cell<u64>>,
+    records: Rc<Cell<u64>>,
     task: AbortHandle,
 }
 
 impl Watches {
-    /// Begins a watch.
-    pub fn begin(&self, command: Command, line: &str, session: &Session, style: Style, voice: &Printer) {
+    /// Starts a watch.
+    pub fn start(&self, command: Command, line: &str, session: &Session, style: Style, printer: &Printer) {
         let number = {
             let mut inner = self.inner.borrow_mut();
+            // 2^32 lines cannot be entered in one session.
             inner.last = inner.last.saturating_add(1);
             inner.last
         };
-        let events = Rc::new(Cell::new(0_u64));
+        let records = Rc::new(Cell::new(0_u64));
         let task = {
-            let (watches, voice, session) = (self.clone(), voice.clone(), session.without_signals());
-            let events = Rc::clone(&events);
+            let (watches, printer, session) = (self.clone(), printer.clone(), session.without_signals());
+            let records = Rc::clone(&records);
             spawn_local(async move {
                 let mut emit = |output: Output| {
                     let is_lost = matches!(&output, Output::Watched { event: WatchEvent::Lost { .. }, .. });
-                    events.set(events.get().saturating_add(u64::from(!is_lost)));
-                    voice.tell_record(&output, &style);
+                    records.set(records.get().saturating_add(u64::from(!is_lost)));
+                    printer.background_record(&output, &style);
                     Ok(())
                 };
                 let result = command.run(&session, &mut emit).await;
-                watches.ended(number, result, &style, &voice);
+                watches.remove_ended(number, result, &style, &printer);
             })
         };
-        let running = Running { line: line.to_owned(), events, task: task.abort_handle() };
+        let running = RunningWatch { line: line.to_owned(), records, task: task.abort_handle() };
         self.inner.borrow_mut().running.insert(number, running);
-        self.show(voice);
-        voice.say_dim(&format!("watch {number} runs in the background; \\unwatch {number} ends it"));
+        self.update_prompt(printer);
+        printer.dim_message(&format!("watch {number} runs in the background; \\unwatch {number} stops it"));
     }
 
-    /// Ends watches, and says so.
+    /// Stops the selected watches and reports each; without a selection the only one.
     ///
     /// # Errors
-    /// There is none of this number, or more than one could be meant.
-    pub fn end(&self, which: Option<Which>, voice: &Printer) -> Result<(), CommandError> {
+    /// There is no such watch, or several without a selection.
+    pub fn stop(&self, selection: Option<WatchSelection>, printer: &Printer) -> Result<(), CommandError> {
         let numbers = self.numbers();
-        let ending = match (which, numbers.as_slice()) {
-            (Some(Which::All), all) => all.to_vec(),
-            (Some(Which::Number(number)), all) if all.contains(&number) => vec![number],
+        let selected = match (selection, numbers.as_slice()) {
+            (Some(WatchSelection::All), all) => all.to_vec(),
+            (Some(WatchSelection::Number(number)), all) if all.contains(&number) => vec![number],
             (None, [one]) => vec![*one],
-            (Some(Which::Number(number)), _) => {
-                return Err(CommandError::usage(format!("there is no watch {number}")).hint("\\watches"));
+            (Some(WatchSelection::Number(number)), _) => {
+                return Err(CommandError::usage(format!("no such watch: {number}")).hint("\\watches"));
             }
-            (None, []) => return Err(CommandError::usage("nothing is watched").hint("watch KEY")),
+            (None, []) => return Err(CommandError::usage("no watch is running").hint("watch KEY")),
             (None, _) => {
-                return Err(CommandError::usage("which watch?").hint("\\watches").hint("\\unwatch all"));
+                let error = CommandError::usage("several watches are running");
+                return Err(error.hint("\\watches").hint("\\unwatch all"));
             }
         };
-        for number in ending {
-            self.stop(number);
-            voice.say(&format!("watch {number} has ended"));
+        for number in selected {
+            self.abort(number);
+            printer.message(&format!("watch {number} stopped"));
         }
-        self.show(voice);
+        self.update_prompt(printer);
         Ok(())
     }
 
-    /// Ends all watches without a word. Returns how many there were.
-    pub fn clear(&self, voice: &Printer) -> usize {
+    /// Stops all watches. Returns how many were running.
+    pub fn stop_all(&self, printer: &Printer) -> usize {
         let numbers = self.numbers();
         for number in &numbers {
-            self.stop(*number);
+            self.abort(*number);
         }
-        self.show(voice);
+        self.update_prompt(printer);
         numbers.len()
     }
 
-    /// The watches, a line each.
+    /// Returns a line for each watch.
     #[must_use]
     pub fn list(&self) -> Vec<String> {
-        let line = |(number, running): (&u32, &Running)| {
-            let count = running.events.get();
-            format!(
-                "{number:>3}  {}  ({count} {})",
-                running.line,
-                if count == 1 { "record" } else { "records" }
-            )
+        let line = |(number, running): (&u32, &RunningWatch)| {
+            let count = running.records.get();
+            let unit = if count == 1 { "record" } else { "records" };
+            format!("{number:>3}  {}  ({count} {unit})", running.line)
         };
         self.inner.borrow().running.iter().map(line).collect()
     }
 
-    /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
         self.inner.borrow().running.len()
@@ -120,23 +120,29 @@ impl Watches {
         self.inner.borrow().running.keys().copied().collect()
     }
 
-    fn stop(&self, number: u32) {
+    fn abort(&self, number: u32) {
         let running = self.inner.borrow_mut().running.remove(&number);
         if let Some(running) = running {
             running.task.abort();
         }
     }
 
-    fn ended(&self, number: u32, result: Result<Verdict, CommandError>, style: &Style, voice: &Printer) {
+    fn remove_ended(
+        &self,
+        number: u32,
+        result: Result<Verdict, CommandError>,
+        style: &Style,
+        printer: &Printer,
+    ) {
         self.inner.borrow_mut().running.remove(&number);
-        self.show(voice);
+        self.update_prompt(printer);
         match result {
-            Ok(_) => voice.tell(&format!("watch {number} has ended: it has what it waited for")),
-            Err(error) => voice.tell_failure(&format!("watch {number} has ended\n"), &error, style),
+            Ok(_) => printer.background_message(&format!("watch {number} finished")),
+            Err(error) => printer.background_error(&format!("watch {number} failed\n"), &error, style),
         }
     }
 
-    fn show(&self, voice: &Printer) {
-        voice.live.set_watches(self.numbers());
+    fn update_prompt(&self, printer: &Printer) {
+        printer.state.set_watches(self.numbers());
     }
 }

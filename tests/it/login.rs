@@ -258,7 +258,7 @@ fn a_prompt_says_nothing_of_the_password_that_it_was_given() {
         terminal.line(line);
     }
     let screen = terminal.shows("trace is off");
-    assert!(screen.contains("session of") && !screen.contains("hunter2"), "{screen}");
+    assert!(screen.contains("session open for") && !screen.contains("hunter2"), "{screen}");
     terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));
     let trace = std::fs::read_to_string(place.path("trace")).unwrap();

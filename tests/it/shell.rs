@@ -36,8 +36,8 @@ fn the_first_screen_says_where_we_are_how_to_get_help_and_how_to_leave() {
     let screen = terminal.screen();
     let lines: Vec<_> = screen.lines().collect();
     assert!(lines[0].starts_with("a store of its own, in memory: gone when you leave"), "{screen}");
-    assert!(lines[1].contains("\\? lists what there is"), "{screen}");
-    assert!(lines[2].contains("Ctrl-D or \\q leaves"), "{screen}");
+    assert!(lines[1].contains("\\? lists the commands"), "{screen}");
+    assert!(lines[2].contains("Ctrl-D or \\q exits"), "{screen}");
     assert_eq!(lines.len(), 4, "{screen}");
     terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));
@@ -165,7 +165,7 @@ fn a_watch_tells_above_a_half_typed_line_and_does_not_disturb_it() {
     terminal.line("\\watches");
     terminal.shows("  1  watch k other  (4 records)");
     terminal.line("\\unwatch 1");
-    terminal.shows("watch 1 has ended");
+    terminal.shows("watch 1 stopped");
     terminal.ends_with(&prompt(&server));
     place.run(&["set", "k", "three", "-b", &server.url()]);
     terminal.line("get k");
@@ -180,7 +180,7 @@ fn a_watch_that_has_what_it_waits_for_says_so() {
     terminal.line("watch k --until set --no-initial");
     terminal.shows("watch 1 runs in the background");
     terminal.line("set k v");
-    terminal.shows("watch 1 has ended: it has what it waited for");
+    terminal.shows("watch 1 finished");
     terminal.ends_with("embedded>");
 }
 
@@ -213,7 +213,7 @@ fn output_goes_into_commands_and_files() {
     terminal.shows("wrote 3 bytes to out");
     assert_eq!(fs::read(place.path("out")).unwrap(), b"a\0b");
     terminal.line("get nothing > kept");
-    terminal.shows("kept is not touched");
+    terminal.shows("kept was not changed");
     assert_eq!(fs::read(place.path("kept")).unwrap(), b"as it was");
     // A command that leaves no line feed, and one that has had enough.
     terminal.line("set k v");
@@ -237,11 +237,11 @@ fn bad_input_is_told_and_costs_nothing() {
     terminal.line("get k -b mqtt://localhost");
     terminal.shows("--broker belongs to the command line of mqkv");
     terminal.line("\\tim");
-    terminal.shows("there is no \\tim\nhint: \\timing\n");
+    terminal.shows("unknown command: \\tim\nhint: \\timing\n");
     terminal.line(r"get C:\temp");
     terminal.shows("the backslash at column 7");
     terminal.keys("set k 'v");
-    terminal.shows("the quote is open");
+    terminal.shows("open quote");
     terminal.clear("embedded>");
     terminal.line("get k");
     terminal.shows("no such key: k\nembedded>");
@@ -316,11 +316,11 @@ fn ctrl_c_stops_a_slow_request_and_never_leaves() {
     server.freeze();
     terminal.start_command("get k");
     terminal.keys(CTRL_C);
-    terminal.shows("\nstopped");
+    terminal.shows("\ncanceled");
     terminal.ends_with(&prompt(&server));
     terminal.start_command("set k w");
     terminal.keys(CTRL_C);
-    terminal.wait_for("the write to be stopped", |screen| screen.matches("\nstopped").count() == 2);
+    terminal.wait_for("the write to be stopped", |screen| screen.matches("\ncanceled").count() == 2);
     terminal.ends_with(&prompt(&server));
     server.signal(Signal::SIGCONT);
     terminal.keys("half a line");
@@ -351,10 +351,10 @@ fn another_broker_is_a_command_away_and_a_failure_changes_nothing() {
     terminal.line("watch k");
     terminal.shows("CURRENT  k  of-one");
     terminal.line("\\c mqtt://127.0.0.1:1");
-    terminal.shows(&format!("connection refused: 127.0.0.1:1\n  still at 127.0.0.1:{}", one.port()));
+    terminal.shows(&format!("connection refused: 127.0.0.1:1\n  still using 127.0.0.1:{}", one.port()));
     terminal.line(&format!("\\c {}", other.url()));
     let screen = terminal.shows(&format!("connected to 127.0.0.1:{}", other.port()));
-    assert!(screen.contains("1 watch has ended"), "{screen}");
+    assert!(screen.contains("1 watch stopped"), "{screen}");
     terminal.line("get k");
     terminal.shows("no such key: k");
     terminal.line("\\conninfo");
@@ -368,11 +368,11 @@ fn the_lines_of_a_file_are_run_until_the_first_trouble() {
     place.write("lines", "set a 1\n# a note\nset b 'x\ny'\nget nothing\n\\timing on\nste c 3\nset d 4\n");
     let terminal = embedded(&place);
     terminal.line("\\i lines");
-    let screen = terminal.shows("lines ends at line 7");
+    let screen = terminal.shows("lines: stopped at line 7");
     assert!(screen.contains("stored b (3 bytes)") && !screen.contains("stored d"), "{screen}");
     place.write("itself", "\\i itself");
     terminal.line("\\i itself");
-    terminal.shows("itself reads itself");
+    terminal.shows("itself: \\i is nested more than 8 deep");
 }
 
 #[test]
@@ -404,7 +404,7 @@ fn without_a_terminal_there_is_no_prompt() {
 fn a_broker_that_is_not_there_is_told_at_once() {
     let place = Place::new();
     let mut terminal = Terminal::start(place.command(&["-b", "mqtt://127.0.0.1:1"]));
-    terminal.shows("connection refused: 127.0.0.1:1");
+    terminal.shows("cannot connect to 127.0.0.1:1");
     assert_eq!(terminal.end(), Some(69));
 }
 

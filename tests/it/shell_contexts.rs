@@ -41,7 +41,7 @@ fn the_prompt_shows_the_context_and_changes_with_it() {
     terminal.shows("no such key: k");
     terminal.line("\\conninfo");
     terminal.wait_for("both lines of it", |screen| {
-        screen.matches("context prod, read-only").count() == 2 && screen.contains("session of")
+        screen.matches("context prod, read-only").count() == 2 && screen.contains("session open for")
     });
     // Anew: the same context, not the one of the command line.
     terminal.line("\\c");
@@ -97,7 +97,7 @@ fn a_store_in_memory_is_not_left_by_mistake() {
     terminal.line("set k v");
     terminal.shows("stored k");
     terminal.line("\\c");
-    terminal.shows("this store is in memory: what is in it would be gone");
+    terminal.shows("this store is in memory only: its keys would be lost");
     terminal.shows("hint: \\c!");
     terminal.line("\\c lab");
     terminal.shows("hint: \\c! lab");

@@ -57,7 +57,7 @@ fn a_session_that_was_taken_over_says_with_every_line_what_makes_another() {
     let terminal = Terminal::start(place.command(&["-b", &server.url(), "-i", "me"]));
     terminal.ends_with(&format!("127.0.0.1:{}>", server.port()));
     place.run(&["ping", "-i", "me", "-b", &server.url()]);
-    terminal.shows("the session has ended: lost the connection");
+    terminal.shows("the session ended: lost the connection");
     terminal.line("get k");
     terminal.shows("hint: -i with a client id that nobody else uses");
     terminal.shows("hint: \\c\n");
@@ -90,7 +90,7 @@ fn a_lock_is_held_in_the_background_and_released_on_leaving() {
     terminal.ends_with(&format!("127.0.0.1:{} [1 lock]>", server.port()));
     assert_eq!(holder(&place, &server, "deploy"), "--- stdout\nme\n--- exit 0\n");
     terminal.line("lock deploy");
-    terminal.shows("deploy is held by this session already");
+    terminal.shows("this session holds the lock deploy already");
     terminal.line("set guarded v --fence-env");
     terminal.shows("stored guarded");
     assert!(place.run(&["set", "guarded", "w", "-b", &server.url()]).ends_with("--- exit 76\n"));
@@ -117,11 +117,11 @@ fn a_lock_that_is_lost_is_told_loudly_above_the_line() {
     terminal.keys("get ha");
     terminal.shows("> get ha");
     place.run(&["set", "deploy", "somebody else", "-b", &server.url()]);
-    terminal.shows("THE LOCK deploy IS LOST: the store says that it is not ours any more");
+    terminal.shows("LOCK LOST: deploy: the store reports another holder, or none");
     terminal.keys("lf\r");
     terminal.shows("no such key: half");
     terminal.line("set k v --fence-env");
-    terminal.shows("--fence-env finds no token");
+    terminal.shows("no fencing token for --fence-env");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn waiting_for_a_lock_can_be_stopped() {
     terminal.start_command("lock deploy");
     terminal.shows("waiting for deploy, held by somebody");
     terminal.keys(CTRL_C);
-    terminal.shows("stopped waiting for the lock");
+    terminal.shows("canceled waiting for the lock");
     terminal.ends_with(&format!("127.0.0.1:{}>", server.port()));
     terminal.line("get deploy");
     terminal.shows("get deploy\nsomebody\n");
@@ -220,7 +220,7 @@ fn a_line_that_is_no_text_is_refused_and_ends_nothing() {
         terminal.line("lock deploy --holder me");
         terminal.shows("[1 lock]>");
         terminal.bytes(b"get caf\xe9\r");
-        terminal.shows("error: what was typed is not UTF-8, and nothing is done\nhint: \"\\xFF\"");
+        terminal.shows("error: the line is not valid UTF-8\nhint: \"\\xFF\"");
         terminal.ends_with(&format!("127.0.0.1:{} [1 lock]>", server.port()));
         assert_eq!(holder(&place, &server, "deploy"), "--- stdout\nme\n--- exit 0\n");
     }

@@ -1,13 +1,16 @@
-//! The files that a path could become.
+//! Paths of files and directories for completion.
 
 use std::fs;
 use std::path::Path;
 
-/// The paths that begin so, in order; folders end with a slash. Hidden files only where that is asked for.
+/// Lists the paths that begin with a prefix, sorted; directories end with a slash. Hidden files are listed only if the
+/// prefix names one.
 #[must_use]
 pub fn beginning_with(prefix: &str) -> Vec<String> {
-    let (folder, name) = prefix.rfind('/').map_or(("", prefix), |at| prefix.split_at(at.saturating_add(1)));
-    let Ok(entries) = fs::read_dir(if folder.is_empty() { Path::new(".") } else { Path::new(folder) }) else {
+    let (directory, name) =
+        prefix.rfind('/').map_or(("", prefix), |at| prefix.split_at(at.saturating_add(1)));
+    let Ok(entries) = fs::read_dir(if directory.is_empty() { Path::new(".") } else { Path::new(directory) })
+    else {
         return Vec::new();
     };
     let mut paths: Vec<String> = entries
@@ -16,7 +19,7 @@ pub fn beginning_with(prefix: &str) -> Vec<String> {
             let found = entry.file_name().into_string().ok()?;
             let is_wanted = found.starts_with(name) && (!found.starts_with('.') || name.starts_with('.'));
             let slash = if entry.path().is_dir() { "/" } else { "" };
-            is_wanted.then(|| format!("{folder}{found}{slash}"))
+            is_wanted.then(|| format!("{directory}{found}{slash}"))
         })
         .collect();
     paths.sort();
@@ -28,16 +31,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_end_with_a_slash_and_hidden_files_are_asked_for() {
+    fn directories_end_with_a_slash_and_hidden_files_are_listed_on_request() {
         let place = tempfile::tempdir().unwrap();
         for name in ["one", "only", ".hidden"] {
             fs::write(place.path().join(name), "").unwrap();
         }
         fs::create_dir(place.path().join("on")).unwrap();
         let within = |prefix: &str| {
-            let folder = format!("{}/", place.path().display());
-            let found = beginning_with(&format!("{folder}{prefix}"));
-            found.into_iter().map(|path| path.replace(&folder, "")).collect::<Vec<_>>()
+            let directory = format!("{}/", place.path().display());
+            let found = beginning_with(&format!("{directory}{prefix}"));
+            found.into_iter().map(|path| path.replace(&directory, "")).collect::<Vec<_>>()
         };
         assert_eq!(within("on"), ["on/", "one", "only"]);
         assert_eq!(within("."), [".hidden"]);

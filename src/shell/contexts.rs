@@ -1,0 +1,18 @@
+//! Contexts of the configuration file, as far as the prompt shows them.
+
+use std::sync::Arc;
+
+use crate::render::style::Shade;
+
+/// The context that a session uses.
+#[derive(Clone, Debug)]
+pub struct ActiveContext {
+    pub name: String,
+    /// The colour of its name.
+    pub shade: Option<Shade>,
+    /// Whether writes are refused.
+    pub is_read_only: bool,
+}
+
+/// Lists the names of the contexts. The editor's thread calls it.
+pub type ListContexts = Arc<dyn Fn() -> Vec<String> + Send + Sync>;

@@ -1,0 +1,276 @@
+//! Main loop of the prompt: reads lines, handles signals, changes the connection, releases everything at the end.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::task::{AbortHandle, LocalSet, spawn_local};
+
+use super::connection_status;
+use super::editor::LineEditor;
+use super::history::History;
+use super::input::Input;
+use super::locks::Locks;
+use super::printer::Printer;
+use super::screen::Screen;
+use super::setup::{OpenedSession, Setup};
+use super::shared_state::SharedState;
+use super::text;
+use super::watches::Watches;
+use crate::client::Reconnect;
+use crate::clock;
+use crate::commands::process::signal::{Signal, Signals};
+use crate::commands::{CommandError, Kind, Session, Verdict};
+use crate::render::Style;
+use crate::render::escape::escape;
+
+/// How many requests may be in flight: the start of a watch of many keys takes a few round trips.
+const INFLIGHT_MAX: usize = 256;
+
+/// The exit code of a program whose terminal hung up: 128 and SIGHUP.
+const HUNG_UP: u8 = 129;
+
+/// Runs the prompt until its end.
+///
+/// # Errors
+/// The first connection cannot be made, or there is no terminal.
+pub async fn run(setup: Setup) -> Result<Verdict, CommandError> {
+    LocalSet::new()
+        .run_until(async {
+            let mut shell = match Shell::start(setup).await? {
+                Ok(shell) => shell,
+                Err(signal) => return Ok(signal.verdict()),
+            };
+            let verdict = shell.read_lines().await;
+            shell.end().await;
+            Ok(verdict)
+        })
+        .await
+}
+
+/// A running prompt.
+pub struct Shell {
+    pub setup: Setup,
+    pub opened: OpenedSession,
+    /// The context or URL of the current session; `None` for the command line's.
+    destination: Option<String>,
+    pub connection: ConnectionInfo,
+    editor: LineEditor,
+    history: History,
+    pub signals: Signals,
+    pub printer: Printer,
+    pub watches: Watches,
+    pub locks: Locks,
+    /// The style that `\o` has set, or the command line's.
+    pub style: Style,
+    /// Whether a pipe or a file gets bare values.
+    pub is_auto: bool,
+    pub shows_timing: bool,
+    status_reporter: AbortHandle,
+    /// Set when the prompt has to end after the current line.
+    pub exit: Option<Verdict>,
+}
+
+/// Facts about a connected session.
+#[derive(Clone, Debug)]
+pub struct ConnectionInfo {
+    client_id: String,
+    /// How long connecting took.
+    elapsed_ms: f64,
+    pub since: Instant,
+}
+
+impl Shell {
+    /// Connects and starts the editor. Returns the signal that arrived before the connection was made, if one did.
+    async fn start(setup: Setup) -> Result<Result<Self, Signal>, CommandError> {
+        // First, because the editor installs its own handlers on top of these and restores these afterwards.
+        let mut signals =
+            Signals::new().map_err(|error| CommandError::system("listen to signals", &error))?;
+        let opened = (setup.open)(None)?;
+        let result = tokio::select! {
+            connection = connect(&opened) => connection.map(Ok),
+            signal = signals.next() => Ok(Err(signal)),
+        };
+        let connection = match result {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(signal)) => {
+                close(opened).await;
+                return Ok(Err(signal));
+            }
+            Err(error) => {
+                close(opened).await;
+                return Err(error);
+            }
+        };
+        let state = Arc::new(SharedState::new(setup.definition.clone(), Arc::clone(&setup.contexts)));
+        show_connection(&state, &opened);
+        let (history, lines) = History::open(setup.history.clone());
+        let color = setup.style.color_data;
+        let no_terminal = |error| CommandError::new(Kind::File, format!("cannot use the terminal: {error}"));
+        let editor = LineEditor::start(Arc::clone(&state), lines, setup.streams, color);
+        let (editor, above) = editor.map_err(no_terminal)?;
+        let screen = Screen::start(above, setup.streams.words, Arc::clone(&state)).map_err(no_terminal)?;
+        setup.trace_output.attach(screen.clone());
+        let printer = Printer::new(setup.streams, state, screen, color);
+        let watches = Watches::default();
+        let status_reporter = report_status(&opened.session, &watches, &printer).await?;
+        let (style, is_auto) = (setup.style, setup.is_auto);
+        Ok(Ok(Self {
+            setup,
+            opened,
+            destination: None,
+            connection,
+            editor,
+            history,
+            signals,
+            printer,
+            watches,
+            locks: Locks::default(),
+            style,
+            is_auto,
+            shows_timing: false,
+            status_reporter,
+            exit: None,
+        }))
+    }
+
+    async fn read_lines(&mut self) -> Verdict {
+        self.printer.text(&text::greeting(&self.describe_connection()));
+        loop {
+            self.editor.request();
+            let mut is_canceled = false;
+            let input = loop {
+                tokio::select! {
+                    biased;
+                    input = self.editor.next() => break input,
+                    signal = self.signals.next() => match signal {
+                        // While a line is edited Ctrl-C is a key, so this signal is for the line just entered.
+                        Signal::Interrupt if self.editor.is_entered() => is_canceled = true,
+                        Signal::Interrupt => self.editor.clear(),
+                        signal => {
+                            self.editor.stop().await;
+                            return signal.verdict();
+                        }
+                    },
+                }
+            };
+            match input {
+                Input::Line(_) if is_canceled => self.printer.message("\ncanceled before it started"),
+                Input::Line(line) => {
+                    let state = Arc::clone(&self.printer.state);
+                    if let Err(error) = self.history.add(&line, state.definition()) {
+                        self.printer.message(&format!("cannot write the history: {error}"));
+                    }
+                    self.run_text(&line).await;
+                }
+                Input::Cleared => {}
+                Input::InvalidUtf8 => {
+                    let error = CommandError::usage("the line is not valid UTF-8")
+                        .hint("\"\\xFF\", with the quotes, is the byte FF");
+                    self.printer.error(&error, &self.style);
+                }
+                Input::End => return Verdict::Yes,
+                Input::Lost => return Verdict::Child(HUNG_UP),
+            }
+            if let Some(verdict) = self.exit {
+                return verdict;
+            }
+        }
+    }
+
+    /// Describes the broker and the context of the session.
+    pub fn describe_connection(&self) -> String {
+        let ConnectionInfo { client_id, elapsed_ms, .. } = &self.connection;
+        let context = self.opened.context.as_ref().map_or_else(String::new, |context| {
+            let note = if context.is_read_only { ", read-only" } else { "" };
+            format!("\ncontext {}{note}", escape(context.name.as_bytes()))
+        });
+        match self.opened.url {
+            Some(_) => format!("{} in {elapsed_ms:.1} ms, as {client_id}{context}", self.opened.about),
+            None => format!("{}{context}", self.opened.about),
+        }
+    }
+
+    async fn end(mut self) {
+        self.status_reporter.abort();
+        self.release_locks().await;
+        self.watches.stop_all(&self.printer);
+        close(self.opened).await;
+    }
+
+    async fn release_locks(&mut self) {
+        let is_offline = self.printer.state.is_offline();
+        for key in self.locks.keys() {
+            let released = self.locks.release(&key, is_offline, &self.opened.session, &self.printer).await;
+            if let Err(error) = released {
+                self.printer.error(&error, &self.style);
+            }
+        }
+    }
+
+    /// Connects to a context or URL, or again to the current one. If that fails, the current session stays.
+    ///
+    /// # Errors
+    /// The connection cannot be made; or the keys of the current session would be lost, and it is not `is_forced`.
+    pub async fn connect(&mut self, destination: Option<&str>, is_forced: bool) -> Result<(), CommandError> {
+        if self.opened.is_transient && !is_forced {
+            let argument = destination.map_or_else(String::new, |destination| format!(" {destination}"));
+            return Err(CommandError::usage("this store is in memory only: its keys would be lost")
+                .hint(format!("\\c!{argument}"))
+                .hint("export > FILE, to save the keys"));
+        }
+        let destination = destination.map(str::to_owned).or_else(|| self.destination.clone());
+        let opened = (self.setup.open)(destination.as_deref())?;
+        let connection = match connect(&opened).await {
+            Ok(connection) => connection,
+            Err(error) => {
+                close(opened).await;
+                return Err(error.cause(format!("still using {}", self.opened.broker)));
+            }
+        };
+        self.status_reporter.abort();
+        self.release_locks().await;
+        match self.watches.stop_all(&self.printer) {
+            0 => {}
+            1 => self.printer.message("1 watch stopped"),
+            count => self.printer.message(&format!("{count} watches stopped")),
+        }
+        close(std::mem::replace(&mut self.opened, opened)).await;
+        self.connection = connection;
+        self.destination = destination;
+        show_connection(&self.printer.state, &self.opened);
+        self.status_reporter = report_status(&self.opened.session, &self.watches, &self.printer).await?;
+        self.printer.message(&self.describe_connection());
+        Ok(())
+    }
+}
+
+async fn connect(opened: &OpenedSession) -> Result<ConnectionInfo, CommandError> {
+    let client = opened.session.client_with(|settings| {
+        settings.reconnect = Reconnect::WithBackoff;
+        settings.inflight_max = INFLIGHT_MAX;
+    });
+    let about = client.await?.connection_info();
+    Ok(ConnectionInfo {
+        client_id: about.client_id.clone(),
+        elapsed_ms: about.connect_elapsed.as_secs_f64() * 1000.0,
+        since: clock::monotonic(),
+    })
+}
+
+fn show_connection(state: &SharedState, opened: &OpenedSession) {
+    state.set_connection(&opened.broker, opened.context.as_ref(), opened.url.as_deref());
+}
+
+async fn report_status(
+    session: &Session,
+    watches: &Watches,
+    printer: &Printer,
+) -> Result<AbortHandle, CommandError> {
+    let status = session.client().await?.connection_status();
+    Ok(spawn_local(connection_status::report(status, watches.clone(), printer.clone())).abort_handle())
+}
+
+async fn close(opened: OpenedSession) {
+    opened.session.close().await;
+    (opened.close)().await;
+}

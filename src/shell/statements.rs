@@ -1,0 +1,436 @@
+//! Execution of statements: verbs and backslash commands, one after the other.
+
+use std::io;
+use std::pin::Pin;
+
+use super::backslash::{self, BackslashCommand};
+use super::line::{OutputTarget, Statement, parse, statements};
+use super::main_loop::Shell;
+use super::redirection::{self, Redirection};
+use super::setup::ParsedLine;
+use super::text;
+use crate::client::{Access, Outcome};
+use crate::clock;
+use crate::commands::process::file;
+use crate::commands::process::signal::{Signal, Signals};
+use crate::commands::{
+    Command, CommandError, Kind, LockArgs, Output, Session, Taking, Verdict, duration, take,
+};
+use crate::render::escape::escape;
+use crate::render::{Format, Style};
+
+/// How deep `\i` may be nested.
+const DEPTH_MAX: usize = 8;
+
+/// How a statement ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// It was executed, whether the store's answer was yes or no.
+    Done,
+    /// It failed, and the error was printed.
+    Failed,
+    /// Ctrl-C has canceled it; the rest of the same text is skipped.
+    Canceled,
+}
+
+impl Shell {
+    /// Runs the statements of a line, or of several lines that were pasted.
+    pub(super) async fn run_text(&mut self, text: &str) {
+        for statement in statements(text.as_bytes()) {
+            let end = self.run_statement(statement, 0).await;
+            if end == End::Canceled || self.exit.is_some() {
+                return;
+            }
+        }
+    }
+
+    async fn run_statement(&mut self, statement: &[u8], depth: usize) -> End {
+        let begun = clock::monotonic();
+        let result = if backslash::is_backslash_command(statement) {
+            self.run_backslash_command(&String::from_utf8_lossy(statement), depth).await
+        } else {
+            self.run_verb(statement).await
+        };
+        let end = result.unwrap_or_else(|error| {
+            self.printer.error(&self.with_hint(error), &self.style);
+            End::Failed
+        });
+        self.discard_interrupts().await;
+        if end == End::Canceled {
+            self.printer.repaint_soon();
+        }
+        if self.shows_timing && !statement.trim_ascii().is_empty() {
+            let took = clock::monotonic().saturating_duration_since(begun);
+            self.printer.dim_message(&format!("took {:.1} ms", took.as_secs_f64() * 1000.0));
+        }
+        end
+    }
+
+    /// Adds the hint to reconnect, if the session has ended.
+    fn with_hint(&self, error: CommandError) -> CommandError {
+        match error.kind {
+            Kind::Unavailable | Kind::Authorization if self.opened.session.has_ended() => error.hint("\\c"),
+            _ => error,
+        }
+    }
+
+    /// Discards a SIGINT that a system command received too, or that arrived too late: it is not for the next statement.
+    async fn discard_interrupts(&mut self) {
+        self.signals.sync().await;
+        loop {
+            let pending = tokio::select! {
+                biased;
+                signal = self.signals.next() => Some(signal),
+                () = std::future::ready(()) => None,
+            };
+            match pending {
+                None => return,
+                Some(Signal::Interrupt) => {}
+                Some(signal) => self.exit = Some(signal.verdict()),
+            }
+        }
+    }
+
+    async fn run_verb(&mut self, statement: &[u8]) -> Result<End, CommandError> {
+        let Statement { words, target } = parse(statement)?;
+        if words.is_empty() {
+            return Ok(End::Done);
+        }
+        let (command, style, is_formatted, is_forced) = match (self.setup.parse)(words, self.style)? {
+            ParsedLine::Run { command, style, is_formatted, is_forced } => {
+                (*command, style, is_formatted, is_forced)
+            }
+            ParsedLine::Help => return self.show(&text::help(&self.setup.definition), target).await,
+            ParsedLine::Show(text) => return self.show(&text, target).await,
+        };
+        let is_auto = self.is_auto && !is_formatted;
+        let session = &self.opened.session;
+        let session = if is_forced { session.writable() } else { session.clone() };
+        match (command, target) {
+            (Command::Lock(args), OutputTarget::Screen) if args.holds() => {
+                self.take_lock(args, &session, &style).await
+            }
+            (Command::Lock(args), _) if args.holds() => {
+                let message = "a lock without a command has no output to redirect";
+                Err(CommandError::usage(message).hint("lock KEY").hint("lock KEY -- CMD"))
+            }
+            (Command::Unlock(args), OutputTarget::Screen)
+                if args.key_without_holder().is_some_and(|key| self.locks.has(&key)) =>
+            {
+                let Some(key) = args.key_without_holder() else { return Ok(End::Done) };
+                self.locks.release(key.as_bytes(), false, &session, &self.printer).await?;
+                Ok(End::Done)
+            }
+            (command, OutputTarget::Screen) if command.is_watch_of_records() => {
+                let line = escape(statement.trim_ascii());
+                self.watches.start(command, &line, &self.opened.session, style, &self.printer);
+                Ok(End::Done)
+            }
+            (command, OutputTarget::Screen) => self.run_to_screen(command, &session, &style).await,
+            (command, target) => {
+                self.run_redirected(
+                    command,
+                    &session,
+                    redirected_style(style, is_auto),
+                    redirection_to(target)?,
+                )
+                .await
+            }
+        }
+    }
+
+    async fn run_to_screen(
+        &mut self,
+        command: Command,
+        session: &Session,
+        style: &Style,
+    ) -> Result<End, CommandError> {
+        let printer = self.printer.clone();
+        let mut emit = |output| printer.record(&output, style);
+        let result = self.run_command(command, session, style, &mut emit).await;
+        if style.format == Format::Raw {
+            self.printer.begin_line();
+        }
+        result.map(|(end, _)| end)
+    }
+
+    async fn run_redirected(
+        &mut self,
+        command: Command,
+        session: &Session,
+        style: Style,
+        mut redirection: Redirection,
+    ) -> Result<End, CommandError> {
+        let printer = self.printer.clone();
+        let mut is_closed = false;
+        let mut emit = |output| {
+            let rendered = printer.render(&output, &style);
+            let written = redirection.write(&rendered.data);
+            is_closed |= written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+            written
+        };
+        let result = self.run_command(command, session, &style, &mut emit).await;
+        let is_complete = matches!(result, Ok((End::Done, Verdict::Yes)));
+        let may_have_printed = matches!(redirection, Redirection::Command { .. });
+        let finished = redirection.finish(is_complete).await;
+        if may_have_printed {
+            self.printer.begin_line();
+        }
+        let (end, _) = match result {
+            // A command need not read all of its input.
+            Err(_) if is_closed => (End::Done, Verdict::Yes),
+            other => other?,
+        };
+        if let Some(message) = finished?
+            && !style.quiet
+        {
+            self.printer.message(&escape(message.as_bytes()));
+        }
+        Ok(end)
+    }
+
+    /// Runs a verb until it ends or Ctrl-C cancels it.
+    async fn run_command(
+        &mut self,
+        command: Command,
+        session: &Session,
+        style: &Style,
+        emit: &mut dyn FnMut(Output) -> io::Result<()>,
+    ) -> Result<(End, Verdict), CommandError> {
+        let access = command.access();
+        // Such a verb listens to signals itself and ends in order, so the first one is left to it.
+        let mut ends_itself = command.handles_signals();
+        let run = command.run(session, emit);
+        tokio::pin!(run);
+        loop {
+            tokio::select! {
+                result = &mut run => {
+                    let verdict = result?;
+                    let is_canceled = matches!(verdict, Verdict::Interrupted | Verdict::Terminated);
+                    return Ok((if is_canceled { End::Canceled } else { End::Done }, verdict));
+                }
+                signal = self.signals.next() => match signal {
+                    _ if ends_itself => ends_itself = false,
+                    signal => {
+                        self.report_canceled(access, signal, style);
+                        if signal != Signal::Interrupt {
+                            self.exit = Some(signal.verdict());
+                        }
+                        return Ok((End::Canceled, signal.verdict()));
+                    }
+                },
+            }
+        }
+    }
+
+    fn report_canceled(&self, access: Access, signal: Signal, style: &Style) {
+        // The terminal has echoed ^C, and the cursor is behind it.
+        match (access, signal.write_error()) {
+            (Access::Write, Some(error)) if style.format == Format::Json => {
+                self.printer.message("");
+                self.printer.error(&CommandError { outcome: Some(Outcome::Unknown), ..error }, style);
+            }
+            (Access::Write, Some(_)) => {
+                self.printer.message("\ncanceled; the outcome of a write that was sent is unknown");
+            }
+            (Access::Read, _) if signal == Signal::Interrupt => self.printer.message("\ncanceled"),
+            (Access::Read | Access::Write, _) => {}
+        }
+    }
+
+    async fn take_lock(
+        &mut self,
+        args: LockArgs,
+        session: &Session,
+        style: &Style,
+    ) -> Result<End, CommandError> {
+        if let Some(key) = args.key_word().filter(|key| self.locks.has(key)) {
+            let name = escape(key.as_bytes());
+            return Err(
+                CommandError::usage(format!("this session holds the lock {name} already")).hint("\\locks")
+            );
+        }
+        let (session, printer) = (session.without_signals(), self.printer.clone());
+        let mut emit = |output| printer.record(&output, style);
+        let taking = tokio::select! {
+            taking = take(args, &session, &mut emit) => taking?,
+            signal = self.signals.next() => {
+                match signal {
+                    Signal::Interrupt => self.printer.message("\ncanceled waiting for the lock"),
+                    signal => self.exit = Some(signal.verdict()),
+                }
+                return Ok(End::Canceled);
+            }
+        };
+        if let Taking::Held(holding) = taking {
+            self.locks.hold(*holding, &self.opened.session, &self.printer);
+        }
+        Ok(End::Done)
+    }
+
+    /// Prints a text to the target of the line.
+    async fn show(&mut self, text: &str, target: OutputTarget) -> Result<End, CommandError> {
+        if target == OutputTarget::Screen {
+            self.printer.text(text);
+            return Ok(End::Done);
+        }
+        let mut redirection = redirection_to(target)?;
+        // A command need not read all of its input.
+        let _ = redirection.write(text.as_bytes());
+        redirection.finish(true).await?;
+        Ok(End::Done)
+    }
+
+    async fn run_backslash_command(&mut self, line: &str, depth: usize) -> Result<End, CommandError> {
+        match backslash::parse(line)? {
+            BackslashCommand::Help => self.printer.text(&text::help(&self.setup.definition)),
+            BackslashCommand::Quit => self.exit = Some(Verdict::Yes),
+            BackslashCommand::Connect(destination, is_forced) => {
+                return self.connect_or_cancel(destination.as_deref(), is_forced).await;
+            }
+            BackslashCommand::ConnInfo => self.show_connection(),
+            BackslashCommand::Timing(wanted) => {
+                self.shows_timing = wanted.unwrap_or(!self.shows_timing);
+                self.printer.message(if self.shows_timing { "timing is on" } else { "timing is off" });
+            }
+            BackslashCommand::Trace(wanted) => {
+                let is_on = wanted.unwrap_or(!self.setup.tracer.is_enabled());
+                self.setup.tracer.set_enabled(is_on);
+                self.printer.message(if is_on { "trace is on" } else { "trace is off" });
+            }
+            BackslashCommand::Format(None) => {
+                self.printer.message(&format!("the format is {}", self.format_name()))
+            }
+            BackslashCommand::Format(Some(format)) => self.set_format(&format),
+            BackslashCommand::Watches => self.list(self.watches.list(), "no watch is running"),
+            BackslashCommand::Unwatch(selection) => self.watches.stop(selection, &self.printer)?,
+            BackslashCommand::Locks => self.list(self.locks.list(), "no lock is held"),
+            BackslashCommand::Include(file) => return self.include(file, depth).await,
+            BackslashCommand::System(line) => {
+                let program = match line {
+                    Some(_) => redirection::SHELL.into(),
+                    None => self.setup.login_shell.clone(),
+                };
+                let code = redirection::run_program(program, line.as_deref()).await?;
+                self.printer.begin_line();
+                if let Some(code) = code {
+                    self.printer.dim_message(&format!("exit code {code}"));
+                }
+            }
+        }
+        Ok(End::Done)
+    }
+
+    /// Changes the connection until Ctrl-C cancels that.
+    async fn connect_or_cancel(
+        &mut self,
+        destination: Option<&str>,
+        is_forced: bool,
+    ) -> Result<End, CommandError> {
+        let mut signals = std::mem::replace(&mut self.signals, Signals::none());
+        let result = tokio::select! {
+            result = self.connect(destination, is_forced) => Some(result),
+            signal = signals.next() => {
+                if signal != Signal::Interrupt {
+                    self.exit = Some(signal.verdict());
+                }
+                None
+            }
+        };
+        self.signals = signals;
+        match result {
+            Some(result) => result.map(|()| End::Done),
+            None => {
+                self.printer.message(&format!("\ncanceled; still using {}", self.opened.broker));
+                Ok(End::Canceled)
+            }
+        }
+    }
+
+    fn show_connection(&self) {
+        let age = clock::monotonic().saturating_duration_since(self.connection.since);
+        let age = duration::of_ms(age.as_secs().saturating_mul(1000));
+        self.printer.message(&self.describe_connection());
+        let state = if self.printer.state.is_offline() { "offline, reconnecting" } else { "connected" };
+        let (watches, locks) = (self.watches.count(), self.locks.keys().len());
+        self.printer.message(&format!("{state}; session open for {age}, watches: {watches}, locks: {locks}"));
+    }
+
+    fn list(&self, lines: Vec<String>, none: &str) {
+        if lines.is_empty() {
+            self.printer.message(none);
+        }
+        for line in lines {
+            self.printer.message(&line);
+        }
+    }
+
+    fn format_name(&self) -> &'static str {
+        match self.style.format {
+            _ if self.is_auto => "auto",
+            Format::Text | Format::Lines => "text",
+            Format::Raw => "raw",
+            Format::Hex => "hex",
+            Format::Base64 => "base64",
+            Format::Json => "json",
+        }
+    }
+
+    fn set_format(&mut self, name: &str) {
+        self.is_auto = name == "auto";
+        self.style.format = match name {
+            "raw" => Format::Raw,
+            "hex" => Format::Hex,
+            "base64" => Format::Base64,
+            "json" | "jsonl" => Format::Json,
+            _ => Format::Text,
+        };
+    }
+
+    /// Runs the lines of a file up to the first error.
+    fn include(
+        &mut self,
+        path: String,
+        depth: usize,
+    ) -> Pin<Box<dyn Future<Output = Result<End, CommandError>> + '_>> {
+        Box::pin(async move {
+            if depth >= DEPTH_MAX {
+                let message = format!("{path}: \\i is nested more than {DEPTH_MAX} deep");
+                return Err(CommandError::usage(message));
+            }
+            let text = file::read(path.as_ref())?;
+            let mut number: usize = 1;
+            for statement in statements(&text) {
+                let end = self.run_statement(statement, depth.saturating_add(1)).await;
+                match end {
+                    End::Done => {}
+                    End::Canceled => return Ok(end),
+                    End::Failed => {
+                        let message = format!("{path}: stopped at line {number}");
+                        return Err(CommandError::new(Kind::Data, message));
+                    }
+                }
+                if self.exit.is_some() {
+                    return Ok(End::Done);
+                }
+                let lines = statement.iter().filter(|byte| **byte == b'\n').count();
+                number = number.saturating_add(lines).saturating_add(1);
+            }
+            Ok(End::Done)
+        })
+    }
+}
+
+/// The style of output that does not go to the screen.
+fn redirected_style(style: Style, is_auto: bool) -> Style {
+    let format = if is_auto { Format::Lines } else { style.format };
+    Style { format, color_data: false, ..style }
+}
+
+fn redirection_to(target: OutputTarget) -> Result<Redirection, CommandError> {
+    match target {
+        OutputTarget::Command(line) => Redirection::to_command(line),
+        OutputTarget::File(path) => Ok(Redirection::to_file(path)),
+        OutputTarget::Screen => Err(CommandError::new(Kind::Bug, "the screen is no redirection")),
+    }
+}
