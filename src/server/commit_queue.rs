@@ -1,180 +1,192 @@
-//! What waits for the disk: changes that are not committed, and every answer that depends on them.
+//! Commit queue: changes that are not on disk yet, and every response that depends on them.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
+use super::delivery::{Outbound, Publisher, Response};
 use crate::protocol::{ErrorReply, Key};
-use crate::store::{Change, StoredValue, Version};
+use crate::store::{Change, Store, StoredValue, Version};
 
-use super::delivery::{Answer, Delivery, Outlet};
-use super::engine::Engine;
-
-/// The most deliveries that wait.
-const DELIVERIES_MAX: usize = 65_536;
-/// The most bytes of keys, values and answers that wait.
+/// The most waiting responses and notifications.
+const ITEMS_MAX: usize = 65_536;
+/// The most bytes of waiting keys, values and responses.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What a key was before a change, to be put back should it not reach the disk.
-pub type Undo = (Key, Option<(Version, StoredValue)>);
+/// A key and its state before a change, for the rollback if the change cannot be committed.
+pub type BeforeImage = (Key, Option<(Version, StoredValue)>);
 
-/// The queue in front of the disk: nobody learns of a change before it is committed, and what goes out keeps its order.
+/// Queue of changes in front of the disk.
+///
+/// A response or notification waits until the changes that it depends on are committed, because a client that has seen
+/// a change must find it after a crash. What is sent keeps its order.
 #[derive(Debug, Default)]
 pub struct CommitQueue {
     waiting: VecDeque<Waiting>,
-    /// The latest change of each key that has one waiting.
-    unsettled: HashMap<Key, u64>,
-    /// What the writer has not fetched yet.
-    unsaved: Vec<Change>,
+    /// For each key with uncommitted changes, the sequence number of the last one.
+    uncommitted: HashMap<Key, u64>,
+    /// The changes that no commit group has taken yet.
+    next_group: Vec<Change>,
     bytes: usize,
-    /// The number of the latest change.
-    ticket: u64,
-    saved: u64,
-    /// After a failure of the disk, until it works again: what it may hold of these keys is out of date.
-    failure: Option<BTreeSet<Key>>,
+    /// Sequence number of the last change. It counts from 1 and does not reach the end of 64 bits.
+    sequence: u64,
+    committed: u64,
+    /// Set by a failed commit, until the disk works again: the keys whose state on disk may be stale.
+    stale: Option<BTreeSet<Key>>,
 }
 
 #[derive(Debug)]
 struct Waiting {
-    ticket: u64,
-    delivery: Delivery,
-    undo: Option<Undo>,
+    /// The change that must be committed first.
+    sequence: u64,
+    outbound: Outbound,
+    before: Option<BeforeImage>,
 }
 
 impl CommitQueue {
-    /// Why no write to this key is taken now, if so. One that concerns the disk needs one that works; the others wait
-    /// only behind such a one, to the same key.
-    pub fn error_of_write(&self, key: &Key, persist: bool) -> Option<ErrorReply> {
-        if persist && self.failure.is_some() {
+    /// Returns the error with which a write to `key` is rejected at present, if any.
+    ///
+    /// A write to a persistent key needs a disk that works and room in the queue. A write to any other key needs room
+    /// only if it waits for an earlier change of the same key.
+    pub fn write_error(&self, key: &Key, is_persistent: bool) -> Option<ErrorReply> {
+        if is_persistent && self.stale.is_some() {
             return Some(ErrorReply::NotPersisted);
         }
-        if persist || self.must_wait(Some(key)) { self.error_if_full() } else { None }
+        if is_persistent || self.must_wait(Some(key)) { self.error_if_full() } else { None }
     }
 
-    /// Why no read of this key, or of all if that is none, is taken now, if so: one that does not wait always is.
-    pub fn error_of_read(&self, key: Option<&Key>) -> Option<ErrorReply> {
+    /// Returns the error with which reads of `key` (of all keys, if `None`) are rejected at present, if any. Reads that
+    /// do not wait for a commit are always accepted.
+    pub fn read_error(&self, key: Option<&Key>) -> Option<ErrorReply> {
         if self.must_wait(key) { self.error_if_full() } else { None }
     }
 
-    /// Whether no more than requests should be added: what happens by itself can wait until this has drained.
+    /// Whether expiry must pause, so that the second half of the queue is left to requests.
     pub fn is_half_full(&self) -> bool {
-        self.waiting.len() >= DELIVERIES_MAX / 2 || self.bytes >= BYTES_MAX / 2
+        self.waiting.len() >= ITEMS_MAX / 2 || self.bytes >= BYTES_MAX / 2
     }
 
     fn error_if_full(&self) -> Option<ErrorReply> {
-        let is_full = self.waiting.len() >= DELIVERIES_MAX || self.bytes >= BYTES_MAX;
+        let is_full = self.waiting.len() >= ITEMS_MAX || self.bytes >= BYTES_MAX;
         is_full.then_some(ErrorReply::QuotaExceeded)
     }
 
-    /// Whether what depends on this key, or on all if that is none, has to wait.
+    /// Whether a response that depends on `key` (on all keys, if `None`) must wait for a commit.
     fn must_wait(&self, key: Option<&Key>) -> bool {
         match key {
-            Some(key) => self.unsettled.contains_key(key),
+            Some(key) => self.uncommitted.contains_key(key),
             None => !self.waiting.is_empty(),
         }
     }
 
-    /// Whether there is something to be committed.
-    pub fn has_unsaved(&self) -> bool {
-        !self.unsaved.is_empty()
+    /// Whether there are changes that no commit group has taken.
+    pub fn has_uncommitted(&self) -> bool {
+        !self.next_group.is_empty()
     }
 
-    /// How many deliveries wait.
+    /// Returns the number of waiting responses and notifications.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The number of the latest change.
-    pub fn ticket(&self) -> u64 {
-        self.ticket
+    /// Returns the sequence number of the last change.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
     }
 
-    /// Puts a delivery in the queue; gives it back if it need not wait. It waits if it is about a change for the disk,
-    /// or for such changes of the key that it depends on; of all keys, if that is none.
-    pub fn hold(&mut self, delivery: Delivery, key: Option<&Key>, undo: Option<Undo>) -> Option<Delivery> {
-        let change = delivery.change.as_ref().filter(|change| change.persist);
-        if let Some(outdated) = &mut self.failure {
-            outdated.extend(change.map(|change| change.key.clone()));
-            return Some(delivery);
+    /// Adds `outbound` to the queue, or returns it if it need not wait.
+    ///
+    /// It waits if it has a change of a persistent key, or if `key`, on which it depends, has uncommitted changes. With
+    /// `None` it depends on all keys.
+    pub fn enqueue(
+        &mut self,
+        outbound: Outbound,
+        key: Option<&Key>,
+        before: Option<BeforeImage>,
+    ) -> Option<Outbound> {
+        let change = outbound.change.as_ref().filter(|change| change.persist);
+        if let Some(stale) = &mut self.stale {
+            // While the disk fails, persistent keys change by expiry only, which no client has to wait for.
+            stale.extend(change.map(|change| change.key.clone()));
+            return Some(outbound);
         }
         if change.is_none() && !self.must_wait(key) {
-            return Some(delivery);
+            return Some(outbound);
         }
         if let Some(change) = change {
-            self.ticket = self.ticket.saturating_add(1);
-            self.unsettled.insert(change.key.clone(), self.ticket);
-            self.unsaved.push(change.clone());
+            self.sequence = self.sequence.saturating_add(1);
+            self.uncommitted.insert(change.key.clone(), self.sequence);
+            self.next_group.push(change.clone());
         }
-        self.bytes = self.bytes.saturating_add(size(&delivery));
-        self.waiting.push_back(Waiting { ticket: self.ticket, delivery, undo });
+        self.bytes = self.bytes.saturating_add(size(&outbound));
+        self.waiting.push_back(Waiting { sequence: self.sequence, outbound, before });
         None
     }
 
-    /// Everything that is to be committed next, if there is something, and the number of its last change.
-    pub fn fetch(&mut self) -> Option<(Vec<Change>, u64)> {
-        let unsaved = std::mem::take(&mut self.unsaved);
-        (!unsaved.is_empty()).then_some((unsaved, self.ticket))
+    /// Takes all changes for the next commit group, with the sequence number of the last one; `None` if there are none.
+    pub fn take_group(&mut self) -> Option<(Vec<Change>, u64)> {
+        let changes = std::mem::take(&mut self.next_group);
+        (!changes.is_empty()).then_some((changes, self.sequence))
     }
 
-    /// The changes up to this one are on the disk: what waited for them goes out.
-    pub fn handle_saved(&mut self, ticket: u64, outlet: &dyn Outlet) {
-        self.saved = ticket;
-        while let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.ticket <= ticket) {
-            self.bytes = self.bytes.saturating_sub(size(&waiting.delivery));
-            if let Some(Change { key, .. }) = &waiting.delivery.change
-                && self.unsettled.get(key) == Some(&waiting.ticket)
+    /// Handles the commit of all changes up to `sequence`: sends what waited for them.
+    pub fn handle_commit(&mut self, sequence: u64, publisher: &dyn Publisher) {
+        self.committed = sequence;
+        while let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.sequence <= sequence) {
+            self.bytes = self.bytes.saturating_sub(size(&waiting.outbound));
+            if let Some(Change { key, .. }) = &waiting.outbound.change
+                && self.uncommitted.get(key) == Some(&waiting.sequence)
             {
-                self.unsettled.remove(key);
+                self.uncommitted.remove(key);
             }
-            waiting.delivery.send(outlet);
+            waiting.outbound.send(publisher);
         }
     }
 
-    /// The disk has failed: what waits for it has not happened, and nothing for it is taken until
-    /// [`CommitQueue::handle_recovery`]. Says which change was the last to be saved.
+    /// Handles a failed commit: rolls back all uncommitted changes, from the last to the first, and answers their
+    /// requests with an error. No change of a persistent key is accepted until [`CommitQueue::handle_recovery`].
+    /// Returns the sequence number of the last committed change.
     ///
-    /// Keys that have expired stay gone, for no answer says otherwise.
-    pub fn handle_failure(&mut self, engine: &mut dyn Engine, outlet: &dyn Outlet) -> u64 {
-        let Self { saved, ticket, waiting, unsettled, .. } = std::mem::take(self);
-        (self.saved, self.ticket) = (saved, ticket);
-        self.failure = Some(unsettled.into_keys().collect());
+    /// Expired keys stay removed, and their watchers are notified: an expiry needs no commit to be true.
+    pub fn handle_commit_failure(&mut self, store: &mut Store, publisher: &dyn Publisher) -> u64 {
+        let Self { committed, sequence, waiting, uncommitted, .. } = std::mem::take(self);
+        (self.committed, self.sequence) = (committed, sequence);
+        self.stale = Some(uncommitted.into_keys().collect());
         for waiting in waiting.iter().rev() {
-            if let Some((key, was)) = &waiting.undo {
-                engine.restore(key, was.clone());
+            if let Some((key, before)) = &waiting.before {
+                store.restore(key, before.clone());
             }
         }
-        for Waiting { delivery: Delivery { answer, change }, undo, .. } in waiting {
-            let answer = answer.map(|(asker, _)| (asker, Answer::error(ErrorReply::NotPersisted)));
-            let change = change.filter(|change| undo.is_none() && engine.read(&change.key).is_none());
-            Delivery { answer, change }.send(outlet);
+        for Waiting { outbound: Outbound { response, change }, before, .. } in waiting {
+            // Reads that waited are answered with an error too: they may have seen a change that is rolled back.
+            let response = response.map(|(to, _)| (to, Response::error(ErrorReply::NotPersisted)));
+            let change = change.filter(|change| before.is_none() && store.read(&change.key).is_none());
+            Outbound { response, change }.send(publisher);
         }
-        saved
-    }
-}
-
-/// The way back after a failure.
-impl CommitQueue {
-    /// The keys of which the disk may hold something that is out of date, in their order; none, if it has not failed.
-    pub fn outdated(&self) -> Option<Vec<Key>> {
-        self.failure.as_ref().map(|keys| keys.iter().cloned().collect())
+        committed
     }
 
-    /// The disk works, and holds what is true of these keys. Says whether changes are taken again: not yet, if others
-    /// have become out of date meanwhile.
+    /// Returns the keys whose state on disk may be stale, in their order; `None` if no commit has failed.
+    pub fn stale_keys(&self) -> Option<Vec<Key>> {
+        self.stale.as_ref().map(|keys| keys.iter().cloned().collect())
+    }
+
+    /// Handles the commit of the current state of `keys` after a failure. Returns whether changes are accepted again;
+    /// not if more keys have become stale meanwhile.
     pub fn handle_recovery(&mut self, keys: &[Key]) -> bool {
-        if let Some(outdated) = &mut self.failure {
+        if let Some(stale) = &mut self.stale {
             for key in keys {
-                outdated.remove(key);
+                stale.remove(key);
             }
         }
-        self.failure.take_if(|outdated| outdated.is_empty());
-        self.failure.is_none()
+        self.stale.take_if(|stale| stale.is_empty());
+        self.stale.is_none()
     }
 }
 
-fn size(delivery: &Delivery) -> usize {
-    let answer = delivery.answer.as_ref().map_or(0, |(_, answer)| answer.payload_len());
-    let change = delivery.change.as_ref().map_or(0, |change| {
-        let value = change.content.as_ref().map_or(0, |content| content.value.len());
+fn size(outbound: &Outbound) -> usize {
+    let response = outbound.response.as_ref().map_or(0, |(_, response)| response.payload_len());
+    let change = outbound.change.as_ref().map_or(0, |change| {
+        let value = change.content.as_ref().map_or(0, |stored| stored.value.len());
         value.saturating_add(change.key.as_bytes().len())
     });
-    answer.saturating_add(change)
+    response.saturating_add(change)
 }

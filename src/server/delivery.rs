@@ -1,10 +1,12 @@
-//! What the service sends: the answer to a request, and after it what the watchers are told.
+//! What the service sends: the response to a request, and after it the notifications of its change.
 
 use std::borrow::Borrow;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use super::operations::metrics::{Metrics, Outcome, Verb};
+use crate::broker::Broker;
 use crate::clock;
 use crate::protocol::message::{
     CONTENT_TYPE, PROTOCOL_VERSION, PROTOCOL_VERSION_1, PropertyText, Qos, STATUS, STATUS_OK, TIMESTAMP,
@@ -12,39 +14,36 @@ use crate::protocol::message::{
 use crate::protocol::{ConnectionId, ErrorReply, Message, Notification, Reply, Timestamp, topic};
 use crate::store::{Change, Version};
 
-use super::operations::metrics::{Metrics, Outcome, Verb};
-use crate::broker::Broker;
-
-/// Where the service's messages go. Called while the service is locked: it must not come back from there.
-pub trait Outlet: Send + Sync {
-    /// Delivers to whoever subscribes.
+/// Publishes the service's messages. It is called under the service's lock and must not call the service.
+pub trait Publisher: Send + Sync {
+    /// Publishes to all subscribers.
     fn publish(&self, message: Message);
 
-    /// Delivers to one connection of a client exactly once, subscribed or not.
+    /// Publishes to one connection of a client, exactly once, whether or not it has subscribed (protocol §3).
     fn push(&self, to: ConnectionId, client_id: &str, message: Message);
 
-    /// Whether anybody subscribes to the requests.
-    fn is_overheard(&self) -> bool;
+    /// Whether any client subscribes to the requests.
+    fn has_monitors(&self) -> bool;
 
-    /// Delivers a copy of a request to whoever subscribes to the requests.
-    fn overhear(&self, from: ConnectionId, request: Message);
+    /// Publishes a copy of a request to its subscribers.
+    fn publish_monitor_copy(&self, from: ConnectionId, request: Message);
 
     /// Counts a request that was answered.
     fn count_request(&self, _verb: Verb, _outcome: Outcome, _took: Duration) {}
 
-    /// Counts a commit to the disk.
+    /// Counts a commit.
     fn count_commit(&self, _took: Duration) {}
 }
 
-/// The broker as an outlet, with the metrics of the requests. Both are borrowed in the task of a connection, and owned
-/// by a task of the service.
+/// The broker as publisher, with the metrics of the requests. Both are borrowed in the task of a connection, and owned
+/// by the background tasks.
 #[derive(Clone, Debug)]
-pub struct BrokerOutlet<B, M> {
+pub struct BrokerPublisher<B, M> {
     pub broker: B,
     pub metrics: M,
 }
 
-impl<B, M> Outlet for BrokerOutlet<B, M>
+impl<B, M> Publisher for BrokerPublisher<B, M>
 where
     B: Borrow<Broker> + Send + Sync,
     M: Borrow<Metrics> + Send + Sync,
@@ -57,11 +56,11 @@ where
         self.broker.borrow().push(to, client_id, message);
     }
 
-    fn is_overheard(&self) -> bool {
+    fn has_monitors(&self) -> bool {
         self.broker.borrow().has_monitors()
     }
 
-    fn overhear(&self, from: ConnectionId, request: Message) {
+    fn publish_monitor_copy(&self, from: ConnectionId, request: Message) {
         self.broker.borrow().publish_monitor_copy(from, request);
     }
 
@@ -74,79 +73,73 @@ where
     }
 }
 
-/// Where an answer goes.
+/// Where the response to a request goes, and what is counted with it.
 #[derive(Debug)]
-pub struct Asker {
-    /// The request's response topic.
+pub struct ReplyTo {
     pub response_topic: String,
-    /// Its correlation data.
+    /// The correlation data, which the response echoes byte for byte.
     pub correlation: Bytes,
-    /// What was asked for.
     pub verb: Verb,
-    /// When it was taken out of its connection's input.
-    pub since: Instant,
+    /// When the request was received.
+    pub received: Instant,
 }
 
-/// An answer, ready to be sent: payload and `__ts`.
+/// An encoded response: payload and `__ts`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Response {
     payload: Bytes,
     version: Option<Version>,
     outcome: Outcome,
 }
 
-impl Answer {
-    /// How many bytes the payload has.
-    #[must_use]
-    pub fn payload_len(&self) -> usize {
-        self.payload.len()
-    }
-
-    /// The answer for a reply and its version, if it has one (protocol §2).
+impl Response {
+    /// Encodes a reply and its version (protocol §2).
     #[must_use]
     pub fn new(reply: &Reply, version: Option<Version>) -> Self {
         Self { payload: reply.encode(), version, outcome: outcome(reply) }
     }
 
-    /// The answer for a error.
     #[must_use]
     pub fn error(error: ErrorReply) -> Self {
         Self::new(&Reply::Error(error), None)
     }
+
+    /// Returns the length of the payload in bytes.
+    #[must_use]
+    pub fn payload_len(&self) -> usize {
+        self.payload.len()
+    }
 }
 
-/// What goes out together and in this order: an answer, then the notifications of what was done (protocol §3).
+/// A response, followed by the notifications of a change. Both are sent together and in this order (protocol §11).
 #[derive(Debug, Default)]
-pub struct Delivery {
-    /// The answer, and who gets it.
-    pub answer: Option<(Asker, Answer)>,
-    /// What was done.
+pub struct Outbound {
+    pub response: Option<(ReplyTo, Response)>,
     pub change: Option<Change>,
 }
 
-impl Delivery {
-    /// Hands everything to the broker.
-    pub fn send(self, outlet: &dyn Outlet) {
-        if let Some((asker, answer)) = self.answer {
-            let (verb, outcome, since) = (asker.verb, answer.outcome, asker.since);
-            outlet.publish(response(asker, answer));
-            outlet.count_request(verb, outcome, clock::monotonic().saturating_duration_since(since));
+impl Outbound {
+    pub fn send(self, publisher: &dyn Publisher) {
+        if let Some((reply_to, response)) = self.response {
+            let (verb, outcome, received) = (reply_to.verb, response.outcome, reply_to.received);
+            publisher.publish(response_message(reply_to, response));
+            publisher.count_request(verb, outcome, clock::monotonic().saturating_duration_since(received));
         }
         if let Some(change) = self.change {
-            notify(change, outlet);
+            notify(change, publisher);
         }
     }
 }
 
-impl From<(Asker, Answer)> for Delivery {
-    fn from(answer: (Asker, Answer)) -> Self {
-        Self { answer: Some(answer), change: None }
+impl From<(ReplyTo, Response)> for Outbound {
+    fn from(response: (ReplyTo, Response)) -> Self {
+        Self { response: Some(response), change: None }
     }
 }
 
-impl From<Change> for Delivery {
+impl From<Change> for Outbound {
     fn from(change: Change) -> Self {
-        Self { answer: None, change: Some(change) }
+        Self { response: None, change: Some(change) }
     }
 }
 
@@ -158,27 +151,27 @@ fn outcome(reply: &Reply) -> Outcome {
     }
 }
 
-fn response(asker: Asker, answer: Answer) -> Message {
+fn response_message(reply_to: ReplyTo, response: Response) -> Message {
     Message {
-        topic: asker.response_topic,
-        payload: answer.payload,
+        topic: reply_to.response_topic,
+        payload: response.payload,
         qos: Qos::AtLeastOnce,
-        correlation: Some(asker.correlation),
+        correlation: Some(reply_to.correlation),
         content_type: Some(CONTENT_TYPE.into()),
-        user_properties: properties(Some((STATUS, STATUS_OK)), answer.version),
+        user_properties: user_properties(Some((STATUS, STATUS_OK)), response.version),
         ..Message::default()
     }
 }
 
-fn notify(change: Change, outlet: &dyn Outlet) {
+fn notify(change: Change, publisher: &dyn Publisher) {
     let Change { key, version, content, watchers, .. } = change;
     if watchers.is_empty() {
         return;
     }
-    let notification = content.map_or(Notification::Delete, |content| Notification::Set(Some(content.value)));
+    let notification = content.map_or(Notification::Delete, |stored| Notification::Set(Some(stored.value)));
     let payload = notification.encode();
     for watcher in watchers {
-        // The store lets nobody watch a key for which there is no topic.
+        // The store rejects a watch of a key that is too long for a topic, so there always is one.
         let Some(topic) = topic::notify(&watcher.client_id, &key) else {
             continue;
         };
@@ -187,14 +180,14 @@ fn notify(change: Change, outlet: &dyn Outlet) {
             payload: payload.clone(),
             qos: Qos::AtLeastOnce,
             content_type: Some(CONTENT_TYPE.into()),
-            user_properties: properties(None, Some(version)),
+            user_properties: user_properties(None, Some(version)),
             ..Message::default()
         };
-        outlet.push(watcher.connection, &watcher.client_id, message);
+        publisher.push(watcher.connection, &watcher.client_id, message);
     }
 }
 
-fn properties(
+fn user_properties(
     first: Option<(&'static str, &'static str)>,
     version: Option<Version>,
 ) -> Vec<(PropertyText, PropertyText)> {

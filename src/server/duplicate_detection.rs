@@ -1,4 +1,4 @@
-//! The answers to writes that may be delivered again: QoS 1 is at least once, a write must not be (protocol §1).
+//! Duplicate detection: QoS 1 may deliver a write twice, and it must be applied once (protocol §1).
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -6,56 +6,61 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use super::delivery::{Answer, Asker};
+use super::delivery::{ReplyTo, Response};
 use crate::protocol::Message;
 use crate::protocol::message::TIMESTAMP;
 
-/// The most answers remembered, for all clients together: about 3 MB.
-const ANSWERS_MAX: usize = 28_672;
-/// How long an answer is remembered whose request does not expire, in milliseconds.
+/// The most recorded responses of all clients together: about 3 MB.
+const RESPONSES_MAX: usize = 28_672;
+/// How long the response to a request without a message expiry is recorded, in milliseconds.
 const DEFAULT_EXPIRY_MS: u64 = 60_000;
-/// How long after its request has expired an answer is remembered: a client that has lost its line delivers the request
-/// again all the same once it is back, and by then somebody else may have written. The SDKs' responders take as long.
-const LATE_MS: u64 = 60_000;
-/// How much of a payload tells it from another: reading more would cost more than it tells.
-const PAYLOAD_BYTES_MAX: usize = 1024;
+/// How long after the expiry of its request a response is recorded, in milliseconds. A client that has lost its
+/// connection delivers the request again once it is back, even if it has expired, and another client may have written
+/// the key meanwhile (protocol §12). The SDKs use the same time.
+const GRACE_MS: u64 = 60_000;
+/// The most bytes of a payload that are hashed. More would cost time and hardly tell more requests apart.
+const HASHED_BYTES_MAX: usize = 1024;
 
-/// What tells a request from all others. Two that differ share one with a probability of 2⁻⁶⁴, which nobody can
-/// raise: the hash is keyed.
+/// Identifies a request. Two different requests have the same fingerprint with a probability of 2⁻⁶⁴; a client cannot
+/// raise it, because the hash is keyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(u64);
 
-/// Remembers the latest answers, each for as long as its request lives and a while longer; the oldest go first.
+/// The latest responses to writes, each until its request can no longer be delivered again. The oldest are discarded
+/// first.
 ///
-/// They lie in the order in which they came, so that the one that goes and the one that comes have their neighbours in
-/// the processor's cache; the index of them is small enough to stay there.
+/// The responses are stored in the order in which they came, so that the one that is added and the one that is discarded
+/// have their neighbours in the processor's cache. The index is small enough to stay there.
 #[derive(Debug, Default)]
 pub struct DuplicateDetection {
     hasher: RandomState,
-    answers: VecDeque<Remembered>,
-    /// The number of the first answer; they are counted on from there, and begin again at 0 some day.
+    responses: VecDeque<RecordedResponse>,
+    /// Number of the first response; the others count on from it and wrap around.
     first: u32,
-    /// The numbers of the answers, by fingerprint.
+    /// Maps fingerprints to the numbers of responses.
     index: HashTable<u32>,
 }
 
 #[derive(Debug)]
-struct Remembered {
+struct RecordedResponse {
     fingerprint: Fingerprint,
-    answer: Answer,
+    response: Response,
     until_ms: u64,
-    ticket: u64,
+    sequence: u64,
 }
 
 impl DuplicateDetection {
-    /// Client, response topic and correlation data make a request what it is. Payload and timestamp are looked at too:
-    /// a script that always sends the same correlation data does not repeat itself if it asks for something else.
-    pub fn fingerprint(&self, client_id: &str, asker: &Asker, message: &Message) -> Fingerprint {
-        let Asker { response_topic, correlation, .. } = asker;
+    /// Returns the fingerprint of a request.
+    ///
+    /// Client id, response topic and correlation data identify a request. Payload and timestamp are hashed too, for
+    /// scripts that send the same correlation data with every request.
+    pub fn fingerprint(&self, client_id: &str, reply_to: &ReplyTo, message: &Message) -> Fingerprint {
+        let ReplyTo { response_topic, correlation, .. } = reply_to;
         let payload = &message.payload[..];
-        let start = payload.get(..PAYLOAD_BYTES_MAX).unwrap_or(payload);
+        let start = payload.get(..HASHED_BYTES_MAX).unwrap_or(payload);
         let timestamp = message.user_property(TIMESTAMP);
-        // All lengths first: they say where each part ends, and the hasher takes few long pieces quicker than many short.
+        // The lengths separate the parts, so that no two requests hash the same bytes. They come first and together:
+        // the hasher is faster with few long pieces than with many short ones.
         let lengths = [client_id.len(), response_topic.len(), correlation.len(), payload.len()];
         let mut hasher = self.hasher.build_hasher();
         (lengths, timestamp.map(str::len)).hash(&mut hasher);
@@ -66,62 +71,63 @@ impl DuplicateDetection {
         Fingerprint(hasher.finish())
     }
 
-    /// The answer that such a request has had, if that is still known.
-    pub fn recall(&self, fingerprint: Fingerprint, monotonic_ms: u64) -> Option<Answer> {
-        let find = |number: u32| numbered(&self.answers, self.first, number);
-        let is_it = |number: &u32| find(*number).is_some_and(|known| known.fingerprint == fingerprint);
-        let known = self.index.find(fingerprint.0, is_it).and_then(|number| find(*number))?;
-        (monotonic_ms < known.until_ms).then(|| known.answer.clone())
+    /// Returns the response to an earlier delivery of the same request, if it is still recorded.
+    pub fn find(&self, fingerprint: Fingerprint, monotonic_ms: u64) -> Option<Response> {
+        let get = |number: u32| numbered(&self.responses, self.first, number);
+        let is_same = |number: &u32| get(*number).is_some_and(|known| known.fingerprint == fingerprint);
+        let known = self.index.find(fingerprint.0, is_same).and_then(|number| get(*number))?;
+        (monotonic_ms < known.until_ms).then(|| known.response.clone())
     }
 
-    /// Remembers an answer. The ticket says which commit it depends on.
-    pub fn remember(
+    /// Records a response. `sequence` is the change whose commit it depends on, 0 if none.
+    pub fn record(
         &mut self,
         fingerprint: Fingerprint,
-        answer: Answer,
+        response: Response,
         expiry_s: Option<u32>,
         monotonic_ms: u64,
-        ticket: u64,
+        sequence: u64,
     ) {
-        while let Some(oldest) = self.answers.front()
-            && (self.answers.len() >= ANSWERS_MAX || oldest.until_ms <= monotonic_ms)
+        while let Some(oldest) = self.responses.front()
+            && (self.responses.len() >= RESPONSES_MAX || oldest.until_ms <= monotonic_ms)
         {
-            self.forget_oldest();
+            self.discard_oldest();
         }
         let lifetime_ms = expiry_s.map_or(DEFAULT_EXPIRY_MS, |expiry_s| {
-            u64::from(expiry_s).saturating_mul(1_000).saturating_add(LATE_MS)
+            u64::from(expiry_s).saturating_mul(1_000).saturating_add(GRACE_MS)
         });
         let until_ms = monotonic_ms.saturating_add(lifetime_ms);
-        self.push(Remembered { fingerprint, answer, until_ms, ticket });
+        self.push(RecordedResponse { fingerprint, response, until_ms, sequence });
     }
 
-    /// Forgets the answers that depend on a commit after this one.
-    pub fn forget_after(&mut self, ticket: u64) {
+    /// Discards the responses that depend on changes after `sequence`, because these were rolled back.
+    pub fn discard_after(&mut self, sequence: u64) {
         self.index.clear();
-        for known in std::mem::take(&mut self.answers) {
-            if known.ticket <= ticket {
+        for known in std::mem::take(&mut self.responses) {
+            if known.sequence <= sequence {
                 self.push(known);
             }
         }
     }
 
-    /// Adds an answer; an older one to such a request, whose time is over, is not found any more.
-    fn push(&mut self, known: Remembered) {
+    /// Adds a response. An expired one with the same fingerprint is no longer found.
+    fn push(&mut self, known: RecordedResponse) {
         let fingerprint = known.fingerprint;
-        let count = u32::try_from(self.answers.len()).unwrap_or(u32::MAX);
+        // The conversion cannot fail: there are at most `RESPONSES_MAX` responses.
+        let count = u32::try_from(self.responses.len()).unwrap_or(u32::MAX);
         let number = self.first.wrapping_add(count);
-        let print = |of: &u32| numbered(&self.answers, self.first, *of).map(|known| known.fingerprint);
-        let is_it = |of: &u32| print(of) == Some(fingerprint);
+        let print = |of: &u32| numbered(&self.responses, self.first, *of).map(|known| known.fingerprint);
+        let is_same = |of: &u32| print(of) == Some(fingerprint);
         let hash = |of: &u32| print(of).map_or(0, |print| print.0);
-        match self.index.entry(fingerprint.0, is_it, hash) {
+        match self.index.entry(fingerprint.0, is_same, hash) {
             Entry::Occupied(mut older) => *older.get_mut() = number,
             Entry::Vacant(place) => _ = place.insert(number),
         }
-        self.answers.push_back(known);
+        self.responses.push_back(known);
     }
 
-    fn forget_oldest(&mut self) {
-        let Some(oldest) = self.answers.pop_front() else { return };
+    fn discard_oldest(&mut self) {
+        let Some(oldest) = self.responses.pop_front() else { return };
         let number = self.first;
         self.first = number.wrapping_add(1);
         if let Ok(place) = self.index.find_entry(oldest.fingerprint.0, |of| *of == number) {
@@ -130,9 +136,9 @@ impl DuplicateDetection {
     }
 }
 
-/// The answer of this number, where the first one has that number.
-fn numbered(answers: &VecDeque<Remembered>, first: u32, number: u32) -> Option<&Remembered> {
-    answers.get(usize::try_from(number.wrapping_sub(first)).ok()?)
+/// Returns the response with this number, where `first` is the number of the first one.
+fn numbered(responses: &VecDeque<RecordedResponse>, first: u32, number: u32) -> Option<&RecordedResponse> {
+    responses.get(usize::try_from(number.wrapping_sub(first)).ok()?)
 }
 
 #[cfg(test)]
@@ -142,13 +148,13 @@ mod tests {
     use super::*;
     use crate::protocol::Reply;
 
-    fn asker(correlation: &'static str) -> Asker {
-        let (verb, since) = (Default::default(), crate::clock::monotonic());
-        Asker { response_topic: "r".to_owned(), correlation: correlation.into(), verb, since }
+    fn reply_to(correlation: &'static str) -> ReplyTo {
+        let (verb, received) = (Default::default(), crate::clock::monotonic());
+        ReplyTo { response_topic: "r".to_owned(), correlation: correlation.into(), verb, received }
     }
 
-    fn answer() -> Answer {
-        Answer::new(&Reply::Done, None)
+    fn response() -> Response {
+        Response::new(&Reply::Done, None)
     }
 
     fn message(payload: &'static str, timestamp: &str) -> Message {
@@ -157,65 +163,66 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_known_by_its_client_its_correlation_its_timestamp_and_its_payload() {
-        let repeats = DuplicateDetection::default();
-        let print = repeats.fingerprint("client", &asker("1"), &message("p", "t"));
-        assert_eq!(print, repeats.fingerprint("client", &asker("1"), &message("p", "t")));
+    fn a_request_is_identified_by_client_correlation_timestamp_and_payload() {
+        let duplicates = DuplicateDetection::default();
+        let print = duplicates.fingerprint("client", &reply_to("1"), &message("p", "t"));
+        assert_eq!(print, duplicates.fingerprint("client", &reply_to("1"), &message("p", "t")));
         for (client_id, correlation, payload, timestamp) in [
             ("other", "1", "p", "t"),
             ("client", "2", "p", "t"),
             ("client", "1", "q", "t"),
             ("client", "1", "p", "u"),
         ] {
-            let other = repeats.fingerprint(client_id, &asker(correlation), &message(payload, timestamp));
+            let other =
+                duplicates.fingerprint(client_id, &reply_to(correlation), &message(payload, timestamp));
             assert_ne!(print, other);
         }
     }
 
     #[test]
-    fn an_answer_is_remembered_as_long_as_its_request_may_be_delivered_again() {
-        let mut repeats = DuplicateDetection::default();
+    fn a_response_is_recorded_as_long_as_its_request_may_be_delivered_again() {
+        let mut duplicates = DuplicateDetection::default();
         let [expiring, lasting, expired] = ["1", "2", "3"]
-            .map(|correlation| repeats.fingerprint("c", &asker(correlation), &Message::default()));
-        repeats.remember(expiring, answer(), Some(2), 100, 0);
-        repeats.remember(lasting, answer(), None, 100, 0);
-        // An SDK that counts in whole seconds makes this of half a second.
-        repeats.remember(expired, answer(), Some(0), 100, 0);
-        assert_eq!(repeats.recall(expired, 101), Some(answer()));
-        assert_eq!(repeats.recall(expiring, 62_099), Some(answer()));
-        assert_eq!(repeats.recall(expiring, 62_100), None);
-        assert_eq!(repeats.recall(lasting, 60_099), Some(answer()));
-        assert_eq!(repeats.recall(lasting, 60_100), None);
-        repeats.remember(Fingerprint(1), answer(), None, 62_100, 0);
-        assert_eq!((repeats.answers.len(), repeats.index.len()), (1, 1));
+            .map(|correlation| duplicates.fingerprint("c", &reply_to(correlation), &Message::default()));
+        duplicates.record(expiring, response(), Some(2), 100, 0);
+        duplicates.record(lasting, response(), None, 100, 0);
+        // The Go SDK makes 0 seconds of a timeout below one second.
+        duplicates.record(expired, response(), Some(0), 100, 0);
+        assert_eq!(duplicates.find(expired, 101), Some(response()));
+        assert_eq!(duplicates.find(expiring, 62_099), Some(response()));
+        assert_eq!(duplicates.find(expiring, 62_100), None);
+        assert_eq!(duplicates.find(lasting, 60_099), Some(response()));
+        assert_eq!(duplicates.find(lasting, 60_100), None);
+        duplicates.record(Fingerprint(1), response(), None, 62_100, 0);
+        assert_eq!((duplicates.responses.len(), duplicates.index.len()), (1, 1));
     }
 
     #[test]
-    fn the_oldest_answer_makes_room() {
-        let mut repeats = DuplicateDetection::default();
-        for number in 0..=ANSWERS_MAX as u64 {
-            repeats.remember(Fingerprint(number), answer(), None, 0, 0);
+    fn the_oldest_response_is_discarded() {
+        let mut duplicates = DuplicateDetection::default();
+        for number in 0..=RESPONSES_MAX as u64 {
+            duplicates.record(Fingerprint(number), response(), None, 0, 0);
         }
-        assert_eq!(repeats.answers.len(), ANSWERS_MAX);
-        assert_eq!(repeats.recall(Fingerprint(0), 1), None);
-        assert_eq!(repeats.recall(Fingerprint(1), 1), Some(answer()));
+        assert_eq!(duplicates.responses.len(), RESPONSES_MAX);
+        assert_eq!(duplicates.find(Fingerprint(0), 1), None);
+        assert_eq!(duplicates.find(Fingerprint(1), 1), Some(response()));
     }
 
     #[test]
-    fn an_answer_that_depends_on_a_failed_commit_is_forgotten() {
-        let mut repeats = DuplicateDetection::default();
-        repeats.remember(Fingerprint(1), answer(), None, 0, 5);
-        repeats.remember(Fingerprint(2), answer(), None, 0, 6);
-        repeats.forget_after(5);
-        let known = [1, 2].map(|number| repeats.recall(Fingerprint(number), 1).is_some());
+    fn a_response_that_depends_on_a_failed_commit_is_discarded() {
+        let mut duplicates = DuplicateDetection::default();
+        duplicates.record(Fingerprint(1), response(), None, 0, 5);
+        duplicates.record(Fingerprint(2), response(), None, 0, 6);
+        duplicates.discard_after(5);
+        let known = [1, 2].map(|number| duplicates.find(Fingerprint(number), 1).is_some());
         assert_eq!(known, [true, false]);
     }
 
     #[derive(Clone, Debug)]
     enum Step {
-        /// A request of this fingerprint comes so many milliseconds later, and is answered if it is new.
+        /// A request with this fingerprint arrives some milliseconds later, and is answered if it is new.
         Request { fingerprint: u64, later_ms: u64, expiry_s: Option<u32> },
-        /// So many of the latest commits fail.
+        /// The latest commits fail.
         Failure { commits: u64 },
     }
 
@@ -231,37 +238,37 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_request_has_the_latest_answer_that_it_had_or_none(
+        fn a_request_has_its_latest_response_or_none(
             steps in prop::collection::vec(step(), 0..60),
             first in prop_oneof![Just(0_u32), u32::MAX - 20..=u32::MAX],
         ) {
-            let mut repeats = DuplicateDetection { first, ..DuplicateDetection::default() };
-            // Fingerprint, until when, ticket and answer.
-            let mut model: Vec<(u64, u64, u64, Answer)> = Vec::new();
-            let (mut now_ms, mut ticket) = (0, 0);
+            let mut duplicates = DuplicateDetection { first, ..DuplicateDetection::default() };
+            // Fingerprint, expiry, sequence number and response.
+            let mut model: Vec<(u64, u64, u64, Response)> = Vec::new();
+            let (mut now_ms, mut sequence) = (0, 0);
             for step in steps {
                 match step {
                     Step::Request { fingerprint, later_ms, expiry_s } => {
                         now_ms += later_ms;
                         let latest = model.iter().rev().find(|(known, ..)| *known == fingerprint);
                         let expected =
-                            latest.filter(|(_, until_ms, ..)| now_ms < *until_ms).map(|(.., answer)| answer.clone());
-                        prop_assert_eq!(&repeats.recall(Fingerprint(fingerprint), now_ms), &expected);
+                            latest.filter(|(_, until_ms, ..)| now_ms < *until_ms).map(|(.., response)| response.clone());
+                        prop_assert_eq!(&duplicates.find(Fingerprint(fingerprint), now_ms), &expected);
                         if expected.is_none() {
-                            ticket += 1;
-                            let answer = Answer::new(&Reply::Count(ticket), None);
-                            repeats.remember(Fingerprint(fingerprint), answer.clone(), expiry_s, now_ms, ticket);
+                            sequence += 1;
+                            let response = Response::new(&Reply::Count(sequence), None);
+                            duplicates.record(Fingerprint(fingerprint), response.clone(), expiry_s, now_ms, sequence);
                             let lifetime_s = expiry_s.map_or(60, |expiry_s| u64::from(expiry_s) + 60);
-                            model.push((fingerprint, now_ms + lifetime_s * 1000, ticket, answer));
+                            model.push((fingerprint, now_ms + lifetime_s * 1000, sequence, response));
                         }
                     }
                     Step::Failure { commits } => {
-                        let saved = ticket.saturating_sub(commits);
-                        repeats.forget_after(saved);
-                        model.retain(|(_, _, ticket, _)| *ticket <= saved);
+                        let committed = sequence.saturating_sub(commits);
+                        duplicates.discard_after(committed);
+                        model.retain(|(_, _, sequence, _)| *sequence <= committed);
                     }
                 }
-                prop_assert!(repeats.index.len() <= repeats.answers.len());
+                prop_assert!(duplicates.index.len() <= duplicates.responses.len());
             }
         }
     }

@@ -5,7 +5,6 @@ pub mod authorization;
 mod commit_queue;
 pub mod delivery;
 mod duplicate_detection;
-pub mod engine;
 pub mod error;
 pub mod event;
 pub mod identity;

@@ -1,4 +1,4 @@
-//! The state store served: the service behind a broker, started and stopped together.
+//! State store server: a broker with the state store as its application, started and stopped together.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,12 +11,11 @@ use tokio::time::timeout;
 
 use super::authenticator::IdentityAuthenticator;
 use super::authorization::Authorizer;
-use super::delivery::BrokerOutlet;
-use super::event::Event;
-use super::event::EventSink;
+use super::delivery::BrokerPublisher;
+use super::event::{Event, EventSink};
 use super::operations::metrics::Metrics;
 use super::operations::{AdminSettings, OperationsSettings, Phase, ServerMonitor, admin, sys};
-use super::service::{Persistence, Running, Service, StoreSettings};
+use super::service::{BackgroundTasks, Persistence, Service, StoreSettings};
 use super::{Error, Identities, ListenerSettings, Settings};
 use crate::broker::{self, AccessControl, Broker, Hooks, Server};
 use crate::clock;
@@ -24,19 +23,34 @@ use crate::net::detached::run_detached;
 use crate::net::tls::ServerTls;
 use crate::server::rate_limit::rate_limited;
 
-/// A running state store behind a broker of its own; several may run in one process.
+/// A running state store server. Several may run in one process. Dropping it stops it: waiting changes are
+/// committed, but clients are not disconnected in order.
+///
+/// ```
+/// use std::net::SocketAddr;
+/// use mqkv::server::{ListenerSettings, Settings, StoreServer, StoreSettings};
+///
+/// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+/// let mut settings = Settings::default();
+/// settings.broker.listeners = vec![ListenerSettings::plain(SocketAddr::from(([127, 0, 0, 1], 0)))];
+/// let server = StoreServer::start(settings, StoreSettings::default()).await?;
+/// println!("listening on {}", server.addresses()[0]);
+/// server.shutdown().await;
+/// # Ok::<(), mqkv::server::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct StoreServer {
     server: Server,
-    running: Running,
-    operations: Arc<ServerMonitor>,
+    background: BackgroundTasks,
+    monitor: Arc<ServerMonitor>,
     admin_addresses: Vec<SocketAddr>,
     rules: Option<RulesReloader>,
     certificates: Option<CertificatesReloader>,
     tasks: Tasks,
 }
 
-/// What is only there to be looked at; ends when this is dropped.
+/// Tasks of the monitor, which end when this is dropped.
 #[derive(Debug, Default)]
 struct Tasks(Vec<JoinHandle<()>>);
 
@@ -46,7 +60,7 @@ impl Drop for Tasks {
     }
 }
 
-/// Reads the rules of a running server again; clones do the same.
+/// Reloads the authorization rules of a running server.
 #[derive(Clone)]
 pub struct RulesReloader {
     authorizer: Arc<Authorizer>,
@@ -56,14 +70,14 @@ pub struct RulesReloader {
 }
 
 impl RulesReloader {
-    /// Reads the rules again and says what came of it. Nobody is disconnected; requests and messages are judged by the
-    /// new rules from now on. Who may no longer read a key is no longer told of it, and a subscription that is no longer
-    /// allowed brings nothing until it is allowed again. May block.
+    /// Reads the rules again and logs the result. No client is disconnected: requests and messages are
+    /// authorized by the new rules from now on, watches that they do not allow end, and subscriptions that
+    /// they do not allow deliver nothing. Rules with an error leave the old ones in force. May block.
     pub fn reload(&self) {
         let outcome = self.authorizer.reload().map(|()| self.authorizer.len());
         if outcome.is_ok() {
             self.broker.reauthorize_all();
-            self.service.revoke();
+            self.service.revoke_watches();
         }
         (self.events)(Event::Rules { outcome: outcome.map_err(|error| error.to_string()) });
     }
@@ -75,36 +89,37 @@ impl fmt::Debug for RulesReloader {
     }
 }
 
-/// Reads the certificates, the keys and the CAs of clients again, for all doors of a running server; clones do the same.
+/// Reloads the certificates, keys and client CAs of all listeners of a running server.
 #[derive(Clone)]
 pub struct CertificatesReloader {
-    doors: Vec<ServerTls>,
+    tls_configurations: Vec<ServerTls>,
     events: EventSink,
 }
 
 impl CertificatesReloader {
-    /// None where no door has TLS.
+    /// Returns `None` if no listener has TLS.
     fn new(listeners: &[ListenerSettings], events: EventSink) -> Option<Self> {
-        let mut doors: Vec<ServerTls> =
+        let mut tls_configurations: Vec<ServerTls> =
             listeners.iter().filter_map(|listener| listener.tls.clone()).collect();
-        doors.dedup_by(|one, other| one.is_shared_with(other));
-        (!doors.is_empty()).then_some(Self { doors, events })
+        tls_configurations.dedup_by(|one, other| one.is_shared_with(other));
+        (!tls_configurations.is_empty()).then_some(Self { tls_configurations, events })
     }
 
-    /// Reads the files again and says what came of it. Nobody is disconnected; whoever shakes hands from now on sees the
-    /// new certificate and is judged by the new CAs. One mistake, and all doors stay as they are. May block.
+    /// Reads the files again and logs the result. No client is disconnected: new handshakes use the new
+    /// files. If one file has an error, all listeners keep the old ones. May block.
     pub fn reload(&self) {
-        if let Err(error) = ServerTls::reload(&self.doors) {
+        if let Err(error) = ServerTls::reload(&self.tls_configurations) {
             return (self.events)(Event::Certificates { outcome: Err(error.with_hint()) });
         }
         let now_s = clock::wall_ms() / 1000;
-        let days_left = self.doors.iter().filter_map(|door| door.days_left(now_s)).min();
+        let days_left = self.tls_configurations.iter().filter_map(|tls| tls.days_left(now_s)).min();
         (self.events)(Event::Certificates { outcome: Ok(days_left) });
-        self.tell_of_time(now_s);
+        self.report_validity(now_s);
     }
 
-    fn tell_of_time(&self, now_s: u64) {
-        let mut reasons: Vec<_> = self.doors.iter().filter_map(|door| door.validity_error(now_s)).collect();
+    fn report_validity(&self, now_s: u64) {
+        let mut reasons: Vec<_> =
+            self.tls_configurations.iter().filter_map(|tls| tls.validity_error(now_s)).collect();
         reasons.dedup();
         for reason in reasons {
             (self.events)(Event::OutOfTime { reason });
@@ -114,22 +129,27 @@ impl CertificatesReloader {
 
 impl fmt::Debug for CertificatesReloader {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("CertificatesReloader").field("doors", &self.doors).finish_non_exhaustive()
+        out.debug_struct("CertificatesReloader")
+            .field("tls_configurations", &self.tls_configurations)
+            .finish_non_exhaustive()
     }
 }
 
 impl StoreServer {
-    /// Opens the store and starts to serve it; its events go where the broker's do, and none of them in a flood.
+    /// Opens the store and starts to serve it. Events are counted and, per subject, limited in rate before
+    /// they reach the sink of the settings.
     ///
     /// # Errors
-    /// [`Error`] if the disk cannot be used or an address cannot be listened on; then nothing was started.
+    /// [`Error`]: the files of the store cannot be used, or an address cannot be bound. Nothing has been
+    /// started.
     pub async fn start(settings: Settings, store: StoreSettings) -> Result<Self, Error> {
         let mut server = Self::prepare(settings, store).await?;
         server.open();
         Ok(server)
     }
 
-    /// The same, but with closed doors: until [`StoreServer::open`], clients come in through [`StoreServer::pipe`] only.
+    /// Opens the store and binds all addresses, but accepts no connections before [`StoreServer::open`],
+    /// except through [`StoreServer::pipe`].
     ///
     /// # Errors
     /// As for [`StoreServer::start`].
@@ -137,10 +157,10 @@ impl StoreServer {
         let OperationsSettings { admin, sys_interval } = store.operations.clone();
         let metrics = Arc::new(Metrics::default());
         let events = counting(settings.events, Arc::clone(&metrics));
-        let service = opened(store, Arc::clone(&events), Arc::clone(&metrics)).await?;
-        let mut doors = Vec::new();
+        let service = open_service(store, Arc::clone(&events), Arc::clone(&metrics)).await?;
+        let mut admin_listeners = Vec::new();
         for AdminSettings { address, names } in admin {
-            doors.push(
+            admin_listeners.push(
                 admin::AdminListener::bind(address, names)
                     .await
                     .map_err(|cause| Error::Admin { address, cause })?,
@@ -151,7 +171,7 @@ impl StoreServer {
         let hooks = hooks(&service, identities, authorizer.clone(), Arc::clone(&events));
         let server = Server::prepare(broker, hooks).await?;
         if let Some(certificates) = &certificates {
-            certificates.tell_of_time(clock::wall_ms() / 1000);
+            certificates.report_validity(clock::wall_ms() / 1000);
         }
         let rules = authorizer.map(|authorizer| RulesReloader {
             authorizer,
@@ -159,79 +179,83 @@ impl StoreServer {
             service: Arc::clone(&service),
             events,
         });
-        let running =
-            service.run(BrokerOutlet { broker: server.broker().clone(), metrics }).map_err(Error::Thread)?;
-        let operations = Arc::new(ServerMonitor::new(server.broker().clone(), service));
-        let admin_addresses = doors.iter().map(admin::AdminListener::address).collect();
-        let has_readers = !doors.is_empty();
-        let mut tasks: Vec<_> =
-            doors.into_iter().map(|door| tokio::spawn(door.serve(Arc::clone(&operations)))).collect();
+        let background = service
+            .start_background_tasks(BrokerPublisher { broker: server.broker().clone(), metrics })
+            .map_err(Error::Thread)?;
+        let monitor = Arc::new(ServerMonitor::new(server.broker().clone(), service));
+        let admin_addresses = admin_listeners.iter().map(admin::AdminListener::address).collect();
+        let has_readers = !admin_listeners.is_empty();
+        let mut tasks: Vec<_> = admin_listeners
+            .into_iter()
+            .map(|listener| tokio::spawn(listener.serve(Arc::clone(&monitor))))
+            .collect();
         if has_readers {
-            tasks.push(tokio::spawn(Arc::clone(&operations).run_sampling()));
+            tasks.push(tokio::spawn(Arc::clone(&monitor).run_sampling()));
         }
         if let Some(interval) = sys_interval {
-            tasks.push(tokio::spawn(sys::publish(Arc::clone(&operations), interval)));
+            tasks.push(tokio::spawn(sys::publish(Arc::clone(&monitor), interval)));
         }
         let tasks = Tasks(tasks);
-        Ok(Self { server, running, operations, admin_addresses, rules, certificates, tasks })
+        Ok(Self { server, background, monitor, admin_addresses, rules, certificates, tasks })
     }
 
-    /// Lets clients in.
+    /// Starts to accept connections.
     pub fn open(&mut self) {
-        self.operations.set_phase(Phase::Serving);
+        self.monitor.set_phase(Phase::Serving);
         self.server.open();
     }
 
-    /// The addresses listened on, in the order of the settings, with the ports that port 0 became.
+    /// Returns the bound addresses, in the order of the settings. Port 0 has become the actual port.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         self.server.addresses()
     }
 
-    /// The addresses for operators, in the order of the settings, with the ports that port 0 became.
+    /// Returns the bound addresses for operators, in the order of the settings.
     #[must_use]
     pub fn admin_addresses(&self) -> &[SocketAddr] {
         &self.admin_addresses
     }
 
-    /// What reads the rules again, if there are any.
+    /// Returns the reloader of the rules, if the server has rules.
     #[must_use]
     pub fn rules(&self) -> Option<&RulesReloader> {
         self.rules.as_ref()
     }
 
-    /// What reads the files of TLS again, if a door has it.
+    /// Returns the reloader of the certificates, if a listener has TLS.
     #[must_use]
     pub fn certificates(&self) -> Option<&CertificatesReloader> {
         self.certificates.as_ref()
     }
 
-    /// Connects a client in memory: the client's end of the connection.
+    /// Connects a client in memory and returns its end of the connection.
     #[must_use]
     pub fn pipe(&self) -> DuplexStream {
         self.server.pipe()
     }
 
-    /// The same for this process itself: the rules are not for it.
+    /// Connects a client of this process in memory. The rules do not apply to it.
     #[must_use]
     pub fn own_pipe(&self) -> DuplexStream {
         self.server.own_pipe()
     }
 
-    /// Stops in good order: nobody else comes in, every message that was read is handled and answered, the disk has
-    /// what must be on it, and every client has got what was for it, and a DISCONNECT. What is not done `within` that
-    /// time is left undone; false if there was any.
+    /// Stops gracefully: accepts no more connections, handles every message that was read, commits all
+    /// changes, sends what waits for each client, and disconnects it. Gives up after the time `within`, and
+    /// returns whether everything was done.
     pub fn drain(self, within: Duration) -> impl Future<Output = bool> {
-        let Self { server, running, operations, tasks, .. } = self;
-        // At once, and not when somebody first waits: who is told that it drains may look.
-        operations.set_phase(Phase::Draining);
+        let Self { server, background, monitor, tasks, .. } = self;
+        // The phase changes at once, not when the future is first polled: a health check may follow
+        // immediately.
+        monitor.set_phase(Phase::Draining);
         async move {
             let drained = timeout(within, async {
                 server.drain().await;
-                // Ends with the last commit. Whoever waits for it waits for the disk, so not here.
-                let saved = run_detached(move || drop(running)).await;
+                // The drop waits for the last commit, so it must not run in this task.
+                let committed = run_detached(move || drop(background)).await;
                 server.finish().await;
-                saved.is_ok()
+                committed.is_ok()
             });
             let is_done = drained.await.unwrap_or(false);
             server.shutdown().await;
@@ -240,15 +264,15 @@ impl StoreServer {
         }
     }
 
-    /// Stops: every client gets a DISCONNECT, and everything that was acknowledged is on the disk.
+    /// Stops the server: disconnects every client, and commits all waiting changes.
     pub async fn shutdown(self) {
         self.server.shutdown().await;
-        drop(self.running);
+        drop(self.background);
     }
 }
 
-/// Opens the store; on a disk, which may be slow or hang, without holding up whoever else runs in this thread.
-async fn opened(
+/// Opens the store. Files are read in another thread, because a disk may be slow or hang.
+async fn open_service(
     store: StoreSettings,
     events: EventSink,
     metrics: Arc<Metrics>,

@@ -68,17 +68,18 @@ fn head(html: &mut String, monitor: &ServerMonitor) {
 }
 
 fn numbers(html: &mut String, monitor: &ServerMonitor) {
-    let (stock, statistics, rates) = (monitor.service.stock(), monitor.broker.statistics(), monitor.rates());
+    let (service, statistics, rates) =
+        (monitor.service.statistics(), monitor.broker.statistics(), monitor.rates());
     let Rates { requests, packets_received, packets_sent, bytes_received, bytes_sent } = rates;
     let numbers = [
-        ("keys", stock.tally.keys.to_string()),
-        ("bytes", stock.tally.bytes.to_string()),
-        ("watches", stock.tally.watches.to_string()),
+        ("keys", service.store.keys.to_string()),
+        ("bytes", service.store.bytes.to_string()),
+        ("watches", service.store.watches.to_string()),
         ("clients connected", statistics.connected.to_string()),
         ("sessions", statistics.sessions.to_string()),
         ("subscriptions", statistics.subscriptions.to_string()),
         ("messages waiting", statistics.queued.to_string()),
-        ("waiting for the disk", stock.waiting_for_disk.to_string()),
+        ("waiting for the disk", service.waiting_for_commit.to_string()),
         ("requests a second", format!("{requests:.1}")),
         ("packets in a second", format!("{packets_received:.1}")),
         ("packets out a second", format!("{packets_sent:.1}")),

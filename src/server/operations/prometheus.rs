@@ -11,7 +11,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub fn text(monitor: &ServerMonitor) -> String {
     let metrics = monitor.metrics();
     let statistics = monitor.broker.statistics();
-    let stock = monitor.service.stock();
+    let service = monitor.service.statistics();
     let mut text = Text(String::new());
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     text.family("mqkv_build_info", "gauge", "Version of the server; always 1.", [(&version[..], 1)]);
@@ -44,14 +44,14 @@ pub fn text(monitor: &ServerMonitor) -> String {
         "Duration of a commit to the disk, including the flush.",
     );
     text.histogram("mqkv_commit_duration_seconds", &[], &metrics.commits);
-    text.one("mqkv_keys", "gauge", "Keys in the store.", stock.tally.keys);
-    text.one("mqkv_stored_bytes", "gauge", "Bytes of keys and values in the store.", stock.tally.bytes);
-    text.one("mqkv_watches", "gauge", "Registrations for notifications of a key.", stock.tally.watches);
+    text.one("mqkv_keys", "gauge", "Keys in the store.", service.store.keys);
+    text.one("mqkv_stored_bytes", "gauge", "Bytes of keys and values in the store.", service.store.bytes);
+    text.one("mqkv_watches", "gauge", "Registrations for notifications of a key.", service.store.watches);
     text.one(
         "mqkv_disk_queue_length",
         "gauge",
         "Replies and notifications that wait for the disk.",
-        stock.waiting_for_disk,
+        service.waiting_for_commit,
     );
     let has_failed = u8::from(metrics.has_disk_failed());
     text.one("mqkv_disk_failed", "gauge", "1 if the disk has failed and no write is accepted.", has_failed);

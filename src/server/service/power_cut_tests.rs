@@ -1,92 +1,99 @@
-//! The power goes, again and again, in the middle of whatever the disk does: what was acknowledged is there afterwards,
-//! nothing is there that was not written, and no version goes back. A disk that ignores_syncs is caught by the same checks.
+//! Simulated power cuts and kills at random moments: every acknowledged change is there afterwards, nothing
+//! is there that was not written, and no version goes back. The same checks find a disk that ignores syncs.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use super::tests::{Notes, del, get, message, set_with, version};
-use super::writer::Work;
+use bytes::Bytes;
+
+use super::commit_thread::{self, CommitGroup};
+use super::tests::{RecordingPublisher, del, get, message, set_with, version};
 use super::*;
-use crate::protocol::{Condition, Key, Reply};
-use crate::server::storage::WalPolicy;
+use crate::clock;
+use crate::protocol::message::TIMESTAMP;
+use crate::protocol::{Condition, ConnectionId, Key, Reply, Timestamp};
+use crate::server::delivery::ReplyTo;
+use crate::server::operations::metrics::Verb;
 use crate::server::storage::simulated::{SeededRandom, SimulatedDisk};
-use crate::store::Version;
+use crate::server::storage::{Storage, WalPolicy};
+use crate::store::{Now, StoreRequest, Version};
 
-/// What a key holds, as far as it can be compared.
-type Held = (Version, Bytes, Option<Timestamp>);
-/// One that is made soon, and is soon full.
-const LOG: WalPolicy = WalPolicy { commits_before: 3, bytes: 128 * 1024 };
+/// What a key holds, without its deadline.
+type KeyState = (Version, Bytes, Option<Timestamp>);
+/// A log that is created early and is soon full.
+const WAL_POLICY: WalPolicy = WalPolicy { commits_before: 3, bytes: 128 * 1024 };
 
-/// What is kept.
-type Kept = BTreeMap<Key, Held>;
+/// All persistent keys.
+type PersistentKeys = BTreeMap<Key, KeyState>;
 
-/// A store on a disk that loses its power now and then.
-struct World {
+/// A store whose disk loses power.
+struct Scenario {
     random: SeededRandom,
     disk: SimulatedDisk,
-    keeps_all: bool,
-    /// What must be there, and what may be there instead, all of it: a commit that was not over when the power went.
-    acknowledged: Kept,
-    unfinished: Option<Kept>,
-    /// The last version that a client has seen of each key that was kept.
+    persists_all: bool,
+    /// The acknowledged state, which must be on disk.
+    acknowledged: PersistentKeys,
+    interrupted: Option<PersistentKeys>,
+    /// The last version that a client has seen of each persistent key.
     seen: HashMap<Key, Version>,
     wall_ms: u64,
     figures: Figures,
 }
 
-/// What has been tried, so that nobody takes nothing for a success.
+/// Counts of the events of a run, to prove that each kind has occurred.
 #[derive(Debug, Default)]
 struct Figures {
     cuts: u64,
     commits: u64,
     acknowledged: u64,
-    /// How many cuts came while the file was opened.
+    /// Power cuts while the files were opened.
     early: u64,
-    /// How often a commit that was cut short was there afterwards.
+    /// Interrupted commits that were on disk afterwards.
     finished: u64,
     failures: u64,
     recoveries: u64,
-    /// How often the tables needed a log to be as acknowledged.
+    /// Starts that had to apply groups of the write-ahead log.
     logged: u64,
-    /// How often the log was full.
+    /// Checkpoints because the log was full.
     emptied: u64,
-    /// How often the process was killed, and the power stayed.
+    /// Kills of the process without a power cut.
     kills: u64,
-    /// How often there was an orderly end, or the beginning of one.
+    /// Orderly ends, or attempts at one.
     ends: u64,
 }
 
-/// A time between two cuts.
-struct Life {
+/// A process between two power cuts.
+struct Process {
     service: Arc<Service>,
-    journal: Storage,
-    notes: Notes,
+    storage: Storage,
+    sent_messages: RecordingPublisher,
     now: Now,
 }
 
-impl World {
-    fn new(seed: u64, keeps_all: bool, ignores_syncs: bool) -> Self {
+impl Scenario {
+    fn new(seed: u64, persists_all: bool, ignores_syncs: bool) -> Self {
         let disk = SimulatedDisk::default();
         disk.set_faults(|faults| faults.ignores_syncs = ignores_syncs);
         Self {
             random: SeededRandom::new(seed),
             disk,
-            keeps_all,
-            acknowledged: Kept::new(),
-            unfinished: None,
+            persists_all,
+            acknowledged: PersistentKeys::new(),
+            interrupted: None,
             seen: HashMap::new(),
             wall_ms: 1_700_000_000_000,
             figures: Figures::default(),
         }
     }
 
-    /// One life, from what the last cut has left to the next one.
-    fn live(&mut self) -> Result<(), String> {
-        // Every fourth power cut may come while the file is made, or put in order after the last one.
+    /// Runs one process, from the state that the last power cut has left to the next one.
+    fn run_process(&mut self) -> Result<(), String> {
+        // Every fourth power cut may come while the files are created or repaired.
         let cut_after =
             if self.random.below(4) == 0 { self.random.below(200) } else { self.random.below(1_200) };
         let is_early = cut_after < 200;
         self.disk.set_faults(|faults| faults.cut_after = is_early.then_some(cut_after));
-        let mut life = match self.begin() {
+        let mut process = match self.begin() {
             Err(_) if self.disk.is_off() => {
                 self.end(true);
                 self.figures.early += 1;
@@ -97,24 +104,25 @@ impl World {
         self.disk.set_faults(|faults| faults.cut_after = faults.cut_after.or(Some(cut_after)));
         while !self.disk.is_off() {
             self.draw_faults();
-            (0..=self.random.below(8)).for_each(|_| self.ask(&mut life));
-            self.commit(&mut life);
+            (0..=self.random.below(8)).for_each(|_| self.request(&mut process));
+            self.commit(&mut process);
             if self.random.below(300) == 0 {
                 self.figures.ends += 1;
-                let is_believed = !life.journal.must_rewrite();
-                let _ = life.journal.close();
-                self.end(is_believed);
+                let is_trusted = !process.storage.must_rewrite();
+                let _ = process.storage.close();
+                self.end(is_trusted);
                 return Ok(());
             }
         }
-        // What a failed sync has left in memory is not known to who comes after a kill.
-        let is_believed = !life.journal.must_rewrite();
-        drop(life);
-        self.end(is_believed);
+        // After a failed sync, the system's memory differs from what the store knows, so that a kill is no
+        // fair test.
+        let is_trusted = !process.storage.must_rewrite();
+        drop(process);
+        self.end(is_trusted);
         Ok(())
     }
 
-    /// The power goes, or the process alone.
+    /// Cuts the power, or kills the process alone.
     fn end(&mut self, may_be_killed: bool) {
         self.figures.cuts += 1;
         if may_be_killed && self.random.below(3) == 0 {
@@ -125,48 +133,48 @@ impl World {
         }
     }
 
-    /// Opens what the cut has left, and checks it.
-    fn begin(&mut self) -> Result<Life, String> {
-        // The clock may have gone back meanwhile.
+    /// Starts a process and checks the state on disk.
+    fn begin(&mut self) -> Result<Process, String> {
+        // The wall clock may have gone back.
         self.wall_ms = (self.wall_ms + self.random.below(20_000)).saturating_sub(5_000);
         let now = Now { wall_ms: self.wall_ms, monotonic_ms: 0 };
-        let journal = Storage::open_files(Box::new(self.disk.clone()), LOG)
+        let storage = Storage::open_files(Box::new(self.disk.clone()), WAL_POLICY)
             .map_err(|error| format!("cannot be opened: {error}"))?;
-        let mut kept = Kept::new();
+        let mut found = PersistentKeys::new();
         let each = |key, version, content: crate::store::StoredValue| {
-            drop(kept.insert(key, (version, content.value, content.fence)));
+            drop(found.insert(key, (version, content.value, content.fence)));
         };
-        journal.load(now, each).map_err(|error| format!("cannot be read: {error}"))?;
-        self.figures.logged += u64::from(journal.wal_groups().is_some_and(|groups| groups > 0));
-        let has_finished = self.unfinished.as_ref() == Some(&kept);
-        if !has_finished && kept != self.acknowledged {
-            return Err(difference(&self.acknowledged, self.unfinished.as_ref(), &kept));
+        storage.load(now, each).map_err(|error| format!("cannot be read: {error}"))?;
+        self.figures.logged += u64::from(storage.wal_groups().is_some_and(|groups| groups > 0));
+        let has_finished = self.interrupted.as_ref() == Some(&found);
+        if !has_finished && found != self.acknowledged {
+            return Err(difference(&self.acknowledged, self.interrupted.as_ref(), &found));
         }
-        self.figures.finished += u64::from(has_finished && kept != self.acknowledged);
-        (self.acknowledged, self.unfinished) = (kept, None);
+        self.figures.finished += u64::from(has_finished && found != self.acknowledged);
+        (self.acknowledged, self.interrupted) = (found, None);
         let greatest = self.seen.values().copied().max().unwrap_or_default();
-        if journal.metadata().greatest_version < greatest {
+        if storage.metadata().greatest_version < greatest {
             return Err(format!(
                 "the greatest version went back from {greatest:?} to {:?}",
-                journal.metadata().greatest_version
+                storage.metadata().greatest_version
             ));
         }
         let reading = clock::Reading { wall_ms: self.wall_ms, monotonic: clock::monotonic() };
         let settings = StoreSettings::default();
-        let service = Service::with_journal(
+        let service = Service::with_storage(
             &settings,
-            self.keeps_all,
-            Some(journal),
+            self.persists_all,
+            Some(storage),
             Arc::new(|_| {}),
             Arc::default(),
             reading,
         );
         let service = service.map_err(|error| error.to_string())?;
-        let journal = service.journal.lock().unwrap().take().unwrap();
-        Ok(Life { service, journal, notes: Notes::default(), now })
+        let storage = service.storage.lock().unwrap().take().unwrap();
+        Ok(Process { service, storage, sent_messages: RecordingPublisher::default(), now })
     }
 
-    /// Now and then the disk is full, or a sync fails.
+    /// Sometimes fills the disk or lets a sync fail.
     fn draw_faults(&mut self) {
         let (kind, room) = (self.random.below(40), self.random.below(6) * 100_000);
         self.disk.set_faults(|faults| match kind {
@@ -177,10 +185,10 @@ impl World {
         });
     }
 
-    fn ask(&mut self, life: &mut Life) {
-        life.now.wall_ms += self.random.below(3);
-        life.now.monotonic_ms += 1;
-        self.wall_ms = life.now.wall_ms;
+    fn request(&mut self, process: &mut Process) {
+        process.now.wall_ms += self.random.below(3);
+        process.now.monotonic_ms += 1;
+        self.wall_ms = process.now.wall_ms;
         let name = format!("k{}", self.random.below(40));
         let len = [3, 40, 700, 5_000][usize::try_from(self.random.below(4)).unwrap()];
         let value = format!("{}{}", self.random.below(1_000_000), "v".repeat(len));
@@ -196,39 +204,55 @@ impl World {
             permissions: None,
             client_id: "client".into(),
             request: request.clone(),
-            timestamp: Some(Ok(Timestamp::of_store(life.now.wall_ms + self.random.below(50), 0))),
-            fence: (self.random.below(3) == 0).then(|| Ok(Timestamp::of_store(life.now.wall_ms, 1))),
-            persist: self.keeps_all || self.random.below(2) == 0,
+            timestamp: Some(Ok(Timestamp::of_store(process.now.wall_ms + self.random.below(50), 0))),
+            fence: (self.random.below(3) == 0).then(|| Ok(Timestamp::of_store(process.now.wall_ms, 1))),
+            persist: self.persists_all || self.random.below(2) == 0,
         };
         let message = message(&request);
-        // The answer says what it was about.
-        let (verb, since) = (Verb::Set, clock::monotonic());
+        // The response topic is the key, so that the response tells which key it is about.
+        let (verb, received) = (Verb::Set, clock::monotonic());
         let correlation = message.correlation.clone().unwrap();
-        let asker = Asker { response_topic: name, correlation, verb, since };
-        life.service.lock().answer(&life.notes, call, asker, &message, life.now);
-        // What need not wait is of keys that are not kept.
-        life.notes.take();
+        let reply_to = ReplyTo { response_topic: name, correlation, verb, received };
+        process.service.shared.lock().handle_request(
+            &process.sent_messages,
+            call,
+            reply_to,
+            &message,
+            process.now,
+        );
+        // Only responses about keys in memory were sent.
+        process.sent_messages.take();
     }
 
-    fn commit(&mut self, life: &mut Life) {
-        let work = {
-            let mut state = life.service.lock();
-            let greatest = state.engine.greatest_version();
-            let fetched = state.backlog.as_mut().unwrap().fetch();
-            let Some((changes, ticket)) = fetched else { return };
-            Work { changes, ticket, greatest }
+    fn commit(&mut self, process: &mut Process) {
+        let group = {
+            let mut state = process.service.shared.lock();
+            let greatest_version = state.store.greatest_version();
+            let fetched = state.commit_queue.as_mut().unwrap().take_group();
+            let Some((changes, sequence)) = fetched else { return };
+            CommitGroup { changes, sequence, greatest_version }
         };
-        let after = kept(life);
-        self.unfinished = Some(after.clone());
+        let after = persistent_keys(process);
+        self.interrupted = Some(after.clone());
         let begun = self.acknowledged.clone();
-        let logged = life.journal.wal_groups();
-        if life.service.commit(&mut life.journal, &work, life.now, &life.notes) {
-            self.figures.emptied += u64::from(logged > life.journal.wal_groups());
+        let logged = process.storage.wal_groups();
+        if commit_thread::commit(
+            &process.service.shared,
+            &mut process.storage,
+            &group,
+            process.now,
+            &process.sent_messages,
+        ) {
+            self.figures.emptied += u64::from(logged > process.storage.wal_groups());
             self.figures.commits += 1;
             self.acknowledged = after;
-            self.unfinished = None;
-            let sent =
-                life.notes.take().into_iter().filter(|(to, _)| to.is_none()).map(|(_, message)| message);
+            self.interrupted = None;
+            let sent = process
+                .sent_messages
+                .take()
+                .into_iter()
+                .filter(|(to, _)| to.is_none())
+                .map(|(_, message)| message);
             for answer in sent.filter(|answer| Reply::decode(&answer.payload) != Ok(Reply::Absent)) {
                 if let Some(version) = answer.user_property(TIMESTAMP).map(|_| version(&answer)) {
                     let key = Key::new(answer.topic.clone()).unwrap();
@@ -245,16 +269,17 @@ impl World {
             }
             return;
         }
-        assert!(kept(life) == begun, "what was refused has not happened");
-        life.notes.take();
+        assert!(persistent_keys(process) == begun, "a failed commit is rolled back");
+        process.sent_messages.take();
         self.figures.failures += 1;
         while !self.disk.is_off() {
-            // While it does not work, the rest goes on, and nothing that is kept is changed.
-            self.ask(life);
+            // While the disk fails, other requests continue, and no persistent key changes.
+            self.request(process);
             self.disk.set_faults(|faults| faults.bytes_max = faults.bytes_max.map(|room| room + 200_000));
-            if life.service.try_again(&mut life.journal, life.now).is_ok() {
-                assert!(kept(life) == begun, "nothing was taken meanwhile");
-                self.unfinished = None;
+            if commit_thread::try_recover(&process.service.shared, &mut process.storage, process.now).is_ok()
+            {
+                assert!(persistent_keys(process) == begun, "no change was accepted meanwhile");
+                self.interrupted = None;
                 self.figures.recoveries += 1;
                 return;
             }
@@ -262,35 +287,40 @@ impl World {
     }
 }
 
-fn kept(life: &Life) -> Kept {
-    let (kept, next) = life.service.lock().engine.persistent_from(0, usize::MAX);
+fn persistent_keys(process: &Process) -> PersistentKeys {
+    let (found, next) = process.service.shared.lock().store.persistent_from(0, usize::MAX);
     assert_eq!(next, None);
-    let held = |(key, version, content): crate::store::PersistentEntry| {
+    let state_of = |(key, version, content): crate::store::PersistentEntry| {
         (key, (version, content.value, content.fence))
     };
-    kept.into_iter().map(held).collect()
+    found.into_iter().map(state_of).collect()
 }
 
-fn difference(acknowledged: &Kept, unfinished: Option<&Kept>, found: &Kept) -> String {
-    let lost = acknowledged.iter().filter(|(key, held)| found.get(*key) != Some(*held)).count();
-    let never = found.iter().filter(|(key, held)| {
-        acknowledged.get(*key) != Some(*held) && unfinished.is_none_or(|kept| kept.get(*key) != Some(*held))
+fn difference(
+    acknowledged: &PersistentKeys,
+    interrupted: Option<&PersistentKeys>,
+    found: &PersistentKeys,
+) -> String {
+    let lost = acknowledged.iter().filter(|(key, state_of)| found.get(*key) != Some(*state_of)).count();
+    let never = found.iter().filter(|(key, state_of)| {
+        acknowledged.get(*key) != Some(*state_of)
+            && interrupted.is_none_or(|found| found.get(*key) != Some(*state_of))
     });
     let never = never.count();
     format!("of {} keys {lost} are not as acknowledged, {never} are as they never were", acknowledged.len())
 }
 
-/// So many cuts of many worlds, each of some; every other world keeps only what is asked for.
+/// Cuts the power `cuts` times, in several stores; every other store persists only what requests ask for.
 fn cut(cuts: u64) {
     const CUTS_OF_A_WORLD: u64 = 20;
     let mut sum = Figures::default();
     for seed in 0..cuts.div_ceil(CUTS_OF_A_WORLD) {
-        let mut world = World { figures: sum, ..World::new(seed, seed % 2 == 0, false) };
+        let mut scenario = Scenario { figures: sum, ..Scenario::new(seed, seed % 2 == 0, false) };
         for cut in 0..CUTS_OF_A_WORLD {
-            world.live().unwrap_or_else(|error| panic!("seed {seed}, after cut {cut}: {error}"));
+            scenario.run_process().unwrap_or_else(|error| panic!("seed {seed}, after cut {cut}: {error}"));
         }
-        world.begin().unwrap_or_else(|error| panic!("seed {seed}, after the last cut: {error}"));
-        sum = world.figures;
+        scenario.begin().unwrap_or_else(|error| panic!("seed {seed}, after the last cut: {error}"));
+        sum = scenario.figures;
     }
     println!("{sum:?}");
     assert!(sum.cuts >= cuts && sum.commits > cuts && sum.acknowledged > sum.commits, "{sum:?}");
@@ -303,21 +333,21 @@ fn cut(cuts: u64) {
 }
 
 #[test]
-fn two_hundred_power_cuts_lose_nothing_that_was_acknowledged() {
+fn two_hundred_power_cuts_lose_no_acknowledged_change() {
     cut(200);
 }
 
 #[test]
-#[ignore = "takes its time: see CONTRIBUTING.md"]
-fn a_thousand_power_cuts_lose_nothing_that_was_acknowledged() {
+#[ignore = "takes minutes: see CONTRIBUTING.md"]
+fn a_thousand_power_cuts_lose_no_acknowledged_change() {
     cut(1_000);
 }
 
 #[test]
-fn a_disk_that_only_says_that_it_has_synced_is_caught() {
-    let caught = (0..10).filter(|seed| {
-        let mut world = World::new(*seed, true, true);
-        (0..5).any(|_| world.live().is_err())
+fn a_disk_that_ignores_syncs_is_detected() {
+    let detected = (0..10).filter(|seed| {
+        let mut scenario = Scenario::new(*seed, true, true);
+        (0..5).any(|_| scenario.run_process().is_err())
     });
-    assert!(caught.count() >= 9, "the checks see what is lost");
+    assert!(detected.count() >= 9, "the checks find the loss");
 }

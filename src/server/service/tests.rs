@@ -1,19 +1,32 @@
-//! The service as the broker sees it: messages in, messages out; and what a restart leaves of it.
+//! The service as the broker calls it: messages in, messages out, and the state after a restart.
 
-use super::*;
-use crate::protocol::message::{PROTOCOL_VERSION, STATUS};
-use crate::protocol::{Condition, ErrorReply, Key, Notification, Reply, Value};
 use std::num::NonZeroU64;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
 use tempfile::TempDir;
 
-/// To whom, if to one only, and what.
+use super::*;
+use crate::broker::{self, Application, Peer, Verdict};
+use crate::clock;
+use crate::protocol::message::{PROTOCOL_VERSION, Qos, STATUS, TIMESTAMP};
+use crate::protocol::{
+    Condition, ConnectionId, ErrorReply, Key, Message, Notification, Reply, Request, Timestamp, Value, topic,
+};
+use crate::server::delivery::Publisher;
+use crate::server::event::{Event, EventSink};
+use crate::server::storage::Storage;
+use crate::store::{Now, StoreRequest};
+
+/// The connection, if the message was pushed to one, and the message.
 type Sent = (Option<ConnectionId>, Message);
 
-/// A broker that only takes notes.
+/// A publisher that records all messages.
 #[derive(Clone, Default)]
-pub(super) struct Notes(Arc<Mutex<Vec<Sent>>>);
+pub(super) struct RecordingPublisher(Arc<Mutex<Vec<Sent>>>);
 
-impl Outlet for Notes {
+impl Publisher for RecordingPublisher {
     fn publish(&self, message: Message) {
         self.0.lock().unwrap().push((None, message));
     }
@@ -22,25 +35,25 @@ impl Outlet for Notes {
         self.0.lock().unwrap().push((Some(to), message));
     }
 
-    fn is_overheard(&self) -> bool {
+    fn has_monitors(&self) -> bool {
         false
     }
 
-    fn overhear(&self, _: ConnectionId, _: Message) {}
+    fn publish_monitor_copy(&self, _: ConnectionId, _: Message) {}
 }
 
-impl Notes {
+impl RecordingPublisher {
     pub(super) fn take(&self) -> Vec<Sent> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
-    /// The replies since the last time, notifications left out.
+    /// Returns the replies since the last call, without notifications.
     pub(super) fn replies(&self) -> Vec<Reply> {
         let responses = self.take().into_iter().filter(|(to, _)| to.is_none());
         responses.map(|(_, message)| Reply::decode(&message.payload).unwrap()).collect()
     }
 
-    /// Waits for the disk.
+    /// Waits until this many messages have been sent.
     pub(super) fn wait_for(&self, count: usize) {
         for _ in 0..10_000 {
             if self.0.lock().unwrap().len() >= count {
@@ -52,10 +65,10 @@ impl Notes {
     }
 }
 
-/// A service with its outlet and what it has told the operator.
+/// A service with its publisher and its events.
 pub(super) struct Bench {
     pub(super) service: Arc<Service>,
-    pub(super) notes: Notes,
+    pub(super) sent_messages: RecordingPublisher,
     pub(super) events: Arc<Mutex<Vec<Event>>>,
 }
 
@@ -67,11 +80,11 @@ impl Bench {
         let service =
             Service::open(settings, Arc::new(move |event| sink.lock().unwrap().push(event)), Arc::default())
                 .unwrap();
-        Self { service, notes: Notes::default(), events }
+        Self { service, sent_messages: RecordingPublisher::default(), events }
     }
 
-    /// On a disk where only that is kept which asks for it.
-    pub(super) fn on(journal: Storage) -> Self {
+    /// A service on a simulated disk, where only keys that ask for it are persistent.
+    pub(super) fn on(storage: Storage) -> Self {
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink: EventSink = {
             let events = Arc::clone(&events);
@@ -79,9 +92,9 @@ impl Bench {
         };
         let settings = StoreSettings::default();
         let service =
-            Service::with_journal(&settings, false, Some(journal), sink, Arc::default(), clock::now())
+            Service::with_storage(&settings, false, Some(storage), sink, Arc::default(), clock::now())
                 .unwrap();
-        Self { service, notes: Notes::default(), events }
+        Self { service, sent_messages: RecordingPublisher::default(), events }
     }
 
     pub(super) fn wait_for_event(&self, event: &Event) {
@@ -105,22 +118,22 @@ impl Bench {
         Self::new(Persistence::All(home.path().to_owned()))
     }
 
-    pub(super) fn run(&self) -> Running {
-        self.service.run(self.notes.clone()).unwrap()
+    pub(super) fn run(&self) -> BackgroundTasks {
+        self.service.start_background_tasks(self.sent_messages.clone()).unwrap()
     }
 
     pub(super) fn send(&self, message: Message) -> Verdict {
-        self.service.take(&self.notes, &peer(1), message)
+        self.service.handle_message(&self.sent_messages, &peer(1), message)
     }
 
     pub(super) fn ask(&self, request: &Request) {
         assert!(matches!(self.send(message(request)), Verdict::Consumed));
     }
 
-    /// The reply to a request that does not wait.
+    /// Returns the reply to a request that does not wait for a commit.
     pub(super) fn reply(&self, request: &Request) -> Reply {
         self.ask(request);
-        self.notes.replies().pop().unwrap()
+        self.sent_messages.replies().pop().unwrap()
     }
 }
 
@@ -133,7 +146,7 @@ fn peer(connection: u64) -> Peer {
     }
 }
 
-/// A request as an SDK sends it, with correlation data of its own.
+/// Returns a request as an SDK sends it, with unique correlation data.
 pub(super) fn message(request: &Request) -> Message {
     static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let number = LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -183,11 +196,11 @@ pub(super) fn version(message: &Message) -> Timestamp {
 }
 
 #[test]
-fn a_request_is_answered_where_it_says_with_all_that_an_sdk_needs() {
+fn a_response_has_all_properties_that_an_sdk_needs() {
     let bench = Bench::in_memory();
     let request = message(&set("k", "v"));
     bench.send(request.clone());
-    let [(to, response)] = bench.notes.take().try_into().unwrap();
+    let [(to, response)] = bench.sent_messages.take().try_into().unwrap();
     assert_eq!(to, None);
     assert_eq!((response.topic.as_str(), &response.payload[..]), ("answers", &b"+OK\r\n"[..]));
     assert_eq!((response.qos, response.retain, response.expiry_s), (Qos::AtLeastOnce, false, None));
@@ -199,7 +212,7 @@ fn a_request_is_answered_where_it_says_with_all_that_an_sdk_needs() {
 }
 
 #[test]
-fn a_request_that_cannot_be_answered_is_reported_and_not_applied() {
+fn an_unanswerable_request_is_reported_and_not_applied() {
     let bench = Bench::in_memory();
     let whole = message(&set("k", "v"));
     let lacking = [
@@ -207,7 +220,7 @@ fn a_request_that_cannot_be_answered_is_reported_and_not_applied() {
         Message { qos: Qos::ExactlyOnce, ..whole.clone() },
         Message { response_topic: None, ..whole.clone() },
         Message { response_topic: Some("a/#".to_owned()), ..whole.clone() },
-        // A value could pass for what the broker tells of itself.
+        // A stored value would appear as information of the broker about itself.
         Message { response_topic: Some("$SYS/broker/version".to_owned()), ..whole.clone() },
         Message { correlation: None, ..whole },
     ];
@@ -216,12 +229,12 @@ fn a_request_that_cannot_be_answered_is_reported_and_not_applied() {
         let event = bench.events.lock().unwrap().pop();
         assert!(matches!(event, Some(Event::Unanswerable { .. })), "{event:?}");
     }
-    assert!(bench.notes.take().is_empty());
+    assert!(bench.sent_messages.take().is_empty());
     assert_eq!(bench.reply(&get("k")), Reply::Absent);
 }
 
 #[test]
-fn who_wants_the_answer_on_the_stores_own_topics_is_disconnected() {
+fn a_response_topic_of_the_store_disconnects_the_client() {
     let bench = Bench::in_memory();
     for response_topic in [topic::REQUEST.to_owned(), format!("{}/x", topic::RESERVED)] {
         let message = Message { response_topic: Some(response_topic), ..message(&set("k", "v")) };
@@ -231,7 +244,7 @@ fn who_wants_the_answer_on_the_stores_own_topics_is_disconnected() {
 }
 
 #[test]
-fn nobody_can_forge_a_notification() {
+fn a_client_cannot_forge_a_notification() {
     let bench = Bench::in_memory();
     let topic = topic::notify("client", &key("k")).unwrap();
     assert!(matches!(bench.send(Message { topic, ..Message::default() }), Verdict::Consumed));
@@ -241,30 +254,30 @@ fn nobody_can_forge_a_notification() {
 }
 
 #[test]
-fn what_is_no_request_is_refused() {
+fn a_malformed_request_gets_an_error_reply() {
     let bench = Bench::in_memory();
     let rows = [
-        (&b"nonsense"[..], ErrorReply::SyntaxError),
+        (&b"malformed"[..], ErrorReply::SyntaxError),
         (b"*1\r\n$4\r\nFLIP\r\n", ErrorReply::UnknownCommand),
         (b"*2\r\n$3\r\nGET\r\n$0\r\n\r\n", ErrorReply::EmptyKey),
     ];
     for (payload, error) in rows {
         bench.send(Message { payload: payload.into(), ..message(&get("k")) });
-        assert_eq!(bench.notes.replies(), [Reply::Error(error)]);
+        assert_eq!(bench.sent_messages.replies(), [Reply::Error(error)]);
     }
 }
 
 #[test]
-fn watchers_are_told_after_the_answer() {
+fn watchers_are_notified_after_the_response() {
     let bench = Bench::in_memory();
     bench.ask(&watch("k"));
-    bench.service.take(&bench.notes, &peer(2), message(&watch("k")));
-    bench.notes.take();
+    bench.service.handle_message(&bench.sent_messages, &peer(2), message(&watch("k")));
+    bench.sent_messages.take();
     for (request, expected) in
         [(set("k", "v"), Notification::Set(Some("v".into()))), (del("k"), Notification::Delete)]
     {
         bench.ask(&request);
-        let sent = bench.notes.take();
+        let sent = bench.sent_messages.take();
         assert_eq!(
             sent.iter().map(|(to, _)| to.map(|to| to.0)).collect::<Vec<_>>(),
             [None, Some(1), Some(2)]
@@ -276,69 +289,69 @@ fn watchers_are_told_after_the_answer() {
             assert_eq!(version(notification), version(&sent[0].1));
         }
     }
-    bench.service.lock().engine.handle_disconnect(ConnectionId(1));
+    bench.service.shared.lock().store.handle_disconnect(ConnectionId(1));
     bench.ask(&set("k", "w"));
-    assert_eq!(bench.notes.take().len(), 2);
+    assert_eq!(bench.sent_messages.take().len(), 2);
 }
 
 #[test]
-fn many_threads_do_not_change_the_order_of_a_keys_notifications() {
+fn notifications_of_a_key_are_ordered_by_version_across_threads() {
     let bench = Bench::in_memory();
     bench.ask(&watch("k"));
-    bench.notes.take();
+    bench.sent_messages.take();
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| (0..200).for_each(|_| bench.ask(&set("k", "v"))));
         }
     });
-    let told = bench.notes.take().into_iter().filter(|(to, _)| to.is_some());
-    let versions: Vec<_> = told.map(|(_, message)| version(&message)).collect();
+    let notified = bench.sent_messages.take().into_iter().filter(|(to, _)| to.is_some());
+    let versions: Vec<_> = notified.map(|(_, message)| version(&message)).collect();
     assert_eq!(versions.len(), 1_600);
     assert!(versions.is_sorted_by(|first, second| first < second));
 }
 
 #[test]
-fn a_write_that_is_delivered_again_gets_its_first_answer_and_is_not_applied_again() {
+fn a_second_delivery_of_a_write_gets_the_first_response_and_is_not_applied() {
     let bench = Bench::in_memory();
     let first = message(&set_with("k", "v", Some(Condition::Absent), 0));
     bench.send(first.clone());
-    let [answer] = bench.notes.take().try_into().unwrap();
+    let [answer] = bench.sent_messages.take().try_into().unwrap();
     bench.send(first.clone());
-    assert_eq!(bench.notes.take(), [answer]);
+    assert_eq!(bench.sent_messages.take(), [answer]);
     bench.reply(&del("k"));
     bench.send(first);
-    assert_eq!(bench.notes.replies(), [Reply::Done]);
+    assert_eq!(bench.sent_messages.replies(), [Reply::Done]);
     assert_eq!(bench.reply(&get("k")), Reply::Absent);
 }
 
 #[tokio::test]
-async fn the_timer_tells_of_what_expires_also_when_an_earlier_deadline_appears() {
+async fn an_expiry_is_notified_also_if_its_deadline_is_set_after_a_later_one() {
     let bench = Bench::in_memory();
     let running = bench.run();
     bench.ask(&watch("late"));
     bench.ask(&watch("early"));
     bench.ask(&set_with("late", "v", None, 3_600_000));
-    // The timer sleeps until then, and is to be woken.
+    // The task sleeps until that deadline and must be woken.
     tokio::task::yield_now().await;
     bench.ask(&set_with("early", "v", None, 20));
-    let told = loop {
-        let told = bench
-            .notes
+    let notified = loop {
+        let notified = bench
+            .sent_messages
             .take()
             .into_iter()
             .map(|(_, message)| message)
             .find(|message| Notification::decode(&message.payload) == Ok(Notification::Delete));
-        match told {
-            Some(told) => break told,
+        match notified {
+            Some(notified) => break notified,
             None => tokio::time::sleep(Duration::from_millis(1)).await,
         }
     };
-    assert_eq!(told.topic, topic::notify("client", &key("early")).unwrap());
+    assert_eq!(notified.topic, topic::notify("client", &key("early")).unwrap());
     drop(running);
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_survives_a_restart() {
+async fn acknowledged_changes_survive_a_restart() {
     let home = TempDir::new().unwrap();
     let bench = Bench::on_disk(&home);
     let running = bench.run();
@@ -346,27 +359,33 @@ async fn what_was_acknowledged_survives_a_restart() {
     bench.ask(&set_with("short", "v", None, 1));
     bench.ask(&set_with("long", "v", None, 60_000));
     bench.ask(&del("gone"));
-    bench.notes.wait_for(last + 3);
-    let versions: Vec<_> = bench.notes.take().iter().map(|(_, message)| version(message)).collect();
+    bench.sent_messages.wait_for(last + 3);
+    let versions: Vec<_> = bench.sent_messages.take().iter().map(|(_, message)| version(message)).collect();
     drop((running, bench));
     thread::sleep(Duration::from_millis(5));
     let bench = Bench::on_disk(&home);
     let replies = ["a", "b", "gone", "short", "long"].map(|name| bench.reply_of_get(name));
     assert_eq!(replies, [value("v"), value("v"), Reply::Absent, Reply::Absent, value("v")]);
-    let left_ms = bench.service.lock().engine.read(&key("long")).unwrap().1.deadline_ms.unwrap();
+    let left_ms = bench.service.shared.lock().store.read(&key("long")).unwrap().1.deadline_ms.unwrap();
     assert!((1..=60_001).contains(&left_ms), "{left_ms}");
     let _running = bench.run();
-    bench.notes.take();
+    bench.sent_messages.take();
     bench.ask(&set("gone", "again"));
-    bench.notes.wait_for(1);
-    assert!(bench.notes.take().iter().all(|(_, message)| version(message) > *versions.iter().max().unwrap()));
+    bench.sent_messages.wait_for(1);
+    assert!(
+        bench
+            .sent_messages
+            .take()
+            .iter()
+            .all(|(_, message)| version(message) > *versions.iter().max().unwrap())
+    );
 }
 
 impl Bench {
-    /// The reply to a GET of a key that nothing waits for.
+    /// Returns the reply to a GET, committed or not.
     pub(super) fn reply_of_get(&self, name: &str) -> Reply {
-        let _ = self.notes.take();
-        let mut state = self.service.lock();
+        let _ = self.sent_messages.take();
+        let mut state = self.service.shared.lock();
         let call = StoreRequest {
             permissions: None,
             connection: ConnectionId(1),
@@ -376,19 +395,19 @@ impl Bench {
             fence: None,
             persist: false,
         };
-        state.engine.handle_request(call, self.service.now()).reply
+        state.store.handle_request(call, self.service.shared.now()).reply
     }
 }
 
 #[tokio::test]
-async fn a_kill_loses_nothing_that_was_acknowledged() {
+async fn a_kill_loses_no_acknowledged_change() {
     let (home, copy) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let bench = Bench::on_disk(&home);
     let _running = bench.run();
     for round in 1..40 {
         bench.ask(&set("k", &round.to_string()));
-        bench.notes.wait_for(round);
-        // What a process leaves that is killed now.
+        bench.sent_messages.wait_for(round);
+        // A copy of the files is the state that a kill at this moment would leave.
         for file in std::fs::read_dir(home.path()).unwrap() {
             let file = file.unwrap();
             std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
@@ -399,7 +418,7 @@ async fn a_kill_loses_nothing_that_was_acknowledged() {
 }
 
 #[tokio::test]
-async fn nobody_learns_of_a_change_before_it_is_on_the_disk() {
+async fn no_client_sees_a_change_before_it_is_committed() {
     let home = TempDir::new().unwrap();
     let bench = Bench::on_disk(&home);
     assert_eq!(bench.reply(&watch("k")), Reply::Done);
@@ -408,13 +427,13 @@ async fn nobody_learns_of_a_change_before_it_is_on_the_disk() {
     bench.send(repeated.clone());
     bench.send(repeated);
     [get("k"), del("k"), get("k"), scan].iter().for_each(|request| bench.ask(request));
-    assert!(bench.notes.take().is_empty());
+    assert!(bench.sent_messages.take().is_empty());
     assert_eq!(bench.reply(&get("other")), Reply::Absent);
     let running = bench.run();
-    bench.notes.wait_for(8);
-    let sent = bench.notes.take();
-    let told: Vec<_> = sent.iter().map(|(to, _)| to.is_some()).collect();
-    assert_eq!(told, [false, true, false, false, false, true, false, false]);
+    bench.sent_messages.wait_for(8);
+    let sent = bench.sent_messages.take();
+    let notified: Vec<_> = sent.iter().map(|(to, _)| to.is_some()).collect();
+    assert_eq!(notified, [false, true, false, false, false, true, false, false]);
     let replies = sent.iter().filter(|(to, _)| to.is_none());
     let replies: Vec<_> = replies.map(|(_, message)| Reply::decode(&message.payload).unwrap()).collect();
     let page = Reply::Keys { keys: vec![], token: None };
@@ -423,20 +442,20 @@ async fn nobody_learns_of_a_change_before_it_is_on_the_disk() {
 }
 
 #[test]
-fn a_change_that_does_not_reach_the_disk_has_not_happened() {
+fn a_change_that_is_not_committed_is_rolled_back() {
     let home = TempDir::new().unwrap();
     let bench = Bench::on_disk(&home);
     let saved = message(&set("k", "saved"));
     bench.send(saved.clone());
-    bench.service.lock().handle_saved(1, &bench.notes);
+    bench.service.shared.lock().handle_commit(1, &bench.sent_messages);
     bench.ask(&watch("k"));
-    bench.notes.take();
+    bench.sent_messages.take();
     let lost = message(&set("k", "lost"));
     bench.send(lost.clone());
     [del("k"), get("k"), set("new", "v")].iter().for_each(|request| bench.ask(request));
-    bench.service.lock().handle_failure(&bench.notes);
-    let sent = bench.notes.take();
-    assert!(sent.iter().all(|(to, _)| to.is_none()), "nobody is told");
+    bench.service.shared.lock().handle_commit_failure(&bench.sent_messages);
+    let sent = bench.sent_messages.take();
+    assert!(sent.iter().all(|(to, _)| to.is_none()), "no watcher is notified");
     let refused = Reply::Error(ErrorReply::NotPersisted);
     let replies = sent.iter().map(|(_, message)| Reply::decode(&message.payload).unwrap());
     assert!(replies.eq([refused.clone(), refused.clone(), refused.clone(), refused.clone()]));
@@ -444,46 +463,46 @@ fn a_change_that_does_not_reach_the_disk_has_not_happened() {
     assert_eq!(bench.reply(&get("new")), Reply::Absent);
     for (again, expected) in [(lost, refused), (saved, Reply::Done)] {
         bench.send(again);
-        assert_eq!(bench.notes.replies(), [expected]);
+        assert_eq!(bench.sent_messages.replies(), [expected]);
     }
 }
 
-/// A value of which the backlog takes fewer than ten.
+/// A value of which the commit queue holds fewer than ten.
 fn large_value() -> String {
     "x".repeat(8 * 1024 * 1024)
 }
 
 #[test]
-fn what_expires_waits_until_the_disk_has_caught_up() {
+fn expiry_pauses_while_the_commit_queue_is_half_full() {
     let home = TempDir::new().unwrap();
     let bench = Bench::on_disk(&home);
     bench.ask(&set_with("short", "v", None, 1));
     (0..4).for_each(|_| bench.ask(&set("k", &large_value())));
-    let later = Now { monotonic_ms: u64::MAX, ..bench.service.now() };
-    let mut state = bench.service.lock();
-    let ticket = state.backlog.as_ref().unwrap().ticket();
-    assert_eq!(state.expire_due(&bench.notes, later), u64::MAX);
-    assert!(state.engine.read(&key("short")).is_some(), "nothing is added to a backlog that is half full");
-    state.handle_saved(ticket, &bench.notes);
-    bench.service.wake_timer(&mut state);
-    assert!(state.timer_ms < u64::MAX, "the timer comes again");
-    state.expire_due(&bench.notes, later);
-    assert!(state.engine.read(&key("short")).is_none());
+    let later = Now { monotonic_ms: u64::MAX, ..bench.service.shared.now() };
+    let mut state = bench.service.shared.lock();
+    let sequence = state.commit_queue.as_ref().unwrap().sequence();
+    assert_eq!(state.expire(&bench.sent_messages, later), u64::MAX);
+    assert!(state.store.read(&key("short")).is_some(), "no expiry is added to a queue that is half full");
+    state.handle_commit(sequence, &bench.sent_messages);
+    bench.service.shared.wake_expiry_task(&mut state);
+    assert!(state.expiry_wakes_ms < u64::MAX, "the task wakes again");
+    state.expire(&bench.sent_messages, later);
+    assert!(state.store.read(&key("short")).is_none());
 }
 
 #[test]
-fn a_full_backlog_lets_through_what_need_not_wait() {
+fn a_full_commit_queue_accepts_requests_that_need_not_wait() {
     let home = TempDir::new().unwrap();
     let bench = Bench::on_disk(&home);
     bench.ask(&set("settled", "v"));
     bench.ask(&set_with("due", "v", None, 1));
-    bench.service.lock().handle_saved(2, &bench.notes);
-    let since = bench.service.now().monotonic_ms;
-    while bench.service.now().monotonic_ms <= since + 1 {
+    bench.service.shared.lock().handle_commit(2, &bench.sent_messages);
+    let since = bench.service.shared.now().monotonic_ms;
+    while bench.service.shared.now().monotonic_ms <= since + 1 {
         thread::yield_now();
     }
     (0..10).for_each(|_| bench.ask(&set("k", &large_value())));
-    bench.notes.take();
+    bench.sent_messages.take();
     let refused = Reply::Error(ErrorReply::QuotaExceeded);
     assert_eq!(bench.reply(&get("settled")), value("v"));
     assert_eq!(bench.reply(&get("nothing")), Reply::Absent);
@@ -495,7 +514,7 @@ fn a_full_backlog_lets_through_what_need_not_wait() {
 }
 
 #[test]
-fn a_second_server_on_the_same_directory_is_refused() {
+fn a_directory_cannot_be_used_by_two_servers() {
     let home = TempDir::new().unwrap();
     let _first = Bench::on_disk(&home);
     let settings =
@@ -505,7 +524,7 @@ fn a_second_server_on_the_same_directory_is_refused() {
 }
 
 #[test]
-fn no_will_may_speak_for_the_store_or_to_it() {
+fn a_will_on_the_stores_topics_is_rejected() {
     let bench = Bench::new(Persistence::None);
     let will = |topic: String| Message { topic, ..Message::default() };
     let notify = topic::notify("me", &Key::new("k").unwrap()).unwrap();

@@ -1,11 +1,14 @@
-//! What goes to the disk and what does not, a disk that is full, and a clock that has gone back.
+//! Persistence: which keys are on disk, a full disk, and a wall clock that has gone back.
 
 use super::tests::{Bench, del, get, key, message, set, set_with, value, version};
 use super::*;
-use crate::protocol::{ErrorReply, Reply};
-use crate::server::storage::WalPolicy;
+use crate::clock;
+use crate::protocol::message::{PERSIST, TIMESTAMP};
+use crate::protocol::{ErrorReply, Message, Reply, Timestamp};
+use crate::server::event::Event;
 use crate::server::storage::simulated::SimulatedDisk;
-use crate::store::Version;
+use crate::server::storage::{Storage, WalPolicy};
+use crate::store::{Now, Version};
 use tempfile::TempDir;
 
 fn custom(home: &TempDir) -> Bench {
@@ -19,40 +22,40 @@ fn persistent(name: &str, text: &str) -> Message {
 }
 
 #[tokio::test]
-async fn what_does_not_ask_for_the_disk_does_not_wait_for_it_and_is_gone_after_a_restart() {
+async fn a_key_in_memory_does_not_wait_for_a_commit_and_is_lost_at_a_restart() {
     let home = TempDir::new().unwrap();
     let bench = custom(&home);
-    // Nobody writes yet: whoever waits for the disk waits for good.
+    // The commit thread does not run yet, so that whatever waits for a commit keeps waiting.
     assert_eq!(bench.reply(&set("passing", "v")), Reply::Done);
     assert_eq!(bench.reply(&del("passing")), Reply::Count(1));
     assert_eq!(bench.reply(&set("passing", "w")), Reply::Done);
-    bench.send(persistent("kept", "v"));
-    assert!(bench.notes.replies().is_empty());
+    bench.send(persistent("stays", "v"));
+    assert!(bench.sent_messages.replies().is_empty());
     assert_eq!(bench.reply(&get("passing")), value("w"));
     let running = bench.run();
-    bench.notes.wait_for(1);
-    assert_eq!(bench.notes.replies(), [Reply::Done]);
+    bench.sent_messages.wait_for(1);
+    assert_eq!(bench.sent_messages.replies(), [Reply::Done]);
     drop((running, bench));
     let bench = custom(&home);
-    assert_eq!(bench.reply_of_get("kept"), value("v"));
+    assert_eq!(bench.reply_of_get("stays"), value("v"));
     assert_eq!(bench.reply_of_get("passing"), Reply::Absent);
 }
 
 #[tokio::test]
-async fn a_key_that_is_kept_stays_so_until_it_is_deleted() {
+async fn a_persistent_key_stays_persistent_until_it_is_deleted() {
     let home = TempDir::new().unwrap();
     let bench = custom(&home);
     bench.send(persistent("k", "asked"));
     bench.send(persistent("gone", "asked"));
-    // It does not ask, but an older value must not be back after a restart.
+    // The SET does not ask for persistence, but an older value must not return after a restart.
     bench.ask(&set("k", "not asked"));
     bench.ask(&del("gone"));
-    // This one starts anew, behind what waits for the disk.
+    // The key is new again, and its response waits behind the uncommitted delete.
     bench.ask(&set("gone", "not asked"));
-    assert!(bench.notes.replies().is_empty());
+    assert!(bench.sent_messages.replies().is_empty());
     let running = bench.run();
-    bench.notes.wait_for(5);
-    let sent = bench.notes.replies();
+    bench.sent_messages.wait_for(5);
+    let sent = bench.sent_messages.replies();
     assert_eq!(sent, [Reply::Done, Reply::Done, Reply::Done, Reply::Count(1), Reply::Done]);
     assert_eq!(bench.reply(&set("gone", "once more")), Reply::Done);
     drop((running, bench));
@@ -62,85 +65,85 @@ async fn a_key_that_is_kept_stays_so_until_it_is_deleted() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_not_kept_gets_no_lower_version_after_a_restart() {
+async fn a_key_in_memory_gets_no_lower_version_after_a_restart() {
     let home = TempDir::new().unwrap();
     let bench = custom(&home);
     let running = bench.run();
     let ahead = format!("{}:0:client", clock::wall_ms() + 50_000);
     let user_properties = vec![(TIMESTAMP.into(), ahead.into())];
     bench.send(Message { user_properties, ..message(&set("passing", "v")) });
-    let before = version(&bench.notes.take()[0].1);
+    let before = version(&bench.sent_messages.take()[0].1);
     drop((running, bench));
     let bench = custom(&home);
     bench.ask(&set("passing", "v"));
-    assert!(version(&bench.notes.take()[0].1) > before);
+    assert!(version(&bench.sent_messages.take()[0].1) > before);
 }
 
 #[tokio::test]
-async fn a_write_that_is_not_kept_is_not_forgotten_when_the_disk_fails() {
+async fn a_write_in_memory_survives_a_failed_commit() {
     let home = TempDir::new().unwrap();
     let bench = custom(&home);
-    bench.send(persistent("kept", "v"));
+    bench.send(persistent("stays", "v"));
     let passing = message(&set("passing", "v"));
     bench.send(passing.clone());
-    bench.service.lock().handle_failure(&bench.notes);
-    assert_eq!(bench.notes.replies(), [Reply::Done, Reply::Error(ErrorReply::NotPersisted)]);
+    bench.service.shared.lock().handle_commit_failure(&bench.sent_messages);
+    assert_eq!(bench.sent_messages.replies(), [Reply::Done, Reply::Error(ErrorReply::NotPersisted)]);
     assert_eq!(bench.reply(&del("passing")), Reply::Count(1));
-    // Delivered again, it is still known.
+    // A second delivery is still recognized.
     bench.send(passing);
-    assert_eq!(bench.notes.replies(), [Reply::Done]);
+    assert_eq!(bench.sent_messages.replies(), [Reply::Done]);
     assert_eq!(bench.reply_of_get("passing"), Reply::Absent);
 }
 
 #[test]
-fn a_clock_that_has_gone_back_is_told_and_versions_go_on() {
+fn a_clock_that_has_gone_back_is_reported_and_versions_continue() {
     let home = TempDir::new().unwrap();
-    let mut journal = Storage::open(home.path()).unwrap();
+    let mut storage = Storage::open(home.path()).unwrap();
     let ahead_ms = clock::wall_ms() + 3_600_000;
     let greatest = Version { ms: ahead_ms, counter: 4 };
-    journal.commit(&[], greatest, Now { wall_ms: ahead_ms, monotonic_ms: 0 }).unwrap();
-    drop(journal);
+    storage.commit(&[], greatest, Now { wall_ms: ahead_ms, monotonic_ms: 0 }).unwrap();
+    drop(storage);
     let bench = custom(&home);
     let events = std::mem::take(&mut *bench.events.lock().unwrap());
     let [Event::ClockBehind { by_ms }] = events[..] else { panic!("{events:?}") };
     assert!((3_500_000..=3_600_000).contains(&by_ms), "{by_ms}");
     bench.ask(&set("new", "v"));
-    assert_eq!(version(&bench.notes.take()[0].1), Timestamp::of_store(ahead_ms, 5));
+    assert_eq!(version(&bench.sent_messages.take()[0].1), Timestamp::of_store(ahead_ms, 5));
     drop(bench);
     assert!(custom(&TempDir::new().unwrap()).events.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn on_a_full_disk_only_what_must_be_kept_is_refused_and_taken_again_when_there_is_room() {
+async fn on_a_full_disk_only_persistent_writes_are_rejected_until_there_is_room() {
     let disk = SimulatedDisk::default();
     let open = || Bench::on(Storage::open_files(Box::new(disk.clone()), WalPolicy::default()).unwrap());
     let bench = open();
     let running = bench.run();
     bench.send(persistent("k", "before"));
-    bench.notes.wait_for(1);
+    bench.sent_messages.wait_for(1);
     let large = "x".repeat(3_000_000);
     disk.set_faults(|faults| faults.bytes_max = Some(200_000));
-    bench.notes.take();
+    bench.sent_messages.take();
     bench.send(persistent("k", &large));
-    bench.notes.wait_for(1);
-    let refused = Reply::Error(ErrorReply::NotPersisted);
-    assert_eq!(bench.notes.replies(), std::slice::from_ref(&refused));
+    bench.sent_messages.wait_for(1);
+    let rejected = Reply::Error(ErrorReply::NotPersisted);
+    assert_eq!(bench.sent_messages.replies(), std::slice::from_ref(&rejected));
     assert_eq!(bench.reply(&get("k")), value("before"));
     assert_eq!(bench.reply(&set("passing", "v")), Reply::Done);
     assert_eq!(bench.reply(&del("passing")), Reply::Count(1));
     disk.set_faults(|faults| faults.bytes_max = None);
     bench.wait_for_event(&Event::PersistedAgain);
     bench.send(persistent("k", &large));
-    bench.notes.wait_for(1);
-    assert_eq!(bench.notes.replies(), [Reply::Done]);
-    // Another failure, of the kind after which the file is not believed any more.
+    bench.sent_messages.wait_for(1);
+    assert_eq!(bench.sent_messages.replies(), [Reply::Done]);
+    // After a failed sync, the files are no longer trusted.
     disk.set_faults(|faults| faults.fails_next_sync = true);
     bench.send(persistent("other", "v"));
-    bench.notes.wait_for(1);
-    assert_eq!(bench.notes.replies(), [refused]);
+    bench.sent_messages.wait_for(1);
+    assert_eq!(bench.sent_messages.replies(), [rejected]);
     bench.wait_for_event(&Event::PersistedAgain);
     bench.send(persistent("other", "w"));
-    bench.notes.wait_for(1);
+    bench.sent_messages.wait_for(1);
     drop((running, bench));
     let bench = open();
     assert_eq!(bench.reply_of_get("other"), value("w"));
@@ -148,25 +151,25 @@ async fn on_a_full_disk_only_what_must_be_kept_is_refused_and_taken_again_when_t
 }
 
 #[tokio::test]
-async fn what_expires_while_the_disk_does_not_work_is_gone_from_it_too() {
+async fn a_key_that_expires_while_the_disk_fails_is_removed_from_it() {
     let disk = SimulatedDisk::default();
-    let journal = Storage::open_files(Box::new(disk.clone()), WalPolicy::default()).unwrap();
-    let bench = Bench::on(journal);
+    let storage = Storage::open_files(Box::new(disk.clone()), WalPolicy::default()).unwrap();
+    let bench = Bench::on(storage);
     let running = bench.run();
     let mut short = message(&set_with("short", "v", None, 60_000));
     short.user_properties.push((PERSIST.into(), "true".into()));
     bench.send(short);
-    bench.notes.wait_for(1);
+    bench.sent_messages.wait_for(1);
     disk.set_faults(|faults| faults.bytes_max = Some(0));
     bench.send(persistent("k", &"x".repeat(2_000_000)));
-    bench.notes.wait_for(2);
-    let later = Now { monotonic_ms: u64::MAX, ..bench.service.now() };
-    bench.service.lock().expire_due(&bench.notes, later);
+    bench.sent_messages.wait_for(2);
+    let later = Now { monotonic_ms: u64::MAX, ..bench.service.shared.now() };
+    bench.service.shared.lock().expire(&bench.sent_messages, later);
     disk.set_faults(|faults| faults.bytes_max = None);
     bench.wait_for_event(&Event::PersistedAgain);
     drop((running, bench));
-    let journal = Storage::open_files(Box::new(disk), WalPolicy::default()).unwrap();
+    let storage = Storage::open_files(Box::new(disk), WalPolicy::default()).unwrap();
     let mut keys = Vec::new();
-    journal.load(Now::default(), |key, _, _| keys.push(key)).unwrap();
+    storage.load(Now::default(), |key, _, _| keys.push(key)).unwrap();
     assert_eq!(keys, [], "{:?} is gone", key("short"));
 }

@@ -1,17 +1,26 @@
-//! Requests as others see them: subscribers of the requests' topic, packet by packet.
+//! Requests and notifications as other MQTT clients see them, packet by packet.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
 
 use super::*;
 use crate::broker::test_client::wire::{Packet, Publish, QoS, SubscribeFilter, Unsubscribe};
 use crate::broker::test_client::{Client, ConnectOptions, filter, qos_0, qos_1, with_properties};
 use crate::broker::{Hooks, Server, Settings};
-use crate::protocol::{Key, Reply, Value};
+use crate::protocol::{Key, Reply, Request, Value, topic};
+use crate::server::delivery::BrokerPublisher;
+use crate::server::operations::metrics::Metrics;
 
-async fn start() -> (Server, Running) {
+async fn start() -> (Server, BackgroundTasks) {
     let service = Service::open(StoreSettings::default(), Arc::new(|_| {}), Arc::default()).unwrap();
     let hooks = Hooks::new(Arc::<Service>::clone(&service));
     let server = Server::start(Settings::default(), hooks).await.unwrap();
     let running = service
-        .run(BrokerOutlet { broker: server.broker().clone(), metrics: Arc::<Metrics>::default() })
+        .start_background_tasks(BrokerPublisher {
+            broker: server.broker().clone(),
+            metrics: Arc::<Metrics>::default(),
+        })
         .unwrap();
     (server, running)
 }
@@ -41,8 +50,8 @@ fn topic_of(publish: &Publish) -> &str {
     std::str::from_utf8(&publish.topic).unwrap()
 }
 
-/// The next packets in the order of their kind: acknowledgements and messages to one client may overtake.
-async fn hear_messages(client: &mut Client, packets: usize) -> Vec<Publish> {
+/// Returns the messages among the next packets: acknowledgements and messages may overtake each other.
+async fn receive_messages(client: &mut Client, packets: usize) -> Vec<Publish> {
     let mut messages = Vec::new();
     for _ in 0..packets {
         match client.receive().await {
@@ -61,10 +70,10 @@ async fn a_subscriber_sees_a_request_unchanged_and_before_its_answer() {
         let mut other = Client::connect(&server, "other").await;
         other.subscribe(filter(wide)).await;
         other.subscribe(filter("answers")).await;
-        let mut asker = Client::connect(&server, "asker").await;
+        let mut requester = Client::connect(&server, "requester").await;
         let sent = request(set("k", "v"), 7);
-        asker.publish(sent.clone()).await;
-        asker.receive_puback().await;
+        requester.publish(sent.clone()).await;
+        requester.receive_puback().await;
         let seen = other.receive_publish().await;
         assert_eq!((topic_of(&seen), &seen.payload), (topic::REQUEST, &sent.payload), "{wide}");
         assert_eq!((seen.qos, seen.retain, &seen.properties), (QoS::AtLeastOnce, false, &sent.properties));
@@ -72,37 +81,37 @@ async fn a_subscriber_sees_a_request_unchanged_and_before_its_answer() {
         assert_eq!(topic_of(&answer), "answers");
         assert_eq!(Reply::decode(&answer.payload).unwrap(), Reply::Done);
         other.disconnect().await;
-        asker.disconnect().await;
+        requester.disconnect().await;
     }
 }
 
 #[tokio::test]
-async fn who_asks_and_subscribes_sees_its_own_request_once_or_with_no_local_never() {
+async fn a_client_that_subscribes_to_requests_gets_its_own_once_or_with_no_local_never() {
     let (server, _running) = start().await;
-    let mut asker = Client::connect(&server, "asker").await;
-    asker.subscribe(filter("#")).await;
-    asker.subscribe(filter(topic::REQUEST)).await;
-    asker.publish(request(set("k", "v"), 1)).await;
+    let mut requester = Client::connect(&server, "requester").await;
+    requester.subscribe(filter("#")).await;
+    requester.subscribe(filter(topic::REQUEST)).await;
+    requester.publish(request(set("k", "v"), 1)).await;
     let topics: Vec<_> =
-        hear_messages(&mut asker, 3).await.iter().map(|seen| topic_of(seen).to_owned()).collect();
+        receive_messages(&mut requester, 3).await.iter().map(|seen| topic_of(seen).to_owned()).collect();
     assert_eq!(topics, [topic::REQUEST, "answers"]);
-    asker.expect_nothing().await;
-    let mut shy = Client::connect(&server, "shy").await;
-    shy.subscribe(SubscribeFilter { nolocal: true, ..filter("statestore/#") }).await;
-    shy.publish(request(set("k", "v"), 1)).await;
-    shy.receive_puback().await;
-    shy.expect_nothing().await;
+    requester.expect_nothing().await;
+    let mut no_local = Client::connect(&server, "no_local").await;
+    no_local.subscribe(SubscribeFilter { nolocal: true, ..filter("statestore/#") }).await;
+    no_local.publish(request(set("k", "v"), 1)).await;
+    no_local.receive_puback().await;
+    no_local.expect_nothing().await;
 }
 
 #[tokio::test]
-async fn requests_that_cannot_be_answered_or_make_no_sense_are_seen_too() {
+async fn malformed_and_unanswerable_requests_are_copied_too() {
     let (server, _running) = start().await;
     let mut other = Client::connect(&server, "other").await;
     other.subscribe(filter("statestore/#")).await;
-    let mut asker = Client::connect(&server, "asker").await;
-    asker.publish(qos_0(topic::REQUEST)).await;
-    asker.publish(request(Bytes::from_static(b"*0\r\n"), 2)).await;
-    asker.receive_puback().await;
+    let mut requester = Client::connect(&server, "requester").await;
+    requester.publish(qos_0(topic::REQUEST)).await;
+    requester.publish(request(Bytes::from_static(b"*0\r\n"), 2)).await;
+    requester.receive_puback().await;
     let seen = [other.receive_publish().await, other.receive_publish().await];
     assert_eq!(seen.each_ref().map(|seen| &seen.payload[..]), [&b"payload"[..], b"*0\r\n"]);
     assert_eq!(seen.map(|seen| seen.qos), [QoS::AtMostOnce, QoS::AtLeastOnce]);
@@ -110,13 +119,13 @@ async fn requests_that_cannot_be_answered_or_make_no_sense_are_seen_too() {
 }
 
 #[tokio::test]
-async fn a_request_with_the_retain_flag_is_not_kept() {
+async fn a_request_with_the_retain_flag_is_not_retained() {
     let (server, _running) = start().await;
-    let mut asker = Client::connect(&server, "asker").await;
+    let mut requester = Client::connect(&server, "requester").await;
     let mut other = Client::connect(&server, "other").await;
     other.subscribe(filter("#")).await;
-    asker.publish(Publish { retain: true, ..request(set("k", "v"), 1) }).await;
-    asker.receive_puback().await;
+    requester.publish(Publish { retain: true, ..request(set("k", "v"), 1) }).await;
+    requester.receive_puback().await;
     assert_eq!(other.receive_topics(2).await, [topic::REQUEST, "answers"]);
     let mut late = Client::connect(&server, "late").await;
     late.subscribe(filter("#")).await;
@@ -124,7 +133,7 @@ async fn a_request_with_the_retain_flag_is_not_kept() {
 }
 
 #[tokio::test]
-async fn what_a_watcher_is_told_others_see_and_the_watcher_gets_once() {
+async fn a_notification_reaches_other_subscribers_and_the_watcher_once() {
     let (server, _running) = start().await;
     let mut other = Client::connect(&server, "other").await;
     other.subscribe(filter("clients/#")).await;
@@ -133,16 +142,16 @@ async fn what_a_watcher_is_told_others_see_and_the_watcher_gets_once() {
     watcher.publish(request(watch("k"), 1)).await;
     watcher.receive_puback().await;
     watcher.publish(request(set("k", "v"), 2)).await;
-    let told = hear_messages(&mut watcher, 2).await;
+    let notified = receive_messages(&mut watcher, 2).await;
     watcher.expect_nothing().await;
     let seen = other.receive_publish().await;
     let expected = topic::notify("watcher", &Key::new("k").unwrap()).unwrap();
-    assert_eq!((topic_of(&told[0]), topic_of(&seen)), (&expected[..], &expected[..]));
+    assert_eq!((topic_of(&notified[0]), topic_of(&seen)), (&expected[..], &expected[..]));
     other.expect_nothing().await;
 }
 
 #[tokio::test]
-async fn nothing_is_copied_while_nobody_subscribes() {
+async fn requests_are_copied_only_while_a_client_subscribes_to_them() {
     let (server, _running) = start().await;
     let broker = server.broker();
     let mut other = Client::connect(&server, "other").await;
@@ -157,7 +166,7 @@ async fn nothing_is_copied_while_nobody_subscribes() {
     let (mut lasting, _) = Client::connect_with(&server, ConnectOptions::persistent("lasting")).await;
     lasting.subscribe(filter("#")).await;
     lasting.disconnect().await;
-    // Its session waits for the requests that it misses.
+    // Its session queues the requests that it misses.
     assert!(broker.has_monitors());
     let clean = ConnectOptions { clean_start: true, ..ConnectOptions::new("lasting") };
     let (_clean, _) = Client::connect_with(&server, clean).await;

@@ -1,0 +1,153 @@
+//! Thread that commits changes in groups, and recovers when the disk has failed.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use super::shared::Shared;
+use super::state::State;
+use crate::clock;
+use crate::server::delivery::Publisher;
+use crate::server::event::Event;
+use crate::server::storage::{Storage, StorageError};
+use crate::store::{Change, Now, Store, Version};
+
+/// The longest time for which a version that was given out to a key in memory is not on disk, if nothing else is
+/// committed. It matters only if the clock has gone back at the next start.
+const VERSION_COMMIT_INTERVAL: Duration = Duration::from_secs(1);
+/// The time between a failure and the first attempt to recover; it doubles with each attempt.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Keys that are read under one lock while all files are rewritten, because requests wait meanwhile.
+const KEYS_PER_PORTION: usize = 1_000;
+
+/// One commit: all changes that were made while the previous commit was on its way to the disk.
+pub(super) struct CommitGroup {
+    pub(super) changes: Vec<Change>,
+    /// Sequence number of the last change.
+    pub(super) sequence: u64,
+    /// The greatest version given out so far.
+    pub(super) greatest_version: Version,
+}
+
+/// Fills a store from the disk. If the wall clock is behind the last commit, returns by how many milliseconds.
+pub(super) fn load(storage: &Storage, store: &mut Store, now: Now) -> Result<Option<u64>, StorageError> {
+    storage.load(now, |key, version, stored| store.restore(&key, Some((version, stored))))?;
+    let metadata = storage.metadata();
+    store.raise_floor(metadata.greatest_version);
+    Ok(metadata.wall_ms.checked_sub(now.wall_ms).filter(|by_ms| *by_ms > 0))
+}
+
+/// Commits groups until the service closes.
+pub(super) fn run(shared: &Shared, mut storage: Storage, publisher: &dyn Publisher) {
+    while let Some(group) = next_group(shared, storage.metadata().greatest_version) {
+        if !commit(shared, &mut storage, &group, shared.now(), publisher) && !recover(shared, &mut storage) {
+            return;
+        }
+    }
+    // If the last checkpoint fails, the write-ahead log still has all changes.
+    let _ = storage.close();
+}
+
+/// Commits one group and sends what waits for it. Returns false if the commit failed.
+pub(super) fn commit(
+    shared: &Shared,
+    storage: &mut Storage,
+    group: &CommitGroup,
+    now: Now,
+    publisher: &dyn Publisher,
+) -> bool {
+    let begun = clock::monotonic();
+    // The lock is not held: requests are handled during the sync, and form the next group.
+    let result = storage.commit(&group.changes, group.greatest_version, now);
+    publisher.count_commit(clock::monotonic().saturating_duration_since(begun));
+    let mut state = shared.lock();
+    match &result {
+        Ok(()) => state.handle_commit(group.sequence, publisher),
+        Err(_) => state.handle_commit_failure(publisher),
+    }
+    shared.wake_expiry_task(&mut state);
+    drop(state);
+    if let Err(error) = &result {
+        (shared.events)(Event::NotPersisted { reason: error.to_string() });
+    }
+    result.is_ok()
+}
+
+/// Waits for changes. Returns `None` when the service has closed and everything is committed.
+fn next_group(shared: &Shared, committed_version: Version) -> Option<CommitGroup> {
+    let mut state = shared.lock();
+    let mut is_overdue = false;
+    loop {
+        let greatest_version = state.store.greatest_version();
+        let is_behind = greatest_version > committed_version && (is_overdue || state.is_closing);
+        let is_closing = state.is_closing;
+        let queue = state.commit_queue.as_mut()?;
+        if let Some((changes, sequence)) = queue.take_group() {
+            return Some(CommitGroup { changes, sequence, greatest_version });
+        }
+        if is_behind {
+            return Some(CommitGroup { changes: Vec::new(), sequence: queue.sequence(), greatest_version });
+        }
+        if is_closing {
+            return None;
+        }
+        let waited = shared.has_uncommitted.wait_timeout(state, VERSION_COMMIT_INTERVAL);
+        let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        (state, is_overdue) = (woken, timeout.timed_out());
+    }
+}
+
+/// Retries until the disk works again. Returns false if the service closes before.
+fn recover(shared: &Shared, storage: &mut Storage) -> bool {
+    let mut pause = RETRY_PAUSE_MIN;
+    while !closes_within(shared, pause) {
+        let begun = clock::monotonic();
+        if try_recover(shared, storage, shared.now()).is_ok() {
+            (shared.events)(Event::PersistedAgain);
+            return true;
+        }
+        // An attempt that writes large files takes time on the disk, most of which must be left to other processes.
+        let taken = clock::monotonic().saturating_duration_since(begun);
+        pause = pause.saturating_mul(2).min(RETRY_PAUSE_MAX).max(taken.saturating_mul(4));
+    }
+    false
+}
+
+fn closes_within(shared: &Shared, pause: Duration) -> bool {
+    let is_open = |state: &mut State| !state.is_closing;
+    let waited = shared.has_uncommitted.wait_timeout_while(shared.lock(), pause, is_open);
+    waited.unwrap_or_else(PoisonError::into_inner).0.is_closing
+}
+
+/// Brings the files up to date and accepts changes of persistent keys again.
+///
+/// Requests are handled meanwhile; only writes to persistent keys are rejected. Therefore the persistent keys do not
+/// change while they are copied, except by expiry.
+pub(super) fn try_recover(shared: &Shared, storage: &mut Storage, now: Now) -> Result<(), StorageError> {
+    if !storage.is_open() && !storage.must_rewrite() {
+        let reopened = storage.reopen();
+        // Files that turn out to be corrupt are rewritten from memory, which has every acknowledged change.
+        if !storage.must_rewrite() {
+            reopened?;
+        }
+    }
+    if !storage.is_open() {
+        let mut next = Some(0);
+        let portions = || {
+            let (entries, then) = shared.lock().store.persistent_from(next?, KEYS_PER_PORTION);
+            next = then;
+            Some(entries)
+        };
+        storage.rewrite(portions, now)?;
+    }
+    loop {
+        let (changes, greatest_version) = {
+            let state = shared.lock();
+            (state.stale_changes().unwrap_or_default(), state.store.greatest_version())
+        };
+        storage.commit(&changes, greatest_version, now)?;
+        if shared.lock().handle_recovery(&changes) {
+            return Ok(());
+        }
+    }
+}
