@@ -1,4 +1,4 @@
-//! The only reader of time: everything else takes it as an argument.
+//! The only file that reads the clocks: all other code has the time as an argument.
 #![expect(clippy::disallowed_methods, reason = "this file is the owner of the clocks")]
 
 #[cfg(target_os = "linux")]
@@ -10,22 +10,22 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 #[cfg(target_os = "linux")]
 use nix::time::{ClockId, clock_gettime};
 
-/// Both clocks, read together.
+/// Both clocks at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// Milliseconds since the Unix epoch. May jump when the machine's clock is set.
+    /// Milliseconds since the Unix epoch. It jumps when the machine's clock is set.
     pub wall_ms: u64,
-    /// Never goes back, and does not know what day it is.
+    /// Never goes back.
     pub monotonic: Instant,
 }
 
-/// Reads the wall clock and the monotonic clock.
+/// Returns wall clock and monotonic clock.
 #[must_use]
 pub fn now() -> Reading {
     Reading { wall_ms: wall_ms(), monotonic: monotonic() }
 }
 
-/// Milliseconds since the Unix epoch; 0 on a machine whose clock stands before it.
+/// Returns milliseconds since the Unix epoch; 0 if the machine's clock is before it.
 #[must_use]
 pub fn wall_ms() -> u64 {
     SystemTime::now()
@@ -35,15 +35,15 @@ pub fn wall_ms() -> u64 {
         .unwrap_or(0)
 }
 
-/// The monotonic clock.
 #[must_use]
 pub fn monotonic() -> Instant {
     Instant::now()
 }
 
-/// A clock that never goes back either, and goes on while the machine sleeps: what others count on goes on as well.
+/// Returns a monotonic time that advances while the machine sleeps, as leases and sessions on other machines
+/// do.
 ///
-/// Its instants fit no timer, for timers stand still meanwhile.
+/// Timers do not advance during sleep, so that no timer can be set to this time.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn boottime() -> Instant {
@@ -55,7 +55,7 @@ pub fn boottime() -> Instant {
     origin.checked_add(since_boot.saturating_sub(before)).unwrap_or(origin)
 }
 
-/// The monotonic clock: this system has no other.
+/// Returns the monotonic time: this system has no other.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn boottime() -> Instant {

@@ -1,43 +1,39 @@
-//! The store's error texts: one table, both directions, plus those that nobody knows yet (protocol §2).
+//! Error replies of the store: one table of their texts for both directions (protocol §2).
 
 use std::fmt;
 
-/// Why the store refuses a request.
+/// An error reply: why the store rejects a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrorReply {
     /// `__ts` is more than 60 s ahead of the store's clock.
     TimestampTooFarAhead,
-    /// The key is fenced and the request has no token.
+    /// The key has a fencing token and the request has none.
     FenceRequired,
     /// `__ft` is more than 60 s ahead of the store's clock.
     FenceTooFarAhead,
-    /// The key is fenced by a newer token.
+    /// The key has a newer fencing token.
     FenceTooOld,
     /// A limit of the store is reached.
     QuotaExceeded,
-    /// The payload is no request.
+    /// The payload is malformed.
     SyntaxError,
-    /// The client may not do this to this key.
+    /// The rules do not allow this request for this key.
     NotAuthorized,
-    /// The store does not know the verb.
     UnknownCommand,
-    /// A verb has too few or too many arguments.
     WrongNumberOfArguments,
-    /// A SET has no `__ts`.
     MissingTimestamp,
-    /// `__ts` or `__ft` is no timestamp.
+    /// `__ts` or `__ft` cannot be parsed.
     MalformedTimestamp,
-    /// The key has no bytes.
     EmptyKey,
-    /// The key is over the store's limit. Ours: the published list has no text for it.
+    /// The key is over the store's limit. Of this program: the published list has no text for it.
     KeyTooLong,
-    /// The value is over the store's limit. Ours, as above.
+    /// The value is over the store's limit. Of this program.
     ValueTooLong,
-    /// The key is too long for a notification topic. Ours: MQTT sets the limit (protocol §3).
+    /// The key is too long for a notification topic. Of this program: MQTT sets the limit (protocol §3).
     KeyTooLongToWatch,
-    /// The change could not be put on disk, and was not made. Ours.
+    /// The change could not be committed, and was rolled back. Of this program.
     NotPersisted,
-    /// A text that is in no table, as received, at most one frame line long.
+    /// A text that is not in the table, as received; at most one line of a frame.
     Unknown(String),
 }
 
@@ -70,17 +66,17 @@ const TEXTS: [(ErrorReply, &str); 16] = [
     (ErrorReply::NotPersisted, "the change could not be persisted"),
 ];
 
-/// How the published page spells [`ErrorReply::FenceTooOld`] (protocol §0 row 6).
+/// The text of [`ErrorReply::FenceTooOld`] in the published page (protocol §0 row 6).
 const FENCE_TOO_OLD_ON_THE_PAGE: &str =
     "the request fencing token is a lower version that the fencing token protecting the resource";
 
 impl ErrorReply {
-    /// Every error_reply with a text of its own.
+    /// Returns all error replies with a text in the table.
     pub fn known() -> impl Iterator<Item = &'static Self> {
         TEXTS.iter().map(|(error_reply, _)| error_reply)
     }
 
-    /// The error_reply that a text stands for.
+    /// Returns the error reply with this text.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         if text == FENCE_TOO_OLD_ON_THE_PAGE {
@@ -90,7 +86,7 @@ impl ErrorReply {
         known.map_or_else(|| Self::Unknown(text.to_owned()), |(error_reply, _)| error_reply.clone())
     }
 
-    /// The text that stands for the error_reply, without `-ERR `.
+    /// Returns the text, without `-ERR `.
     #[must_use]
     pub fn text(&self) -> &str {
         match self {
@@ -128,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_has_one_text_and_every_text_one_refusal() {
+    fn error_replies_and_texts_correspond_one_to_one() {
         for (error_reply, text) in &TEXTS {
             assert!(!text.is_empty());
             assert_eq!(error_reply.text(), *text);
@@ -137,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_text_is_kept_as_it_is() {
-        assert_eq!(ErrorReply::parse("out of cheese").text(), "out of cheese");
+    fn an_unknown_text_is_preserved() {
+        assert_eq!(ErrorReply::parse("an error of a later version").text(), "an error of a later version");
     }
 }

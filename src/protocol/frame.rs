@@ -1,4 +1,4 @@
-//! The RESP3 frames that the state store uses, with limits on depth, count and length.
+//! RESP3 frames of the state store, with limits on depth, count and length.
 
 use std::fmt;
 
@@ -6,14 +6,28 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::decimal;
 
-/// How deep arrays may nest. A page of keys, the deepest answer, nests twice.
+/// The greatest nesting of arrays. A page of keys, the deepest reply, has two levels.
 pub const DEPTH_MAX: usize = 4;
 /// The most elements of one array.
 pub const ELEMENTS_MAX: usize = 1 << 20;
 /// The longest simple string or error line in bytes, without its CRLF.
 pub const LINE_BYTES_MAX: usize = 4096;
 
-/// One RESP3 value in its only (canonical) encoding: `encode(decode(x)) == x`.
+/// One RESP3 value in canonical encoding: `encode(decode(x)) == x`.
+///
+/// ```
+/// use bytes::{Bytes, BytesMut};
+/// use mqkv::protocol::frame::Frame;
+///
+/// let payload = Bytes::from("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n");
+/// let frame = Frame::decode(&payload)?;
+/// assert_eq!(frame, Frame::Array(vec![Frame::Bulk("GET".into()), Frame::Bulk("k".into())]));
+///
+/// let mut encoded = BytesMut::new();
+/// frame.encode(&mut encoded);
+/// assert_eq!(encoded, payload);
+/// # Ok::<(), mqkv::protocol::frame::FrameError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// `+text\r\n`
@@ -30,49 +44,47 @@ pub enum Frame {
     Array(Vec<Frame>),
 }
 
-/// Why bytes are not one frame, and where.
+/// Error of decoding a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameError {
-    /// The offset in bytes at which the trouble begins.
+    /// Offset of the error in bytes.
     pub offset: usize,
-    /// The trouble.
     pub kind: FrameErrorKind,
 }
 
-/// What can be wrong with a frame.
+/// Cause of a [`FrameError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameErrorKind {
     /// The bytes end before the frame does.
     Truncated,
-    /// The frame ends before the bytes do.
+    /// More bytes follow the frame.
     Trailing,
     /// The first byte is none of `+ - : $ *`.
     UnknownType(u8),
-    /// A number is missing, has a sign, a blank or a leading zero where none may be, or overflows.
+    /// A number is missing, has a forbidden sign, blank or leading zero, or overflows.
     Number,
-    /// Something else stands where CRLF must be.
+    /// CRLF was expected.
     MissingCrlf,
     /// A line is longer than [`LINE_BYTES_MAX`].
     LineTooLong,
     /// Arrays nest deeper than [`DEPTH_MAX`].
     TooDeep,
-    /// An array announces more than [`ELEMENTS_MAX`] elements, or more than its bytes can hold.
+    /// The count of an array is above [`ELEMENTS_MAX`], or above what the remaining bytes can hold.
     TooMany,
 }
 
 impl Frame {
-    /// Decodes exactly one frame; bulk strings share the memory of `bytes`.
+    /// Decodes exactly one frame. Bulk strings share the memory of `bytes`.
     ///
     /// # Errors
-    /// [`FrameError`] for anything but one whole canonical frame. Every announced length is held against the
-    /// bytes that are there before anything is allocated.
+    /// [`FrameError`] for anything but one whole canonical frame. Every length is compared with the bytes
+    /// that are there before memory is allocated for it.
     pub fn decode(bytes: &Bytes) -> Result<Self, FrameError> {
         let mut reader = Reader::new(bytes);
         let frame = reader.frame(DEPTH_MAX)?;
         if reader.rest.is_empty() { Ok(frame) } else { Err(reader.error(FrameErrorKind::Trailing)) }
     }
 
-    /// Appends the frame's bytes.
     pub fn encode(&self, out: &mut BytesMut) {
         match self {
             Self::Simple(text) => put_line(out, b'+', text),
@@ -90,16 +102,15 @@ impl Frame {
     }
 }
 
-/// Decodes an array of bulk strings, and nothing else: whatever the payload, it takes no more memory than `words`
-/// does. Of more words only so many are kept; says how many there are. `None` if something in the array is no bulk
-/// string.
+/// Decodes an array of bulk strings into `words` without allocating memory. Returns the number of strings,
+/// which may exceed the length of `words`; `None` if the frame is no array of bulk strings.
 pub(super) fn decode_bulk_array<'a>(
     bytes: &'a Bytes,
     words: &mut [&'a [u8]],
 ) -> Result<Option<usize>, FrameError> {
     let mut reader = Reader::new(bytes);
     if reader.rest.first() != Some(&b'*') {
-        // Another frame is no request, but what is no frame is told apart.
+        // A frame of another type is well-formed, unlike bytes that are no frame.
         return Frame::decode(bytes).map(|_| None);
     }
     reader.skip(1);
@@ -121,12 +132,11 @@ pub(super) fn decode_bulk_array<'a>(
     if reader.rest.is_empty() { Ok(Some(count)) } else { Err(reader.error(FrameErrorKind::Trailing)) }
 }
 
-/// Appends the head of an array of `count` frames.
+/// Appends the header of an array of `count` frames.
 pub(super) fn put_array(out: &mut BytesMut, count: usize) {
     put_number(out, b'*', count);
 }
 
-/// Appends a bulk string.
 pub(super) fn put_bulk(out: &mut BytesMut, bytes: &[u8]) {
     out.reserve(bulk_len(bytes));
     put_number(out, b'$', bytes.len());
@@ -134,20 +144,19 @@ pub(super) fn put_bulk(out: &mut BytesMut, bytes: &[u8]) {
     out.put_slice(b"\r\n");
 }
 
-/// Appends an integer.
 pub(super) fn put_integer(out: &mut BytesMut, number: i64) {
     out.put_slice(if number < 0 { b":-" } else { b":" });
     decimal::put(out, number.unsigned_abs(), 1);
     out.put_slice(b"\r\n");
 }
 
-/// How many bytes a bulk string takes.
+/// Returns the encoded length of a bulk string.
 pub(super) fn bulk_len(bytes: &[u8]) -> usize {
     const MARKS_BYTES: usize = b"$\r\n\r\n".len();
     bytes.len().saturating_add(decimal::count(bytes.len())).saturating_add(MARKS_BYTES)
 }
 
-/// `$`, the longest length, and two CRLF.
+/// The most bytes of a bulk string besides its content: `$`, the longest length, two CRLF.
 pub(super) const BULK_OVERHEAD_MAX: usize = 1 + 20 + 2 + 2;
 
 fn put_number(out: &mut BytesMut, marker: u8, number: usize) {
@@ -162,7 +171,7 @@ fn put_line(out: &mut BytesMut, marker: u8, text: &[u8]) {
     out.put_slice(b"\r\n");
 }
 
-/// What is left of some bytes. Looks at them where they are; only what is in a frame shares their memory.
+/// The bytes that are not decoded yet. Only the content of frames shares their memory.
 struct Reader<'a> {
     whole: &'a Bytes,
     rest: &'a [u8],
@@ -203,13 +212,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Everything up to the next CRLF, which is taken too. A lone CR or LF is an error.
+    /// Takes a line with its CRLF. A lone CR or LF is an error.
     fn line(&mut self) -> Result<&'a [u8], FrameError> {
         let window = self.rest.get(..LINE_BYTES_MAX.saturating_add(1)).unwrap_or(self.rest);
         let end = window.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
         let Some(end) = end else {
-            let cut = window.len() <= LINE_BYTES_MAX;
-            return Err(self.error(if cut {
+            let is_truncated = window.len() <= LINE_BYTES_MAX;
+            return Err(self.error(if is_truncated {
                 FrameErrorKind::Truncated
             } else {
                 FrameErrorKind::LineTooLong
@@ -225,8 +234,8 @@ impl<'a> Reader<'a> {
             self.skip(2);
             return Ok(());
         }
-        let cut = b"\r\n".starts_with(self.rest);
-        Err(self.error(if cut { FrameErrorKind::Truncated } else { FrameErrorKind::MissingCrlf }))
+        let is_truncated = b"\r\n".starts_with(self.rest);
+        Err(self.error(if is_truncated { FrameErrorKind::Truncated } else { FrameErrorKind::MissingCrlf }))
     }
 
     fn integer(&mut self) -> Result<i64, FrameError> {
@@ -238,7 +247,8 @@ impl<'a> Reader<'a> {
         text.and_then(|text| text.parse().ok()).ok_or(malformed)
     }
 
-    /// A length of few digits, as nearly all are. None, and nothing is taken, where it is any other.
+    /// Takes a length of up to eight digits, which nearly all lengths have; otherwise takes nothing and
+    /// returns `None`.
     fn short_length(&mut self) -> Option<usize> {
         const DIGITS_MAX: usize = 8;
         let mut length = 0_usize;
@@ -247,7 +257,7 @@ impl<'a> Reader<'a> {
                 self.rest = self.rest.get(at..)?.strip_prefix(b"\r\n")?;
                 return Some(length);
             }
-            // No other number begins with a zero.
+            // A leading zero is not canonical.
             let digit = byte.checked_sub(b'0').filter(|digit| *digit <= 9 && (at == 0 || length > 0))?;
             length = length.saturating_mul(10).saturating_add(digit.into());
         }
@@ -263,11 +273,11 @@ impl<'a> Reader<'a> {
         if line == b"-1" {
             return Ok(None);
         }
-        let length = decimal::take(line).filter(|_| is_canonical(line));
+        let length = decimal::parse(line).filter(|_| is_canonical(line));
         length.and_then(|length| usize::try_from(length).ok()).map(Some).ok_or(malformed)
     }
 
-    /// The bytes of a bulk string, or none where that is null.
+    /// Takes a bulk string; `None` if it is null.
     fn bulk(&mut self) -> Result<Option<&'a [u8]>, FrameError> {
         let Some(len) = self.length()? else {
             return Ok(None);
@@ -277,9 +287,9 @@ impl<'a> Reader<'a> {
         Ok(Some(bytes))
     }
 
-    /// How many frames an array announces, held against the bytes that are there.
+    /// Takes the count of an array, bounded by the bytes that are there.
     fn count(&mut self) -> Result<usize, FrameError> {
-        /// The shortest frame: a marker and CRLF.
+        /// The shortest frame: a type byte and CRLF.
         const FRAME_BYTES_MIN: usize = 3;
         let malformed = self.error(FrameErrorKind::Number);
         let count = self.length()?.ok_or(malformed)?;
@@ -296,8 +306,8 @@ impl<'a> Reader<'a> {
             return Err(self.error(FrameErrorKind::TooDeep));
         };
         let count = self.count()?;
-        // A frame takes more memory than its shortest encoding: room grows with what has come, not with what
-        // is announced.
+        // A decoded frame takes more memory than its shortest encoding, so the capacity grows with the frames
+        // that have been decoded, not with the announced count.
         let mut frames = Vec::with_capacity(count.min(ELEMENTS_AT_ONCE));
         for _ in 0..count {
             frames.push(self.frame(depth)?);
@@ -314,8 +324,8 @@ impl fmt::Display for FrameError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { offset, kind } = self;
         match kind {
-            FrameErrorKind::Truncated => write!(out, "cut off at byte {offset}"),
-            FrameErrorKind::Trailing => write!(out, "something follows the frame at byte {offset}"),
+            FrameErrorKind::Truncated => write!(out, "truncated at byte {offset}"),
+            FrameErrorKind::Trailing => write!(out, "trailing bytes at byte {offset}"),
             FrameErrorKind::UnknownType(byte) => {
                 write!(out, "no frame begins with '{}' (byte {offset})", byte.escape_ascii())
             }
@@ -391,31 +401,31 @@ mod tests {
         assert!(Frame::decode(&line_of(limit, "\r\n")).is_ok());
         assert_eq!(Frame::decode(&line_of(limit + 1, "\r\n")), too_long);
         assert_eq!(Frame::decode(&line_of(limit + 1, "")), too_long);
-        // No byte more may come than CRLF, so this one is only cut off.
+        // The next bytes may still be CRLF, so this line is only truncated.
         assert_eq!(Frame::decode(&line_of(limit, "")).unwrap_err().kind, FrameErrorKind::Truncated);
     }
 
     #[test]
-    fn a_length_is_no_longer_than_a_line() {
+    fn a_length_is_bounded_by_the_length_of_a_line() {
         let digits = Bytes::from("$".to_owned() + &"9".repeat(1 << 20));
         assert_eq!(Frame::decode(&digits).unwrap_err().kind, FrameErrorKind::LineTooLong);
     }
 
     #[test]
-    fn an_array_has_as_many_elements_as_its_limit_and_no_more() {
+    fn an_array_is_limited_in_its_elements() {
         let array = |count: usize| Bytes::from(format!("*{count}\r\n{}", "+\r\n".repeat(count)));
         assert!(Frame::decode(&array(ELEMENTS_MAX)).is_ok());
         assert_eq!(Frame::decode(&array(ELEMENTS_MAX + 1)).unwrap_err().kind, FrameErrorKind::TooMany);
     }
 
     #[test]
-    fn a_deep_nest_is_refused_without_recursion_to_its_bottom() {
+    fn deep_nesting_is_rejected_without_recursion_to_its_bottom() {
         let nest = Bytes::from("*1\r\n".repeat(1 << 20));
         assert_eq!(Frame::decode(&nest).unwrap_err().kind, FrameErrorKind::TooDeep);
     }
 
     #[test]
-    fn every_cut_of_a_frame_is_truncated_or_announces_too_much() {
+    fn every_prefix_of_a_frame_is_truncated_or_announces_too_much() {
         let whole = encoded(&Frame::Array(vec![
             Frame::Array(vec![Frame::Bulk("ab".into()), Frame::Null, Frame::Integer(-1)]),
             Frame::Simple("OK".into()),
@@ -437,12 +447,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_decodes_to_the_same_frame(frame in frame()) {
+        fn an_encoded_frame_decodes_to_itself(frame in frame()) {
             prop_assert_eq!(Frame::decode(&encoded(&frame)), Ok(frame));
         }
 
         #[test]
-        fn what_is_decoded_encodes_to_the_same_bytes(
+        fn a_decoded_frame_encodes_to_the_same_bytes(
             payload in prop_oneof![bytes(64), mutated(frame().prop_map(|frame| encoded(&frame)))],
         ) {
             match Frame::decode(&payload) {

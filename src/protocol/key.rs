@@ -1,35 +1,32 @@
-//! Keys and values: bytes with their limits.
+//! Keys and values, with their limits.
 
 use std::fmt;
 
 use bytes::Bytes;
 
-/// The longest key in bytes. A key above about 32 KB cannot be watched (protocol §3).
+/// The longest key in bytes. Keys above about 32 KB cannot be watched (protocol §3).
 pub const KEY_BYTES_MAX: usize = 65_535;
-/// The longest value in bytes that either side handles; a broker's packet limit may be lower.
+/// The longest value in bytes that client and store handle. The packet limit of a broker may be lower.
 pub const VALUE_BYTES_MAX: usize = 256 * 1024 * 1024 - 256 * 1024;
 
-/// The name of an entry: 1 to [`KEY_BYTES_MAX`] bytes of any content.
+/// A key: 1 to [`KEY_BYTES_MAX`] bytes of any content.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Bytes);
 
-/// What an entry holds: any bytes, or none.
+/// A value: any bytes, or none.
 pub type Value = Bytes;
 
-/// Why bytes are not a key.
+/// Error of making a key from bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// The key has no bytes.
     Empty,
-    /// The key has this many bytes, more than [`KEY_BYTES_MAX`].
+    /// The length of the bytes, which is above [`KEY_BYTES_MAX`].
     TooLong(usize),
 }
 
 impl Key {
-    /// Takes bytes as a key.
-    ///
     /// # Errors
-    /// [`KeyError`] if there are none or too many.
+    /// [`KeyError`] if there are no bytes, or too many.
     pub fn new(bytes: impl Into<Bytes>) -> Result<Self, KeyError> {
         let bytes = bytes.into();
         match bytes.len() {
@@ -39,13 +36,12 @@ impl Key {
         }
     }
 
-    /// The key's bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The key's bytes, shared.
+    /// Returns the bytes of the key, sharing their memory.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         self.0.clone()

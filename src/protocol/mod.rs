@@ -1,4 +1,5 @@
-//! What is on the wire, both ways: one type encodes and decodes each thing (pure).
+//! Wire format of the state store: frames, requests, replies, notifications, timestamps, topics. One type
+//! encodes and decodes each of them; no I/O.
 
 pub mod connection;
 mod decimal;

@@ -1,4 +1,4 @@
-//! What a watcher is told (protocol §3).
+//! Notifications of changed keys (protocol §3).
 
 use bytes::{Bytes, BytesMut};
 
@@ -6,17 +6,17 @@ use super::frame::{BULK_OVERHEAD_MAX, Frame, put_array, put_bulk};
 use super::key::Value;
 use super::reply::ReplyError;
 
-/// One change of a watched key.
+/// A change of a watched key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notification {
-    /// The key was set, to this value where the sender names it (protocol §0 row 10).
+    /// The key was set, to this value if the sender includes it (protocol §0 row 10).
     Set(Option<Value>),
     /// The key was deleted or has expired.
     Delete,
 }
 
 impl Notification {
-    /// The notification's payload: `NOTIFY SET [VALUE v]` or `NOTIFY DELETE`.
+    /// Encodes the payload: `NOTIFY SET VALUE v`, `NOTIFY SET` or `NOTIFY DELETE`.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let Self::Set(value) = self else {
@@ -34,7 +34,8 @@ impl Notification {
         out.freeze()
     }
 
-    /// Decodes a payload, with either word for a deletion and with or without the value (protocol §0 rows 3, 10).
+    /// Decodes a payload. `DEL` is accepted for `DELETE`, and a SET with or without its value (protocol §0
+    /// rows 3, 10).
     ///
     /// # Errors
     /// [`ReplyError`] for anything else.
@@ -83,8 +84,10 @@ mod tests {
         let ["decode"] = case.operation() else { case.unknown() };
         let payload = case.bytes();
         match Notification::decode(&payload) {
-            Ok(told) if told.encode() == payload => show(&told),
-            Ok(told) => format!("{}\nencodes {}", show(&told), escape(&told.encode())),
+            Ok(notification) if notification.encode() == payload => show(&notification),
+            Ok(notification) => {
+                format!("{}\nencodes {}", show(&notification), escape(&notification.encode()))
+            }
             Err(ReplyError::Unexpected) => "Unexpected".to_owned(),
             Err(ReplyError::Frame(FrameError { offset, kind })) => match kind {
                 FrameErrorKind::UnknownType(byte) => format!("UnknownType {} at {offset}", escape(&[byte])),
@@ -104,16 +107,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_decodes_to_the_same_notification(told in notification()) {
-            prop_assert_eq!(Notification::decode(&told.encode()), Ok(told));
+        fn an_encoded_notification_decodes_to_itself(notification in notification()) {
+            prop_assert_eq!(Notification::decode(&notification.encode()), Ok(notification));
         }
 
         #[test]
-        fn what_is_decoded_is_what_is_sent_again(
-            payload in prop_oneof![bytes(64), mutated(notification().prop_map(|told| told.encode()))],
+        fn a_decoded_notification_survives_another_round_trip(
+            payload in prop_oneof![bytes(64), mutated(notification().prop_map(|notification| notification.encode()))],
         ) {
-            if let Ok(told) = Notification::decode(&payload) {
-                prop_assert_eq!(Notification::decode(&told.encode()), Ok(told));
+            if let Ok(notification) = Notification::decode(&payload) {
+                prop_assert_eq!(Notification::decode(&notification.encode()), Ok(notification));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Replies of the store and their frames (protocol §2).
+//! Replies of the store (protocol §2).
 
 use std::fmt;
 
@@ -8,41 +8,41 @@ use super::error_reply::ErrorReply;
 use super::frame::{Frame, FrameError, bulk_len, put_bulk};
 use super::key::Value;
 
-/// One reply. What it means depends on the request: see protocol §2.
+/// A reply. Its meaning depends on the request (protocol §2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// `+OK`: a SET was applied, a KEYNOTIFY is in force or ended.
+    /// `+OK`: a SET was applied, a watch was started or stopped.
     Done,
     /// `$n`: the value of a GET.
     Value(Value),
-    /// `:n`: how many keys a DEL or VDEL removed; `:0` to a STOP: was not watched.
+    /// `:n`: the number of keys that a DEL or VDEL removed; `:0` to a STOP: the key was not watched.
     Count(u64),
     /// `:-1`: the condition of a SET or VDEL does not hold.
     NotApplied,
-    /// `$-1`: no such key.
+    /// `$-1`: the key is absent.
     Absent,
     /// `*1 [keys]` or `*2 [keys] token`: a page of a SCAN.
     Keys {
-        /// The keys of this page, perhaps none.
+        /// The keys of this page; there may be none.
         keys: Vec<Bytes>,
-        /// Where the next page begins; none: this was the last.
+        /// Token of the next page; `None` after the last one.
         token: Option<Bytes>,
     },
     /// `-ERR text`
     Error(ErrorReply),
 }
 
-/// Why a payload is no reply.
+/// Error of decoding a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyError {
     /// The payload is not one frame.
     Frame(FrameError),
-    /// The payload is a frame that no reply consists of.
+    /// The payload is a frame that is no reply.
     Unexpected,
 }
 
 impl Reply {
-    /// The reply's payload, as our store sends it (protocol §0).
+    /// Encodes the payload as this store sends it (protocol §0).
     #[must_use]
     pub fn encode(&self) -> Bytes {
         match self {
@@ -68,7 +68,7 @@ impl Reply {
         }
     }
 
-    /// Decodes a payload, in every spelling that a page or an SDK knows (protocol §0 rows 1, 2, 5).
+    /// Decodes a payload in every form of the published page and the SDKs (protocol §0 rows 1, 2, 5).
     ///
     /// # Errors
     /// [`ReplyError`] for anything else.
@@ -81,7 +81,7 @@ impl Reply {
             Frame::Bulk(value) => Ok(Self::Value(value)),
             Frame::Null => Ok(Self::Absent),
             Frame::Integer(number) => Ok(u64::try_from(number).map_or(Self::NotApplied, Self::Count)),
-            // `-1` without its colon, as the published page prints it.
+            // `-1` without its colon, as in the published page.
             Frame::Error(text) if &text[..] == b"1" => Ok(Self::NotApplied),
             Frame::Array(frames) => decode_page(frames),
             Frame::Simple(_) | Frame::Error(_) => Err(ReplyError::Unexpected),
@@ -89,7 +89,7 @@ impl Reply {
     }
 }
 
-/// `-ERR text`, `-ERR: text`, and either without its CRLF.
+/// Decodes `-ERR text` and `-ERR: text`, each with or without CRLF.
 fn decode_error_reply(payload: &[u8]) -> Option<ErrorReply> {
     let line = payload.strip_prefix(b"-ERR")?;
     let line = line.strip_suffix(b"\r\n").unwrap_or(line);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn every_known_refusal_is_read_in_each_of_the_four_spellings() {
+    fn every_known_error_reply_is_decoded_in_all_four_forms() {
         for error_reply in ErrorReply::known() {
             let text = error_reply.text();
             for spelling in [
@@ -191,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_utf8_is_still_a_refusal() {
+    fn an_error_text_that_is_not_utf8_is_decoded() {
         let reply = Reply::decode(&Bytes::from_static(b"-ERR \xff\r\n"));
         assert_eq!(reply, Ok(Reply::Error(ErrorReply::Unknown("\u{FFFD}".to_owned()))));
     }
 
     #[test]
-    fn a_refusal_longer_than_a_line_is_none() {
+    fn an_error_reply_longer_than_a_line_is_rejected() {
         let text = |len: usize| Bytes::from(format!("-ERR {}\r\n", "x".repeat(len)));
         assert!(Reply::decode(&text(LINE_BYTES_MAX)).is_ok());
         assert!(Reply::decode(&text(LINE_BYTES_MAX + 1)).is_err());
@@ -210,7 +210,7 @@ mod tests {
             Just(Reply::NotApplied),
             Just(Reply::Absent),
             bytes(40).prop_map(Reply::Value),
-            // The wire's integers are signed.
+            // Integers on the wire are signed.
             (0..=i64::MAX as u64).prop_map(Reply::Count),
             (vec(bytes(10), 0..5), option::of(bytes(10)))
                 .prop_map(|(keys, token)| Reply::Keys { keys, token }),
@@ -227,12 +227,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_decodes_to_the_same_reply(reply in reply()) {
+        fn an_encoded_reply_decodes_to_itself(reply in reply()) {
             prop_assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
         }
 
         #[test]
-        fn what_is_decoded_is_what_is_sent_again(
+        fn a_decoded_reply_survives_another_round_trip(
             payload in prop_oneof![
                 bytes(64),
                 frame().prop_map(|frame| encoded(&frame)),

@@ -1,4 +1,4 @@
-//! Requests to the store and their frames (protocol §1).
+//! Requests to the store (protocol §1).
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -9,94 +9,80 @@ use super::error_reply::ErrorReply;
 use super::frame::{BULK_OVERHEAD_MAX, FrameError, decode_bulk_array, put_array, put_bulk};
 use super::key::{Key, KeyError, Value};
 
-/// How many words are looked at: the longest request has six, and one word more is one too many.
+/// The most words that are decoded: the longest request has six, and more are too many for any command.
 const WORDS_MAX: usize = 8;
 
-/// What a SET asks of the key before it writes.
+/// Condition of a SET.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Condition {
-    /// `NX`: only if the key does not exist.
+    /// `NX`: only if the key is absent.
     Absent,
-    /// `NEX`: only if the key does not exist or holds the same value.
+    /// `NEX`: only if the key is absent or holds the same value.
     AbsentOrEqual,
 }
 
-/// One request.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// `SET key value [NX|NEX] [PX ms]`
     Set {
-        /// The key to write.
         key: Key,
-        /// Its new value.
         value: Value,
-        /// What must hold, if anything.
         condition: Option<Condition>,
-        /// Milliseconds until the key expires; none: never.
+        /// Time to live in milliseconds; `None`: the key does not expire.
         ttl_ms: Option<NonZeroU64>,
     },
     /// `GET key`
-    Get {
-        /// The key to read.
-        key: Key,
-    },
+    Get { key: Key },
     /// `DEL key`
-    Del {
-        /// The key to remove.
-        key: Key,
-    },
+    Del { key: Key },
     /// `VDEL key value`
     VDel {
-        /// The key to remove.
         key: Key,
-        /// The value that it must hold.
+        /// The value that the key must hold.
         value: Value,
     },
     /// `KEYNOTIFY key [STOP]`
     KeyNotify {
-        /// The key to watch.
         key: Key,
-        /// Whether to end the watch.
+        /// Whether to stop the watch.
         stop: bool,
     },
     /// `SCAN pattern [token]`
     Scan {
-        /// What the keys must match, as Rust's `glob` crate reads it (protocol §7).
+        /// Pattern in the language of Rust's `glob` crate (protocol §7).
         pattern: Bytes,
-        /// Where the last page ended, opaque.
+        /// Opaque token of the page.
         token: Option<Bytes>,
     },
 }
 
-/// Whether words in lower case are taken for commands (protocol §0 row 7).
+/// Whether commands in lower case are accepted (protocol §0 row 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommandCase {
     /// Upper case only.
     #[default]
     Strict,
-    /// Any case, as on the published page's samples.
+    /// Any case, as in the samples of the published page.
     Lenient,
 }
 
-/// Why a payload is no request.
+/// Error of decoding a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestError {
     /// The payload is not one frame.
     Frame(FrameError),
-    /// The payload is a frame, but no array of bulk strings with at least one word.
+    /// The payload is a frame, but no array of one or more bulk strings.
     NotBulkArray,
-    /// The first word is no command.
     UnknownCommand,
-    /// There are too few or too many words for the command.
     WrongNumberOfArguments,
-    /// A word stands where another must.
+    /// An argument is not one that the command has in this place.
     Syntax,
-    /// The key is none.
     Key(KeyError),
 }
 
 impl RequestError {
-    /// What the store answers to such a payload.
+    /// Returns the error reply of the store to such a payload.
     #[must_use]
     pub fn error_reply(&self) -> ErrorReply {
         match self {
@@ -122,7 +108,7 @@ impl From<KeyError> for RequestError {
 }
 
 impl Request {
-    /// The command's word, upper case.
+    /// Returns the command in upper case.
     #[must_use]
     pub fn verb(&self) -> &'static str {
         match self {
@@ -135,7 +121,7 @@ impl Request {
         }
     }
 
-    /// The key that the request is about; SCAN has none.
+    /// Returns the key; SCAN has none.
     #[must_use]
     pub fn key(&self) -> Option<&Key> {
         match self {
@@ -148,7 +134,6 @@ impl Request {
         }
     }
 
-    /// The request's payload.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let ttl;
@@ -179,10 +164,10 @@ impl Request {
         encode_bulk_array(&words)
     }
 
-    /// Decodes a payload; keys and values share its memory.
+    /// Decodes a payload. Keys and values share its memory.
     ///
     /// # Errors
-    /// [`RequestError`], which knows the error_reply that the store answers with.
+    /// [`RequestError`], from which the error reply follows.
     pub fn decode(payload: &Bytes, case: CommandCase) -> Result<Self, RequestError> {
         let mut words: [&[u8]; WORDS_MAX] = [&[]; WORDS_MAX];
         let count = decode_bulk_array(payload, &mut words)?.ok_or(RequestError::NotBulkArray)?;
@@ -223,7 +208,7 @@ impl Request {
     }
 }
 
-/// Any array of bulk strings, also one that is no request we know.
+/// Encodes any array of bulk strings, also one that is no known request.
 #[must_use]
 pub fn encode_bulk_array(words: &[impl AsRef<[u8]>]) -> Bytes {
     let size = words.iter().fold(BULK_OVERHEAD_MAX, |size, word| {
@@ -237,7 +222,7 @@ pub fn encode_bulk_array(words: &[impl AsRef<[u8]>]) -> Bytes {
     out.freeze()
 }
 
-/// `[NX|NEX] [PX ms]`, in this order and nothing else.
+/// Decodes `[NX|NEX] [PX ms]`, in this order.
 fn decode_set_options(
     options: &[&[u8]],
     case: CommandCase,
@@ -256,7 +241,7 @@ fn decode_set_options(
     }
 }
 
-/// Milliseconds, with a fraction cut off: .NET can send one (protocol §1).
+/// Parses milliseconds and truncates a fraction, which .NET can send (protocol §1).
 fn parse_ttl(text: &[u8]) -> Option<NonZeroU64> {
     let text = std::str::from_utf8(text).ok()?;
     let (whole, fraction) = text.split_once('.').map_or((text, "0"), |(whole, fraction)| (whole, fraction));
@@ -343,13 +328,13 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_frame_is_kept_as_the_cause() {
+    fn an_error_of_the_frame_is_the_cause() {
         let error = Request::decode(&Bytes::from("*1\r\n$3\r\nGE"), CommandCase::Strict).unwrap_err();
-        assert_eq!(error.to_string(), "cut off at byte 8");
+        assert_eq!(error.to_string(), "truncated at byte 8");
     }
 
     #[test]
-    fn a_key_over_the_limit_is_refused_by_its_own_text() {
+    fn a_key_over_the_limit_has_its_own_error() {
         let key = |len| encode_bulk_array(&[b"GET".to_vec(), vec![b'k'; len]]);
         assert!(Request::decode(&key(KEY_BYTES_MAX), CommandCase::Strict).is_ok());
         let error = Request::decode(&key(KEY_BYTES_MAX + 1), CommandCase::Strict).unwrap_err();
@@ -357,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_too_long_to_watch_still_decodes_for_the_store_to_refuse() {
+    fn a_key_too_long_to_watch_is_decoded_and_left_to_the_store() {
         let payload = encode_bulk_array(&[b"KEYNOTIFY".to_vec(), vec![b'k'; 40_000]]);
         let Ok(Request::KeyNotify { key, stop: false }) = Request::decode(&payload, CommandCase::Strict)
         else {
@@ -380,7 +365,7 @@ mod tests {
         ]
     }
 
-    /// Arrays of bulk strings that have much of a request, and often are none.
+    /// Arrays of bulk strings that resemble requests and often are none.
     fn words() -> impl Strategy<Value = Bytes> {
         let known: Vec<&str> =
             "SET GET DEL VDEL KEYNOTIFY SCAN NX NEX PX STOP set px 0 1 -1 1.5 k".split(' ').collect();
@@ -393,14 +378,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_decodes_to_the_same_request(request in request()) {
+        fn an_encoded_request_decodes_to_itself(request in request()) {
             let payload = request.encode();
             prop_assert_eq!(Request::decode(&payload, CommandCase::Strict), Ok(request.clone()));
             prop_assert_eq!(Request::decode(&payload, CommandCase::Lenient), Ok(request));
         }
 
         #[test]
-        fn what_is_decoded_is_what_is_sent_again(
+        fn a_decoded_request_survives_another_round_trip(
             payload in prop_oneof![
                 bytes(64),
                 words(),

@@ -1,4 +1,4 @@
-//! Random values of the wire, for the property tests of this folder.
+//! Proptest strategies for values on the wire.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -8,10 +8,10 @@ use super::frame::Frame;
 use super::key::Key;
 use super::timestamp::{COUNTER_MAX, Timestamp};
 
-/// What frames are built with.
+/// The bytes of the frame syntax.
 const STRUCTURE: &[u8] = b"\r\n$*:+-019";
 
-/// Bytes of any content, with those that structure is made of more often than chance has them.
+/// Arbitrary bytes, in which those of the syntax are more frequent than at random.
 pub(super) fn bytes(len_max: usize) -> impl Strategy<Value = Bytes> {
     let byte = prop_oneof![any::<u8>(), prop::sample::select(STRUCTURE.to_vec())];
     vec(byte, 0..=len_max).prop_map(Bytes::from)
@@ -22,12 +22,12 @@ pub(super) fn key() -> impl Strategy<Value = Key> {
     bytes(40).prop_filter_map("a key has a byte", |bytes| Key::new(bytes).ok())
 }
 
-/// A text that can stand on a frame's line.
+/// Text of a simple string or error line.
 pub(super) fn line() -> impl Strategy<Value = String> {
     "[^\\r\\n]{0,40}"
 }
 
-/// Any frame, as deep as frames may nest.
+/// Any frame, nested up to the limit.
 pub(super) fn frame() -> impl Strategy<Value = Frame> {
     let leaf = prop_oneof![
         line().prop_map(|text| Frame::Simple(text.into())),
@@ -51,7 +51,7 @@ pub(super) fn timestamp() -> impl Strategy<Value = Timestamp> {
     })
 }
 
-/// What a network or a foe makes of a payload: bytes changed, added, lost, doubled, cut off.
+/// A payload with bytes changed, added, lost, doubled, or truncated.
 pub(super) fn mutated(payload: impl Strategy<Value = Bytes>) -> impl Strategy<Value = Bytes> {
     let change = (any::<prop::sample::Index>(), 0..5_u8, any::<u8>());
     (payload, vec(change, 1..4)).prop_map(|(payload, changes)| {

@@ -1,4 +1,4 @@
-//! Hybrid logical clocks (HLC): the versions of values and the fencing tokens (protocol §4).
+//! Hybrid logical clocks (HLC): versions of values and fencing tokens (protocol §4).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,29 +6,41 @@ use std::str::FromStr;
 
 use super::decimal;
 
-/// How far a clock may be ahead of the receiver's before it is refused, in milliseconds.
+/// The greatest difference, in milliseconds, by which a timestamp may be ahead of the receiver's clock.
 pub const SKEW_MAX_MS: u64 = 60_000;
 /// The greatest counter: .NET reads 31 bits.
 pub const COUNTER_MAX: u32 = i32::MAX as u32;
-/// The longest node id in bytes that is taken from the network.
+/// The longest node id in bytes that is accepted from the network.
 pub const NODE_BYTES_MAX: usize = 512;
 /// The node id of the store.
 pub const STORE_NODE: &str = "StateStore";
 
-/// A hybrid logical clock: ordered by milliseconds, then counter, then node.
+/// A timestamp of a hybrid logical clock, ordered by milliseconds, then counter, then node.
+///
+/// ```
+/// use mqkv::protocol::Timestamp;
+///
+/// let version: Timestamp = "1795205105140:7:StateStore".parse()?;
+/// assert_eq!((version.ms, version.counter), (1_795_205_105_140, 7));
+/// assert_eq!(version.to_string(), "001795205105140:00007:StateStore");
+///
+/// let next = version.tick(version.ms);
+/// assert!(next > version && next.counter == 8);
+/// # Ok::<(), mqkv::protocol::timestamp::TimestampError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
     /// Milliseconds since the Unix epoch.
     pub ms: u64,
-    /// Tells apart what happened within one millisecond, at most [`COUNTER_MAX`].
+    /// Orders timestamps within one millisecond; at most [`COUNTER_MAX`].
     pub counter: u32,
     node: Cow<'static, str>,
 }
 
-/// Why a text is not a timestamp.
+/// Error of parsing a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampError {
-    /// Not three parts separated by `:`.
+    /// There are not three parts separated by `:`.
     Parts,
     /// The milliseconds are no number of 64 bits.
     Milliseconds,
@@ -39,16 +51,16 @@ pub enum TimestampError {
 }
 
 impl Timestamp {
-    /// A timestamp of the store's own node.
+    /// Returns a timestamp of the store.
     #[must_use]
     pub const fn of_store(ms: u64, counter: u32) -> Self {
         Self { ms, counter, node: Cow::Borrowed(STORE_NODE) }
     }
 
-    /// The first timestamp of a node, before all that it gives out.
+    /// Returns the timestamp before all that a node gives out.
     ///
     /// # Errors
-    /// [`TimestampError::Node`] if the node is no node id.
+    /// [`TimestampError::Node`] if `node` is no node id.
     pub fn zero(node: String) -> Result<Self, TimestampError> {
         if is_node(&node) {
             Ok(Self { ms: 0, counter: 0, node: Cow::Owned(node) })
@@ -57,13 +69,13 @@ impl Timestamp {
         }
     }
 
-    /// Who gave the timestamp out.
+    /// Returns the id of the node that gave out the timestamp.
     #[must_use]
     pub fn node(&self) -> &str {
         &self.node
     }
 
-    /// The timestamp as the wire has it.
+    /// Returns the timestamp in the padded form of the wire (protocol §0 row 12).
     #[must_use]
     pub fn to_text(&self) -> String {
         const MS_DIGITS: usize = 15;
@@ -76,18 +88,18 @@ impl Timestamp {
         decimal::put(&mut text, self.counter.into(), COUNTER_DIGITS);
         text.push(b':');
         text.extend_from_slice(self.node.as_bytes());
-        // A node is a string, and the rest is ASCII.
+        // The conversion cannot fail: a node is a string, and the rest is ASCII.
         String::from_utf8(text).unwrap_or_default()
     }
 
-    /// The next timestamp of this node: greater than `self`, and at `now_ms` or later.
+    /// Returns the next timestamp of this node: greater than `self`, and at `now_ms` or later.
     #[must_use]
     pub fn tick(&self, now_ms: u64) -> Self {
         let (ms, counter) = if now_ms > self.ms { (now_ms, 0) } else { next_counter(self.ms, self.counter) };
         Self { ms, counter, node: self.node.clone() }
     }
 
-    /// The next timestamp of this node that is also greater than `received` (protocol §4).
+    /// Returns the next timestamp of this node that is also greater than `received` (protocol §4).
     #[must_use]
     pub fn merge(&self, received: &Self, now_ms: u64) -> Self {
         let latest = (self.ms, self.counter).max((received.ms, received.counter));
@@ -101,8 +113,8 @@ impl Timestamp {
     }
 }
 
-/// A counter that is full carries into the milliseconds, so that time never stands still; only at the end of
-/// both there is nothing greater, and still no way back.
+/// Carries a full counter into the milliseconds, so that the clock always advances. Only at the end of both
+/// there is no greater timestamp, and the clock stops.
 const fn next_counter(ms: u64, counter: u32) -> (u64, u32) {
     if counter < COUNTER_MAX {
         return (ms, counter.saturating_add(1));
@@ -128,8 +140,8 @@ impl FromStr for Timestamp {
         if split(node).is_some() {
             return Err(TimestampError::Parts);
         }
-        let ms = decimal::take(ms.as_bytes()).ok_or(TimestampError::Milliseconds)?;
-        let counter = decimal::take(counter.as_bytes())
+        let ms = decimal::parse(ms.as_bytes()).ok_or(TimestampError::Milliseconds)?;
+        let counter = decimal::parse(counter.as_bytes())
             .and_then(|counter| u32::try_from(counter).ok())
             .filter(|counter| *counter <= COUNTER_MAX)
             .ok_or(TimestampError::Counter)?;
@@ -141,8 +153,8 @@ impl FromStr for Timestamp {
     }
 }
 
-/// What is before the first colon and behind it. The parts are short: to look at each byte is quicker than a search that
-/// is good for long texts.
+/// Splits at the first colon. The parts are short: comparing byte by byte is faster than a search that is
+/// made for long texts.
 fn split(text: &str) -> Option<(&str, &str)> {
     let at = text.bytes().position(|byte| byte == b':')?;
     text.get(..at).zip(text.get(at.saturating_add(1)..))
@@ -150,7 +162,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
 
 fn is_node(node: &str) -> bool {
     let bad = |c: char| c == ':' || c.is_whitespace() || c.is_control();
-    // Nearly all are plain ASCII, which needs no look into Unicode's tables.
+    // Nearly all nodes are plain ASCII, which needs no lookup in the tables of Unicode.
     let is_plain =
         || node.bytes().fold(true, |is_plain, byte| is_plain & matches!(byte, b'!'..=b'9' | b';'..=b'~'));
     !node.is_empty() && node.len() <= NODE_BYTES_MAX && (is_plain() || !node.contains(bad))
@@ -239,18 +251,18 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_not_made_with_a_node_that_could_not_be_read_back() {
+    fn a_node_that_cannot_be_parsed_is_rejected() {
         for node in ["", "a:b", "a b", "a\n"] {
             assert_eq!(Timestamp::zero(node.to_owned()), Err(TimestampError::Node));
         }
     }
 
     #[test]
-    fn a_parsed_store_node_equals_a_made_one() {
+    fn a_parsed_timestamp_of_the_store_equals_a_constructed_one() {
         assert_eq!(parse("1:2:StateStore"), Timestamp::of_store(1, 2));
     }
 
-    /// All but the last timestamp of a node, which has no next.
+    /// Whether there is a next timestamp: not for the last one of a node.
     fn has_next(timestamp: &Timestamp) -> bool {
         (timestamp.ms, timestamp.counter) != (u64::MAX, COUNTER_MAX)
     }
@@ -262,12 +274,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_parses_to_the_same_timestamp(timestamp in timestamp()) {
+        fn a_printed_timestamp_parses_to_itself(timestamp in timestamp()) {
             prop_assert_eq!(timestamp.to_string().parse(), Ok(timestamp));
         }
 
         #[test]
-        fn what_is_parsed_prints_a_text_that_parses_the_same(
+        fn a_parsed_timestamp_survives_another_round_trip(
             text in "[0-9]{0,22}:[0-9]{0,12}:[!-~ ]{0,8}|.{0,30}",
         ) {
             if let Ok(timestamp) = text.parse::<Timestamp>() {
@@ -276,7 +288,7 @@ mod tests {
         }
 
         #[test]
-        fn a_tick_is_greater_than_the_clock_and_not_before_the_wall(
+        fn a_tick_is_greater_than_the_clock_and_not_before_the_wall_clock(
             (clock, now) in timestamp().prop_flat_map(|clock| { let now = now(&clock); (Just(clock), now) }),
         ) {
             let next = clock.tick(now);
@@ -286,7 +298,7 @@ mod tests {
         }
 
         #[test]
-        fn a_merge_is_greater_than_both_clocks_and_not_before_the_wall(
+        fn a_merge_is_greater_than_both_clocks_and_not_before_the_wall_clock(
             local in timestamp(),
             (received, now) in timestamp().prop_flat_map(|clock| { let now = now(&clock); (Just(clock), now) }),
         ) {
@@ -300,12 +312,12 @@ mod tests {
         }
 
         #[test]
-        fn a_merge_follows_the_four_rules_where_the_counters_have_room(
+        fn a_merge_follows_the_four_rules_if_no_counter_is_full(
             (l_ms, l_counter) in (0..4_u64, 0..100_u32),
             (r_ms, r_counter) in (0..4_u64, 0..100_u32),
             now in 0..4_u64,
         ) {
-            // Protocol §4, word by word.
+            // The four rules of protocol §4.
             let expected = if now > l_ms && now > r_ms {
                 (now, 0)
             } else if l_ms == r_ms {
@@ -321,7 +333,7 @@ mod tests {
         }
 
         #[test]
-        fn the_order_is_that_of_milliseconds_then_counter_then_node(a in timestamp(), b in timestamp()) {
+        fn timestamps_are_ordered_by_milliseconds_then_counter_then_node(a in timestamp(), b in timestamp()) {
             let parts = |t: &Timestamp| (t.ms, t.counter, t.node().to_owned());
             prop_assert_eq!(a.cmp(&b), parts(&a).cmp(&parts(&b)));
         }

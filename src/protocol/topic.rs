@@ -1,29 +1,30 @@
-//! The topics of the state store: requests, responses, notifications; keys as hex.
+//! Topics of the state store: requests, responses, notifications; keys in hexadecimal.
 
 use super::key::Key;
 use super::message::TOPIC_BYTES_MAX;
 
-/// Where requests are published (protocol §1, TAIL).
+/// The topic of requests (protocol §1).
 pub const REQUEST: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
 
-/// What the store's own topics begin with; no response topic may (protocol §1).
+/// The prefix of the store's own topics. No response topic may have it (protocol §1).
 pub const RESERVED: &str = "clients/statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8";
 
 const NOTIFY: &str = "/command/notify/";
 
-/// Where our client expects its responses; the shape of the Rust SDK (protocol §0 row 9).
+/// Returns the response topic of this program's client, in the form of the Rust SDK (protocol §0 row 9).
 #[must_use]
 pub fn response(client_id: &str) -> String {
     format!("clients/{client_id}/services/{REQUEST}/response")
 }
 
-/// Whether a request may not name this topic for its response: such a client is disconnected (protocol §1).
+/// Whether a response topic is reserved. A client that names one is disconnected (protocol §1).
 #[must_use]
 pub fn is_reserved_for_response(topic: &str) -> bool {
     topic == REQUEST || topic.starts_with(RESERVED)
 }
 
-/// Where the watcher of a key is told of its changes; none if the topic would be longer than MQTT allows.
+/// Returns the topic of the notifications of a key for one client; `None` if it would be longer than MQTT
+/// allows.
 #[must_use]
 pub fn notify(client_id: &str, key: &Key) -> Option<String> {
     let client_id = hex::encode_upper(client_id);
@@ -32,15 +33,17 @@ pub fn notify(client_id: &str, key: &Key) -> Option<String> {
     (topic.len() <= TOPIC_BYTES_MAX).then_some(topic)
 }
 
-/// The subscription to all notifications of a client.
+/// Returns the topic filter for all notifications of a client.
 #[must_use]
 pub fn notify_filter(client_id: &str) -> String {
     format!("{RESERVED}/{}{NOTIFY}#", hex::encode_upper(client_id))
 }
 
-/// Whether a filter is for notifications of one client alone, its id in hexadecimal digits or, as an SDK has it, as it
-/// is (protocol §0 row 11). An id that looks like digits is another client's in digits, so as it is it stands for the one
-/// filter that matches no notification.
+/// Whether a topic filter matches notifications of one client alone. The filter has the client id in
+/// hexadecimal digits or, as one SDK has it, unchanged (protocol §0 row 11).
+///
+/// A client id that consists of upper case hexadecimal digits may be the encoding of another client's id.
+/// Unchanged, it is therefore accepted only in the one filter that matches no notification.
 #[must_use]
 pub fn is_notification_filter_of(client_id: &str, filter: &str) -> bool {
     let rest = filter.strip_prefix(RESERVED).and_then(|rest| rest.strip_prefix('/'));
@@ -54,17 +57,17 @@ pub fn is_notification_filter_of(client_id: &str, filter: &str) -> bool {
     !client_id.is_empty() && (is_below(&hex::encode_upper(client_id)) || is_plain())
 }
 
-/// Whether a topic has a character that only a filter may have.
+/// Whether a topic has a character that only topic filters may have.
 #[must_use]
 pub fn has_wildcard(topic: &str) -> bool {
-    // All of it, also where the first byte is one: so several bytes are looked at together.
+    // The loop does not stop at the first wildcard, so that several bytes are compared at once.
     topic.bytes().fold(false, |has_one, byte| has_one | matches!(byte, b'+' | b'#'))
 }
 
 /// Whether a valid topic filter matches a topic (MQTT 5, 4.7).
 #[must_use]
 pub fn filter_matches(filter: &str, topic: &str) -> bool {
-    // No wildcard at the start of a filter matches the broker's own topics.
+    // A wildcard at the start of a filter does not match topics that begin with `$` (MQTT 5, 4.7.2).
     if topic.starts_with('$') && !filter.starts_with('$') {
         return false;
     }
@@ -79,27 +82,24 @@ pub fn filter_matches(filter: &str, topic: &str) -> bool {
     }
 }
 
-/// What a topic of the state store is for.
+/// A parsed topic of the state store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topic {
-    /// Requests to the store.
     Request,
-    /// Responses; which client's, where the topic has a known shape.
+    /// Responses to a client.
     Response {
-        /// The client id, as the topic spells it.
+        /// The client id as in the topic.
         client_id: String,
     },
-    /// Changes of a key, told to a client.
+    /// Notifications of a key for a client.
     Notify {
-        /// The client id's bytes.
         client_id: Vec<u8>,
-        /// The key.
         key: Key,
     },
 }
 
 impl Topic {
-    /// Reads a topic; hex in either case. None for a topic of anything else.
+    /// Parses a topic, with hexadecimal digits in either case; `None` for any other topic.
     #[must_use]
     pub fn parse(topic: &str) -> Option<Self> {
         if topic == REQUEST {
@@ -110,7 +110,7 @@ impl Topic {
             let key = Key::new(hex::decode(key).ok()?).ok()?;
             return Some(Self::Notify { client_id: hex::decode(client_id).ok()?, key });
         }
-        // Read from the end, for a client id may hold slashes.
+        // A client id may contain slashes, so the topic is parsed from its end.
         let rest = topic.strip_prefix("clients/")?;
         let rest = rest.strip_suffix("/response").unwrap_or(rest);
         let rest =
@@ -135,7 +135,7 @@ mod tests {
 
     fn show(topic: Option<Topic>) -> String {
         match topic {
-            None => "nothing of ours".to_owned(),
+            None => "none".to_owned(),
             Some(Topic::Request) => "request".to_owned(),
             Some(Topic::Response { client_id }) => format!("response to {}", escape(client_id.as_bytes())),
             Some(Topic::Notify { client_id, key }) => {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_has_filters_of_its_own_and_no_others() {
+    fn only_filters_for_the_clients_own_notifications_are_its_own() {
         let filter = |id: &str| format!("{RESERVED}/{id}/command/notify/#");
         assert!(
             is_notification_filter_of("ab", &filter("6162"))
@@ -184,7 +184,7 @@ mod tests {
             ("ab", filter("+")),
             ("+", filter("+")),
             ("a", filter("ab")),
-            // Those are the notifications of `ab`.
+            // These are the notifications of the client `ab`.
             ("6162", filter("6162")),
         ] {
             assert!(!is_notification_filter_of(id, &filter), "{id} {filter}");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_matches_levels_and_what_is_below() {
+    fn a_filter_matches_its_levels_and_the_levels_below() {
         for (filter, topic) in [("a/b", "a/b"), ("a/+", "a/"), ("a/#", "a"), ("#", "a/b"), ("+/+/c", "a/b/c")]
         {
             assert!(filter_matches(filter, topic), "{filter} {topic}");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_no_topic_can_hold_has_no_notifications() {
+    fn a_key_too_long_for_a_topic_has_no_notification_topic() {
         // 58 bytes before the client id, 17 around it, two for each byte of it and of the key: 65,535 in all.
         let fits = Key::new(vec![b'k'; 32_729]).unwrap();
         let too_long = Key::new(vec![b'k'; 32_730]).unwrap();
@@ -225,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_notification_topic_tells_the_client_and_the_key_in_either_case(
+        fn a_notification_topic_yields_client_and_key_in_either_case(
             client_id in ".{1,20}",
             key in key(),
         ) {
@@ -240,14 +240,14 @@ mod tests {
         }
 
         #[test]
-        fn a_response_topic_tells_the_client(client_id in "[^+#\0]{1,20}") {
+        fn a_response_topic_yields_the_client(client_id in "[^+#\0]{1,20}") {
             let topic = response(&client_id);
             prop_assert!(!is_reserved_for_response(&topic));
             prop_assert_eq!(Topic::parse(&topic), Some(Topic::Response { client_id }));
         }
 
         #[test]
-        fn no_topic_makes_the_reader_panic(end in "[0-9A-Fa-f/é]{0,12}(/command/notify/)?[0-9A-Fg]{0,5}", cut in 0..80_usize) {
+        fn parsing_any_topic_does_not_panic(end in "[0-9A-Fa-f/é]{0,12}(/command/notify/)?[0-9A-Fg]{0,5}", cut in 0..80_usize) {
             for topic in [[RESERVED, "/", &end].concat(), ["clients/", &end, "/", REQUEST].concat()] {
                 let cut = topic.floor_char_boundary(cut);
                 let _ = (Topic::parse(&topic), Topic::parse(&topic[..cut]));

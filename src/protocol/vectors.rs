@@ -1,13 +1,14 @@
-//! Reads the text vectors of `tests/vectors`: input, `----`, expected output, prose between.
+//! Reader of the test vectors in `tests/vectors`: input, `----`, expected output, with prose between the
+//! cases.
 //!
-//! A case is an operation with its arguments on one line, lines of operands, `----`, the lines that are
-//! expected, and a blank line. A line that begins with `# ` outside of a case is prose.
+//! A case consists of a line with an operation and its arguments, lines with operands, `----`, and the
+//! expected lines. It ends with a blank line. Lines outside of a case that begin with `# ` are prose.
 
 use bytes::Bytes;
 
 const RULE: &str = "----";
 
-/// One case of a file.
+/// One test case.
 pub(crate) struct Case<'a> {
     line: usize,
     operation: Vec<&'a str>,
@@ -16,12 +17,12 @@ pub(crate) struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// The operation and its arguments, for a match on a slice.
+    /// Returns the operation and its arguments.
     pub(crate) fn operation(&self) -> &[&str] {
         &self.operation
     }
 
-    /// The operands, which must be as many as the caller expects.
+    /// Returns the operands; panics unless there are `N`.
     pub(crate) fn operands<const N: usize>(&self) -> [&str; N] {
         let found = self.operands.as_slice();
         found
@@ -29,18 +30,18 @@ impl Case<'_> {
             .unwrap_or_else(|_| panic!("line {}: {N} operands wanted, {found:?} found", self.line))
     }
 
-    /// The bytes that the operand lines stand for, one after the other.
+    /// Returns the bytes of all operand lines.
     pub(crate) fn bytes(&self) -> Bytes {
         self.operands.iter().flat_map(|line| unescape(line)).collect()
     }
 
-    /// Ends the test over an operation that the caller does not know, so that a misspelt one is no pass.
+    /// Fails the test at an operation that the caller does not know, so that a misspelt case does not pass.
     pub(crate) fn unknown(&self) -> ! {
         panic!("line {}: unknown operation {:?}", self.line, self.operation)
     }
 }
 
-/// Runs every case of a file and reports all that differ.
+/// Runs all cases of a file and reports those that differ.
 pub(crate) fn check(text: &str, run: impl Fn(&Case<'_>) -> String) {
     let mut differences = Vec::new();
     for case in read(text) {
@@ -83,7 +84,7 @@ fn read(text: &str) -> Vec<Case<'_>> {
     cases
 }
 
-/// The bytes that an escaped text stands for: `\r`, `\n`, `\\`, `\xNN`, and printable ASCII as it is.
+/// Decodes escaped text: `\r`, `\n`, `\\`, `\xNN`, and printable ASCII unchanged.
 pub(crate) fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text;
@@ -106,7 +107,7 @@ pub(crate) fn unescape(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The same, the other way.
+/// Encodes bytes as escaped text.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let escaped = |byte: &u8| match byte {
         b'\r' => "\\r".to_owned(),
@@ -128,7 +129,7 @@ mod tests {
         [case.operation(), &case.operands].concat().join("|")
     }
 
-    /// What `check` says, if it refuses the file.
+    /// Returns the panic message of `check`, if it fails.
     fn complaint(text: &'static str) -> Option<String> {
         let panic = catch_unwind(|| check(text, echo)).err()?;
         panic

@@ -30,7 +30,7 @@ use crate::server::rate_limit::rate_limited;
 /// use std::net::SocketAddr;
 /// use mqkv::server::{ListenerSettings, Settings, StoreServer, StoreSettings};
 ///
-/// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let mut settings = Settings::default();
 /// settings.broker.listeners = vec![ListenerSettings::plain(SocketAddr::from(([127, 0, 0, 1], 0)))];
 /// let server = StoreServer::start(settings, StoreSettings::default()).await?;

@@ -38,13 +38,13 @@ pub(super) fn evaluate(
     token: Option<&Timestamp>,
     current: Option<CurrentEntry<'_>>,
 ) -> Verdict {
-    let refusal = match (current.and_then(|current| current.fence), token) {
+    let error = match (current.and_then(|current| current.fence), token) {
         (Some(_), None) => Some(ErrorReply::FenceRequired),
         (Some(stored), Some(token)) if token < stored => Some(ErrorReply::FenceTooOld),
         _ => None,
     };
-    if let Some(refusal) = refusal {
-        return Verdict::Reject(refusal);
+    if let Some(error) = error {
+        return Verdict::Reject(error);
     }
     match (write, current) {
         (Write::Set(..), None) | (Write::Set(None, _) | Write::Del, Some(_)) => Verdict::Apply,
@@ -102,13 +102,13 @@ mod tests {
             Write::Del,
             Write::VDel(b"v"),
         ];
-        for (fence, token, refusal) in &rows {
+        for (fence, token, error) in &rows {
             for write in writes {
                 for value in [b"v".as_slice(), b"w"] {
                     let current = Some(CurrentEntry { value, fence: *fence });
                     let unfenced = Some(CurrentEntry { value, fence: None });
                     let expected =
-                        refusal.clone().map_or_else(|| evaluate(write, None, unfenced), Verdict::Reject);
+                        error.clone().map_or_else(|| evaluate(write, None, unfenced), Verdict::Reject);
                     assert_eq!(evaluate(write, *token, current), expected, "{write:?} {token:?} {current:?}");
                 }
             }

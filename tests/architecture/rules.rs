@@ -91,6 +91,7 @@ pub const PURE: &[&str] = &[
     "src/cli/config/typed.rs",
     "src/cli/config/variables.rs",
     "src/cli/serve/listen_address.rs",
+    "src/server/operations/metrics.rs",
     "src/shell/complete.rs",
     "src/shell/line_completion.rs",
     "src/cli/completion/bash_line.rs",

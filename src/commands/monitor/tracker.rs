@@ -142,7 +142,7 @@ impl Tracker {
             return Some("no reply: its QoS is not 1");
         }
         let Some(response_topic) = message.response_topic.as_deref() else {
-            return Some("no reply: it names no response topic");
+            return Some("no reply: it has no response topic");
         };
         if message.correlation.is_none() {
             return Some("no reply: it has no correlation data");

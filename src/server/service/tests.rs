@@ -456,12 +456,12 @@ fn a_change_that_is_not_committed_is_rolled_back() {
     bench.service.shared.lock().handle_commit_failure(&bench.sent_messages);
     let sent = bench.sent_messages.take();
     assert!(sent.iter().all(|(to, _)| to.is_none()), "no watcher is notified");
-    let refused = Reply::Error(ErrorReply::NotPersisted);
+    let rejected = Reply::Error(ErrorReply::NotPersisted);
     let replies = sent.iter().map(|(_, message)| Reply::decode(&message.payload).unwrap());
-    assert!(replies.eq([refused.clone(), refused.clone(), refused.clone(), refused.clone()]));
+    assert!(replies.eq([rejected.clone(), rejected.clone(), rejected.clone(), rejected.clone()]));
     assert_eq!(bench.reply(&get("k")), value("saved"));
     assert_eq!(bench.reply(&get("new")), Reply::Absent);
-    for (again, expected) in [(lost, refused), (saved, Reply::Done)] {
+    for (again, expected) in [(lost, rejected), (saved, Reply::Done)] {
         bench.send(again);
         assert_eq!(bench.sent_messages.replies(), [expected]);
     }
@@ -503,13 +503,13 @@ fn a_full_commit_queue_accepts_requests_that_need_not_wait() {
     }
     (0..10).for_each(|_| bench.ask(&set("k", &large_value())));
     bench.sent_messages.take();
-    let refused = Reply::Error(ErrorReply::QuotaExceeded);
+    let rejected = Reply::Error(ErrorReply::QuotaExceeded);
     assert_eq!(bench.reply(&get("settled")), value("v"));
     assert_eq!(bench.reply(&get("nothing")), Reply::Absent);
     assert_eq!(bench.reply(&watch("settled")), Reply::Done);
     let scan = Request::Scan { pattern: "*".into(), token: None };
     for request in [get("k"), get("due"), set("settled", "w"), scan] {
-        assert_eq!(bench.reply(&request), refused);
+        assert_eq!(bench.reply(&request), rejected);
     }
 }
 

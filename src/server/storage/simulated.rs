@@ -46,7 +46,7 @@ pub struct Faults {
     pub ignores_syncs: bool,
 }
 
-/// A disk with tables, new tables and a write-ahead wal. Clones are the same disk.
+/// A disk with tables, new tables and a write-ahead log. Clones are the same disk.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedDisk(Arc<Mutex<State>>);
 

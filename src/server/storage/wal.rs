@@ -1,7 +1,7 @@
-//! Write-ahead wal: one group of changes per commit, ahead of the tables.
+//! Write-ahead log: one group of changes per commit, ahead of the tables.
 //!
 //! A group is one write and one sync of one file, where a transaction of the tables writes to seven places. When the
-//! wal is full, a checkpoint moves its changes to the tables.
+//! log is full, a checkpoint moves its changes to the tables.
 //!
 //! The file has a fixed length and is written from its beginning again and again. Every group carries a generation, a
 //! random number that the checkpoint in the tables names: groups of other generations are left from earlier rounds
@@ -37,10 +37,10 @@ const IS_DELETED: u8 = 0;
 /// Changed keys: the encoded [`Record`], or `None` if the key was deleted.
 pub type EncodedChanges = BTreeMap<Key, Option<Vec<u8>>>;
 
-/// When a write-ahead wal is created, and how long it is.
+/// When a write-ahead log is created, and how long it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalPolicy {
-    /// Commits that go to the tables before a wal is created: a process that writes little and ends needs none.
+    /// Commits that go to the tables before a log is created: a process that writes little and ends needs none.
     pub commits_before: u32,
     /// Length of the file, a multiple of the block size.
     pub bytes: usize,
@@ -52,7 +52,7 @@ impl Default for WalPolicy {
     }
 }
 
-/// A write-ahead wal that groups are appended to.
+/// A write-ahead log that groups are appended to.
 #[derive(Debug)]
 pub struct Wal {
     backend: StagedBackend,
@@ -66,14 +66,14 @@ pub struct Wal {
     group: Vec<u8>,
 }
 
-/// What recovery reads from a write-ahead wal.
+/// What recovery reads from a write-ahead log.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RecoveredWal {
     /// The last change of each key.
     pub changes: EncodedChanges,
     /// The metadata of the last group; `None` if there is no group.
     pub metadata: Option<CommitMetadata>,
-    /// What is wrong with the wal, if anything. A missing group before a later one is corruption; a missing last group
+    /// What is wrong with the log, if anything. A missing group before a later one is corruption; a missing last group
     /// is a commit that was not acknowledged.
     pub corruption: Option<String>,
     number: u64,
@@ -82,7 +82,7 @@ pub struct RecoveredWal {
 
 impl Wal {
     /// Initializes an empty file with its whole length, so that no append runs out of disk space or changes metadata
-    /// of the file system. The wal accepts groups after [`Wal::restart`].
+    /// of the file system. The log accepts groups after [`Wal::restart`].
     pub fn create(
         inner: Box<dyn StorageBackend>,
         policy: WalPolicy,
@@ -100,7 +100,7 @@ impl Wal {
     /// Reads the groups of `generation`; further groups are appended behind them.
     ///
     /// # Errors
-    /// The wal cannot be read, or is corrupt.
+    /// The log cannot be read, or is corrupt.
     pub fn open(
         inner: Box<dyn StorageBackend>,
         policy: WalPolicy,
@@ -199,7 +199,7 @@ impl Wal {
     }
 }
 
-/// Reads the groups of `generation` from the bytes of a wal; `None` stands for a missing file.
+/// Reads the groups of `generation` from the bytes of a log; `None` stands for a missing file.
 ///
 /// A last group with a torn write does not count: its commit was never acknowledged.
 pub fn recover(bytes: Option<&[u8]>, policy: WalPolicy, generation: u64) -> RecoveredWal {
@@ -299,11 +299,11 @@ mod tests {
 
     fn entry(key: &str, value: Option<&[u8]>) -> (Key, Option<Vec<u8>>) {
         let key = Key::new(key.to_owned()).unwrap();
-        let row = value.map(|value| {
+        let record = value.map(|value| {
             let (version, value) = (Version { ms: 5, counter: 1 }, Bytes::copy_from_slice(value));
             Record { key: key.clone(), version, fence: None, deadline: None, value }.encode().unwrap()
         });
-        (key, row)
+        (key, record)
     }
 
     fn metadata(ms: u64) -> CommitMetadata {
@@ -312,7 +312,7 @@ mod tests {
 
     /// Returns the state of the keys after `groups`.
     fn sum(groups: &[EncodedChanges]) -> EncodedChanges {
-        groups.iter().flatten().map(|(key, row)| (key.clone(), row.clone())).collect()
+        groups.iter().flatten().map(|(key, record)| (key.clone(), record.clone())).collect()
     }
 
     fn groups() -> impl Strategy<Value = Vec<EncodedChanges>> {

@@ -110,9 +110,9 @@ fn a_set_without_a_valid_timestamp_is_rejected() {
         (Some(Ok(ahead(1))), Some(ErrorReply::TimestampTooFarAhead)),
         (Some(Ok(ahead(0))), None),
     ];
-    for (timestamp, refusal) in rows {
+    for (timestamp, error) in rows {
         let outcome = store().handle_request(StoreRequest { timestamp, ..set("k", "v") }, NOW);
-        assert_eq!(outcome.reply, refusal.map_or(Reply::Done, Reply::Error));
+        assert_eq!(outcome.reply, error.map_or(Reply::Done, Reply::Error));
     }
 }
 
@@ -123,10 +123,10 @@ fn a_fence_that_is_malformed_or_too_far_ahead_is_rejected_by_every_write() {
         (Err(TimestampError::Parts), ErrorReply::MalformedTimestamp),
         (Ok(ahead), ErrorReply::FenceTooFarAhead),
     ];
-    for (fence, refusal) in rows {
+    for (fence, error) in rows {
         for call in [set("k", "v"), del("k"), vdel("k", "v")] {
             let outcome = store().handle_request(StoreRequest { fence: Some(fence.clone()), ..call }, NOW);
-            assert_eq!(outcome, StoreResponse::error(refusal.clone()));
+            assert_eq!(outcome, StoreResponse::error(error.clone()));
         }
         let outcome = store().handle_request(StoreRequest { fence: Some(fence), ..get("k") }, NOW);
         assert_eq!(outcome.reply, Reply::Absent);
@@ -135,14 +135,14 @@ fn a_fence_that_is_malformed_or_too_far_ahead_is_rejected_by_every_write() {
 
 #[test]
 fn a_fence_protects_a_key_until_it_is_deleted() {
-    let refused = Reply::Error;
+    let rejected = Reply::Error;
     let calls = [
         (fenced(10, set("k", "a")), Reply::Done),
-        (set("k", "b"), refused(ErrorReply::FenceRequired)),
-        (set_with("k", "b", Some(Condition::Absent), 0), refused(ErrorReply::FenceRequired)),
-        (fenced(9, vdel("k", "a")), refused(ErrorReply::FenceTooOld)),
+        (set("k", "b"), rejected(ErrorReply::FenceRequired)),
+        (set_with("k", "b", Some(Condition::Absent), 0), rejected(ErrorReply::FenceRequired)),
+        (fenced(9, vdel("k", "a")), rejected(ErrorReply::FenceTooOld)),
         (fenced(11, set("k", "c")), Reply::Done),
-        (fenced(10, del("k")), refused(ErrorReply::FenceTooOld)),
+        (fenced(10, del("k")), rejected(ErrorReply::FenceTooOld)),
         (fenced(12, vdel("k", "x")), Reply::NotApplied),
         (get("k"), value("c")),
         (fenced(11, del("k")), Reply::Count(1)),
@@ -390,16 +390,16 @@ fn authorization_is_checked_after_timestamps_and_before_the_fence() {
     let mut ask = |call: StoreRequest| {
         store.handle_request(StoreRequest { permissions: permissions.clone(), ..call }, NOW).reply
     };
-    let refused = Reply::Error(ErrorReply::NotAuthorized);
+    let rejected = Reply::Error(ErrorReply::NotAuthorized);
     assert_eq!(ask(get("readable")), Reply::Value("v".into()));
     assert_eq!(ask(watch("readable", false)), Reply::Done);
     assert_eq!(ask(set("writable", "w")), Reply::Done);
     for call in [set("readable", "w"), del("readable"), vdel("readable", "v"), get("writable")] {
-        assert_eq!(ask(call), refused);
+        assert_eq!(ask(call), rejected);
     }
-    assert_eq!(ask(watch("closed", false)), refused);
+    assert_eq!(ask(watch("closed", false)), rejected);
     // A client without permission learns nothing about the fence, but a wrong timestamp is reported first.
-    assert_eq!(ask(fenced(1, set("closed", "w"))), refused);
+    assert_eq!(ask(fenced(1, set("closed", "w"))), rejected);
     assert_eq!(
         ask(StoreRequest { timestamp: None, ..set("closed", "w") }),
         Reply::Error(ErrorReply::MissingTimestamp)

@@ -149,7 +149,7 @@ fn no_reply_is_waited_for_that_cannot_come_or_cannot_be_seen() {
     let elsewhere = Message { response_topic: Some("elsewhere".to_owned()), ..get("a", "1") };
     for (message, trouble) in [
         (at_most_once, "no reply: its QoS is not 1"),
-        (Message { response_topic: None, ..get("a", "1") }, "no reply: it names no response topic"),
+        (Message { response_topic: None, ..get("a", "1") }, "no reply: it has no response topic"),
         (Message { correlation: None, ..get("a", "1") }, "no reply: it has no correlation data"),
         (elsewhere, "its reply goes where it is not seen"),
     ] {
