@@ -51,7 +51,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
             .hint("mqkv batch FILE"));
     }
     let style = reporter.style();
-    let trace_output = TraceOutput::new(report::put_words, style.color_words);
+    let trace_output = TraceOutput::new(report::put_words, style.color_stderr);
     let to_file = match &options.connection.trace {
         Some(Some(path)) => Some(Tracing::to_file(path, &style)?),
         _ => None,

@@ -50,12 +50,12 @@ impl Reporter {
             return Ok(());
         }
         let rendered = render::output(output, &self.style);
-        if !rendered.words.is_empty() {
+        if !rendered.stderr.is_empty() {
             // What was said before goes first.
             self.flush()?;
-            self.bar.suspend(|| put_words(&rendered.words, self.style.color_words));
+            self.bar.suspend(|| put_words(&rendered.stderr, self.style.color_stderr));
         }
-        self.data(&rendered.data)
+        self.data(&rendered.stdout)
     }
 
     /// Puts out bytes as they are.
@@ -67,7 +67,7 @@ impl Reporter {
             return Ok(());
         }
         let Some(held) = &mut self.held else {
-            let result = put_data(bytes, self.style.color_data);
+            let result = put_data(bytes, self.style.color_stdout);
             return self.note(result);
         };
         let is_full = held.len().saturating_add(bytes.len()) > HELD_BYTES_MAX;
@@ -84,7 +84,7 @@ impl Reporter {
             return Ok(());
         };
         let bytes = std::mem::replace(held, Vec::with_capacity(HELD_BYTES_MAX));
-        let color = self.style.color_data;
+        let color = self.style.color_stdout;
         if self.data_on_terminal {
             // What is shown there is progress enough.
             self.bar.clear();
@@ -125,7 +125,7 @@ impl Reporter {
     /// Whether standard output takes colour.
     #[must_use]
     pub fn has_color(&self) -> bool {
-        self.style.color_data
+        self.style.color_stdout
     }
 
     /// Tells which variables may have been meant by others.
@@ -143,7 +143,7 @@ impl Reporter {
     pub fn error(&self, error: &CommandError) -> Exit {
         let exit = Exit::from(error.kind);
         let words = render::error::error(error, exit.code(), &self.style);
-        put_words(&words, self.style.color_words);
+        put_words(&words, self.style.color_stderr);
         exit
     }
 }

@@ -100,9 +100,9 @@ pub fn style(settings: &Resolved, json: bool) -> Style {
     };
     Style {
         format,
-        color_data: has_color(color, io::stdout().is_terminal()),
-        color_words: has_color(color, io::stderr().is_terminal()),
-        words_on_terminal: io::stderr().is_terminal(),
+        color_stdout: has_color(color, io::stdout().is_terminal()),
+        color_stderr: has_color(color, io::stderr().is_terminal()),
+        stderr_is_terminal: io::stderr().is_terminal(),
         verbose: is_on(Setting::Verbose),
         quiet: is_on(Setting::Quiet),
     }

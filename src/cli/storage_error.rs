@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::commands::{CommandError, Kind, more_of};
+use crate::commands::{CommandError, Kind, limit_hint};
 use crate::render::escape::escape;
 use crate::server::{StorageError, StorageErrorKind};
 
@@ -22,7 +22,7 @@ pub fn of_start(error: &StorageError) -> CommandError {
             "use another directory, or the version of mqkv that wrote it".to_owned()
         }
         StorageErrorKind::Missing => "use the directory that `mqkv serve --data` was given".to_owned(),
-        StorageErrorKind::Io(cause) if let Some(more) = more_of(cause) => more.to_owned(),
+        StorageErrorKind::Io(cause) if let Some(more) = limit_hint(cause) => more.to_owned(),
         StorageErrorKind::Io(cause) if is_full(cause) => "use a disk with more space".to_owned(),
         StorageErrorKind::Io(_) | StorageErrorKind::Other(_) => "use a directory that is writable".to_owned(),
     };
@@ -43,7 +43,7 @@ pub fn of_read(error: &StorageError) -> CommandError {
             CommandError::new(Kind::File, format!("{path} exists already; nothing was written"))
                 .hint(format!("move {path} away"))
         }
-        StorageErrorKind::Io(cause) if more_of(cause).is_none() => {
+        StorageErrorKind::Io(cause) if limit_hint(cause).is_none() => {
             CommandError::new(Kind::File, error.to_string())
         }
         _ => of_start(error),

@@ -1,4 +1,4 @@
-//! What a verb fails with: a kind (one exit code each), words, and what to try next.
+//! Errors of the verbs: kind (which decides the exit status), message, causes, hints.
 
 use std::io;
 use std::path::Path;
@@ -6,41 +6,41 @@ use std::path::Path;
 use crate::client::{CredentialError, Error, Outcome, ReasonCode, TlsError, TlsSetupError, WebSocketError};
 use crate::protocol::ErrorReply;
 
-/// What kind of failure it is; each has one exit code, and they stand in the order of the codes.
+/// The kind of an error, in the order of the exit statuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage,
-    /// The input data is bad.
+    /// The input data is invalid.
     Data,
-    /// The broker or the store cannot be reached.
+    /// The broker or the store is unavailable.
     Unavailable,
-    /// A bug of ours.
+    /// An internal error.
     Bug,
     /// A local file cannot be read or written.
     File,
-    /// The store refused, or its answer makes no sense.
+    /// The store refused the request, or its reply is malformed.
     Refused,
-    /// The client may not connect, or not do this.
+    /// Authentication or authorization failed.
     Authorization,
-    /// The configuration makes no sense.
+    /// The configuration is invalid.
     Configuration,
-    /// No answer came in time.
+    /// A timeout; the outcome of a write may be unknown.
     Timeout,
-    /// The lock was lost while the command under it ran.
+    /// The lock was lost while the command ran.
     LockLost,
-    /// The command to run cannot be executed.
+    /// The command to run is not executable.
     NotExecutable,
-    /// The command to run is not found.
+    /// The command to run does not exist.
     NotFound,
-    /// SIGINT came before it was done.
+    /// Interrupted by SIGINT.
     Interrupted,
-    /// SIGTERM came before it was done.
+    /// Terminated by SIGTERM.
     Terminated,
 }
 
 impl Kind {
-    /// The exit code; what a code means never changes.
+    /// Returns the exit status. The meaning of a status never changes.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// The kind's name in JSON.
+    /// Returns the name in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -83,83 +83,82 @@ impl Kind {
     }
 }
 
-/// Why a verb did not do what it was asked for.
+/// The error of a verb.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandError {
-    /// What kind of failure it is.
     pub kind: Kind,
-    /// One sentence, not yet escaped for a terminal.
+    /// One line, not escaped for a terminal.
     pub message: String,
-    /// What else is known, a line each.
+    /// Further details, one line each.
     pub causes: Vec<String>,
-    /// What to try next, a line each.
+    /// What to do next, one line each.
     pub hints: Vec<String>,
-    /// What is known of a write; none for what only reads.
+    /// The outcome of a write; None for a read.
     pub outcome: Option<Outcome>,
 }
 
 impl CommandError {
-    /// A failure of a kind.
+    /// Creates an error.
     #[must_use]
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), causes: Vec::new(), hints: Vec::new(), outcome: None }
     }
 
-    /// A command line that makes no sense.
+    /// Creates an error of the command line.
     #[must_use]
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Kind::Usage, message)
     }
 
-    /// A file that cannot be read or written; `what` is a verb.
+    /// Creates an error of a file; `what` is a verb, as in "cannot read FILE".
     #[must_use]
     pub fn file(what: &str, path: &Path, cause: &io::Error) -> Self {
         Self::new(Kind::File, format!("cannot {what} {}: {cause}", path.display()))
     }
 
-    /// A watch that failed: the words in which it is refused are those of a store that is full.
+    /// Converts the error of a watch. Its quota has the same error reply as that of the keys, but another hint.
     #[must_use]
     pub fn of_watch(error: Error) -> Self {
         let is_quota = error == Error::Refused(ErrorReply::QuotaExceeded);
         let failure = Self::from(error);
-        if is_quota { Self { hints: vec![WATCH_LESS.to_owned()], ..failure } } else { failure }
+        if is_quota { Self { hints: vec![WATCH_LIMIT_HINT.to_owned()], ..failure } } else { failure }
     }
 
-    /// What the system has not let this process do; `what` begins with a verb.
+    /// Creates an error of a system call; `what` begins with a verb, as in "cannot start a thread".
     #[must_use]
     pub fn system(what: &str, cause: &io::Error) -> Self {
-        let hints = more_of(cause).map(str::to_owned).into_iter().collect();
+        let hints = limit_hint(cause).map(str::to_owned).into_iter().collect();
         Self { hints, ..Self::new(Kind::Bug, format!("cannot {what}: {cause}")) }
     }
 
-    /// Names the line of the input that it is about.
+    /// Prepends the number of the input line.
     #[must_use]
     pub fn at_line(self, line: u64) -> Self {
         Self { message: format!("line {line}: {}", self.message), ..self }
     }
 
-    /// Adds a line of what else is known.
+    /// Adds a detail.
     #[must_use]
     pub fn cause(mut self, cause: impl Into<String>) -> Self {
         self.causes.push(cause.into());
         self
     }
 
-    /// Adds a line of what to try next.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// Whether the same command may succeed later, unchanged.
+    /// Returns whether the same command may succeed later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self.kind, Kind::Unavailable | Kind::Timeout)
     }
 }
 
-/// Standard output that cannot be written to.
+/// An I/O error of standard output: all others are converted where the file is known.
 impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
         Self::new(Kind::File, format!("cannot write to standard output: {error}"))
@@ -187,7 +186,7 @@ impl From<TlsSetupError> for CommandError {
         let message = error.to_string();
         let hint = match error {
             TlsSetupError::Invalid { hint, .. } => hint,
-            TlsSetupError::NoRoots => Some("-T FILE with the certificate of the broker's CA".to_owned()),
+            TlsSetupError::NoRoots => Some("trust the CA of the broker: -T FILE".to_owned()),
             _ => None,
         };
         Self { hints: hint.into_iter().collect(), ..Self::new(kind, message) }
@@ -235,71 +234,66 @@ fn outcome(error: &Error) -> Outcome {
         | Error::NoStore { outcome, .. }
         | Error::MalformedReply { outcome, .. }
         | Error::ClockSkew { outcome, .. } => *outcome,
-        // A disk that has failed may have kept what it was given.
+        // A failing disk may have written the data all the same.
         Error::Refused(ErrorReply::NotPersisted) => Outcome::Unknown,
         _ => Outcome::Unchanged,
     }
 }
 
-/// What looks at the whole way.
-pub(super) const DOCTOR: &str = "mqkv doctor";
+/// The hint to check the connection.
+pub(super) const DOCTOR_HINT: &str = "mqkv doctor";
 
-/// The next things to try.
+/// Returns all hints.
 fn hints(error: &Error) -> Vec<String> {
-    let looks = matches!(error, Error::Timeout { .. }).then(|| DOCTOR.to_owned());
-    looks.into_iter().chain(hint(error)).collect()
+    let doctor = matches!(error, Error::Timeout { .. }).then(|| DOCTOR_HINT.to_owned());
+    doctor.into_iter().chain(hint(error)).collect()
 }
 
-/// The next thing to try, where there is one.
+/// Returns the specific hint.
 fn hint(error: &Error) -> Option<String> {
     let hint = match error {
         Error::Resolve { .. } => "check the spelling of the host: -b mqtt://HOST or -n HOST",
         Error::Connect { target, cause } if is_local(target) && cause == Error::CONNECTION_REFUSED => {
-            "`mqkv serve` in another terminal, or --embedded for a store inside this process"
+            "start a broker with `mqkv serve`, or use --embedded for a store inside this process"
         }
         Error::Connect { .. } => {
-            "check host and port, what is spoken there (mqtts:// with TLS, ws:// in WebSockets), and that no firewall \
-             is between"
+            "check host, port, protocol (mqtts:// for TLS, ws:// for WebSockets) and firewalls"
         }
         Error::Tls {
             cause: TlsError::NotTls | TlsError::Interrupted(_) | TlsError::TimedOut(_),
             in_web_socket: true,
             ..
-        } => "check the port; for one without TLS, -b ws://HOST:PORT",
+        } => "check the port; without TLS: -b ws://HOST:PORT",
         Error::Tls { cause, .. } => return hint_of_tls(cause).map(str::to_owned),
         Error::WebSocket { cause, .. } => return hint_of_web_socket(cause).map(str::to_owned),
-        Error::Lost { cause, .. } if cause.is_takeover() => {
-            "-i with a client id that nobody else uses, or without -i: each run has one of its own then"
-        }
-        Error::NoConnack { .. } => "a port that speaks TLS says nothing to plain MQTT: check the port",
-        Error::NotMqtt { .. } => "check the port: 1883 is the usual one for MQTT without TLS",
-        Error::NoStore { .. } => "is this the broker of Azure IoT Operations, or one of `mqkv serve`?",
-        Error::Timeout { .. } => "a longer --timeout",
-        Error::Credentials { .. } => "a file with the secret in it: --password-file or --sat-file",
+        Error::Lost { cause, .. } if cause.is_takeover() => "use a unique client id with -i, or omit -i",
+        Error::NoConnack { .. } => "check the port: a TLS port does not answer plain MQTT",
+        Error::NotMqtt { .. } => "check the port: 1883 is the default for MQTT without TLS",
+        Error::NoStore { .. } => "connect to Azure IoT Operations or to `mqkv serve`",
+        Error::Timeout { .. } => "increase --timeout",
+        Error::Credentials { .. } => "use a file with the secret: --password-file or --sat-file",
         Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_LOGIN => {
-            "check the name (-u) and the password (--password-file or --ask-password)"
+            "check the user name (-u) and the password (--password-file or --ask-password)"
         }
         Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_METHOD => {
-            "another way to log in, for this broker does not know that one: -u with --password-file, or -C and -K"
+            "use an authentication method that the broker supports: -u with --password-file, or -C and -K"
         }
         Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_CLIENT_ID => {
-            "another client id: -i ID"
+            "use another client id: -i ID"
         }
-        Error::Rejected { reason, .. } if reason.is_transient() => {
-            "again later; --retries N does so by itself"
-        }
+        Error::Rejected { reason, .. } if reason.is_transient() => "try again later, or use --retries N",
         Error::Rejected { reason, .. } if reason.is_authorization() => {
-            "-u NAME with --password-file FILE, --sat-file FILE, or -C and -K, whatever the broker knows you by"
+            "authenticate with -u NAME and --password-file FILE, with --sat-file FILE, or with -C and -K"
         }
         Error::PublishRefused { reason } | Error::SubscribeRefused { reason, .. }
             if reason.is_authorization() =>
         {
-            "ask for the right to use the broker's state store with this client id (-i)"
+            "this client id (-i) needs the permission to use the state store"
         }
         Error::Refused(refusal) => return hint_of_refusal(refusal).map(str::to_owned),
-        Error::ClockSkew { .. } => SYNCHRONISE,
-        Error::TooLarge { .. } => "a smaller value, or several keys",
-        Error::EmptyPattern => "'*' matches every key",
+        Error::ClockSkew { .. } => CLOCK_HINT,
+        Error::TooLarge { .. } => "use a smaller value, or several keys",
+        Error::EmptyPattern => "use '*' to match every key",
         _ => return None,
     };
     Some(hint.to_owned())
@@ -308,25 +302,23 @@ fn hint(error: &Error) -> Option<String> {
 fn hint_of_tls(cause: &TlsError) -> Option<&'static str> {
     match cause {
         TlsError::Expired { .. } | TlsError::NotValidYet { .. } => {
-            Some("a new certificate for the broker, or the right time for this machine's clock")
+            Some("renew the broker's certificate, or correct the clock of this machine")
         }
-        TlsError::UnknownCa => {
-            Some("-T FILE, or MQKV_CAFILE=FILE, with the certificate of the CA that signed it")
-        }
-        TlsError::WrongName { .. } => Some("-n with a name that the certificate has, or --server-name NAME"),
+        TlsError::UnknownCa => Some("trust the CA that signed it: -T FILE, or MQKV_CAFILE=FILE"),
+        TlsError::WrongName { .. } => Some("use a name of the certificate: -n NAME, or --server-name NAME"),
         TlsError::ClientCertificateRequired => {
-            Some("-C FILE with the client's certificate, -K FILE with its key")
+            Some("use a client certificate: -C FILE with the certificate, -K FILE with its key")
         }
         TlsError::ClientCertificateRejected(_) => {
-            Some("a certificate from a CA that the broker trusts: -C and -K")
+            Some("use a certificate of a CA that the broker trusts: -C and -K")
         }
-        TlsError::HandshakeRefused(_) => Some("-C and -K, if the broker requires a client certificate"),
-        TlsError::Required => Some("-b mqtts://HOST:PORT, or -n without --notls"),
+        TlsError::HandshakeRefused(_) => Some("if the broker requires a client certificate: -C and -K"),
+        TlsError::Required => Some("use TLS: -b mqtts://HOST:PORT, or -n without --notls"),
         TlsError::NotTls | TlsError::Interrupted(_) | TlsError::TimedOut(_) => {
-            Some("check the port; for one without TLS, -b mqtt://HOST:PORT or --notls")
+            Some("check the port; without TLS: -b mqtt://HOST:PORT or --notls")
         }
         TlsError::Certificate(_) => {
-            Some("a certificate for the broker that is a server's, in X.509 version 3, from a CA")
+            Some("the broker needs a server certificate in X.509 version 3, signed by a CA")
         }
         TlsError::Other(_) => None,
     }
@@ -334,52 +326,51 @@ fn hint_of_tls(cause: &TlsError) -> Option<&'static str> {
 
 fn hint_of_web_socket(cause: &WebSocketError) -> Option<&'static str> {
     match cause {
-        WebSocketError::Status(_) => Some("check the path: -b ws://HOST:PORT/PATH; without one it is /mqtt"),
+        WebSocketError::Status(_) => Some("check the path: -b ws://HOST:PORT/PATH; the default is /mqtt"),
         WebSocketError::NoSubprotocol => Some("check the port and the path: -b ws://HOST:PORT/PATH"),
         WebSocketError::NotHttp | WebSocketError::Interrupted(_) | WebSocketError::TimedOut(_) => {
-            Some("check the port: wss:// for one with TLS, mqtt:// for one without WebSockets")
+            Some("check the port; with TLS: wss://, without WebSockets: mqtt://")
         }
         WebSocketError::Other(_) => None,
     }
 }
 
-/// What gives this process more of what the system refuses it, if that is what it has run out of.
+/// Returns how to raise the limit of the system that an error is about.
 #[must_use]
-pub fn more_of(cause: &io::Error) -> Option<&'static str> {
-    /// The same numbers on every Unix: the files that the system has, and those of one process.
+pub fn limit_hint(cause: &io::Error) -> Option<&'static str> {
+    // These numbers are the same on every Unix.
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
     match cause.raw_os_error() {
-        Some(ENFILE | EMFILE) => Some("more open files: `ulimit -n`, or LimitNOFILE of its service"),
+        Some(ENFILE | EMFILE) => {
+            Some("raise the limit of open files: `ulimit -n`, or LimitNOFILE of the service")
+        }
         _ if cause.kind() == io::ErrorKind::WouldBlock => {
-            Some("more threads: `ulimit -u`, or TasksMax of its service")
+            Some("raise the limit of threads: `ulimit -u`, or TasksMax of the service")
         }
         _ => None,
     }
 }
 
-const WATCH_LESS: &str = "fewer keys at once; `mqkv serve --watches-max N` lets a client watch more";
+const WATCH_LIMIT_HINT: &str = "watch fewer keys at once, or raise `mqkv serve --watches-max N`";
 
-pub(super) const SYNCHRONISE: &str = "synchronise this machine's clock and the broker's with NTP";
+/// The hint for clocks that differ.
+pub(super) const CLOCK_HINT: &str = "synchronize the clocks of this machine and of the broker with NTP";
 
 fn hint_of_refusal(refusal: &ErrorReply) -> Option<&'static str> {
     match refusal {
-        ErrorReply::TimestampTooFarAhead => Some(SYNCHRONISE),
-        ErrorReply::FenceTooFarAhead => {
-            Some("a token that the store gave out; and synchronise the clocks with NTP")
-        }
-        ErrorReply::FenceRequired => {
-            Some("--fence TOKEN, with the token of whoever holds the lock on this key")
-        }
+        ErrorReply::TimestampTooFarAhead => Some(CLOCK_HINT),
+        ErrorReply::FenceTooFarAhead => Some("use a token of the store, and synchronize the clocks with NTP"),
+        ErrorReply::FenceRequired => Some("use the token of the lock's holder: --fence TOKEN"),
         ErrorReply::FenceTooOld => {
-            Some("take the lock again: somebody else has had it since this token was given out")
+            Some("acquire the lock again: another client has held it since this token")
         }
-        ErrorReply::QuotaExceeded => Some("delete keys that are not needed, or let them expire (--ttl)"),
-        ErrorReply::ValueTooLong => Some("a smaller value, or several keys"),
-        ErrorReply::NotPersisted => Some("look at what the store says: its disk is full, or does not work"),
-        ErrorReply::NotAuthorized => Some("ask for the right to this key for this client id (-i)"),
+        ErrorReply::QuotaExceeded => Some("delete unused keys, or let them expire (--ttl)"),
+        ErrorReply::ValueTooLong => Some("use a smaller value, or several keys"),
+        ErrorReply::NotPersisted => Some("see the log of the store: its disk is full or has failed"),
+        ErrorReply::NotAuthorized => Some("this client id (-i) needs a permission for this key"),
         ErrorReply::UnknownCommand => {
-            Some("upper case: the store knows GET, SET, DEL, VDEL, KEYNOTIFY, SCAN")
+            Some("commands are GET, SET, DEL, VDEL, KEYNOTIFY, SCAN, in upper case")
         }
         _ => None,
     }
@@ -399,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn who_the_client_is_decides_between_77_and_the_rest() {
+    fn authentication_and_authorization_errors_exit_with_77() {
         let rejected = |code| Error::Rejected { target: "h:1".into(), reason: reason(code) };
         assert_eq!(CommandError::from(rejected(0x87)).kind, Kind::Authorization);
         assert_eq!(CommandError::from(rejected(0x86)).kind, Kind::Authorization);
@@ -413,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_write_changed_nothing_and_a_lost_one_is_unknown() {
+    fn a_refused_write_has_no_effect_and_a_lost_one_an_unknown_outcome() {
         let refused = CommandError::from(Error::Refused(ErrorReply::FenceRequired));
         assert_eq!(refused.outcome, Some(Outcome::Unchanged));
         assert!(refused.hints[0].contains("--fence"));
@@ -427,15 +418,15 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_does_not_give_names_the_limit_in_the_way() {
+    fn an_exhausted_limit_of_the_system_has_a_hint() {
         let hints = |cause: io::Error| CommandError::system("start a thread", &cause).hints;
         let threads = hints(io::ErrorKind::WouldBlock.into());
-        assert_eq!(threads, ["more threads: `ulimit -u`, or TasksMax of its service"]);
+        assert_eq!(threads, ["raise the limit of threads: `ulimit -u`, or TasksMax of the service"]);
         assert!(hints(io::ErrorKind::PermissionDenied.into()).is_empty());
     }
 
     #[test]
-    fn nothing_listening_here_suggests_a_store_of_ones_own() {
+    fn a_refused_connection_to_this_machine_suggests_serve() {
         let suggests = |target: &str, cause: &str| {
             let error = Error::Connect { target: target.into(), cause: cause.into() };
             CommandError::from(error).hints[0].contains("mqkv serve")

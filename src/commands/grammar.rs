@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn verbs_come_in_any_case_and_options_as_on_the_wire() {
+    fn verbs_are_case_insensitive_and_options_may_be_those_of_the_wire() {
         assert_eq!(shown("SET k v NX PX 5000"), shown("set k v --nx --ttl 5s"));
         assert_eq!(shown("Set k v nex"), shown("set k v --nex"));
         assert_eq!(shown("set k v px 5 --persist"), shown("set k v --ttl 5ms --persist"));
@@ -201,18 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_makes_no_sense_is_refused_with_help() {
+    fn an_invalid_word_is_rejected_with_a_hint() {
         let error = parse("gte k").unwrap_err();
         assert_eq!(error.message, "unknown command 'gte'");
-        assert_eq!(error.hints, ["get", "mqkv help"]);
+        assert_eq!(error.hints, ["did you mean 'get'?", "mqkv help"]);
         let error = parse("set k v XX").unwrap_err();
         assert_eq!(error.message, "unexpected argument 'XX' found");
         assert_eq!(error.hints, ["mqkv help set"]);
-        assert_eq!(
-            parse("get --help").unwrap_err().hints,
-            ["mqkv help get"],
-            "help does not pass for an answer"
-        );
+        assert_eq!(parse("get --help").unwrap_err().hints, ["mqkv help get"], "help is not printed");
         assert!(parse("set k v PX 0").unwrap_err().message.contains("longer than zero"));
         assert!(parse("set k v NX NEX").is_err());
     }

@@ -1,30 +1,30 @@
-//! How a verb ends that follows what happens until it has seen enough.
+//! How a verb ends that follows events until a condition is met.
 
 use std::time::Duration;
 
 use super::duration;
 use super::error::{CommandError, Kind};
-use crate::commands::process::signal::Signal;
-use crate::commands::verdict::Verdict;
+use super::process::signal::Signal;
+use super::verdict::Verdict;
 
 /// Why such a verb ends, other than by an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// What was waited for is there.
+pub(super) enum StopReason {
+    /// The condition is met.
     Reached,
-    /// Its time is over.
-    Late,
-    /// Whoever read the records has left.
-    Left,
-    /// A signal asks for it.
+    /// The time given by `--wait` is over.
+    TimedOut,
+    /// The reader of the records has closed the output.
+    OutputClosed,
+    /// A signal asks the verb to end.
     Signal(Signal),
 }
 
-impl End {
-    /// What the verb ends with. `missed` says what has not come, if anything was waited for.
+impl StopReason {
+    /// Returns the verdict; `missed` describes the condition that was not met, if there is one.
     ///
     /// # Errors
-    /// It was waited for something, and the time is over.
+    /// [`Kind::Timeout`] if the time was over before the condition was met.
     pub(super) fn verdict(
         self,
         missed: Option<String>,
@@ -32,11 +32,11 @@ impl End {
     ) -> Result<Verdict, CommandError> {
         match (self, missed, wait) {
             (Self::Signal(signal), ..) => Ok(signal.verdict()),
-            (Self::Late, Some(missed), Some(wait)) => {
-                let message = format!("{missed} within {}", duration::text(wait));
+            (Self::TimedOut, Some(missed), Some(wait)) => {
+                let message = format!("timed out after {}: {missed}", duration::text(wait));
                 Err(CommandError::new(Kind::Timeout, message))
             }
-            (Self::Reached | Self::Late | Self::Left, ..) => Ok(Verdict::Yes),
+            (Self::Reached | Self::TimedOut | Self::OutputClosed, ..) => Ok(Verdict::Yes),
         }
     }
 }

@@ -17,8 +17,8 @@ pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
         Output::Exported(ended) => words(exported(*ended), style),
         Output::Progress(_) => Rendered::default(),
         _ if is_json => return None,
-        Output::Listed { key, null: true } => Rendered::data([key.as_bytes(), b"\0"].concat()),
-        Output::Listed { key, null: false } => Rendered::data(format!("{}\n", spell(key.as_bytes()))),
+        Output::Listed { key, null: true } => Rendered::stdout([key.as_bytes(), b"\0"].concat()),
+        Output::Listed { key, null: false } => Rendered::stdout(format!("{}\n", spell(key.as_bytes()))),
         Output::Imported(ended) => words(imported(*ended), style),
         Output::Answered(answered) => answer(answered, style),
         _ => return None,
@@ -26,11 +26,11 @@ pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
 }
 
 fn words(text: String, style: &Style) -> Rendered {
-    if style.quiet { Rendered::default() } else { Rendered::words(text) }
+    if style.quiet { Rendered::default() } else { Rendered::stderr(text) }
 }
 
 fn words_of(rendered: Rendered) -> Rendered {
-    Rendered::words(String::from_utf8_lossy(&rendered.data).into_owned())
+    Rendered::stderr(String::from_utf8_lossy(&rendered.stdout).into_owned())
 }
 
 fn exported(ended: Exported) -> String {
@@ -71,14 +71,16 @@ fn keys_were(count: u64) -> String {
 fn answer(answered: &Answered, style: &Style) -> Rendered {
     match &answered.answer {
         Answer::Failed { is_end: true, .. } => Rendered::default(),
-        Answer::Failed { error, .. } => Rendered::words(super::error::error(error, error.kind.code(), style)),
+        Answer::Failed { error, .. } => {
+            Rendered::stderr(super::error::error(error, error.kind.code(), style))
+        }
         Answer::Record(record) => {
             let rendered = line_each(record, style).unwrap_or_else(|| super::output(record, style));
-            let words = match rendered.words.as_str() {
+            let stderr = match rendered.stderr.as_str() {
                 "" => String::new(),
                 words => format!("line {}: {words}", answered.line),
             };
-            Rendered { words, ..rendered }
+            Rendered { stderr, ..rendered }
         }
     }
 }
@@ -91,13 +93,13 @@ fn line_each(record: &Output, style: &Style) -> Option<Rendered> {
     match (style.format, got) {
         (Format::Lines, Got::Found(found)) => Some(value_line(&found.value)),
         (Format::Lines, Got::Default(value)) => Some(value_line(value)),
-        (Format::Lines | Format::Hex | Format::Base64, Got::Missing) => Some(Rendered::data("\n")),
+        (Format::Lines | Format::Hex | Format::Base64, Got::Missing) => Some(Rendered::stdout("\n")),
         _ => None,
     }
 }
 
 fn value_line(value: &Bytes) -> Rendered {
-    Rendered::data(format!("{}\n", spell(value)))
+    Rendered::stdout(format!("{}\n", spell(value)))
 }
 
 #[cfg(test)]
@@ -117,8 +119,8 @@ mod tests {
     }
 
     fn shown(record: &Output, style: &Style) -> (String, String) {
-        let Rendered { data, words } = super::super::output(record, style);
-        (String::from_utf8(data.to_vec()).unwrap(), words)
+        let Rendered { stdout, stderr } = super::super::output(record, style);
+        (String::from_utf8(stdout.to_vec()).unwrap(), stderr)
     }
 
     fn data(text: &str) -> (String, String) {

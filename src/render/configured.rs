@@ -12,12 +12,12 @@ pub fn output(configured: &ConfigRecord, style: &Style) -> Rendered {
     match configured {
         ConfigRecord::Path { file, exists } => {
             let note = if *exists || !is_text || style.quiet { "" } else { "  (not there yet)" };
-            Rendered::data(format!("{}{note}\n", escape(file.as_os_str().as_encoded_bytes())))
+            Rendered::stdout(format!("{}{note}\n", escape(file.as_os_str().as_encoded_bytes())))
         }
         ConfigRecord::Settings { settings, with_origin, .. } => {
-            Rendered::data(rows(settings, *with_origin, style))
+            Rendered::stdout(rows(settings, *with_origin, style))
         }
-        ConfigRecord::Context { settings, .. } => Rendered::data(rows(settings, false, style)),
+        ConfigRecord::Context { settings, .. } => Rendered::stdout(rows(settings, false, style)),
         ConfigRecord::Contexts(contexts) if contexts.is_empty() => {
             said("no contexts yet; `mqkv context add NAME -b URL` makes one", style)
         }
@@ -37,7 +37,7 @@ pub fn output(configured: &ConfigRecord, style: &Style) -> Rendered {
                 }
                 [format!("{mark}{}", text(&context.name)), text(&context.broker), notes.join(",")]
             });
-            Rendered::data(columns(&lines.collect::<Vec<_>>(), is_text))
+            Rendered::stdout(columns(&lines.collect::<Vec<_>>(), is_text))
         }
         ConfigRecord::NoContext => said("no context is in use", style),
         ConfigRecord::Changed { change, context, file } => {
@@ -53,20 +53,20 @@ pub fn output(configured: &ConfigRecord, style: &Style) -> Rendered {
                 FileChange::Unchanged => format!("{file} stays as it was"),
             };
             // As with `set`: in a pipe the exit code says it all.
-            if is_text && !style.quiet { Rendered::data(format!("{done}\n")) } else { Rendered::default() }
+            if is_text && !style.quiet { Rendered::stdout(format!("{done}\n")) } else { Rendered::default() }
         }
     }
 }
 
 fn said(words: &str, style: &Style) -> Rendered {
-    if style.quiet { Rendered::default() } else { Rendered::words(format!("{words}\n")) }
+    if style.quiet { Rendered::default() } else { Rendered::stderr(format!("{words}\n")) }
 }
 
 fn rows(settings: &[SettingRow], with_origin: bool, style: &Style) -> String {
     let is_text = style.format == Format::Text;
     let lines = settings.iter().map(|row| {
         let origin = text(&row.origin);
-        let origin = if is_text { paint(&origin, Paint::Dim, style.color_data) } else { origin };
+        let origin = if is_text { paint(&origin, Paint::Dim, style.color_stdout) } else { origin };
         [row.name.clone(), shown(&row.value), if with_origin { origin } else { String::new() }]
     });
     columns(&lines.collect::<Vec<_>>(), is_text)
@@ -112,9 +112,9 @@ mod tests {
             listed("lab", "mqtt://localhost:1883", true, false),
             listed("prod", "mqtts://aio:8883", false, true),
         ]);
-        let text = output(&all, &Style::PLAIN).data;
+        let text = output(&all, &Style::PLAIN).stdout;
         assert_eq!(text, "* lab   mqtt://localhost:1883\n  prod  mqtts://aio:8883       read-only\n");
-        let lines = output(&all, &Style { format: Format::Lines, ..Style::PLAIN }).data;
+        let lines = output(&all, &Style { format: Format::Lines, ..Style::PLAIN }).stdout;
         assert_eq!(lines, "lab\tmqtt://localhost:1883\tdefault\nprod\tmqtts://aio:8883\tread-only\n");
     }
 
@@ -128,7 +128,7 @@ mod tests {
         let with = |with_origin| {
             let settings = vec![row.clone()];
             let record = ConfigRecord::Settings { context: None, file: None, settings, with_origin };
-            output(&record, &Style::PLAIN).data
+            output(&record, &Style::PLAIN).stdout
         };
         assert_eq!(with(false), "broker  mqtt://h:1\\x1B\n");
         assert_eq!(with(true), "broker  mqtt://h:1\\x1B  -b\n");

@@ -27,7 +27,7 @@ pub fn checked(checked: &CheckResult, style: &Style) -> Rendered {
     let elapsed = checked.elapsed.map(ms_text);
     let words = words(checked);
     let mut out = if style.format == Format::Text {
-        let judged = paint(&format!("{glyph} {word:<7}"), color, style.color_data);
+        let judged = paint(&format!("{glyph} {word:<7}"), color, style.color_stdout);
         format!("{judged} {name:<13} {:>10}  {words}\n", elapsed.unwrap_or_default())
     } else {
         format!("{word}\t{name}\t{}\t{words}\n", elapsed.unwrap_or_else(|| "-".to_owned()))
@@ -39,9 +39,9 @@ pub fn checked(checked: &CheckResult, style: &Style) -> Rendered {
     }
     for hint in hints(&checked.status) {
         let hint = escape(hint.as_bytes());
-        out.push_str(&format!("  {} {hint}\n", paint("hint:", Paint::Next, style.color_data)));
+        out.push_str(&format!("  {} {hint}\n", paint("hint:", Paint::Next, style.color_stdout)));
     }
-    Rendered::data(out)
+    Rendered::stdout(out)
 }
 
 /// What came of a check, without what was detail where that is not good.
@@ -90,7 +90,7 @@ fn detail(detail: &Detail) -> Option<String> {
             let reached = reached.as_ref().map(|reached| format!("{reached} answers"));
             joined(reached.iter().chain(&failed).map(String::as_str))
         }
-        Detail::Tls { sight, now_s } => tls_text(sight, *now_s),
+        Detail::Tls { handshake, now_s } => tls_text(handshake, *now_s),
         Detail::WebSocket { path } => format!("MQTT is spoken at {path}"),
         Detail::Connack { client_id, properties } => connack_text(client_id, properties),
         Detail::Subscription { qos, .. } => format!("QoS {qos} for the store's answers"),
@@ -110,9 +110,9 @@ fn addresses_text(addresses: &[String], source: AddressSource) -> String {
     }
 }
 
-fn tls_text(sight: &TlsHandshake, now_s: u64) -> String {
+fn tls_text(handshake: &TlsHandshake, now_s: u64) -> String {
     let TlsHandshake { version, cipher, roots, chain, requests_client_certificate, client_certificate } =
-        sight;
+        handshake;
     let mut parts = Vec::new();
     if let Some(version) = version {
         let cipher = cipher.as_ref().map_or_else(String::new, |cipher| format!(", {cipher}"));
@@ -247,7 +247,7 @@ mod tests {
     fn shown(status: Status, detail: Option<Detail>, style: &Style) -> String {
         let elapsed = Some(Duration::from_micros(1234));
         let record = CheckResult { check: Check::Tls, elapsed, detail, status };
-        String::from_utf8(checked(&record, style).data.to_vec()).unwrap()
+        String::from_utf8(checked(&record, style).stdout.to_vec()).unwrap()
     }
 
     fn certificate(subject: &str, issuer: &str) -> Certificate {
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    fn sight() -> TlsHandshake {
+    fn handshake() -> TlsHandshake {
         TlsHandshake {
             version: Some("1.3"),
             cipher: Some("SUITE".to_owned()),
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_handshake_is_told_with_its_chain_and_what_is_left_to_it() {
-        let detail = Detail::Tls { sight: Box::new(sight()), now_s: 2 * DAY_S };
+        let detail = Detail::Tls { handshake: Box::new(handshake()), now_s: 2 * DAY_S };
         let advice = Warning { message: "old".to_owned(), hint: "new".to_owned() };
         assert_eq!(
             shown(Status::Warn(vec![advice]), Some(detail), &Style::PLAIN),

@@ -12,7 +12,7 @@ pub fn error(error: &CommandError, code: u8, style: &Style) -> String {
     if style.format == Format::Json {
         return json::error(error, code);
     }
-    let color = style.color_words;
+    let color = style.color_stderr;
     let mut out = format!("{} {}\n", paint("error:", Paint::Wrong, color), words(&error.message));
     for cause in &error.causes {
         out.push_str(&format!("  {}\n", words(cause)));

@@ -88,7 +88,7 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
         }
         Output::Checked(_) => return Rendered::default(),
         Output::CheckSummary(checked) => return doctor::array(checked, quiet),
-        Output::Config(record) => return Rendered::data(configured::lines(record)),
+        Output::Config(record) => return Rendered::stdout(configured::lines(record)),
         Output::Answered(answered) => return answered_line(answered, quiet),
         Output::Progress(_) => return Rendered::default(),
         Output::Listed { key, .. } => {
@@ -127,7 +127,7 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
             object
         }
         Output::LockWaiting { .. } => return Rendered::default(),
-        Output::LockNote { key, note } => return Rendered::words(line(note_object(key, note))),
+        Output::LockNote { key, note } => return Rendered::stderr(line(note_object(key, note))),
         Output::LockHeld { key, holder, unrenewed } => held_object(key, holder.as_ref(), *unrenewed),
         Output::Unlocked { key, holder, outcome } => unlocked_object(key, holder, outcome),
         Output::Holder { key, found } => {
@@ -141,14 +141,14 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
             object
         }
     };
-    Rendered::data(line(object))
+    Rendered::stdout(line(object))
 }
 
 /// An object that is data, or else is said beside it, unless that is not wanted.
 fn beside(object: Object, is_data: bool, quiet: bool) -> Rendered {
     match (is_data, quiet) {
-        (true, _) => Rendered::data(line(object)),
-        (false, false) => Rendered::words(line(object)),
+        (true, _) => Rendered::stdout(line(object)),
+        (false, false) => Rendered::stderr(line(object)),
         (false, true) => Rendered::default(),
     }
 }
@@ -282,14 +282,14 @@ fn note_object(key: &Key, note: &LockNote) -> Object {
 fn answered_line(answered: &Answered, quiet: bool) -> Rendered {
     let rendered = match &answered.answer {
         Answer::Record(record) => output(record, quiet),
-        Answer::Failed { error, .. } => Rendered::data(self::error(error, error.kind.code())),
+        Answer::Failed { error, .. } => Rendered::stdout(self::error(error, error.kind.code())),
     };
-    let Some(rest) = rendered.data.strip_prefix(BEGINNING) else {
+    let Some(rest) = rendered.stdout.strip_prefix(BEGINNING) else {
         return rendered;
     };
     let id = answered.id.as_ref().map_or_else(String::new, |id| format!("\"id\":{},", id.value()));
     let marks = format!("{id}\"line\":{},", answered.line);
-    Rendered { data: [BEGINNING, marks.as_bytes(), rest].concat().into(), ..rendered }
+    Rendered { stdout: [BEGINNING, marks.as_bytes(), rest].concat().into(), ..rendered }
 }
 
 /// How every record begins.
@@ -517,9 +517,9 @@ mod tests {
     }
 
     fn shown(record: &Output) -> String {
-        let Rendered { data, words } = output(record, false);
-        assert_eq!(words, "");
-        String::from_utf8(data.to_vec()).unwrap()
+        let Rendered { stdout, stderr } = output(record, false);
+        assert_eq!(stderr, "");
+        String::from_utf8(stdout.to_vec()).unwrap()
     }
 
     #[test]
@@ -642,10 +642,10 @@ mod tests {
     #[test]
     fn what_is_said_beside_the_matter_goes_beside_the_data() {
         let note = LockNote::Unconfirmed { cause: "no answer".into(), ttl_ms: 30_000 };
-        let Rendered { data, words } = output(&Output::LockNote { key: key(b"k"), note }, false);
-        assert_eq!(data, "");
+        let Rendered { stdout, stderr } = output(&Output::LockNote { key: key(b"k"), note }, false);
+        assert_eq!(stdout, "");
         assert_eq!(
-            words,
+            stderr,
             "{\"v\":1,\"note\":{\"kind\":\"release-unconfirmed\",\"key\":\"k\",\
              \"message\":\"k may not be released, but will be free within 30s: no answer\"}}\n"
         );
@@ -714,12 +714,12 @@ mod tests {
         let skipped = WatchEvent::Skipped { topic: "a/b".to_owned(), cause: "odd".to_owned() };
         let skipped = Output::Watched { event: skipped, received_ms: 0, sequence: None };
         let rendered = output(&skipped, false);
-        assert_eq!(rendered.data, "");
-        assert_eq!(rendered.words, "{\"v\":1,\"event\":\"skipped\",\"topic\":\"a/b\",\"cause\":\"odd\"}\n");
+        assert_eq!(rendered.stdout, "");
+        assert_eq!(rendered.stderr, "{\"v\":1,\"event\":\"skipped\",\"topic\":\"a/b\",\"cause\":\"odd\"}\n");
         assert_eq!(output(&skipped, true), Rendered::default());
         let ended = Output::HandlerEnded { key: key(b"k"), ended: Ended::Code(3) };
         assert_eq!(
-            output(&ended, false).words,
+            output(&ended, false).stderr,
             "{\"v\":1,\"event\":\"command-ended\",\"key\":\"k\",\"code\":3}\n"
         );
     }

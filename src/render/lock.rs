@@ -11,7 +11,7 @@ use crate::protocol::{Key, Timestamp, Value};
 /// A lock that is held now.
 pub fn locked(key: &Key, holder: &Value, token: &Timestamp, ttl_ms: u64, once: bool) -> Rendered {
     let (key, holder, token) = (name(key), escape(holder), escape(token.to_string().as_bytes()));
-    Rendered::data(if once {
+    Rendered::stdout(if once {
         let lease = duration::of_ms(ttl_ms);
         format!(
             "locked {key} for {lease} as {holder}, token {token}\nto release it: mqkv unlock {key} --holder {holder}\n"
@@ -26,16 +26,16 @@ pub fn locked(key: &Key, holder: &Value, token: &Timestamp, ttl_ms: u64, once: b
 /// The same for a pipe: what a script reads.
 pub fn locked_line(holder: &Value, token: &Timestamp, once: bool) -> Rendered {
     let token = escape(token.to_string().as_bytes());
-    Rendered::data(if once { format!("{token}\t{}\n", escape(holder)) } else { format!("{token}\n") })
+    Rendered::stdout(if once { format!("{token}\t{}\n", escape(holder)) } else { format!("{token}\n") })
 }
 
 /// Somebody else holds the lock, and waiting for it takes time. Nobody wants to read this in a log.
 pub fn waiting(key: &Key, holder: &Value, unrenewed: Option<Duration>, style: &Style) -> Rendered {
-    if style.quiet || !(style.words_on_terminal || style.verbose) {
+    if style.quiet || !(style.stderr_is_terminal || style.verbose) {
         return Rendered::default();
     }
     let (key, holder) = (name(key), escape(holder));
-    Rendered::words(match unrenewed {
+    Rendered::stderr(match unrenewed {
         None => format!("waiting for {key}, held by {holder}\n"),
         Some(silent) => format!("still waiting for {key}, held by {holder}\n{}", without_end(silent)),
     })
@@ -58,7 +58,7 @@ pub fn held(key: &Key, holder: Option<&Value>, unrenewed: Option<Duration>, styl
         }
         None => String::new(),
     };
-    Rendered::words(first + &rest)
+    Rendered::stderr(first + &rest)
 }
 
 fn without_end(silent: Duration) -> String {
@@ -73,7 +73,7 @@ pub fn note(key: &Key, note: &LockNote, style: &Style) -> Rendered {
     if style.quiet {
         return Rendered::default();
     }
-    Rendered::words(format!("{}\n", note_text(key, note)))
+    Rendered::stderr(format!("{}\n", note_text(key, note)))
 }
 
 /// The same as a sentence.
@@ -122,7 +122,7 @@ fn name(key: &Key) -> String {
 mod tests {
     use super::*;
 
-    const STYLE: Style = Style { words_on_terminal: true, ..Style::PLAIN };
+    const STYLE: Style = Style { stderr_is_terminal: true, ..Style::PLAIN };
 
     fn key() -> Key {
         Key::new("deploy").unwrap()
@@ -130,10 +130,10 @@ mod tests {
 
     #[test]
     fn who_waits_in_a_log_says_nothing() {
-        let told = |style: &Style| waiting(&key(), &"connector-0".into(), None, style).words;
+        let told = |style: &Style| waiting(&key(), &"connector-0".into(), None, style).stderr;
         assert_eq!(told(&STYLE), "waiting for deploy, held by connector-0\n");
-        assert_eq!(told(&Style { words_on_terminal: false, ..STYLE }), "");
-        let verbose = Style { words_on_terminal: false, verbose: true, ..STYLE };
+        assert_eq!(told(&Style { stderr_is_terminal: false, ..STYLE }), "");
+        let verbose = Style { stderr_is_terminal: false, verbose: true, ..STYLE };
         assert_eq!(told(&verbose), "waiting for deploy, held by connector-0\n");
         assert_eq!(told(&Style { quiet: true, ..STYLE }), "");
     }
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_holder_that_is_never_renewed_may_be_no_lock_at_all() {
         let silent = Some(Duration::from_millis(30_400));
-        let told = held(&key(), Some(&"21.5\x1b[2J".into()), silent, &STYLE).words;
+        let told = held(&key(), Some(&"21.5\x1b[2J".into()), silent, &STYLE).stderr;
         assert_eq!(
             told,
             "deploy is held by 21.5\\x1B[2J\n  not renewed for 30s: it has no end that we know of, \
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_script_reads_the_token_first() {
         let token = Timestamp::of_store(5, 1);
-        let line = |once| locked_line(&"ci 17".into(), &token, once).data;
+        let line = |once| locked_line(&"ci 17".into(), &token, once).stdout;
         assert_eq!(line(false), "000000000000005:00001:StateStore\n");
         assert_eq!(line(true), "000000000000005:00001:StateStore\tci 17\n");
     }

@@ -1,4 +1,4 @@
-//! Output and errors to bytes: pure, told everything about the terminal.
+//! Formats records and errors as bytes for the standard streams (pure).
 
 mod bulk;
 mod configured;
@@ -21,63 +21,58 @@ use bytes::Bytes;
 
 use crate::commands::Output;
 
-/// The shape of what goes to standard output.
+/// The format of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people at a terminal.
+    /// Text for a terminal.
     Text,
-    /// For a pipe: exact values, and nothing that a program would have to skip.
+    /// Lines for a pipe: exact values, and nothing that a program would have to skip.
     Lines,
-    /// Exact bytes, no line feed.
+    /// Exact bytes without a line feed.
     Raw,
-    /// Hexadecimal digits, a line a value.
+    /// One value per line in hexadecimal.
     Hex,
-    /// Base64, a line a value.
+    /// One value per line in base64.
     Base64,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// How to show it.
+/// How records are formatted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// The shape of what goes to standard output.
     pub format: Format,
-    /// Whether standard output takes colour.
-    pub color_data: bool,
-    /// Whether standard error takes colour.
-    pub color_words: bool,
-    /// Whether standard error is a terminal.
-    pub words_on_terminal: bool,
-    /// Say more.
+    /// Whether standard output is coloured.
+    pub color_stdout: bool,
+    /// Whether standard error is coloured.
+    pub color_stderr: bool,
+    pub stderr_is_terminal: bool,
     pub verbose: bool,
-    /// Say no more than what was summary for, and errors.
+    /// Whether only data and errors are printed.
     pub quiet: bool,
 }
 
 #[cfg(test)]
 impl Style {
-    /// Text without colour, for tests.
+    /// Text without colour.
     pub const PLAIN: Self = Self {
         format: Format::Text,
-        color_data: false,
-        color_words: false,
-        words_on_terminal: false,
+        color_stdout: false,
+        color_stderr: false,
+        stderr_is_terminal: false,
         verbose: false,
         quiet: false,
     };
 }
 
-/// What one record looks like.
+/// A formatted record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rendered {
-    /// For standard output.
-    pub data: Bytes,
-    /// For standard error.
-    pub words: String,
+    pub stdout: Bytes,
+    pub stderr: String,
 }
 
-/// Renders one record.
+/// Formats a record.
 #[must_use]
 pub fn output(output: &Output, style: &Style) -> Rendered {
     if let Some(rendered) = bulk::output(output, style) {
@@ -93,11 +88,11 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
 }
 
 impl Rendered {
-    fn data(data: impl Into<Bytes>) -> Self {
-        Self { data: data.into(), words: String::new() }
+    fn stdout(stdout: impl Into<Bytes>) -> Self {
+        Self { stdout: stdout.into(), stderr: String::new() }
     }
 
-    fn words(words: String) -> Self {
-        Self { data: Bytes::new(), words }
+    fn stderr(stderr: String) -> Self {
+        Self { stdout: Bytes::new(), stderr }
     }
 }

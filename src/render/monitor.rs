@@ -84,8 +84,8 @@ pub fn text(event: &TrafficEvent, at_ms: u64, columns_max: Option<usize>, style:
         }
     }
     spans.push((value, None));
-    let line = cut(&separated(spans), columns_max.unwrap_or(usize::MAX), style.color_data);
-    Rendered::data(format!("{}\n", line.trim_end()))
+    let line = cut(&separated(spans), columns_max.unwrap_or(usize::MAX), style.color_stdout);
+    Rendered::stdout(format!("{}\n", line.trim_end()))
 }
 
 /// Renders a event for a pipe: eleven columns, empty where there is nothing to say.
@@ -106,7 +106,7 @@ pub fn columns(event: &TrafficEvent, at_ms: u64, style: &Style) -> Rendered {
         elapsed.unwrap_or_default(),
         row.value.unwrap_or_default(),
     ];
-    Rendered::data(format!("{}\n", columns.join(TAB)))
+    Rendered::stdout(format!("{}\n", columns.join(TAB)))
 }
 
 /// Renders what is said beside the data.
@@ -122,10 +122,10 @@ pub fn words(event: &TrafficEvent, style: &Style) -> Rendered {
                 format!("{}; replies on other topics than the SDKs' are not seen\n", escaped(why))
             });
             let filters = escaped(&filters.join(", "));
-            Rendered::words(format!("{refused}listening at {} to {filters}\n", escaped(broker)))
+            Rendered::stderr(format!("{refused}listening at {} to {filters}\n", escaped(broker)))
         }
         TrafficEvent::Lost { cause, .. } => {
-            Rendered::words(format!("lost the connection: {}; trying again\n", escaped(cause)))
+            Rendered::stderr(format!("lost the connection: {}; trying again\n", escaped(cause)))
         }
         _ => Rendered::default(),
     }
@@ -198,11 +198,11 @@ fn request_row(seen: &DecodedRequest, columns_max: Option<usize>) -> Row {
         }
     }
     words.extend(seen.persist.then(|| "persist".to_owned()));
-    words.extend(seen.trouble.map(str::to_owned));
+    words.extend(seen.problem.map(str::to_owned));
     Row {
         word: "REQUEST",
         detail: words.join(" "),
-        is_wrong: seen.request.is_err() || seen.trouble.is_some(),
+        is_wrong: seen.request.is_err() || seen.problem.is_some(),
         size: value.map(|value| value.len()),
         fence: seen.fence.as_ref().map(|fence| escape(fence.as_bytes())),
         value: value.map(|value| beginning(value, columns_max)),

@@ -30,7 +30,7 @@ pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
         (Output::Response { payload, .. }, Format::Raw | Format::Hex | Format::Base64) => payload,
         _ => return None,
     };
-    Some(Rendered::data(encode(bytes, format)))
+    Some(Rendered::stdout(encode(bytes, format)))
 }
 
 fn encode(bytes: &Bytes, format: Format) -> Bytes {

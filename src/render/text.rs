@@ -132,8 +132,8 @@ fn set_text(
 fn line(text: &str, version: Option<&Timestamp>, style: &Style) -> Rendered {
     let version = version.filter(|_| style.verbose).map(|version| escape(version.to_string().as_bytes()));
     let version = version
-        .map_or_else(String::new, |version| format!("  {}", paint(&version, Paint::Dim, style.color_data)));
-    Rendered::data(format!("{text}{version}\n"))
+        .map_or_else(String::new, |version| format!("  {}", paint(&version, Paint::Dim, style.color_stdout)));
+    Rendered::stdout(format!("{text}{version}\n"))
 }
 
 /// What was done, for those who want to hear it.
@@ -149,7 +149,7 @@ fn denied(text: &str, style: &Style) -> Rendered {
     if style.quiet {
         return Rendered::default();
     }
-    Rendered::words(format!("{text}\n"))
+    Rendered::stderr(format!("{text}\n"))
 }
 
 fn no_such_key(key: &Key, style: &Style) -> Rendered {
@@ -168,7 +168,7 @@ fn ping_line(broker: &str, connect: Option<Duration>, tls: Option<&str>, round_t
     let tls = tls.map_or_else(String::new, |version| format!(" (TLS {version})"));
     let connect = connect.map_or_else(String::new, |connect| format!("  connect {}{tls}", ms_text(connect)));
     let broker = escape(broker.as_bytes());
-    Rendered::data(format!("{broker}{connect}  round trip {}\n", ms_text(round_trip)))
+    Rendered::stdout(format!("{broker}{connect}  round trip {}\n", ms_text(round_trip)))
 }
 
 pub(super) fn ms_text(duration: Duration) -> String {
@@ -233,8 +233,8 @@ mod tests {
     }
 
     fn shown(record: &Output) -> (String, String) {
-        let Rendered { data, words } = output(record, &STYLE);
-        (String::from_utf8(data.to_vec()).unwrap(), words)
+        let Rendered { stdout, stderr } = output(record, &STYLE);
+        (String::from_utf8(stdout.to_vec()).unwrap(), stderr)
     }
 
     fn data(text: &str) -> (String, String) {
@@ -256,7 +256,7 @@ mod tests {
         };
         assert_eq!(shown(&record), data("\\x1B[2J\\xFF\n"));
         let verbose = output(&record, &Style { verbose: true, ..STYLE });
-        assert_eq!(verbose.data, "\\x1B[2J\\xFF  000000000000005:00003:StateStore\n");
+        assert_eq!(verbose.stdout, "\\x1B[2J\\xFF  000000000000005:00003:StateStore\n");
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub fn line(traced: &TraceEvent, at_ms: u64, style: &Style) -> String {
         "received" => "<-",
         _ => "--",
     };
-    let time = paint(&duration::time_of_day(at_ms), Paint::Dim, style.color_words);
+    let time = paint(&duration::time_of_day(at_ms), Paint::Dim, style.color_stderr);
     let mut line = format!("{time}  {arrow}  {}", escape(row.said.as_bytes()));
     line.push_str(row.packet.as_deref().unwrap_or_default());
     if row.packet.is_some() {

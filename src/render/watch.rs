@@ -31,7 +31,7 @@ enum State<'a> {
 #[must_use]
 pub fn text(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Style) -> Rendered {
     let Some(row) = row(event) else { return beside_or_gap(event, received_ms, is_data, style, "  ") };
-    let color = style.color_data;
+    let color = style.color_stdout;
     let dim = |text: &str| paint(text, Paint::Dim, color);
     let mut line = format!("{}  {:<7}  {}", dim(&time(received_ms)), row.word, escape(row.key.as_bytes()));
     match row.state {
@@ -44,7 +44,7 @@ pub fn text(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Style) 
         line.extend(["  ", &dim(&escape(version.to_string().as_bytes()))]);
     }
     line.push('\n');
-    Rendered::data(line)
+    Rendered::stdout(line)
 }
 
 /// Renders an event for a pipe: time, event, key and, where there is one, value; and the version when asked for.
@@ -59,17 +59,17 @@ pub fn columns(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Styl
         columns.resize(4, String::new());
         columns.push(escape(version.to_string().as_bytes()));
     }
-    Rendered::data(format!("{}\n", columns.join(TAB)))
+    Rendered::stdout(format!("{}\n", columns.join(TAB)))
 }
 
 /// Renders an event where only bytes of values are data: everything else is said in words.
 #[must_use]
 pub fn words(event: &WatchEvent, received_ms: u64, style: &Style) -> Rendered {
-    let plain = Style { color_data: style.color_words, ..*style };
-    let Rendered { data, words } = text(event, received_ms, true, &plain);
+    let plain = Style { color_stdout: style.color_stderr, ..*style };
+    let Rendered { stdout, stderr } = text(event, received_ms, true, &plain);
     let is_wanted = !style.quiet || matches!(event, WatchEvent::Gap { .. });
-    let said = if is_wanted { String::from_utf8_lossy(&data).into_owned() } else { String::new() };
-    Rendered::words(words + &said)
+    let said = if is_wanted { String::from_utf8_lossy(&stdout).into_owned() } else { String::new() };
+    Rendered::stderr(stderr + &said)
 }
 
 /// Renders the end of a command that was run for a key.
@@ -82,7 +82,7 @@ pub fn handler_ended(key: &Key, ended: Ended, style: &Style) -> Rendered {
         Ended::Code(code) => format!("with exit code {code}"),
         Ended::Signal(signal) => format!("by signal {signal}"),
     };
-    Rendered::words(format!("the command for {} ended {how}\n", escape(key.as_bytes())))
+    Rendered::stderr(format!("the command for {} ended {how}\n", escape(key.as_bytes())))
 }
 
 /// The value that an event tells, if any.
@@ -125,7 +125,7 @@ fn beside_or_gap(
     style: &Style,
     separator: &str,
 ) -> Rendered {
-    let said = |text: String| if style.quiet { Rendered::default() } else { Rendered::words(text) };
+    let said = |text: String| if style.quiet { Rendered::default() } else { Rendered::stderr(text) };
     match event {
         WatchEvent::Lost { cause, .. } => {
             said(format!("lost the connection: {}; trying again\n", escape(cause.as_bytes())))
@@ -137,7 +137,7 @@ fn beside_or_gap(
         WatchEvent::Gap { since_ms, until_ms } => {
             // Words are for people, wherever the data goes.
             let separator = if is_data { separator } else { "  " };
-            let color = if is_data { style.color_data } else { style.color_words };
+            let color = if is_data { style.color_stdout } else { style.color_stderr };
             let word = if separator == TAB { "GAP".to_owned() } else { format!("{:<7}", "GAP") };
             // The column of the key is there, and empty: no key is.
             let key = if separator == TAB { TAB } else { "" };
@@ -147,7 +147,7 @@ fn beside_or_gap(
                 format!("{key}{}", gap(*since_ms, *until_ms)),
             ];
             let line = format!("{}\n", columns.join(separator));
-            if is_data { Rendered::data(line) } else { Rendered::words(line) }
+            if is_data { Rendered::stdout(line) } else { Rendered::stderr(line) }
         }
         WatchEvent::Current { .. }
         | WatchEvent::Set { .. }
@@ -197,8 +197,8 @@ mod tests {
     }
 
     fn shown(rendered: Rendered) -> String {
-        assert_eq!(rendered.words, "");
-        String::from_utf8(rendered.data.to_vec()).unwrap()
+        assert_eq!(rendered.stderr, "");
+        String::from_utf8(rendered.stdout.to_vec()).unwrap()
     }
 
     #[test]
@@ -264,10 +264,10 @@ mod tests {
         let quiet = Style { quiet: true, ..STYLE };
         for render in [text, columns] {
             assert_eq!(
-                render(&lost, NOW, false, &STYLE).words,
+                render(&lost, NOW, false, &STYLE).stderr,
                 "lost the connection: silent\\x0A; trying again\n"
             );
-            assert_eq!(render(&skipped, NOW, false, &STYLE).words, "skipped a message on a/\\x1B: odd\n");
+            assert_eq!(render(&skipped, NOW, false, &STYLE).stderr, "skipped a message on a/\\x1B: odd\n");
             assert_eq!(render(&lost, NOW, false, &quiet), Rendered::default());
         }
     }
@@ -276,15 +276,15 @@ mod tests {
     fn a_gap_beside_the_data_is_told_even_to_the_quiet() {
         let gap = WatchEvent::Gap { since_ms: NOW, until_ms: NOW };
         let quiet = Style { quiet: true, ..STYLE };
-        assert_eq!(text(&gap, NOW, false, &quiet).data, "");
-        assert!(text(&gap, NOW, false, &quiet).words.contains("GAP"));
-        assert!(words(&gap, NOW, &quiet).words.contains("GAP"));
+        assert_eq!(text(&gap, NOW, false, &quiet).stdout, "");
+        assert!(text(&gap, NOW, false, &quiet).stderr.contains("GAP"));
+        assert!(words(&gap, NOW, &quiet).stderr.contains("GAP"));
         assert_eq!(words(&set(None), NOW, &quiet), Rendered::default());
     }
 
     #[test]
     fn a_command_that_failed_is_told_in_words() {
-        let told = |ended| handler_ended(&key(), ended, &STYLE).words;
+        let told = |ended| handler_ended(&key(), ended, &STYLE).stderr;
         assert_eq!(told(Ended::Code(3)), "the command for line1/temp ended with exit code 3\n");
         assert_eq!(told(Ended::Signal(15)), "the command for line1/temp ended by signal 15\n");
     }

@@ -9,7 +9,7 @@ use tokio::task::spawn_local;
 
 use super::printer::Printer;
 use crate::commands::output::LossReason;
-use crate::commands::{CommandError, Holding, Kind, Released, Session, duration};
+use crate::commands::{BackgroundLock, CommandError, Kind, Released, Session, duration};
 use crate::protocol::{Key, Timestamp};
 use crate::render::escape::escape;
 
@@ -43,7 +43,7 @@ impl Locks {
     }
 
     /// Renews a lock until it is released or lost.
-    pub fn hold(&self, holding: Holding, session: &Session, printer: &Printer) {
+    pub fn hold(&self, holding: BackgroundLock, session: &Session, printer: &Printer) {
         let (release, requests) = oneshot::channel();
         let held = HeldLock {
             token: holding.token().clone(),
@@ -62,7 +62,7 @@ impl Locks {
 
     async fn renew(
         self,
-        mut holding: Holding,
+        mut holding: BackgroundLock,
         mut requests: oneshot::Receiver<ReleaseRequest>,
         session: Session,
         printer: Printer,

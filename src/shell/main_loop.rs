@@ -104,7 +104,7 @@ impl Shell {
         let state = Arc::new(SharedState::new(setup.definition.clone(), Arc::clone(&setup.contexts)));
         show_connection(&state, &opened);
         let (history, lines) = History::open(setup.history.clone());
-        let color = setup.style.color_data;
+        let color = setup.style.color_stdout;
         let no_terminal = |error| CommandError::new(Kind::File, format!("cannot use the terminal: {error}"));
         let editor = LineEditor::start(Arc::clone(&state), lines, setup.streams, color);
         let (editor, above) = editor.map_err(no_terminal)?;

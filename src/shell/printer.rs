@@ -56,7 +56,7 @@ impl Printer {
     }
 
     pub fn error(&self, error: &CommandError, style: &Style) {
-        (self.streams.words)(&rendered_error(error, style), style.color_words);
+        (self.streams.words)(&rendered_error(error, style), style.color_stderr);
     }
 
     /// Prints a record.
@@ -65,18 +65,18 @@ impl Printer {
     /// Standard output cannot be written.
     pub fn record(&self, output: &Output, style: &Style) -> io::Result<()> {
         let rendered = self.render(output, style);
-        if rendered.data.is_empty() {
+        if rendered.stdout.is_empty() {
             return Ok(());
         }
-        (self.streams.data)(&rendered.data, style.color_data)
+        (self.streams.data)(&rendered.stdout, style.color_stdout)
     }
 
     /// Prints the messages of a record and returns its data, for a redirection.
     pub fn render(&self, output: &Output, style: &Style) -> Rendered {
         self.remember_key(output);
         let rendered = render::output(output, style);
-        if !rendered.words.is_empty() {
-            (self.streams.words)(&rendered.words, style.color_words);
+        if !rendered.stderr.is_empty() {
+            (self.streams.words)(&rendered.stderr, style.color_stderr);
         }
         rendered
     }
@@ -111,8 +111,8 @@ impl Printer {
         // Raw bytes would disturb the line that is being edited.
         let format = if style.format == Format::Raw { Format::Text } else { style.format };
         let rendered = render::output(output, &Style { format, ..*style });
-        self.screen.print(rendered.words);
-        self.screen.print(String::from_utf8_lossy(&rendered.data).into_owned());
+        self.screen.print(rendered.stderr);
+        self.screen.print(String::from_utf8_lossy(&rendered.stdout).into_owned());
     }
 
     /// Repaints the prompt with the current state.

@@ -14,7 +14,8 @@ use crate::clock;
 use crate::commands::process::file;
 use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{
-    Command, CommandError, Kind, LockArgs, Output, Session, Taking, Verdict, duration, take,
+    Acquisition, Command, CommandError, Kind, LockArgs, Output, Session, Verdict, acquire_in_background,
+    duration,
 };
 use crate::render::escape::escape;
 use crate::render::{Format, Style};
@@ -165,7 +166,7 @@ impl Shell {
         let mut is_closed = false;
         let mut emit = |output| {
             let rendered = printer.render(&output, &style);
-            let written = redirection.write(&rendered.data);
+            let written = redirection.write(&rendered.stdout);
             is_closed |= written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
             written
         };
@@ -244,7 +245,7 @@ impl Shell {
         session: &Session,
         style: &Style,
     ) -> Result<End, CommandError> {
-        if let Some(key) = args.key_word().filter(|key| self.locks.has(key)) {
+        if let Some(key) = args.valid_key().filter(|key| self.locks.has(key)) {
             let name = escape(key.as_bytes());
             return Err(
                 CommandError::usage(format!("this session holds the lock {name} already")).hint("\\locks")
@@ -252,8 +253,8 @@ impl Shell {
         }
         let (session, printer) = (session.without_signals(), self.printer.clone());
         let mut emit = |output| printer.record(&output, style);
-        let taking = tokio::select! {
-            taking = take(args, &session, &mut emit) => taking?,
+        let acquisition = tokio::select! {
+            acquisition = acquire_in_background(args, &session, &mut emit) => acquisition?,
             signal = self.signals.next() => {
                 match signal {
                     Signal::Interrupt => self.printer.message("\ncanceled waiting for the lock"),
@@ -262,7 +263,7 @@ impl Shell {
                 return Ok(End::Canceled);
             }
         };
-        if let Taking::Held(holding) = taking {
+        if let Acquisition::Held(holding) = acquisition {
             self.locks.hold(*holding, &self.opened.session, &self.printer);
         }
         Ok(End::Done)
@@ -424,7 +425,7 @@ impl Shell {
 /// The style of output that does not go to the screen.
 fn redirected_style(style: Style, is_auto: bool) -> Style {
     let format = if is_auto { Format::Lines } else { style.format };
-    Style { format, color_data: false, ..style }
+    Style { format, color_stdout: false, ..style }
 }
 
 fn redirection_to(target: OutputTarget) -> Result<Redirection, CommandError> {

@@ -80,7 +80,7 @@ fn keys_are_read_and_written_as_far_as_a_rule_allows() {
     let refused = |outcome: &str| {
         format!(
             "--- stderr\nerror: the store refused the request: not authorized\n{outcome}\
-             hint: ask for the right to this key for this client id (-i)\n--- exit 77\n"
+             hint: this client id (-i) needs a permission for this key\n--- exit 77\n"
         )
     };
     assert_eq!(run(&place, &server, "set shared t -i press"), refused("  nothing was changed\n"));

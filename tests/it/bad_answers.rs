@@ -4,7 +4,7 @@ use super::common::Place;
 use super::common::fake_broker::{FakeBroker, answer};
 
 const UNKNOWN: &str = "  the write may or may not have happened\n";
-const SYNCHRONISE: &str = "hint: synchronise this machine's clock and the broker's with NTP\n";
+const SYNCHRONISE: &str = "hint: synchronize the clocks of this machine and of the broker with NTP\n";
 
 /// Runs a line against a store that answers so; `{now+N}` in a property stands for a version N milliseconds ahead of
 /// the request's.

@@ -31,11 +31,11 @@ fn hint(hint: &str) -> String {
     format!("hint: {hint}\n")
 }
 
-const ANSWERS: [&str; 2] = ["mqkv doctor", "a longer --timeout"];
-const LOGIN: &str = "check the name (-u) and the password (--password-file or --ask-password)";
+const ANSWERS: [&str; 2] = ["mqkv doctor", "increase --timeout"];
+const LOGIN: &str = "check the user name (-u) and the password (--password-file or --ask-password)";
 const IDENTITY: &str =
-    "-u NAME with --password-file FILE, --sat-file FILE, or -C and -K, whatever the broker knows you by";
-const RIGHT: &str = "ask for the right to use the broker's state store with this client id (-i)";
+    "authenticate with -u NAME and --password-file FILE, with --sat-file FILE, or with -C and -K";
+const RIGHT: &str = "this client id (-i) needs the permission to use the state store";
 
 #[test]
 fn a_client_that_may_not_come_in_is_77_and_a_busy_broker_is_69() {
@@ -57,7 +57,7 @@ fn a_client_that_may_not_come_in_is_77_and_a_busy_broker_is_69() {
         reject("get k", 0x86),
         error("BROKER rejected the connection: bad user name or password (0x86)", &hint(LOGIN), 77)
     );
-    let later = "again later; --retries N does so by itself";
+    let later = "try again later, or use --retries N";
     assert_eq!(
         reject("get k", 0x89),
         error("BROKER rejected the connection: server busy (0x89)", &hint(later), 69)
@@ -66,7 +66,7 @@ fn a_client_that_may_not_come_in_is_77_and_a_busy_broker_is_69() {
         reject("set k v -j", 0x89),
         "--- stderr\n{\"v\":1,\"error\":{\"kind\":\"unavailable\",\"code\":69,\"message\":\
          \"BROKER rejected the connection: server busy (0x89)\",\
-         \"hints\":[\"again later; --retries N does so by itself\"],\"outcome\":\"unchanged\",\"retryable\":true}}\n\
+         \"hints\":[\"try again later, or use --retries N\"],\"outcome\":\"unchanged\",\"retryable\":true}}\n\
          --- exit 69\n"
     );
 }
@@ -81,7 +81,7 @@ fn the_brokers_own_words_are_passed_on_and_do_not_drive_the_terminal() {
         connection.send(&wire::connack(0x89, &properties));
     });
     let message = "BROKER rejected the connection: server busy (0x89): come back\\u{1b}[2J";
-    assert_eq!(shown, error(message, &hint("again later; --retries N does so by itself"), 69));
+    assert_eq!(shown, error(message, &hint("try again later, or use --retries N"), 69));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn whoever_speaks_no_mqtt_is_told_by_its_first_words() {
             connection.send(words);
         })
     };
-    let port = hint("check the port: 1883 is the usual one for MQTT without TLS");
+    let port = hint("check the port: 1883 is the default for MQTT without TLS");
     let no_mqtt = |cause: &str, outcome: &str| {
         error(&format!("BROKER does not speak MQTT 5: {cause}"), &format!("{outcome}{port}"), 76)
     };
@@ -109,7 +109,10 @@ fn whoever_speaks_no_mqtt_is_told_by_its_first_words() {
         answered(b"\x15\x03\x03\0\x02\x02\x50", "set k v"),
         error(
             "BROKER requires TLS",
-            &format!("{UNCHANGED}{}", hint("-b mqtts://HOST:PORT, or -n without --notls")),
+            &format!(
+                "{UNCHANGED}{}",
+                hint("use TLS: use TLS: use TLS: -b mqtts://HOST:PORT, or -n without --notls")
+            ),
             69
         )
     );
@@ -209,7 +212,7 @@ fn a_broker_without_a_store_says_so() {
         })
     };
     let message = "no state store at BROKER: no subscriber to its request topic";
-    let is_it = hint("is this the broker of Azure IoT Operations, or one of `mqkv serve`?");
+    let is_it = hint("connect to Azure IoT Operations or to `mqkv serve`");
     assert_eq!(alone("get k"), error(message, &is_it, 69));
     // The broker's word is no proof: one that has the store inside may not count it among the subscribers.
     assert_eq!(alone("set k v"), error(message, &format!("{UNKNOWN}{is_it}"), 69));
@@ -238,7 +241,7 @@ fn no_answer_is_124_and_a_write_without_one_is_unknown() {
         silent("set k v --timeout 1s -j"),
         format!(
             "--- stderr\n{{\"v\":1,\"error\":{{\"kind\":\"timeout\",\"code\":124,\"message\":\"{message}\",\
-             \"hints\":[\"mqkv doctor\",\"a longer --timeout\"],\"outcome\":\"unknown\",\"retryable\":true}}}}\n--- exit 124\n"
+             \"hints\":[\"mqkv doctor\",\"increase --timeout\"],\"outcome\":\"unknown\",\"retryable\":true}}}}\n--- exit 124\n"
         )
     );
 }
@@ -287,8 +290,7 @@ fn a_write_is_sent_once_and_a_read_is_asked_again() {
     assert_eq!(requests("get k"), 2);
 }
 
-const OTHER_ID: &str =
-    "hint: -i with a client id that nobody else uses, or without -i: each run has one of its own then\n";
+const OTHER_ID: &str = "hint: use a unique client id with -i, or omit -i\n";
 
 #[test]
 fn a_session_taken_over_is_told() {

@@ -263,7 +263,7 @@ fn keys_are_listed_and_an_empty_list_is_an_answer() {
     assert_eq!(at(&["keys", "zz*"]), "--- exit 0\n");
     assert_eq!(
         at(&["keys", ""]),
-        "--- stderr\nerror: the pattern is empty\nhint: '*' matches every key\n--- exit 2\n"
+        "--- stderr\nerror: the pattern is empty\nhint: use '*' to match every key\n--- exit 2\n"
     );
     assert!(at(&["keys", "["]).ends_with("--- exit 76\n"));
 }

@@ -109,10 +109,10 @@ fn tls_server(place: &Place, name: &str, options: &[&str]) -> (Server, String) {
 
 const SOUND_OUTLINE: &str = "dns ok, tcp ok, tls skipped, connack ok, subscribe ok, request ok, clock ok, \
                              notifications ok";
-const LOOK: &str = "look into the broker's log; --trace shows every packet on this side";
-const PORT_HINT: &str = "check the port; for one without TLS, -b mqtt://HOST:PORT or --notls";
-const RIGHT: &str = "ask for the right to use the broker's state store with this client id (-i)";
-const SYNCHRONISE: &str = "synchronise this machine's clock and the broker's with NTP";
+const LOOK: &str = "see the broker's log, and every packet of this client with --trace";
+const PORT_HINT: &str = "check the port; without TLS: -b mqtt://HOST:PORT or --notls";
+const RIGHT: &str = "this client id (-i) needs the permission to use the state store";
+const SYNCHRONISE: &str = "synchronize the clocks of this machine and of the broker with NTP";
 
 #[test]
 fn a_sound_way_is_told_step_by_step_and_nothing_is_left_behind() {
@@ -156,7 +156,7 @@ fn in_a_pipe_it_is_a_line_a_check_and_at_a_terminal_there_are_glyphs() {
     assert!(shown.contains("\\x1b[32m✓ ok     \\x1b[0m dns "), "{shown}");
     let shown = place.run_bounded(&["doctor", "-b", "mqtt://127.0.0.1:1", "-o", "text"]);
     assert!(shown.contains("✗ FAIL    tcp "), "{shown}");
-    assert!(shown.contains("– skipped connack                   tcp has failed\n"), "{shown}");
+    assert!(shown.contains("– skipped connack                   tcp failed\n"), "{shown}");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn localhost_is_this_machine_and_each_address_is_tried() {
     assert!(tcp.text("hint").contains("mqkv serve"), "{tcp:?}");
     assert_eq!(tcp.detail("missed").as_array().unwrap().len(), 2);
     let connack = find(&checks, "connack");
-    assert_eq!((connack.text("status"), connack.text("message")), ("skipped", "tcp has failed"));
+    assert_eq!((connack.text("status"), connack.text("message")), ("skipped", "tcp failed"));
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn a_client_certificate_is_sent_missing_or_refused() {
         failed(
             "tls",
             "BROKER requires a client certificate",
-            "-C FILE with the client's certificate, -K FILE with its key",
+            "use a client certificate: -C FILE with the certificate, -K FILE with its key",
             69
         )
     );
@@ -284,12 +284,12 @@ fn a_client_certificate_is_sent_missing_or_refused() {
         failed(
             "tls",
             "BROKER rejected the client certificate: unknown CA",
-            "a certificate from a CA that the broker trusts: -C and -K",
+            "use a certificate of a CA that the broker trusts: -C and -K",
             69
         )
     );
     let (checks, _) = examined(&place, &line("-C stranger.pem -K stranger.key"));
-    assert_eq!(find(&checks, "connack").text("message"), "tls has failed");
+    assert_eq!(find(&checks, "connack").text("message"), "tls failed");
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn a_certificate_that_ends_soon_is_a_warning_and_one_that_has_ended_a_failure() 
     let (check, message, hint, code) = failure(&place, &format!("-b {url} -T ca.pem"));
     assert_eq!((check.as_str(), code), ("tls", 69));
     assert!(message.starts_with("the certificate of BROKER expired ") && message.ends_with(" days ago"));
-    assert_eq!(hint, "a new certificate for the broker, or the right time for this machine's clock");
+    assert_eq!(hint, "renew the broker's certificate, or correct the clock of this machine");
     // Nobody looks at the dates where whoever answers is trusted, but for the doctor.
     let (checks, code) = examined(&place, &format!("-b {url} --insecure"));
     assert_eq!((outline(&checks), code), (SOUND_OUTLINE.replace("tls skipped", "tls fail"), 69));
@@ -328,17 +328,17 @@ fn a_certificate_that_is_not_believed_is_shown_all_the_same() {
     Ca::new(&place, "other.pem");
     let (_server, url) = tls_server(&place, "plant", &[]);
     let message = "the certificate of BROKER is from an unknown CA";
-    let hint = "-T FILE, or MQKV_CAFILE=FILE, with the certificate of the CA that signed it";
+    let hint = "trust the CA that signed it: -T FILE, or MQKV_CAFILE=FILE";
     assert_eq!(failure(&place, &format!("-b {url} -T other.pem")), failed("tls", message, hint, 69));
     let (checks, _) = examined(&place, &format!("-b {url} -T other.pem"));
     let own = &find(&checks, "tls").detail("chain")[0];
     assert!(own["issuer"].as_str().unwrap().contains("CN=ca.pem"), "{own}");
     let message = "the certificate of BROKER is for plant.example, not for 127.0.0.1";
-    let hint = "-n with a name that the certificate has, or --server-name NAME";
+    let hint = "use a name of the certificate: -n NAME, or --server-name NAME";
     assert_eq!(failure(&place, &format!("-b {url} -T ca.pem")), failed("tls", message, hint, 69));
     let (checks, code) = examined(&place, &format!("-b {url} --insecure"));
     let tls = find(&checks, "tls");
-    assert_eq!((tls.text("message"), code), ("--insecure: whoever answers is trusted", 0));
+    assert_eq!((tls.text("message"), code), ("--insecure: the broker is not authenticated", 0));
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn tls_and_plain_that_meet_are_told_apart() {
     let place = Place::new();
     Ca::new(&place, "ca.pem").issue(&place, "server", &["127.0.0.1"]);
     let (server, _) = tls_server(&place, "server", &[]);
-    let hint = "-b mqtts://HOST:PORT, or -n without --notls";
+    let hint = "use TLS: use TLS: use TLS: -b mqtts://HOST:PORT, or -n without --notls";
     let message = "BROKER requires TLS";
     assert_eq!(failure(&place, &format!("-b {}", server.url())), failed("tls", message, hint, 69));
     let plain = Server::start(&place, &["-q"]);
@@ -387,7 +387,7 @@ fn a_handshake_that_is_cut_refused_strange_or_silent_is_told_by_name() {
     let message = "TLS handshake with BROKER failed: connection closed by the other side";
     assert_eq!(at(non_mqtt_server(b"\x16\x03\x03\0\x7a\x02")), failed("tls", message, PORT_HINT, 69));
     let message = "BROKER refused the TLS handshake: handshake failure";
-    let hint = "-C and -K, if the broker requires a client certificate";
+    let hint = "if the broker requires a client certificate: -C and -K";
     assert_eq!(at(non_mqtt_server(b"\x15\x03\x03\0\x02\x02\x28")), failed("tls", message, hint, 69));
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let message = "TLS handshake with BROKER timed out after 200ms";
@@ -404,21 +404,21 @@ fn a_broker_that_does_not_let_the_client_in_is_connack() {
         })
     };
     let message = "BROKER rejected the connection: bad user name or password (0x86)";
-    let hint = "check the name (-u) and the password (--password-file or --ask-password)";
+    let hint = "check the user name (-u) and the password (--password-file or --ask-password)";
     assert_eq!(reject(0x86), failed("connack", message, hint, 77));
     let message = "BROKER rejected the connection: server busy (0x89)";
-    let hint = "again later; --retries N does so by itself";
+    let hint = "try again later, or use --retries N";
     assert_eq!(reject(0x89), failed("connack", message, hint, 69));
     let found = failure_at("", |connection| {
         connection.expect("CONNECT");
         connection.send(b"SSH-2.0-OpenSSH\r\n");
     });
-    let hint = "check the port: 1883 is the usual one for MQTT without TLS";
+    let hint = "check the port: 1883 is the default for MQTT without TLS";
     let message = "BROKER does not speak MQTT 5: received SSH-2.0-OpenSSH\\r\\n";
     assert_eq!(found, failed("connack", message, hint, 76));
     let found = failure_at("--connect-timeout 200ms", |connection| drop(connection.expect("CONNECT")));
     let message = "no CONNACK from BROKER within 200ms";
-    let hint = "a port that speaks TLS says nothing to plain MQTT: check the port";
+    let hint = "check the port: a TLS port does not answer plain MQTT";
     assert_eq!(found, failed("connack", message, hint, 124));
 }
 
@@ -430,7 +430,10 @@ fn what_a_broker_grants_is_told() {
     let (checks, code, _) = at_store("", Faults { connack: connack.to_vec(), ..NO_FAULTS });
     let connack = find(&checks, "connack");
     assert_eq!((connack.text("status"), code), ("warn", 0));
-    assert_eq!(connack.text("message"), "the broker takes QoS 0 only, and requests to the store are QoS 1");
+    assert_eq!(
+        connack.text("message"),
+        "the broker supports only QoS 0, but requests to the store need QoS 1"
+    );
     let expected = serde_json::json!({
         "client_id": "ab", "client_id_assigned": true, "qos_max": 0, "retain": false, "packet_bytes_max": 1000,
         "receive_max": 10, "session_expiry_s": 3600, "keep_alive_s": 5, "topic_aliases_max": 7,
@@ -450,11 +453,11 @@ fn a_subscription_that_is_refused_or_granted_less_is_told() {
     assert_eq!(found, failed("subscribe", message, RIGHT, 77));
     let found = failure_at("--timeout 200ms", Connection::accept);
     let message = "no answer from BROKER within 200ms";
-    assert_eq!(found, failed("subscribe", message, "a longer --timeout", 124));
+    assert_eq!(found, failed("subscribe", message, "increase --timeout", 124));
     let (checks, code, _) = at_store("", Faults { suback: 0, ..NO_FAULTS });
     let subscribe = find(&checks, "subscribe");
     assert_eq!((subscribe.text("status"), code), ("warn", 0));
-    assert_eq!(subscribe.text("message"), "the broker grants QoS 0: answers may be lost");
+    assert_eq!(subscribe.text("message"), "the broker grants QoS 0: replies may be lost");
 }
 
 #[test]
@@ -469,11 +472,11 @@ fn a_broker_without_a_store_is_told_from_a_silent_and_from_a_closed_one() {
         })
     };
     let message = "no state store at BROKER: no subscriber to its request topic";
-    let hint = "is this the broker of Azure IoT Operations, or one of `mqkv serve`?";
+    let hint = "connect to Azure IoT Operations or to `mqkv serve`";
     assert_eq!(request("", Some(0x10)), failed("request", message, hint, 69));
     let message = "no answer from BROKER within 1s";
     let silent = request("--timeout 1s", Some(0));
-    assert_eq!(silent, failed("request", message, "a longer --timeout", 124));
+    assert_eq!(silent, failed("request", message, "increase --timeout", 124));
     let message = "the broker refused the request: not authorized (0x87)";
     assert_eq!(request("", Some(0x87)), failed("request", message, RIGHT, 77));
     let message =
@@ -494,7 +497,7 @@ fn a_store_that_refuses_is_told_with_the_check_and_what_mends_it() {
         (clock.text("message"), code),
         ("the store refused the request: the quota has been exceeded", 76)
     );
-    assert_eq!(clock.text("hint"), "delete keys that are not needed, or let them expire (--ttl)");
+    assert_eq!(clock.text("hint"), "delete unused keys, or let them expire (--ttl)");
     assert_eq!(asked.len(), 2, "{asked:?}");
     // Who may not read may still write.
     let (checks, code, _) = says("GET", "-ERR not authorized\r\n");
@@ -504,7 +507,7 @@ fn a_store_that_refuses_is_told_with_the_check_and_what_mends_it() {
     assert!(outline(&checks).ends_with("clock ok, notifications fail"), "{checks:?}");
     assert_eq!(code, 77);
     let (checks, code, _) = says("KEYNOTIFY", "-ERR the quota has been exceeded\r\n");
-    let hint = "fewer keys at once; `mqkv serve --watches-max N` lets a client watch more";
+    let hint = "watch fewer keys at once, or raise `mqkv serve --watches-max N`";
     assert_eq!((find(&checks, "notifications").text("hint"), code), (hint, 76));
     let (checks, code, _) = says("DEL", "-ERR something new\r\n");
     let notified = find(&checks, "notifications");
@@ -521,7 +524,7 @@ fn an_answer_that_makes_no_sense_or_lacks_something_is_told() {
     let (checks, code, _) = at_store("", Faults { missing_property: "__stat", ..NO_FAULTS });
     let request = find(&checks, "request");
     assert_eq!((request.text("status"), code), ("warn", 0));
-    assert_eq!(request.text("message"), "the answer has no __stat: Microsoft's clients do not take it");
+    assert_eq!(request.text("message"), "the reply has no __stat: Microsoft's clients reject it");
     let (checks, code, _) = at_store("", Faults { missing_property: "__ts", ..NO_FAULTS });
     let message = "malformed reply from the store: +OK to SET has no version (__ts)";
     assert_eq!((find(&checks, "clock").text("message"), code), (message, 76));
@@ -574,7 +577,7 @@ fn a_store_that_is_only_looked_at_is_not_written_to() {
     let expected =
         SOUND_OUTLINE.replace("clock ok, notifications ok", "clock skipped, notifications skipped");
     assert_eq!((outline(&checks), code), (expected, 0));
-    assert_eq!(find(&checks, "clock").text("message"), "it would write, and --read-only is asked for");
+    assert_eq!(find(&checks, "clock").text("message"), "it writes, and --read-only is given");
     assert!(asked.len() == 1 && asked[0].starts_with("GET mqkv-doctor/"), "{asked:?}");
 }
 
@@ -590,7 +593,7 @@ fn in_a_read_only_context_nothing_is_written_unless_forced() {
     };
     let ((checks, code), asked) = fake("");
     assert_eq!((find(&checks, "notifications").text("status"), code), ("skipped", 0));
-    let message = "it would write, and the context prod is read-only";
+    let message = "it writes, and the context prod is read-only";
     assert_eq!(find(&checks, "clock").text("message"), message);
     assert_eq!(asked.len(), 1, "{asked:?}");
     let ((checks, code), _) = fake("--force-write");
@@ -638,7 +641,7 @@ fn a_web_socket_is_a_step_of_its_own() {
     let (checks, code) = examined(&place, &format!("-b wss://127.0.0.1:{} -T ca.pem", server.port(1)));
     assert_eq!((outline(&checks), code), (with_web_socket.replace("tls skipped", "tls ok"), 0));
     let message = "no WebSocket at BROKER: HTTP status 404";
-    let hint = "check the path: -b ws://HOST:PORT/PATH; without one it is /mqtt";
+    let hint = "check the path: -b ws://HOST:PORT/PATH; the default is /mqtt";
     assert_eq!(failure(&place, &format!("-b {url}/elsewhere")), failed("ws", message, hint, 69));
     let (checks, _) = examined(&place, &format!("-b {url}/elsewhere"));
     assert!(outline(&checks).starts_with("dns ok, tcp ok, tls skipped, ws fail, connack skipped, "));

@@ -25,11 +25,11 @@ fn a_fenced_key_takes_the_same_token_or_a_newer_one() {
     let run = |line: &str| place.run_at(&server.url(), &line.split_whitespace().collect::<Vec<_>>());
     let required = refused(
         "a fencing token is required for this request",
-        "--fence TOKEN, with the token of whoever holds the lock on this key",
+        "use the token of the lock's holder: --fence TOKEN",
     );
     let too_old = refused(
         "the request fencing token is a lower version than the fencing token protecting the resource",
-        "take the lock again: somebody else has had it since this token was given out",
+        "acquire the lock again: another client has held it since this token",
     );
     assert_eq!(run(&format!("set k v --fence {TOKEN}")), "--- exit 0\n");
     for write in ["set k w", "del k", "vdel k v"] {
@@ -63,7 +63,7 @@ fn a_token_from_the_future_is_refused() {
     let server = Server::start(&place, &["-q"]);
     let text = "the request fencing token timestamp is too far in the future; \
                 ensure that the client and broker system clocks are synchronized";
-    let hint = "a token that the store gave out; and synchronise the clocks with NTP";
+    let hint = "use a token of the store, and synchronize the clocks with NTP";
     assert_eq!(place.run_at(&server.url(), &["set", "k", "v", "--fence", FAR_AHEAD]), refused(text, hint));
     assert_eq!(place.run_at(&server.url(), &["get", "k"]), "--- exit 1\n");
     assert_eq!(
@@ -110,8 +110,7 @@ fn a_full_store_refuses_new_keys_until_one_is_deleted() {
     let place = Place::new();
     let server = Server::start(&place, &["-q", "--keys-max", "1"]);
     let run = |line: &str| place.run_at(&server.url(), &line.split_whitespace().collect::<Vec<_>>());
-    let full =
-        refused("the quota has been exceeded", "delete keys that are not needed, or let them expire (--ttl)");
+    let full = refused("the quota has been exceeded", "delete unused keys, or let them expire (--ttl)");
     assert_eq!(run("set a 1"), "--- exit 0\n");
     assert_eq!(run("set b 1"), full);
     assert_eq!(run("set b 1 --nx"), full);

@@ -50,7 +50,7 @@ fn a_write_that_a_signal_ends_says_that_its_outcome_is_unknown() {
         for (signal, name) in signals {
             let left = end_with(signal, (0, 1), words, &place);
             let told = format!(
-                "error: {name} came before the answer\n  the write may or may not have happened\n\
+                "error: interrupted before the answer: {name}\n  the write may or may not have happened\n\
                  hint: check the value: mqkv get KEY\n"
             );
             assert_eq!((left.errors, left.output), (told, String::new()), "{words:?}");
@@ -91,7 +91,7 @@ fn a_read_that_a_signal_ends_says_nothing() {
 fn of_several_keys_those_are_named_that_had_no_answer() {
     let left = end_with(Signal::SIGINT, (0, 3), &["del", "a", "b", "c"], &Place::new());
     assert!(
-        left.errors.contains("  3 of 3 keys: a, b, c\n  the write may or may not have happened\n"),
+        left.errors.contains("  3 of 3 keys failed: a, b, c\n  the write may or may not have happened\n"),
         "{left:?}"
     );
     assert_eq!(left.signal, Some(2));

@@ -6,7 +6,7 @@ use super::common::bounded::bounded_transcript;
 use super::common::{LoggedServer, Place, Server, StreamedProcess, Terminal, wait_until};
 
 const REFUSED: &str = "--- stderr\nerror: the store refused the request: the quota has been exceeded\n  nothing was changed\n\
-                       hint: delete keys that are not needed, or let them expire (--ttl)\n--- exit 76\n";
+                       hint: delete unused keys, or let them expire (--ttl)\n--- exit 76\n";
 
 #[test]
 fn what_is_in_force_is_told_at_the_start_to_who_asks_for_more() {
@@ -54,7 +54,7 @@ fn memory_a_value_and_a_packet_are_bounded() {
         place.write(name, "x".repeat(len));
     }
     let large = "--- stderr\nerror: the store refused the request: the value is too long\n  nothing was changed\n\
-                 hint: a smaller value, or several keys\n--- exit 76\n";
+                 hint: use use use a smaller value, or several keys\n--- exit 76\n";
     assert_eq!(at(&["set", "k", "-f", "large"]), large);
     let huge = at(&["set", "k", "-f", "huge"]);
     assert!(
@@ -75,7 +75,7 @@ fn connections_and_the_keys_that_a_client_watches_are_bounded() {
     let url = format!("mqtt://127.0.0.1:{}", server.port(0));
     let shown = place.run_at(&url, &["watch", "a", "b", "-c", "1"]);
     let refused = "--- stderr\nerror: the store refused the request: the quota has been exceeded\n\
-                   hint: fewer keys at once; `mqkv serve --watches-max N` lets a client watch more\n--- exit 76\n";
+                   hint: watch fewer keys at once, or raise `mqkv serve --watches-max N`\n--- exit 76\n";
     assert_eq!(shown, refused);
     server.log_line_with("is gone");
     let mut watch = place.command(&["-b", &url, "watch", "a"]);
@@ -138,7 +138,7 @@ fn a_system_without_descriptors_to_give_is_an_error_that_says_which_limit_it_is(
         shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         bounded_transcript(&mut shell)
     };
-    let hint = "hint: more open files: `ulimit -n`, or LimitNOFILE of its service\n";
+    let hint = "hint: raise the limit of open files: `ulimit -n`, or LimitNOFILE of the service\n";
     // Too few for a runtime; for what is kept; for the threads.
     for (words, limits) in
         [("serve -q --listen 127.0.0.1:0 --data kept", 5..14), ("-b mqtt://127.0.0.1:1 get k", 5..9)]

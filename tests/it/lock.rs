@@ -227,7 +227,7 @@ fn a_lock_that_has_no_thread_to_wait_for_the_end_of_input_in_is_given_back() {
     command.env("MQKV", env!("CARGO_BIN_EXE_mqkv")).env("URL", bench.server.url());
     let left = Process::start(command).end();
     let cause = "Resource temporarily unavailable (os error 11)";
-    let hint = "more threads: `ulimit -u`, or TasksMax of its service";
+    let hint = "raise the limit of threads: `ulimit -u`, or TasksMax of the service";
     assert_eq!(left.errors, format!("error: cannot start a thread: {cause}\nhint: {hint}\n"));
     assert!(left.code == Some(70) && left.output.ends_with(":StateStore\n"), "{left:?}");
     assert_eq!(bench.run(&["holder", "deploy"]), FREE);
@@ -292,8 +292,8 @@ fn unlock_takes_the_holder_from_the_environment() {
     assert_eq!(
         left.errors.lines().take(2).collect::<Vec<_>>(),
         [
-            "error: the lock deploy was lost: the store says that it is not ours any more",
-            "  the command had ended by itself; its code is 3"
+            "error: lock lost: deploy: the store reports that it has another holder or none",
+            "  the command had ended by itself; its exit status is 3"
         ]
     );
 }
@@ -320,10 +320,10 @@ fn a_key_that_a_fence_protects_is_no_lock() {
     bench.run(&["set", "deploy", "21.5", "--fence", "1:0:n"]);
     assert_eq!(
         bench.run(&["lock", "deploy"]),
-        "--- stderr\nerror: deploy cannot be a lock: it was written with a fencing token\n  \
-         a lock is taken without a token: it is where tokens come from\n  nothing was changed\n\
+        "--- stderr\nerror: cannot use deploy as a lock: it was written with a fencing token\n  \
+         a lock is acquired without a token, because tokens come from locks\n  nothing was changed\n\
          hint: lock another key, and write this one under that lock with --fence-env\n\
-         hint: `mqkv del KEY --fence TOKEN` makes the key an ordinary one again\n--- exit 76\n"
+         hint: delete the key to remove its fence: mqkv del KEY --fence TOKEN\n--- exit 76\n"
     );
 }
 
@@ -332,13 +332,13 @@ fn a_command_line_that_makes_no_sense_is_told_before_anybody_is_asked() {
     let place = Place::new();
     assert_eq!(
         place.run(&["lock", "deploy", "--ttl", "5s", "--renew", "2s", "--", "true"]),
-        "--- stderr\nerror: --ttl 5s is too short\n  2s until it is renewed (--renew) + \
-         5s to stop the command (--kill-after) + 1s to spare = 8s, which must be less than --ttl\n\
-         hint: a longer --ttl, or a shorter --kill-after or --renew\n--- exit 2\n"
+        "--- stderr\nerror: --ttl 5s is too short\n  2s until the renewal (--renew) + \
+         5s to stop the command (--kill-after) + 1s of grace = 8s, which must be less than --ttl\n\
+         hint: use a longer --ttl, or a shorter --kill-after or --renew\n--- exit 2\n"
     );
     for (words, error) in [
-        (&["lock", "deploy", "--holder", ""][..], "the holder's name is empty"),
-        (&["lock", "deploy", "--once", "true"], "--once leaves at once: it runs no command"),
+        (&["lock", "deploy", "--holder", ""][..], "invalid holder: the name is empty"),
+        (&["lock", "deploy", "--once", "true"], "--once cannot run a command"),
         (&["lock", "--key-hex", "00", "--", "true"], "a key with a zero byte cannot be told to a command"),
         (&["unlock", "deploy"], "no holder: --holder is missing, and MQKV_LOCK_HOLDER is not set"),
         (&["lock"], "KEY is missing"),

@@ -112,8 +112,8 @@ fn a_command_is_gone_before_the_lease_ends_when_the_store_is_stopped() {
     assert_eq!(left.code, Some(125));
     assert!(
         left.errors.contains(
-            "error: the lock deploy was lost: its lease could not be renewed in time\n  \
-             the command was told to stop; its code is 137\n"
+            "error: lock lost: deploy: the lease could not be renewed in time\n  \
+             the command was stopped; its exit status is 137\n"
         ),
         "{}",
         left.errors
@@ -135,7 +135,7 @@ fn a_command_that_ends_when_told_needs_no_kill() {
     bench.server.signal(Signal::SIGSTOP);
     let left = holder.end();
     assert_eq!(left.code, Some(125));
-    assert!(left.errors.contains("\n  the command was told to stop; its code is 6\n"), "{}", left.errors);
+    assert!(left.errors.contains("\n  the command was stopped; its exit status is 6\n"), "{}", left.errors);
     bench.line_in("told");
     bench.server.signal(Signal::SIGCONT);
     // What lay unread in the stopped store must not hold the lock for nobody.
@@ -178,8 +178,8 @@ fn a_lock_that_somebody_took_away_is_found_out_at_the_next_renewal() {
     bench.run(&["set", "deploy", "somebody else"]);
     let left = holder.end();
     assert_eq!(left.code, Some(125));
-    let told = "error: the lock deploy was lost: the store says that it is not ours any more\n  \
-                the command was told to stop; its code is 143\n";
+    let told = "error: lock lost: deploy: the store reports that it has another holder or none\n  \
+                the command was stopped; its exit status is 143\n";
     assert!(left.errors.contains(told), "{}", left.errors);
     assert_eq!(bench.run(&["holder", "deploy"]), "--- stdout\nsomebody else\n--- exit 0\n");
 }
@@ -203,7 +203,7 @@ fn a_session_that_is_taken_over_is_named_as_what_the_lock_was_lost_by() {
     let left = holder.end();
     assert_eq!(left.code, Some(125));
     assert!(
-        left.errors.starts_with("error: the lock deploy was lost: its lease could not be renewed in time\n"),
+        left.errors.starts_with("error: lock lost: deploy: the lease could not be renewed in time\n"),
         "{left:?}"
     );
     assert!(is_told(&left.errors), "{left:?}");
@@ -222,7 +222,10 @@ fn a_command_that_must_not_be_stopped_is_told_of_and_runs_on() {
     bench.touch("go");
     let left = holder.end();
     assert_eq!(left.code, Some(125));
-    assert!(left.errors.contains("\n  the command was not stopped (--no-kill); its code is 0\n"), "{left:?}");
+    assert!(
+        left.errors.contains("\n  the command was not stopped (--no-kill); its exit status is 0\n"),
+        "{left:?}"
+    );
 }
 
 #[test]

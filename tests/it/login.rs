@@ -19,10 +19,11 @@ pub fn refusing(reason: u8) -> FakeBrokers {
 
 #[test]
 fn every_reason_to_refuse_a_client_has_its_code_its_name_and_what_to_try() {
-    const LOGIN: &str = "check the name (-u) and the password (--password-file or --ask-password)";
+    const LOGIN: &str = "check the user name (-u) and the password (--password-file or --ask-password)";
     const WHO: &str =
-        "-u NAME with --password-file FILE, --sat-file FILE, or -C and -K, whatever the broker knows you by";
-    const METHOD: &str = "another way to log in, for this broker does not know that one: -u with --password-file, or -C and -K";
+        "authenticate with -u NAME and --password-file FILE, with --sat-file FILE, or with -C and -K";
+    const METHOD: &str =
+        "use an authentication method that the broker supports: -u with --password-file, or -C and -K";
     let place = Place::new();
     for (reason, name, code, hint) in [
         (0x80, "unspecified error", 69, ""),
@@ -30,18 +31,18 @@ fn every_reason_to_refuse_a_client_has_its_code_its_name_and_what_to_try() {
         (0x82, "protocol error", 69, ""),
         (0x83, "implementation specific error", 69, ""),
         (0x84, "unsupported protocol version", 69, ""),
-        (0x85, "client identifier not valid", 69, "another client id: -i ID"),
+        (0x85, "client identifier not valid", 69, "use use another client id: -i ID"),
         (0x86, "bad user name or password", 77, LOGIN),
         (0x87, "not authorized", 77, WHO),
-        (0x88, "server unavailable", 69, "again later; --retries N does so by itself"),
-        (0x89, "server busy", 69, "again later; --retries N does so by itself"),
+        (0x88, "server unavailable", 69, "try again later, or use --retries N"),
+        (0x89, "server busy", 69, "try again later, or use --retries N"),
         (0x8A, "banned", 77, WHO),
         (0x8C, "bad authentication method", 77, METHOD),
         (0x95, "packet too large", 69, ""),
         (0x97, "quota exceeded", 69, ""),
         (0x9C, "use another server", 69, ""),
         (0x9D, "server moved", 69, ""),
-        (0x9F, "connection rate exceeded", 69, "again later; --retries N does so by itself"),
+        (0x9F, "connection rate exceeded", 69, "try again later, or use --retries N"),
     ] {
         let broker = refusing(reason);
         let hint = if hint.is_empty() { String::new() } else { format!("hint: {hint}\n") };
@@ -92,7 +93,7 @@ fn our_own_server_lets_in_whom_it_knows_and_refuses_the_others_once() {
         place.run_at(&relay.url(), &words("wrong")),
         "--- stderr\nerror: BROKER rejected the connection: bad user name or password (0x86): unknown user \
          name or wrong password\n\
-         hint: check the name (-u) and the password (--password-file or --ask-password)\n--- exit 77\n"
+         hint: check the user name (-u) and the password (--password-file or --ask-password)\n--- exit 77\n"
     );
     assert_eq!(relay.connections(), 1);
 }
@@ -181,7 +182,7 @@ fn a_file_that_holds_no_secret_is_told_by_its_name_before_anybody_is_asked() {
     place.write("long", vec![b'x'; 65_536]);
     std::fs::create_dir(place.path("folder")).unwrap();
     let broker = refusing(0x87);
-    let hint = "hint: a file with the secret in it: --password-file or --sat-file\n";
+    let hint = "hint: use a file with the secret: --password-file or --sat-file\n";
     for (file, message, code) in [
         ("gone", "cannot read gone: no such file or directory", 74),
         ("folder", "cannot read folder: is a directory", 74),
@@ -213,7 +214,7 @@ fn a_pipe_that_never_delivers_holds_up_no_longer_than_a_connection_may_take() {
         assert_eq!(
             place.run_bounded(&line.split(' ').collect::<Vec<_>>()),
             "--- stderr\nerror: cannot read fifo: timed out after 100ms\n\
-             hint: a file with the secret in it: --password-file or --sat-file\n--- exit 74\n"
+             hint: use a file with the secret: --password-file or --sat-file\n--- exit 74\n"
         );
     }
 }

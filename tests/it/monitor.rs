@@ -273,6 +273,6 @@ fn its_time_is_over_with_0_or_124_if_records_are_missing() {
     assert_eq!(place.run(&["monitor", "-b", &url, "-q", "-w", "10ms"]), "--- exit 0\n");
     assert_eq!(
         place.run(&["monitor", "-b", &url, "-q", "-w", "10ms", "-c", "2"]),
-        "--- stderr\nerror: 0 of 2 records within 10ms\n--- exit 124\n"
+        "--- stderr\nerror: timed out after 10ms: 0 of 2 records received\n--- exit 124\n"
     );
 }

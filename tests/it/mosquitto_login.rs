@@ -113,7 +113,7 @@ fn with_password(place: &Place) -> String {
 }
 
 const WHO: &str =
-    "-u NAME with --password-file FILE, --sat-file FILE, or -C and -K, whatever the broker knows you by";
+    "authenticate with -u NAME and --password-file FILE, with --sat-file FILE, or with -C and -K";
 const REFUSED: &str = "BROKER rejected the connection: not authorized (0x87)";
 
 #[test]
@@ -128,7 +128,7 @@ fn without_any_login() {
         &broker.url("mqtt"),
         "--sat-file token",
         "BROKER rejected the connection: bad authentication method (0x8C)",
-        "another way to log in, for this broker does not know that one: -u with --password-file, or -C and -K",
+        "use an authentication method that the broker supports: -u with --password-file, or -C and -K",
         77,
     );
 }
@@ -147,10 +147,10 @@ fn with_tls_and_with_a_client_certificate() {
     let broker = Guarded::start(&place, &door);
     let url = broker.url("mqtts");
     works(&place, &url, "-T ca.pem -C me.pem -K me.key");
-    let hint = "-C FILE with the client's certificate, -K FILE with its key";
+    let hint = "use a client certificate: -C FILE with the certificate, -K FILE with its key";
     fails(&place, &url, "-T ca.pem", "BROKER requires a client certificate", hint, 69);
     let options = "-T ca.pem -C stranger.pem -K stranger.key";
-    let hint = "a certificate from a CA that the broker trusts: -C and -K";
+    let hint = "use a certificate of a CA that the broker trusts: -C and -K";
     fails(&place, &url, options, "BROKER rejected the client certificate: unknown CA", hint, 69);
 }
 

@@ -184,7 +184,7 @@ fn a_command_trusts_a_certificate_that_has_signed_itself_and_is_told_what_anothe
     }
     let options = tls("server.pem", "server.key");
     let told = shown(&mut exec(&place, &options, "$mqkv get k"));
-    let hint = "-T FILE, or MQKV_CAFILE=FILE, with the certificate of the CA that signed it";
+    let hint = "trust the CA that signed it: -T FILE, or MQKV_CAFILE=FILE";
     assert!(told.ends_with(&format!("is from an unknown CA\nhint: {hint}\n--- exit 69\n")), "{told}");
     let mut command = exec(&place, &options, "$mqkv set k v && $mqkv get k");
     assert_eq!(shown(command.env("MQKV_CAFILE", place.path("ca.pem"))), is_well);

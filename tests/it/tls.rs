@@ -34,8 +34,8 @@ fn error(message: &str, hint: &str) -> String {
 }
 
 const GET: &str = "get k -n localhost -p PORT -T ca.pem";
-const PORT_HINT: &str = "check the port; for one without TLS, -b mqtt://HOST:PORT or --notls";
-const CA_HINT: &str = "-T FILE, or MQKV_CAFILE=FILE, with the certificate of the CA that signed it";
+const PORT_HINT: &str = "check the port; without TLS: -b mqtt://HOST:PORT or --notls";
+const CA_HINT: &str = "trust the CA that signed it: -T FILE, or MQKV_CAFILE=FILE";
 
 #[test]
 fn a_value_is_kept_and_read_over_tls() {
@@ -121,7 +121,7 @@ fn this_machines_cas_are_trusted_unless_told_otherwise() {
     assert_eq!(
         said(&nobody, server.port(), "get k -n localhost -p PORT"),
         "--- stderr\nerror: this machine has no trusted CA certificates\n\
-         hint: -T FILE with the certificate of the broker's CA\n--- exit 78\n"
+         hint: trust the CA of the broker: -T FILE\n--- exit 78\n"
     );
 }
 
@@ -129,7 +129,7 @@ fn this_machines_cas_are_trusted_unless_told_otherwise() {
 fn a_certificate_out_of_its_time_is_told_with_the_days() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
-    let hint = "a new certificate for the broker, or the right time for this machine's clock";
+    let hint = "renew the broker's certificate, or correct the clock of this machine";
     for (name, years, before, after) in [
         ("old", [2020, 2021], "the certificate of localhost:PORT expired ", " days ago"),
         (
@@ -155,7 +155,7 @@ fn a_certificate_for_another_name_is_told_with_its_names() {
     let place = Place::new();
     Ca::new(&place, "ca.pem").issue(&place, "plant", &["plant.example", "*.plant.example"]);
     let server = serve(&place, "plant", &[]);
-    let hint = "-n with a name that the certificate has, or --server-name NAME";
+    let hint = "use a name of the certificate: -n NAME, or --server-name NAME";
     let shown = said(&place, server.port(), GET);
     let message =
         "the certificate of localhost:PORT is for plant.example and *.plant.example, not for localhost";
@@ -192,7 +192,7 @@ fn a_client_certificate_opens_a_server_that_wants_one() {
     ca.issue(&place, "me", &["me"]);
     assert_eq!(said(&place, server.port(), &format!("{GET} -C me.pem -K me.key")), "--- exit 1\n");
     let shown = said(&place, server.port(), GET);
-    let hint = "-C FILE with the client's certificate, -K FILE with its key";
+    let hint = "use a client certificate: -C FILE with the certificate, -K FILE with its key";
     assert_eq!(shown, error("localhost:PORT requires a client certificate", hint));
     let shown = said(&place, server.port(), "set k v -n localhost -p PORT -T ca.pem");
     assert!(shown.contains("requires a client certificate\n  nothing was changed\n"), "{shown}");
@@ -202,7 +202,7 @@ fn a_client_certificate_opens_a_server_that_wants_one() {
 #[test]
 fn a_client_certificate_that_is_refused_is_told_with_the_reason() {
     let (place, ca, server) = served(&["--client-ca", "ca.pem"]);
-    let hint = "a certificate from a CA that the broker trusts: -C and -K";
+    let hint = "use a certificate of a CA that the broker trusts: -C and -K";
     let refused =
         |reason: &str| error(&format!("localhost:PORT rejected the client certificate: {reason}"), hint);
     Ca::new(&place, "other.pem").issue(&place, "stranger", &["me"]);
@@ -217,7 +217,7 @@ fn a_client_certificate_that_is_refused_is_told_with_the_reason() {
 fn plain_mqtt_at_a_port_with_tls_is_told() {
     let (place, _, server) = served(&[]);
     let shown = said(&place, server.port(), "get k -b mqtt://127.0.0.1:PORT");
-    let hint = "-b mqtts://HOST:PORT, or -n without --notls";
+    let hint = "use TLS: use TLS: use TLS: -b mqtts://HOST:PORT, or -n without --notls";
     assert_eq!(shown, error("127.0.0.1:PORT requires TLS", hint));
 }
 
@@ -240,7 +240,7 @@ fn whoever_speaks_no_tls_or_ends_in_the_middle_of_it_is_told() {
     let cut = "TLS handshake with localhost:PORT failed: connection closed by the other side";
     assert_eq!(said(&place, non_mqtt_server(b"\x16\x03\x03\0\x7a\x02"), GET), error(cut, PORT_HINT));
     let alert = "localhost:PORT refused the TLS handshake: handshake failure";
-    let hint = "-C and -K, if the broker requires a client certificate";
+    let hint = "if the broker requires a client certificate: -C and -K";
     assert_eq!(said(&place, non_mqtt_server(b"\x15\x03\x03\0\x02\x02\x28"), GET), error(alert, hint));
 }
 

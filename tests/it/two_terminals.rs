@@ -236,7 +236,7 @@ fn raw_words_show_the_reply_as_sent() {
     assert_eq!(
         run("raw get k"),
         "--- stdout\n-ERR unknown command\n--- stderr\nerror: the store refused the request: unknown command\n  \
-         nothing was changed\nhint: upper case: the store knows GET, SET, DEL, VDEL, KEYNOTIFY, SCAN\n--- exit 76\n"
+         nothing was changed\nhint: commands are GET, SET, DEL, VDEL, KEYNOTIFY, SCAN, in upper case\n--- exit 76\n"
     );
     assert_eq!(
         run("raw GET"),

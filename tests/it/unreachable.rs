@@ -43,7 +43,7 @@ fn a_broker_that_says_nothing_is_124() {
         place.run(&["get", "k", "-b", &url, "--connect-timeout", "100ms"]),
         format!(
             "--- stderr\nerror: no CONNACK from {address} within 100ms\n\
-             hint: a port that speaks TLS says nothing to plain MQTT: check the port\n--- exit 124\n"
+             hint: check the port: a TLS port does not answer plain MQTT\n--- exit 124\n"
         )
     );
 }

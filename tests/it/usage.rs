@@ -240,7 +240,10 @@ fn a_fencing_token_is_read_before_anything_is_asked() {
 #[test]
 fn a_watch_says_what_it_can_wait_for_and_run() {
     assert_usage("watch", "error: KEY is missing\nhint: mqkv watch KEY...\n");
-    assert_usage("watch k --until gone", "error: --until takes set, del or value=STR\n");
+    assert_usage(
+        "watch k --until gone",
+        "error: invalid value for --until: expected set, del or value=STR\n",
+    );
     assert_usage(
         "watch k --only set -- cat",
         "error: the argument '--only <KIND>' cannot be used with '[CMD]...'\nhint: mqkv watch --help\n",

@@ -154,10 +154,13 @@ fn time_runs_out_with_success_unless_something_was_waited_for() {
         (words.join("\n"), code)
     };
     assert_eq!(run(&[]), (String::new(), Some(0)));
-    assert_eq!(run(&["-c", "2"]), ("error: 0 of 2 changes came within 50ms".to_owned(), Some(124)));
+    assert_eq!(
+        run(&["-c", "2"]),
+        ("error: timed out after 50ms: 0 of 2 changes received".to_owned(), Some(124))
+    );
     assert_eq!(
         run(&["--until", "set"]),
-        ("error: what --until waits for did not come within 50ms".to_owned(), Some(124))
+        ("error: timed out after 50ms: the state of --until was not reached".to_owned(), Some(124))
     );
 }
 

@@ -95,8 +95,8 @@ fn a_command_that_cannot_be_run_ends_the_watch() {
     let url = server.url();
     place.write("plain", "no program");
     for (command, message, expected) in [
-        ("./missing", "error: ./missing: command not found", 127),
-        ("./plain", "error: ./plain: cannot run it: Permission denied (os error 13)", 126),
+        ("./missing", "error: cannot run cannot run cannot run ./missing: command not found", 127),
+        ("./plain", "error: cannot run ./plain: Permission denied (os error 13)", 126),
     ] {
         let (lines, words, code) = watch(&place, &url, &["k", "--exec-on", "initial", "--", command]).end();
         assert_eq!((lines, code), (vec![], Some(expected)));

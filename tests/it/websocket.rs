@@ -144,8 +144,8 @@ fn non_mqtt_server_at(words: &'static [u8]) -> String {
 fn a_client_says_what_it_has_found_instead() {
     let (place, server, url) = served();
     let mqtt = Server::start(&place, &["-q"]);
-    let path_hint = "check the path: -b ws://HOST:PORT/PATH; without one it is /mqtt";
-    let port_hint = "check the port: wss:// for one with TLS, mqtt:// for one without WebSockets";
+    let path_hint = "check the path: -b ws://HOST:PORT/PATH; the default is /mqtt";
+    let port_hint = "check the port; with TLS: wss://, without WebSockets: mqtt://";
     let cut = "WebSocket handshake with BROKER failed: connection closed by the other side";
     for (url, message, hint, code) in [
         (format!("{url}/other"), "no WebSocket at BROKER: HTTP status 404", path_hint, 69),
@@ -176,7 +176,7 @@ fn a_client_says_what_it_has_found_instead() {
     Ca::new(&place, "any.pem");
     let shown = place.run_at(&mqtt.url().replace("mqtt:", "wss:"), &["get", "k", "-T", "any.pem"]);
     let cut = "TLS handshake with BROKER failed: connection closed by the other side";
-    let hint = "check the port; for one without TLS, -b ws://HOST:PORT";
+    let hint = "check the port; without TLS: -b ws://HOST:PORT";
     assert_eq!(shown, format!("--- stderr\nerror: {cut}\nhint: {hint}\n--- exit 69\n"));
     assert_eq!(server.log_line(), "connection from PORT refused: no WebSocket at path /other");
 }

@@ -35,7 +35,7 @@ use super::options::DisplayArgs;
 use super::{runtime, storage_error};
 use crate::broker;
 use crate::commands::process::signal::Signals;
-use crate::commands::{CommandError, Kind, Verdict, duration, more_of};
+use crate::commands::{CommandError, Kind, Verdict, duration, limit_hint};
 use crate::render::log::Field;
 use crate::server::{
     self, AdminSettings, CredentialFiles, Identities, ListenerSettings, ServerTls, ServerTlsFiles, Settings,
@@ -232,7 +232,7 @@ pub fn failure(error: server::Error) -> CommandError {
         server::Error::Bind { address, cause } => {
             let port = address.port();
             let hint = match cause.kind() {
-                io::ErrorKind::AddrNotAvailable if more_of(cause).is_none() => {
+                io::ErrorKind::AddrNotAvailable if limit_hint(cause).is_none() => {
                     format!(
                         "--listen 0.0.0.0:{port} for all addresses: this machine does not have {}",
                         address.ip()
@@ -254,7 +254,7 @@ pub fn failure(error: server::Error) -> CommandError {
 
 fn bind_hint(option: &str, address: SocketAddr, cause: &io::Error) -> String {
     match cause.kind() {
-        _ if let Some(more) = more_of(cause) => more.to_owned(),
+        _ if let Some(more) = limit_hint(cause) => more.to_owned(),
         io::ErrorKind::PermissionDenied => "use a port above 1023".to_owned(),
         _ => {
             let any = SocketAddr::new(address.ip(), 0);

@@ -116,7 +116,7 @@ pub enum Detail {
     },
     /// The TLS handshake.
     Tls {
-        sight: Box<TlsHandshake>,
+        handshake: Box<TlsHandshake>,
         /// The time of the handshake, in seconds since the Unix epoch.
         now_s: u64,
     },

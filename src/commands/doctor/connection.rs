@@ -1,89 +1,92 @@
-//! The way to the broker: connects, and takes down each step as it is detail.
+//! Connects to the broker, and reports each step.
 
 use std::io;
 use std::pin::pin;
 use std::time::Instant;
 
 use super::check::{Check, Detail, Warning};
+use super::report::Report;
 use crate::client::probe::{ConnectionStep, Observation};
 use crate::client::{
     Certificate, Client, ConnectionProbe, Error, Reconnect, Settings, Target, TlsError, TlsHandshake,
     TrustedRoots, detect_protocol, expiry_text,
 };
 use crate::clock;
-use crate::commands::doctor::report::Report;
 
-/// With fewer days left a certificate is worth a warning.
+/// Fewer days until the expiry of a certificate are a warning.
 const DAYS_LEFT_MIN: i64 = 30;
-const WHY_NO_TLS: &str = "it is not asked for: whoever is on the way can read along";
-const WHY_NO_NETWORK: &str = "the store is inside this process";
+const NO_TLS: &str = "TLS is not configured: the connection is not encrypted";
+const NO_NETWORK: &str = "the store is inside this process";
 
-/// Connects once. None: it has failed, and why is on the report.
-pub(super) async fn connect(settings: Settings, report: &mut Report<'_>) -> io::Result<Option<Client>> {
-    let mut way = Way {
+/// Connects once. Returns None after a failure, which is in the report.
+pub(super) async fn check(settings: Settings, report: &mut Report<'_>) -> io::Result<Option<Client>> {
+    let is_in_process = matches!(settings.target, Target::Pipe(_));
+    report.expect_web_socket(settings.web_socket.is_some());
+    if is_in_process {
+        for check in [Check::Dns, Check::Tcp, Check::Tls] {
+            report.skip(check, NO_NETWORK)?;
+        }
+    }
+    let mut steps = Steps {
         target: settings.target.to_string(),
         client_id: settings.client_id.clone(),
         wall_ms: clock::wall_ms(),
-        is_resolved: false,
+        is_in_process,
+        is_resolved: is_in_process,
         failed: Vec::new(),
-        is_reached: false,
+        is_reached: is_in_process,
         handshake: None,
-        is_settled: false,
+        is_tls_reported: false,
     };
-    report.expect_web_socket(settings.web_socket.is_some());
-    if matches!(settings.target, Target::Pipe(_)) {
-        for check in [Check::Dns, Check::Tcp, Check::Tls] {
-            report.skip(check, WHY_NO_NETWORK)?;
-        }
-        (way.is_resolved, way.is_reached) = (true, true);
-    }
-    let is_inside = way.is_reached;
     let (probe, mut observations) = ConnectionProbe::new();
     let settings = Settings { probe, connect_retries: 0, reconnect: Reconnect::Never, ..settings };
     let mut connecting = pin!(Client::connect(settings.clone()));
     let result = loop {
         tokio::select! {
             biased;
-            Some(observation) = observations.recv() => way.see(observation, is_inside, report)?,
+            Some(observation) = observations.recv() => steps.handle(observation, report)?,
             result = &mut connecting => break result,
         }
     };
     while let Ok(observation) = observations.try_recv() {
-        way.see(observation, is_inside, report)?;
+        steps.handle(observation, report)?;
     }
     match result {
         Ok(client) => Ok(Some(client)),
         Err(error) => {
-            let error = if way.is_reached { detect_protocol(&settings, error).await } else { error };
-            way.fail(error, is_inside, report)?;
+            let error = if steps.is_reached { detect_protocol(&settings, error).await } else { error };
+            steps.fail(error, report)?;
             report.skip_rest()?;
             Ok(None)
         }
     }
 }
 
-/// How far it went.
-struct Way {
+/// The steps of the connection so far.
+struct Steps {
     target: String,
     client_id: String,
     wall_ms: u64,
+    /// Whether there is no network between client and store.
+    is_in_process: bool,
     is_resolved: bool,
+    /// The addresses that could not be reached, with the errors of the system.
     failed: Vec<(String, String)>,
     is_reached: bool,
-    /// Held back until the broker has said something in it: in TLS 1.3 it judges the client afterwards.
+    /// Reported only after the next message of the broker: in TLS 1.3 the server verifies the client's certificate after
+    /// the client has finished the handshake.
     handshake: Option<(Instant, Box<TlsHandshake>)>,
-    /// What came of it is told.
-    is_settled: bool,
+    is_tls_reported: bool,
 }
 
-impl Way {
-    fn see(&mut self, observation: Observation, is_inside: bool, report: &mut Report<'_>) -> io::Result<()> {
+impl Steps {
+    fn handle(&mut self, observation: Observation, report: &mut Report<'_>) -> io::Result<()> {
         let Observation { at, step } = observation;
         match step {
             ConnectionStep::Resolved { addresses, source } => {
                 self.is_resolved = true;
                 let addresses = addresses.iter().map(ToString::to_string).collect();
-                report.note_at(at, Check::Dns, Detail::Addresses { addresses, source }, Vec::new())
+                report.pass_at(at, Check::Dns, Detail::Addresses { addresses, source }, Vec::new())
             }
             ConnectionStep::ConnectFailed { address, cause } => {
                 self.failed.push((address.to_string(), cause));
@@ -92,59 +95,56 @@ impl Way {
             ConnectionStep::Connected { address } => {
                 self.is_reached = true;
                 let failed = std::mem::take(&mut self.failed);
-                let way = Detail::Tcp { reached: Some(address.to_string()), failed };
-                report.note_at(at, Check::Tcp, way, Vec::new())
+                let detail = Detail::Tcp { reached: Some(address.to_string()), failed };
+                report.pass_at(at, Check::Tcp, detail, Vec::new())
             }
-            ConnectionStep::TlsHandshake(sight) => {
-                self.handshake = Some((at, sight));
+            ConnectionStep::TlsHandshake(handshake) => {
+                self.handshake = Some((at, handshake));
                 Ok(())
             }
             ConnectionStep::WebSocketOpened { path } => {
-                self.settle_tls(is_inside, report)?;
-                report.note_at(at, Check::Ws, Detail::WebSocket { path }, Vec::new())
+                self.report_tls(report)?;
+                report.pass_at(at, Check::Ws, Detail::WebSocket { path }, Vec::new())
             }
             ConnectionStep::Accepted(properties) => {
-                self.settle_tls(is_inside, report)?;
-                let advice = (properties.qos_max == 0).then(|| Warning {
-                    message: "the broker takes QoS 0 only, and requests to the store are QoS 1".to_owned(),
-                    hint: "a broker or a listener that takes QoS 1".to_owned(),
+                self.report_tls(report)?;
+                let warning = (properties.qos_max == 0).then(|| Warning {
+                    message: "the broker supports only QoS 0, but requests to the store need QoS 1"
+                        .to_owned(),
+                    hint: "use a broker or a listener that supports QoS 1".to_owned(),
                 });
                 let client_id = self.client_id.clone();
                 let detail = Detail::Connack { client_id, properties };
-                report.note_at(at, Check::Connack, detail, advice.into_iter().collect())
+                report.pass_at(at, Check::Connack, detail, warning.into_iter().collect())
             }
         }
     }
 
-    /// The broker has spoken: TLS is as good as it looked.
-    fn settle_tls(&mut self, is_inside: bool, report: &mut Report<'_>) -> io::Result<()> {
-        if std::mem::replace(&mut self.is_settled, true) {
+    /// Reports the TLS handshake, once.
+    fn report_tls(&mut self, report: &mut Report<'_>) -> io::Result<()> {
+        if std::mem::replace(&mut self.is_tls_reported, true) {
             return Ok(());
         }
-        let Some((at, sight)) = self.handshake.take() else {
-            return if is_inside { Ok(()) } else { report.skip(Check::Tls, WHY_NO_TLS) };
+        let Some((at, handshake)) = self.handshake.take() else {
+            return if self.is_in_process { Ok(()) } else { report.skip(Check::Tls, NO_TLS) };
         };
         let now_s = self.now_s();
-        // Nobody has looked at the dates where whoever answers is trusted.
-        let own = sight.chain.first().and_then(|own| own.as_ref().ok());
-        let cause = own.and_then(|own| out_of_time(own, now_s));
-        let advice = advice(&sight, now_s);
-        let detail = Detail::Tls { sight, now_s };
+        // With --insecure the handshake succeeds whatever the dates are, so they are checked here.
+        let certificate = handshake.chain.first().and_then(|certificate| certificate.as_ref().ok());
+        let cause = certificate.and_then(|certificate| out_of_time(certificate, now_s));
+        let warnings = warnings(&handshake, now_s);
+        let detail = Detail::Tls { handshake, now_s };
         match cause {
-            None => report.note_at(at, Check::Tls, detail, advice),
+            None => report.pass_at(at, Check::Tls, detail, warnings),
             Some(cause) => {
                 let target = self.target.clone();
-                report.fail_at(
-                    at,
-                    Check::Tls,
-                    Some(detail),
-                    Error::Tls { target, cause, in_web_socket: false },
-                )
+                let error = Error::Tls { target, cause, in_web_socket: false };
+                report.fail_at(at, Check::Tls, Some(detail), error)
             }
         }
     }
 
-    fn fail(mut self, error: Error, is_inside: bool, report: &mut Report<'_>) -> io::Result<()> {
+    fn fail(mut self, error: Error, report: &mut Report<'_>) -> io::Result<()> {
         let check = match &error {
             Error::Credentials { .. } => Check::Settings,
             Error::Tls { .. } => Check::Tls,
@@ -156,9 +156,9 @@ impl Way {
         let now_s = self.now_s();
         let detail = match check {
             Check::Tcp => Some(Detail::Tcp { reached: None, failed: std::mem::take(&mut self.failed) }),
-            Check::Tls => self.handshake.take().map(|(_, sight)| Detail::Tls { sight, now_s }),
+            Check::Tls => self.handshake.take().map(|(_, handshake)| Detail::Tls { handshake, now_s }),
             Check::Ws | Check::Connack => {
-                self.settle_tls(is_inside, report)?;
+                self.report_tls(report)?;
                 None
             }
             _ => None,
@@ -177,32 +177,32 @@ fn out_of_time(certificate: &Certificate, now_s: u64) -> Option<TlsError> {
         let days = certificate.not_before_s.saturating_sub(now_s) / (24 * 60 * 60);
         return Some(TlsError::NotValidYet { days: Some(days) });
     }
-    // Less than a day over is a negative day.
+    // A certificate that expired less than a day ago has -1 days left.
     (days < 0).then(|| TlsError::Expired { days: Some(days.unsigned_abs().saturating_sub(1)) })
 }
 
-fn advice(sight: &TlsHandshake, now_s: u64) -> Vec<Warning> {
+fn warnings(handshake: &TlsHandshake, now_s: u64) -> Vec<Warning> {
     let mut found = Vec::new();
-    let mut judge = |whose: &str, certificate: &Certificate, hint: &str| {
+    let mut check = |whose: &str, certificate: &Certificate, hint: &str| {
         let days = certificate.days_left(now_s);
         if days < DAYS_LEFT_MIN {
             let message = format!("{whose} {}", expiry_text(days));
             found.push(Warning { message, hint: hint.to_owned() });
         }
     };
-    let mut chain = sight.chain.iter().flatten();
+    let mut chain = handshake.chain.iter().flatten();
     if let Some(own) = chain.next() {
-        judge("the broker's certificate", own, "a new certificate for the broker");
+        check("the broker's certificate", own, "renew the broker's certificate");
     }
     for ca in chain {
-        judge("the certificate of its CA", ca, "a new certificate for the broker, from a CA that lasts");
+        check("the certificate of its CA", ca, "renew the CA and the broker's certificate");
     }
-    if let Some(Ok(client)) = &sight.client_certificate {
-        judge("the client's certificate", client, "a new certificate for this client: -C and -K");
+    if let Some(Ok(client)) = &handshake.client_certificate {
+        check("the client's certificate", client, "renew the client's certificate (-C and -K)");
     }
-    if sight.roots == TrustedRoots::Any {
-        let message = "--insecure: whoever answers is trusted".to_owned();
-        found.push(Warning { message, hint: "-T FILE with the certificate of the broker's CA".to_owned() });
+    if handshake.roots == TrustedRoots::Any {
+        let message = "--insecure: the broker is not authenticated".to_owned();
+        found.push(Warning { message, hint: "trust the broker's CA: -T FILE".to_owned() });
     }
     found
 }

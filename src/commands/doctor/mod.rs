@@ -1,4 +1,4 @@
-//! `doctor`: goes the whole way to the store and back, step by step, and says what is wrong and how to mend it.
+//! `doctor`: checks every step from this client to the store and back.
 
 pub mod check;
 mod connection;
@@ -11,58 +11,61 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::timeout;
 
+use self::check::Check;
+use self::report::Report;
 use super::error::CommandError;
+use super::output::Emit;
 use super::session::Session;
-use crate::clock;
-use crate::commands::output::Emit;
-use crate::commands::verdict::Verdict;
-use check::Check;
-use report::Report;
+use super::verdict::Verdict;
 
-const EXAMPLES: &str = "\
-Checks, in this order; what cannot be checked after a failure is skipped:
-  dns            the host has an address
-  tcp            one of its addresses answers, and which ones do not
-  tls            version and cipher; whom the client trusts; the broker's certificate, its issuer,
-                 its names; whether a client certificate is asked for. A warning below 30 days.
-  ws             the broker takes MQTT in a WebSocket, where one is asked for
-  connack        the broker lets the client in; what it grants
-  subscribe      the client may hear the store's answers, with QoS 1
-  request        the store answers a GET of a key that does not exist
-  clock          the store's clock against this machine's. A warning from 10 s on, a failure from
-                 60 s on: there the one or the other refuses what it is sent.
-  notifications  a watch of a key is told when the key is set and deleted
-
-clock and notifications write: they set the key mqkv-doctor/RANDOM, with an end, and delete it. \
-With --read-only, or in a context that is, they are skipped. There is one connection, with no second try.
-
-The exit code is that of the first failure, as any other verb would end; 0 with warnings alone. \
-With -j everything is one JSON array, at the end; with -q only failures are told.
-
+const HELP: &str = "\
 Examples:
   mqkv doctor
   mqkv doctor -n aio-broker -T ca.crt --read-only
-  mqkv doctor -j | jq -r '.[] | select(.status == \"fail\") | .message'";
+  mqkv doctor -j | jq -r '.[] | select(.status == \"fail\") | .message'
 
-/// Find out what is wrong between here and the store, and how to mend it
+Checks, in this order; after a failure the rest is skipped:
+  dns            the host name has an address
+  tcp            an address accepts connections; the addresses that do not
+  tls            version and cipher; trusted CAs; the broker's certificate, its issuer and names;
+                 whether a client certificate is requested. Warns 30 days before the expiry.
+  ws             the WebSocket handshake, if the URL is ws:// or wss://
+  connack        the broker accepts the client; the properties of the CONNACK
+  subscribe      the client may subscribe to the store's replies, with QoS 1
+  request        the store answers a GET of a key that does not exist
+  clock          the difference between the clocks of the store and of this machine. Warns from
+                 10 s on, fails from 60 s on: then requests or replies are rejected.
+  notifications  a watch of a key gets notifications of SET and DEL
+
+Writes:
+The checks clock and notifications set the key mqkv-doctor/RANDOM with an expiry and delete it. They are skipped with \
+--read-only and in a read-only context. There is one connection attempt, without retries.
+
+Output:
+With -j one JSON array at the end; with -q only failures.
+
+Exit status:
+That of the first failure, as for any other verb; 0 if there are only warnings.";
+
+/// Diagnose the connection to the store
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = HELP)]
 pub struct DoctorArgs {
-    /// Write nothing: the checks that would are skipped
+    /// Skip the checks that write
     #[arg(long)]
     read_only: bool,
 }
 
 /// Runs the verb.
 pub async fn run(args: DoctorArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
-    let mut report = Report::new(clock::monotonic, emit);
-    examine(&args, session, &mut report).await?;
-    Ok(report.end()?)
+    let mut report = Report::new(emit);
+    check(&args, session, &mut report).await?;
+    Ok(report.finish()?)
 }
 
-async fn examine(args: &DoctorArgs, session: &Session, report: &mut Report<'_>) -> io::Result<()> {
-    /// A broker that does not listen is not waited for.
-    const GOODBYE_MAX: Duration = Duration::from_secs(2);
+async fn check(args: &DoctorArgs, session: &Session, report: &mut Report<'_>) -> io::Result<()> {
+    // A broker that does not answer the DISCONNECT is not waited for longer.
+    const CLOSE_MAX: Duration = Duration::from_secs(2);
     let settings = match session.second_settings().await {
         Ok(settings) => settings,
         Err(error) => {
@@ -70,15 +73,15 @@ async fn examine(args: &DoctorArgs, session: &Session, report: &mut Report<'_>) 
             return report.skip_rest();
         }
     };
-    let patience = settings.request_timeout;
-    report.begin();
-    let Some(client) = connection::connect(settings, report).await? else { return Ok(()) };
-    let why_not_write = match session.check_write() {
-        _ if args.read_only => Some("it would write, and --read-only is asked for".to_owned()),
-        Err(guard) => Some(format!("it would write, and {}", guard.message)),
+    let request_timeout = settings.request_timeout;
+    report.start();
+    let Some(client) = connection::check(settings, report).await? else { return Ok(()) };
+    let no_writes = match session.check_write() {
+        _ if args.read_only => Some("it writes, and --read-only is given".to_owned()),
+        Err(error) => Some(format!("it writes, and {}", error.message)),
         Ok(()) => None,
     };
-    let result = store::examine(&client, patience, why_not_write.as_deref(), report).await;
-    let _ = timeout(GOODBYE_MAX, client.close()).await;
+    let result = store::check(&client, request_timeout, no_writes.as_deref(), report).await;
+    let _ = timeout(CLOSE_MAX, client.close()).await;
     result
 }

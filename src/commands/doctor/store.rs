@@ -1,4 +1,4 @@
-//! The store behind the broker: whether it answers, what its clock says, and whether it tells of changes.
+//! Checks the store behind the broker: its replies, its clock, its notifications.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -6,34 +6,34 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
-use super::super::error::{CommandError, Kind, SYNCHRONISE};
 use super::check::{Check, Detail, Warning};
+use super::report::Report;
 use crate::client::{
     Access, Client, Error, Outcome, RawRequest, RequestProperties, WatchEvent, Watcher, decode_response,
     unexpected_reply,
 };
 use crate::clock;
-use crate::commands::doctor::report::Report;
+use crate::commands::error::{CLOCK_HINT, CommandError, Kind};
 use crate::protocol::message::Qos;
-use crate::protocol::{Key, Reply, Request, Timestamp, Value, topic};
+use crate::protocol::{Key, Reply, Request, Timestamp, Value, timestamp, topic};
 use crate::random;
 
-/// From here on a difference of the clocks is worth a warning, in milliseconds.
+/// The difference between the clocks that is a warning, in milliseconds.
 const SKEW_WARN_MS: u64 = 10_000;
-/// From here on requests or their answers are refused (protocol §2), in milliseconds.
-const SKEW_FAIL_MS: u64 = crate::protocol::timestamp::SKEW_MAX_MS;
-/// Before any clock that counts.
-const LONG_AGO_MS: u64 = 1_000_000_000_000;
-/// When the key is gone if nobody deletes it.
+/// The difference from which requests or replies are rejected (protocol §2), in milliseconds.
+const SKEW_FAIL_MS: u64 = timestamp::SKEW_MAX_MS;
+/// A time in the past of every machine: September 2001.
+const PAST_MS: u64 = 1_000_000_000_000;
+/// The time to live of the key, in case it cannot be deleted.
 const CLOCK_TTL_MS: NonZeroU64 = NonZeroU64::new(1000).unwrap();
-/// Alike, while changes of it are waited for.
+/// The same while notifications are awaited.
 const WATCH_TTL_MS: NonZeroU64 = NonZeroU64::new(30_000).unwrap();
 
-/// Looks at the store through a connected client; nothing is written where there is a reason not to.
-pub(super) async fn examine(
+/// Checks the store; `no_writes` is the reason for skipping the checks that write.
+pub(super) async fn check(
     client: &Client,
-    patience: Duration,
-    why_not_write: Option<&str>,
+    request_timeout: Duration,
+    no_writes: Option<&str>,
     report: &mut Report<'_>,
 ) -> io::Result<()> {
     let bug = |error: String| CommandError::new(Kind::Bug, error);
@@ -41,37 +41,37 @@ pub(super) async fn examine(
         Ok(key) => key,
         Err(error) => return report.fail(Check::Settings, None, bug(error.to_string())),
     };
-    let long_ago = match Timestamp::zero(format!("doctor{:016x}", random::u64())) {
-        Ok(zero) => zero.tick(LONG_AGO_MS),
+    let past = match Timestamp::zero(format!("doctor{:016x}", random::u64())) {
+        Ok(zero) => zero.tick(PAST_MS),
         Err(error) => return report.fail(Check::Settings, None, bug(error.to_string())),
     };
-    let store = Store { client, key, long_ago, patience };
-    report.begin();
+    let store = Store { client, key, past, request_timeout };
+    report.start();
     if !store.subscribe(report).await? || !store.request(report).await? {
         return report.skip_rest();
     }
-    if let Some(why) = why_not_write {
+    if let Some(why) = no_writes {
         report.skip(Check::Clock, why)?;
         return report.skip(Check::Notifications, why);
     }
-    report.begin();
+    report.start();
     if !store.clock(report).await? {
         return report.skip_rest();
     }
-    report.begin();
+    report.start();
     match store.notifications().await {
-        Ok(detail) => report.note(Check::Notifications, detail, Vec::new()),
+        Ok(detail) => report.pass(Check::Notifications, detail, Vec::new()),
         Err(error) => report.fail(Check::Notifications, None, error),
     }
 }
 
 struct Store<'a> {
     client: &'a Client,
-    /// The key that is thrown away.
+    /// The key that is set and deleted.
     key: Key,
-    /// The timestamp of all writes: the store answers with its own clock, and never finds it too far ahead.
-    long_ago: Timestamp,
-    patience: Duration,
+    /// The timestamp of all writes. The store replies with its own clock, and never rejects this one as too far ahead.
+    past: Timestamp,
+    request_timeout: Duration,
 }
 
 impl Store<'_> {
@@ -80,19 +80,19 @@ impl Store<'_> {
         match self.client.subscribe(vec![topic.clone()]).await {
             Ok(subscription) => {
                 let granted = subscription.granted_qos();
-                let advice = (granted == Qos::AtMostOnce).then(|| Warning {
-                    message: "the broker grants QoS 0: answers may be lost".to_owned(),
-                    hint: "QoS 1 for this client's subscriptions".to_owned(),
+                let warning = (granted == Qos::AtMostOnce).then(|| Warning {
+                    message: "the broker grants QoS 0: replies may be lost".to_owned(),
+                    hint: "allow QoS 1 for subscriptions of this client".to_owned(),
                 });
                 let detail = Detail::Subscription { topic, qos: granted as u8 };
-                report.note(Check::Subscribe, detail, advice.into_iter().collect())?;
+                report.pass(Check::Subscribe, detail, warning.into_iter().collect())?;
                 Ok(true)
             }
             Err(error) => report.fail(Check::Subscribe, None, error).map(|()| false),
         }
     }
 
-    /// Returns whether there is a store that answers, be it with a refusal.
+    /// Returns whether a store answers, even with an error.
     async fn request(&self, report: &mut Report<'_>) -> io::Result<bool> {
         let request = Request::Get { key: self.key.clone() };
         let (access, properties) = (Access::Read, RequestProperties::default());
@@ -105,12 +105,12 @@ impl Store<'_> {
         };
         match result {
             Ok(()) => {
-                let advice = (!has_status).then(|| Warning {
-                    message: "the answer has no __stat: Microsoft's clients do not take it".to_owned(),
-                    hint: "a store that sends __stat with every answer".to_owned(),
+                let warning = (!has_status).then(|| Warning {
+                    message: "the reply has no __stat: Microsoft's clients reject it".to_owned(),
+                    hint: "use a store that sends __stat with every reply".to_owned(),
                 });
                 let detail = Detail::Answer { key: self.key.clone() };
-                report.note(Check::Request, detail, advice.into_iter().collect())?;
+                report.pass(Check::Request, detail, warning.into_iter().collect())?;
                 Ok(true)
             }
             Err(error) => {
@@ -121,28 +121,28 @@ impl Store<'_> {
         }
     }
 
-    /// Returns whether the store takes writes.
+    /// Returns whether the store accepts writes.
     async fn clock(&self, report: &mut Report<'_>) -> io::Result<bool> {
-        let (asked_ms, asked) = (clock::wall_ms(), clock::monotonic());
+        let (sent_ms, sent) = (clock::wall_ms(), clock::monotonic());
         let version = self.set(CLOCK_TTL_MS).await;
-        let (round_trip, answered) = (self.since(asked), clock::monotonic());
+        let (round_trip, answered) = (elapsed(sent), clock::monotonic());
         let version = match version {
             Ok(version) => version,
             Err(error) => return report.fail_at(answered, Check::Clock, None, error).map(|()| false),
         };
-        // It is gone within a second anyway.
+        // If this fails, the key expires within a second.
         let _ = self.del().await;
-        let (detail, ahead_ms) = difference(&version, asked_ms, round_trip);
+        let (detail, ahead_ms) = difference(&version, sent_ms, round_trip);
         match ahead_ms.unsigned_abs() {
-            ..SKEW_WARN_MS => report.note_at(answered, Check::Clock, detail, Vec::new())?,
+            ..SKEW_WARN_MS => report.pass_at(answered, Check::Clock, detail, Vec::new())?,
             skew_ms @ ..SKEW_FAIL_MS => {
                 let side = if ahead_ms > 0 { "ahead of" } else { "behind" };
                 let message = format!(
-                    "the store's clock is {} s {side} this machine's; the limit is 60 s",
+                    "the store's clock is {} s {side} this machine's clock; the limit is 60 s",
                     skew_ms / 1000
                 );
-                let advice = Warning { message, hint: SYNCHRONISE.to_owned() };
-                report.note_at(answered, Check::Clock, detail, vec![advice])?;
+                let warning = Warning { message, hint: CLOCK_HINT.to_owned() };
+                report.pass_at(answered, Check::Clock, detail, vec![warning])?;
             }
             skew_ms if ahead_ms > 0 => {
                 let error = Error::ClockSkew { ahead_ms: skew_ms, outcome: Outcome::Unchanged };
@@ -150,10 +150,10 @@ impl Store<'_> {
             }
             skew_ms => {
                 let message = format!(
-                    "the store's clock is {} s behind this machine's; the limit is 60 s",
+                    "the store's clock is {} s behind this machine's clock; the limit is 60 s",
                     skew_ms / 1000
                 );
-                let error = CommandError::new(Kind::Refused, message).hint(SYNCHRONISE);
+                let error = CommandError::new(Kind::Refused, message).hint(CLOCK_HINT);
                 report.fail_at(answered, Check::Clock, Some(detail), error)?;
             }
         }
@@ -165,7 +165,7 @@ impl Store<'_> {
         let mut watcher = watcher.map_err(CommandError::of_watch)?;
         let result = self.changes(&mut watcher).await;
         if result.is_err() {
-            // It is gone after a while anyway.
+            // If this fails, the key expires.
             let _ = self.del().await;
         }
         watcher.stop().await;
@@ -174,58 +174,58 @@ impl Store<'_> {
 
     async fn changes(&self, watcher: &mut Watcher) -> Result<Detail, CommandError> {
         let is_current = |event: &WatchEvent| matches!(event, WatchEvent::Current { .. });
-        // Subscribing, registering and reading have an end each, and say more when they come to it.
-        let patience = self.patience.saturating_mul(4);
-        self.hear(watcher, "what the watched key holds", is_current, patience).await?;
-        let asked = clock::monotonic();
+        // SUBSCRIBE, KEYNOTIFY and GET have their own timeouts with better messages, so this one is longer than all three.
+        let initial_timeout = self.request_timeout.saturating_mul(4);
+        self.wait_for(watcher, "the initial value of a watched key", is_current, initial_timeout).await?;
+        let sent = clock::monotonic();
         self.set(WATCH_TTL_MS).await?;
         let is_set = |event: &WatchEvent| matches!(event, WatchEvent::Set { .. });
-        self.hear(watcher, "the SET of a watched key", is_set, self.patience).await?;
-        let set = self.since(asked);
-        let asked = clock::monotonic();
+        self.wait_for(watcher, "the SET of a watched key", is_set, self.request_timeout).await?;
+        let set = elapsed(sent);
+        let sent = clock::monotonic();
         self.del().await?;
         let is_delete = |event: &WatchEvent| matches!(event, WatchEvent::Delete { .. });
-        self.hear(watcher, "the DEL of a watched key", is_delete, self.patience).await?;
-        Ok(Detail::Notified { set, delete: self.since(asked) })
+        self.wait_for(watcher, "the DEL of a watched key", is_delete, self.request_timeout).await?;
+        Ok(Detail::Notified { set, delete: elapsed(sent) })
     }
 
-    /// Waits for an event, and says what came in its place if it does not.
-    async fn hear(
+    /// Waits for an event. The error has the notification that was skipped meanwhile.
+    async fn wait_for(
         &self,
         watcher: &mut Watcher,
         what: &str,
-        is_it: impl Fn(&WatchEvent) -> bool,
-        patience: Duration,
+        is_expected: impl Fn(&WatchEvent) -> bool,
+        limit: Duration,
     ) -> Result<(), CommandError> {
         let mut skipped = None;
-        let hearing = async {
+        let events = async {
             loop {
                 match watcher.next().await? {
-                    event if is_it(&event) => return Ok(()),
+                    event if is_expected(&event) => return Ok(()),
                     WatchEvent::Skipped { cause, .. } => skipped = Some(cause),
                     _ => {}
                 }
             }
         };
-        match timeout(patience, hearing).await {
-            Ok(heard) => heard.map_err(CommandError::of_watch),
+        match timeout(limit, events).await {
+            Ok(result) => result.map_err(CommandError::of_watch),
             Err(_) => {
-                let message = format!("the store has not told of {what} within {patience:?}");
+                let message = format!("timed out after {limit:?}: no notification of {what}");
                 let error = CommandError::new(Kind::Timeout, message)
-                    .hint("`mqkv monitor` in another terminal shows what the store tells, and to whom");
+                    .hint("run `mqkv monitor` in another terminal to see the notifications of the store");
                 Err(match skipped {
-                    Some(cause) => error.cause(format!("what came instead makes no sense: {cause}")),
+                    Some(cause) => error.cause(format!("malformed notification: {cause}")),
                     None => error,
                 })
             }
         }
     }
 
-    /// Sets the key; the store's clock.
+    /// Sets the key. Returns the version, which is the store's clock.
     async fn set(&self, ttl_ms: NonZeroU64) -> Result<Timestamp, Error> {
         let value = Value::from("mqkv doctor");
         let request = Request::Set { key: self.key.clone(), value, condition: None, ttl_ms: Some(ttl_ms) };
-        match self.client.request_at(&request, self.long_ago.clone()).await? {
+        match self.client.request_at(&request, self.past.clone()).await? {
             (Reply::Done, Some(version)) => Ok(version),
             (Reply::Done, None) => {
                 let cause = "+OK to SET has no version (__ts)".to_owned();
@@ -237,22 +237,22 @@ impl Store<'_> {
 
     async fn del(&self) -> Result<(), Error> {
         let request = Request::Del { key: self.key.clone() };
-        match self.client.request_at(&request, self.long_ago.clone()).await? {
-            // It may have expired meanwhile.
+        match self.client.request_at(&request, self.past.clone()).await? {
+            // The key may have expired meanwhile.
             (Reply::Count(0 | 1), _) => Ok(()),
             (other, _) => Err(unexpected_reply(&request, &other)),
         }
     }
-
-    fn since(&self, at: Instant) -> Duration {
-        clock::monotonic().saturating_duration_since(at)
-    }
 }
 
-/// How far a clock is ahead that said this somewhere between asking and the answer.
-fn difference(version: &Timestamp, asked_ms: u64, round_trip: Duration) -> (Detail, i64) {
+fn elapsed(since: Instant) -> Duration {
+    clock::monotonic().saturating_duration_since(since)
+}
+
+/// Returns by how much the store's clock is ahead. The version was created between the request and the reply.
+fn difference(version: &Timestamp, sent_ms: u64, round_trip: Duration) -> (Detail, i64) {
     let half_ms = u64::try_from(round_trip.as_millis().div_ceil(2)).unwrap_or(u64::MAX);
-    let here_ms = i128::from(asked_ms).saturating_add(i128::from(half_ms));
+    let here_ms = i128::from(sent_ms).saturating_add(i128::from(half_ms));
     let ahead_ms = i128::from(version.ms).saturating_sub(here_ms);
     let ahead_ms = i64::try_from(ahead_ms).unwrap_or(if ahead_ms > 0 { i64::MAX } else { i64::MIN });
     // Both clocks are read in whole milliseconds.
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_difference_is_that_to_the_middle_of_the_round_trip() {
+    fn the_difference_is_to_the_middle_of_the_round_trip() {
         let of = |there_ms, here_ms, round_trip_ms| {
             let there = Timestamp::of_store(there_ms, 0);
             difference(&there, here_ms, Duration::from_millis(round_trip_ms)).0

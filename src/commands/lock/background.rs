@@ -1,88 +1,84 @@
-//! A lock that is held while other verbs run: what a prompt has in its background.
+//! A lock in the background of a prompt.
 
-use std::time::Instant;
-
-use super::Wanted;
 use super::lease::{Lease, LeaseEvent, Released};
+use super::request::LockRequest;
+use super::supervisor;
 use super::token_file::TokenFile;
 use crate::client::lock::{LockEvent, LossReason};
 use crate::commands::error::CommandError;
-use crate::commands::lock::supervisor;
 use crate::protocol::{Key, Timestamp, Value};
 
-/// A lock that is held, and renewed by itself. Once it is dropped the lock is given back, some time later.
+/// A lock that is held and renewed while other verbs run. Dropping it releases the lock.
 #[derive(Debug)]
-pub struct Holding {
+pub struct BackgroundLock {
     key: Key,
     holder: Value,
     token: Timestamp,
     ttl_ms: u64,
     token_file: Option<TokenFile>,
     lease: Lease,
-    now: fn() -> Instant,
 }
 
-impl Holding {
+impl BackgroundLock {
     pub(super) fn new(
-        wanted: Wanted,
+        request: LockRequest,
         holder: Value,
         token: Timestamp,
         lease: Lease,
-        now: fn() -> Instant,
     ) -> Result<Self, CommandError> {
-        let Wanted { key, ttl_ms, token_file, .. } = wanted;
+        let LockRequest { key, ttl_ms, token_file, .. } = request;
         let token_file = token_file.map(|path| TokenFile::create(path, &token)).transpose()?;
-        Ok(Self { key, holder, token, ttl_ms, token_file, lease, now })
+        Ok(Self { key, holder, token, ttl_ms, token_file, lease })
     }
 
-    /// The lock's key.
+    /// Returns the lock's key.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// In whose name it is held.
+    /// Returns the holder's name.
     #[must_use]
     pub fn holder(&self) -> &Value {
         &self.holder
     }
 
-    /// The newest fencing token.
+    /// Returns the newest fencing token.
     #[must_use]
     pub fn token(&self) -> &Timestamp {
         &self.token
     }
 
-    /// How long the lease lasts, in milliseconds.
+    /// Returns the duration of the lease in milliseconds.
     #[must_use]
     pub fn ttl_ms(&self) -> u64 {
         self.ttl_ms
     }
 
-    /// Waits for the next renewal; with `Some`, the lock is lost. May be dropped at any time.
+    /// Waits for the next renewal and returns None, or returns the reason why the lock is lost. Cancel-safe.
     ///
     /// # Errors
-    /// The file for the token cannot be written.
+    /// The token file cannot be written.
     pub async fn next(&mut self) -> Result<Option<LossReason>, CommandError> {
         match self.lease.next().await {
             LeaseEvent::Lock(LockEvent::Renewed { token, .. }) => {
                 if let Some(file) = &self.token_file {
-                    file.trouble().map_or(Ok(()), Err)?;
+                    file.error().map_or(Ok(()), Err)?;
                     file.replace(token.clone());
                 }
                 self.token = token;
                 Ok(None)
             }
-            event => Ok(Some(supervisor::loss(event, self.now).reason)),
+            event => Ok(Some(supervisor::loss(event).reason)),
         }
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     pub async fn release(self) -> Released {
         self.lease.release().await
     }
 
-    /// The same for whoever cannot wait.
+    /// Releases the lock and waits only briefly for the answer.
     pub async fn abandon(self) -> Released {
         self.lease.abandon().await
     }

@@ -1,20 +1,17 @@
-//! Uses a lock that is held: for a command, until the end of input, or for one lease; then gives it back.
+//! Uses a lock that is held: for a command, until the end of input, or for one lease.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use super::lease::{Lease, LeaseEvent, Lost, Released};
+use super::lease::{Lease, LeaseEvent, LockLoss, Released};
+use super::request::{LockRequest, LockUsage, StopOptions};
+use super::supervisor::{self, CommandEnd, Supervisor};
 use super::token_file::{self, TokenFile};
-use super::{Use, Wanted};
 use crate::client::Error;
 use crate::client::lock::{LockEvent, LossReason};
-use crate::clock;
 use crate::commands::error::{CommandError, Kind};
-use crate::commands::lock::supervisor;
-use crate::commands::lock::supervisor::{Ended, Stopping, Under};
-use crate::commands::output::Emit;
-use crate::commands::output::{LockNote, Output};
+use crate::commands::output::{Emit, LockNote, Output};
 use crate::commands::process::child::{Group, is_in_background};
 use crate::commands::process::context::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY};
 use crate::commands::process::signal::Signals;
@@ -24,23 +21,24 @@ use crate::commands::verdict::Verdict;
 use crate::protocol::{Timestamp, Value};
 
 /// A lock that is held.
-pub(super) struct Held<'a> {
+pub(super) struct HeldLock<'a> {
     pub session: &'a Session,
-    pub wanted: &'a Wanted,
+    pub request: &'a LockRequest,
     pub holder: Value,
     pub token: Timestamp,
 }
 
-impl Held<'_> {
-    pub async fn use_up(
+impl HeldLock<'_> {
+    /// Uses the lock as requested, and releases it.
+    pub async fn run(
         self,
         mut lease: Lease,
         signals: &mut Signals,
         emit: Emit<'_>,
     ) -> Result<Verdict, CommandError> {
-        let result = match &self.wanted.use_for {
-            Use::Once => {
-                return match self.tell_once(&mut *emit) {
+        let result = match &self.request.usage {
+            LockUsage::Once => {
+                return match self.report_once(&mut *emit) {
                     Ok(()) => {
                         lease.leave().await;
                         Ok(Verdict::Yes)
@@ -51,17 +49,17 @@ impl Held<'_> {
                     }
                 };
             }
-            Use::Command { words, stopping } => {
-                self.run(words, *stopping, &mut lease, signals, &mut *emit).await
+            LockUsage::Command { words, stop } => {
+                self.run_command(words, *stop, &mut lease, signals, &mut *emit).await
             }
-            Use::Hold => self.hold(&mut lease, signals, &mut *emit).await,
+            LockUsage::Hold => self.hold(&mut lease, signals, &mut *emit).await,
         };
         match result {
-            Ok((verdict, None)) => self.give_back(lease.release().await, verdict, emit),
-            Ok((verdict, Some(Lost { reason, cause, .. }))) => {
-                // A renewal that lies unread in a stalled store would take the lock for nobody.
+            Ok((verdict, None)) => self.report_release(lease.release().await, verdict, emit),
+            Ok((verdict, Some(LockLoss { reason, cause, .. }))) => {
+                // A renewal that the store has received but not handled yet would acquire the lock again.
                 lease.abandon().await;
-                Err(self.lost(reason, cause, verdict, false))
+                Err(self.loss_error(reason, cause, verdict, false))
             }
             Err(error) => {
                 lease.abandon().await;
@@ -72,55 +70,54 @@ impl Held<'_> {
 
     fn record(&self, once: bool) -> Output {
         Output::Locked {
-            key: self.wanted.key.clone(),
+            key: self.request.key.clone(),
             holder: self.holder.clone(),
             token: self.token.clone(),
-            ttl_ms: self.wanted.ttl_ms,
+            ttl_ms: self.request.ttl_ms,
             once,
         }
     }
 
-    fn tell_once(&self, emit: Emit<'_>) -> Result<(), CommandError> {
-        if let Some(path) = &self.wanted.token_file {
+    fn report_once(&self, emit: Emit<'_>) -> Result<(), CommandError> {
+        if let Some(path) = &self.request.token_file {
             token_file::write(path, &self.token)?;
         }
         emit(self.record(true))?;
         Ok(())
     }
 
-    /// Runs the command. Returns its code, and how the lock was lost meanwhile, if it was.
-    async fn run(
+    /// Runs the command. Returns its exit status, and how the lock was lost meanwhile.
+    async fn run_command(
         &self,
         words: &[OsString],
-        stopping: Stopping,
+        stop: StopOptions,
         lease: &mut Lease,
         signals: &mut Signals,
         emit: Emit<'_>,
-    ) -> Result<(Verdict, Option<Lost>), CommandError> {
-        let path = self.wanted.token_file.clone().unwrap_or_else(|| self.session.new_private_file("token"));
+    ) -> Result<(Verdict, Option<LockLoss>), CommandError> {
+        let path = self.request.token_file.clone().unwrap_or_else(|| self.session.new_private_file("token"));
         let token_file = TokenFile::create(path, &self.token)?;
-        let key = &self.wanted.key;
+        let key = &self.request.key;
         let variables = [
             (LOCK_KEY, OsString::from_vec(key.as_bytes().to_vec())),
             (LOCK_HOLDER, OsString::from_vec(self.holder.to_vec())),
             (FENCING_TOKEN, self.token.to_string().into()),
             (FENCING_TOKEN_FILE, absolute(&token_file)?.into()),
         ];
-        // The file may have taken its time: nothing is begun under a lock that is over.
+        // The file may have blocked for longer than the lease: the command must not start without the lock.
         loop {
             tokio::select! {
                 biased;
                 event = lease.next() => match event {
                     LeaseEvent::Lock(LockEvent::Renewed { token, .. }) => token_file.replace(token),
-                    event => return Ok((Verdict::Yes, Some(supervisor::loss(event, clock::boottime)))),
+                    event => return Ok((Verdict::Yes, Some(supervisor::loss(event)))),
                 },
                 () = std::future::ready(()) => break,
             }
         }
         let group = Group::spawn(words, &variables, &[])?;
-        let now = clock::boottime;
-        let mut under = Under { key, lease, signals, token_file: &token_file, stopping, now };
-        let Ended { code, lost } = under.run(group, emit).await?;
+        let mut supervisor = Supervisor { key, lease, signals, token_file: &token_file, stop };
+        let CommandEnd { code, lost } = supervisor.run(group, emit).await?;
         Ok((Verdict::Child(code), lost))
     }
 
@@ -130,11 +127,12 @@ impl Held<'_> {
         lease: &mut Lease,
         signals: &mut Signals,
         emit: Emit<'_>,
-    ) -> Result<(Verdict, Option<Lost>), CommandError> {
-        let path = self.wanted.token_file.clone();
+    ) -> Result<(Verdict, Option<LockLoss>), CommandError> {
+        let path = self.request.token_file.clone();
         let token_file = path.map(|path| TokenFile::create(path, &self.token)).transpose()?;
         emit(self.record(false))?;
         let end_of_input = async {
+            // In the background a read of the terminal would suspend this process, and its renewals.
             match is_in_background() {
                 true => std::future::pending().await,
                 false => stdin::end_of_input().await,
@@ -147,11 +145,11 @@ impl Held<'_> {
                 event = lease.next() => match event {
                     LeaseEvent::Lock(LockEvent::Renewed { token, .. }) => {
                         if let Some(file) = &token_file {
-                            file.trouble().map_or(Ok(()), Err)?;
+                            file.error().map_or(Ok(()), Err)?;
                             file.replace(token);
                         }
                     }
-                    event => return Ok((Verdict::Yes, Some(supervisor::loss(event, clock::boottime)))),
+                    event => return Ok((Verdict::Yes, Some(supervisor::loss(event)))),
                 },
                 signal = signals.next() => return Ok((signal.verdict(), None)),
                 ended = &mut end_of_input => return ended.map(|()| (Verdict::Yes, None)),
@@ -159,7 +157,7 @@ impl Held<'_> {
         }
     }
 
-    fn give_back(
+    fn report_release(
         &self,
         released: Released,
         verdict: Verdict,
@@ -167,50 +165,56 @@ impl Held<'_> {
     ) -> Result<Verdict, CommandError> {
         match released {
             Released::Free | Released::NotHeld => Ok(verdict),
-            Released::Lost => Err(self.lost(LossReason::Taken, None, verdict, true)),
+            Released::Lost => Err(self.loss_error(LossReason::Taken, None, verdict, true)),
             Released::Unconfirmed(error) => {
-                let note = LockNote::Unconfirmed { cause: error.to_string(), ttl_ms: self.wanted.ttl_ms };
-                // The command has done its work: that nobody reads this is no failure of its.
-                let _ = emit(Output::LockNote { key: self.wanted.key.clone(), note });
+                let note = LockNote::Unconfirmed { cause: error.to_string(), ttl_ms: self.request.ttl_ms };
+                // The command has succeeded: a warning that cannot be printed does not change its status.
+                let _ = emit(Output::LockNote { key: self.request.key.clone(), note });
                 Ok(verdict)
             }
         }
     }
 
-    /// `ran_on`: it turned out only when the lock was to be given back.
-    fn lost(&self, reason: LossReason, cause: Option<Error>, verdict: Verdict, ran_on: bool) -> CommandError {
-        let name = String::from_utf8_lossy(self.wanted.key.as_bytes()).into_owned();
+    /// `at_release`: the loss was detected only when the lock was released.
+    fn loss_error(
+        &self,
+        reason: LossReason,
+        cause: Option<Error>,
+        verdict: Verdict,
+        at_release: bool,
+    ) -> CommandError {
+        let name = String::from_utf8_lossy(self.request.key.as_bytes()).into_owned();
         let why = match reason {
-            LossReason::NotRenewed => "its lease could not be renewed in time",
-            LossReason::Taken => "the store says that it is not ours any more",
+            LossReason::NotRenewed => "the lease could not be renewed in time",
+            LossReason::Taken => "the store reports that it has another holder or none",
         };
-        let error = CommandError::new(Kind::LockLost, format!("the lock {name} was lost: {why}"));
-        let error = match (&self.wanted.use_for, verdict) {
-            (Use::Command { stopping, .. }, Verdict::Child(code)) => {
-                let what = match (ran_on, stopping.when_lost) {
+        let error = CommandError::new(Kind::LockLost, format!("lock lost: {name}: {why}"));
+        let error = match (&self.request.usage, verdict) {
+            (LockUsage::Command { stop, .. }, Verdict::Child(code)) => {
+                let end = match (at_release, stop.on_loss) {
                     (true, _) => "had ended by itself",
-                    (false, true) => "was told to stop",
+                    (false, true) => "was stopped",
                     (false, false) => "was not stopped (--no-kill)",
                 };
-                error.cause(format!("the command {what}; its code is {code}"))
+                error.cause(format!("the command {end}; its exit status is {code}"))
             }
             _ => error,
         };
         let error = match cause.map(CommandError::from) {
             Some(CommandError { kind, message, hints, .. }) => {
-                // What is to be done about a request that is late is no help for a lease.
+                // The hint for a timeout is a longer --timeout, which does not help a lease.
                 let hints = if kind == Kind::Timeout { Vec::new() } else { hints };
                 CommandError { hints, ..error.cause(message) }
             }
             None => error,
         };
         error.hint(
-            "`mqkv help locks` says what may have happened meanwhile, and how a fencing token prevents it",
+            "`mqkv help locks` explains what may have happened, and how a fencing token prevents damage",
         )
     }
 }
 
-/// The command may change its folder.
+/// Returns an absolute path, because the command may change its working directory.
 fn absolute(file: &TokenFile) -> Result<PathBuf, CommandError> {
     std::path::absolute(file.path()).map_err(|error| CommandError::file("find", file.path(), &error))
 }

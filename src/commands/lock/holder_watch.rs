@@ -1,73 +1,81 @@
-//! Watches a lock that somebody else holds.
+//! Watches the key of a lock that another client holds.
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use super::lease::LeaseEvent;
+use super::sleep::sleep_until;
 use crate::client::{Client, Error, WatchEvent, Watcher};
-use crate::commands::lock::sleep::until;
+use crate::clock;
 use crate::protocol::{Key, Value};
 
-/// After how long a watch that had no answer is begun again.
-const AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// The pause before a watch is requested again that got no answer.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// What has become known of the lock's key.
+/// An event of the lock's key.
 #[derive(Debug)]
-pub enum News {
-    /// It exists (again), or it does not (any more).
+pub enum KeyEvent {
+    /// The key exists, or it does not exist any more.
     Changed {
-        /// Whether it exists.
         exists: bool,
-        /// What is worth telling.
-        told: Option<LeaseEvent>,
+        /// The holder, if it is to be reported.
+        holder: Option<HolderStatus>,
     },
     /// The key cannot be watched.
     Failed(Error),
 }
 
-/// The watch of a lock's key, while one is wanted.
-pub struct Waiting {
+/// The holder of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderStatus {
+    /// The value of the key.
+    pub holder: Value,
+    /// The time since the last renewal, if it is longer than a lease lasts.
+    pub unrenewed: Option<Duration>,
+}
+
+/// The watch of a lock's key, while the lock is waited for.
+pub struct HolderWatch {
     client: Client,
     key: Key,
     ttl: Duration,
     state: State,
     holder: Option<Value>,
-    /// Since when nothing has been heard of the holder.
-    silent_since: Option<Instant>,
+    /// The time of the last renewal; None after it has been reported as overdue.
+    renewed_at: Option<Instant>,
 }
 
 enum State {
     Off,
     Pausing(Instant),
-    Beginning(Pin<Box<dyn Future<Output = Result<Watcher, Error>> + Send>>),
+    Starting(Pin<Box<dyn Future<Output = Result<Watcher, Error>> + Send>>),
     On(Watcher),
 }
 
-impl Waiting {
-    /// No watch yet.
+impl HolderWatch {
+    /// Creates a watch that is not started.
     pub fn new(client: Client, key: Key, ttl: Duration) -> Self {
-        Self { client, key, ttl, state: State::Off, holder: None, silent_since: None }
+        Self { client, key, ttl, state: State::Off, holder: None, renewed_at: None }
     }
 
-    /// Begins to watch.
-    pub fn begin(&mut self, now: Instant) {
-        self.silent_since = Some(now);
-        self.state = self.beginning();
+    /// Starts the watch.
+    pub fn start(&mut self) {
+        self.renewed_at = Some(clock::boottime());
+        self.state = self.starting();
     }
 
-    fn beginning(&self) -> State {
+    fn starting(&self) -> State {
         let (client, key) = (self.client.clone(), self.key.clone());
-        State::Beginning(Box::pin(async move { client.watch([key]).await }))
+        State::Starting(Box::pin(async move { client.watch([key]).await }))
     }
 
-    /// Ends the watch, at the store too.
-    pub fn end(&mut self) -> impl Future<Output = ()> + Send + use<> {
+    /// Ends the watch; the future ends it at the store too.
+    pub fn stop(&mut self) -> impl Future<Output = ()> + Send + use<> {
         let state = std::mem::replace(&mut self.state, State::Off);
         async move {
             match state {
                 State::Off | State::Pausing(_) => {}
-                State::Beginning(begun) => {
-                    if let Ok(watcher) = begun.await {
+                State::Starting(starting) => {
+                    if let Ok(watcher) = starting.await {
                         watcher.stop().await;
                     }
                 }
@@ -76,17 +84,17 @@ impl Waiting {
         }
     }
 
-    /// The next that becomes known. May be dropped at any time.
-    pub async fn next(&mut self, now: fn() -> Instant) -> News {
+    /// Returns the next event. Cancel-safe.
+    pub async fn next(&mut self) -> KeyEvent {
         loop {
             let result = match &mut self.state {
                 State::Off => std::future::pending().await,
-                State::Pausing(pause) => {
-                    until(*pause, now).await;
-                    self.state = self.beginning();
+                State::Pausing(end) => {
+                    sleep_until(*end).await;
+                    self.state = self.starting();
                     continue;
                 }
-                State::Beginning(begun) => match begun.await {
+                State::Starting(starting) => match starting.await {
                     Ok(watcher) => {
                         self.state = State::On(watcher);
                         continue;
@@ -97,26 +105,26 @@ impl Waiting {
             };
             match result {
                 Ok(event) => {
-                    if let Some(news) = self.understand(event, now()) {
-                        return news;
+                    if let Some(event) = self.handle(event, clock::boottime()) {
+                        return event;
                     }
                 }
                 Err(Error::Timeout { .. } | Error::NoStore { .. } | Error::Lost { .. })
                     if !self.client.has_ended() =>
                 {
-                    let now = now();
-                    self.state = State::Pausing(now.checked_add(AGAIN_AFTER).unwrap_or(now));
+                    let now = clock::boottime();
+                    self.state = State::Pausing(now.checked_add(RETRY_AFTER).unwrap_or(now));
                 }
                 Err(error) => {
                     self.state = State::Off;
-                    return News::Failed(error);
+                    return KeyEvent::Failed(error);
                 }
             }
         }
     }
 
-    fn understand(&mut self, event: WatchEvent, now: Instant) -> Option<News> {
-        let is_first = matches!(event, WatchEvent::Current { .. });
+    fn handle(&mut self, event: WatchEvent, now: Instant) -> Option<KeyEvent> {
+        let is_initial = matches!(event, WatchEvent::Current { .. });
         let (exists, holder) = match event {
             WatchEvent::Current { found, .. } | WatchEvent::Resync { found, .. } => {
                 (found.is_some(), found.map(|found| found.value))
@@ -125,22 +133,23 @@ impl Waiting {
             WatchEvent::Delete { .. } => (false, None),
             WatchEvent::Lost { .. } | WatchEvent::Gap { .. } | WatchEvent::Skipped { .. } => return None,
         };
-        if !is_first {
-            self.silent_since = Some(now);
+        if !is_initial {
+            self.renewed_at = Some(now);
         }
         self.holder.clone_from(&holder);
-        let told = holder.filter(|_| is_first).map(|holder| LeaseEvent::Held { holder, silent: None });
-        Some(News::Changed { exists, told })
+        let holder = holder.filter(|_| is_initial).map(|holder| HolderStatus { holder, unrenewed: None });
+        Some(KeyEvent::Changed { exists, holder })
     }
 
-    /// A try was refused: whether that holder has been silent for longer than a lease should last. Told once a holder.
-    pub fn still_held(&mut self, now: Instant) -> Option<LeaseEvent> {
-        let silent = now.saturating_duration_since(self.silent_since?);
-        if silent < self.ttl {
+    /// Returns the holder when a try has failed, if it has not renewed the lock for longer than a lease lasts. Returns
+    /// it once per holder.
+    pub fn overdue(&mut self) -> Option<HolderStatus> {
+        let unrenewed = clock::boottime().saturating_duration_since(self.renewed_at?);
+        if unrenewed < self.ttl {
             return None;
         }
         let holder = self.holder.clone()?;
-        self.silent_since = None;
-        Some(LeaseEvent::Held { holder, silent: Some(silent) })
+        self.renewed_at = None;
+        Some(HolderStatus { holder, unrenewed: Some(unrenewed) })
     }
 }

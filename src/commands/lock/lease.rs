@@ -1,4 +1,4 @@
-//! Holds a lock in the background: carries the steps of the lock's machine to the store, and its events to a verb.
+//! Holds a lock in a task: sends the requests of the lock's state machine, and passes its events on.
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -7,70 +7,61 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::holder_watch::{HolderStatus, HolderWatch, KeyEvent};
+use super::sleep::sleep_until;
 use crate::client::lock::{LeaseOptions, Lock, LockAction, LockEvent, LossReason, TryResult};
 use crate::client::{Client, DeleteOutcome, Error, Outcome, SetOptions, SetOutcome};
-use crate::commands::lock::holder_watch::{News, Waiting};
-use crate::commands::lock::sleep::until;
+use crate::clock;
 use crate::protocol::{Condition, ErrorReply, Key, Value};
 
-/// Who wants which lock.
+/// A lock to acquire and its holder.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// The lock's key.
     pub key: Key,
-    /// What the key holds while the lock is held.
+    /// The value of the key while the lock is held.
     pub holder: Value,
-    /// How it is to be held.
-    pub terms: LeaseOptions,
-    /// Reads the monotonic clock.
-    pub now: fn() -> Instant,
+    pub options: LeaseOptions,
 }
 
-/// What a verb is told of its lease.
+/// An event of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseEvent {
-    /// What the machine says.
+    /// An event of the state machine other than the loss.
     Lock(LockEvent),
-    /// Somebody else holds the lock, and has renewed it within the last lease; or not for so long.
-    Held {
-        /// What the key holds.
-        holder: Value,
-        /// Since when nothing has been heard of it, if for longer than a lease lasts.
-        silent: Option<Duration>,
-    },
+    /// Another client holds the lock.
+    Held(HolderStatus),
     /// The lock is lost. The last event.
-    Lost(Lost),
-    /// The lock cannot be had. The last event.
+    Lost(LockLoss),
+    /// The lock cannot be acquired. The last event.
     Failed(Error),
-    /// The lock cannot be waited for: its key cannot be watched. The last event.
-    Unwatched(Error),
+    /// The lock cannot be waited for, because its key cannot be watched. The last event.
+    WatchFailed(Error),
 }
 
-/// How a lock was lost.
+/// The loss of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
-    /// Why.
+pub struct LockLoss {
     pub reason: LossReason,
-    /// The lease's end; may be over.
+    /// The end of the lease; it may have passed.
     pub end: Instant,
-    /// What the last try to renew it has met.
+    /// The error of the last renewal.
     pub cause: Option<Error>,
 }
 
-/// What became of giving a lock back.
+/// The result of releasing a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// It is free.
+    /// The lock is free.
     Free,
-    /// It was not ours any more.
+    /// The lock had another holder already.
     Lost,
-    /// There was nothing to give back.
+    /// The lock was not held.
     NotHeld,
-    /// No answer: it ends with its lease.
+    /// The store has not answered; the lock becomes free when its lease ends.
     Unconfirmed(Error),
 }
 
-/// A lock that is wanted, or held, in a task of its own: renewals do not wait for whoever uses the lock.
+/// A lock that is being acquired or is held by a task, so that renewals do not depend on the user of the lock.
 #[derive(Debug)]
 pub struct Lease {
     events: mpsc::UnboundedReceiver<LeaseEvent>,
@@ -78,54 +69,54 @@ pub struct Lease {
     task: JoinHandle<Released>,
 }
 
-/// How the task is to end.
+/// How the task ends.
 #[derive(Clone, Copy, Debug)]
 struct Stop {
-    /// How long to wait for the store's word; none: as long as for any request.
-    patience: Option<Duration>,
+    /// How long to wait for the store's answer; None for the timeout of any request.
+    timeout: Option<Duration>,
 }
 
 impl Lease {
-    /// Begins to want a lock.
+    /// Starts to acquire a lock.
     #[must_use]
     pub fn claim(client: Client, claim: Claim) -> Self {
-        let (told, events) = mpsc::unbounded_channel();
+        let (sender, events) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel();
         let task = Task {
-            machine: Lock::new(claim.terms, (claim.now)()),
-            waiting: Waiting::new(client.clone(), claim.key.clone(), claim.terms.ttl),
+            machine: Lock::new(claim.options, clock::boottime()),
+            holder_watch: HolderWatch::new(client.clone(), claim.key.clone(), claim.options.ttl),
             attempt: None,
-            tried: false,
+            is_answered: false,
             may_hold: false,
-            trouble: None,
-            told,
+            last_error: None,
+            events: sender,
             client,
             claim,
         };
         Self { events, stop, task: tokio::spawn(task.run(stopped)) }
     }
 
-    /// The next event. May be dropped at any time.
+    /// Returns the next event. Cancel-safe.
     pub async fn next(&mut self) -> LeaseEvent {
         self.events.recv().await.unwrap_or(LeaseEvent::Failed(Error::Closed))
     }
 
-    /// Gives the lock back, or the wish for it up.
+    /// Releases the lock, or stops acquiring it.
     pub async fn release(self) -> Released {
-        self.end(Stop { patience: None }).await
+        self.end(Stop { timeout: None }).await
     }
 
-    /// The same for whoever cannot wait: by then the lock is most likely lost, or was never had.
+    /// Releases the lock and waits only briefly for the answer: most likely the lock is lost or was never held.
     pub async fn abandon(self) -> Released {
-        const PATIENCE: Duration = Duration::from_secs(1);
-        self.end(Stop { patience: Some(PATIENCE) }).await
+        const TIMEOUT: Duration = Duration::from_secs(1);
+        self.end(Stop { timeout: Some(TIMEOUT) }).await
     }
 
-    /// Leaves the lock held, until its lease ends or somebody gives it back in the holder's name.
+    /// Leaves the lock held until its lease ends, or until it is released in the holder's name.
     pub async fn leave(self) {
         let Self { stop, task, .. } = self;
         task.abort();
-        // A task that is at work in another thread would take the loss of its owner for the wish to give the lock back.
+        // The sender must outlive the task: a task in another thread would see its loss and release the lock.
         let _ = task.await;
         drop(stop);
     }
@@ -138,7 +129,7 @@ impl Lease {
 
 type Answer = Pin<Box<dyn Future<Output = Result<SetOutcome, Error>> + Send>>;
 
-/// A try that is under way.
+/// A SET of the lock's key whose answer is pending.
 struct Attempt {
     sent: Instant,
     answer: Answer,
@@ -148,106 +139,104 @@ struct Task {
     client: Client,
     claim: Claim,
     machine: Lock,
-    waiting: Waiting,
+    holder_watch: HolderWatch,
     attempt: Option<Attempt>,
-    /// A try has had an answer.
-    tried: bool,
-    /// The key may hold what we have set.
+    /// Whether an attempt has been answered or has failed.
+    is_answered: bool,
+    /// Whether the key may have this holder as its value.
     may_hold: bool,
-    /// What the last try has met in place of an answer.
-    trouble: Option<Error>,
-    told: mpsc::UnboundedSender<LeaseEvent>,
+    /// The error of the last attempt.
+    last_error: Option<Error>,
+    events: mpsc::UnboundedSender<LeaseEvent>,
 }
 
 impl Task {
     async fn run(mut self, mut stopped: oneshot::Receiver<Stop>) -> Released {
         loop {
-            self.carry_out();
+            self.poll_machine();
             let due = self.machine.poll_timeout();
             tokio::select! {
-                // An answer goes before a change: it is the older of the two.
+                // An answer is handled before a change of the key, because it is the older of the two.
                 biased;
-                stop = &mut stopped => return self.end(stop.unwrap_or(Stop { patience: None })).await,
+                stop = &mut stopped => return self.end(stop.unwrap_or(Stop { timeout: None })).await,
                 (sent, result) = answer(&mut self.attempt) => self.handle_answer(sent, result),
-                news = self.waiting.next(self.claim.now) => self.handle_news(news),
-                () = until(due.unwrap_or_else(self.claim.now), self.claim.now), if due.is_some() => {
-                    self.machine.handle_timeout((self.claim.now)());
+                event = self.holder_watch.next() => self.handle_key_event(event),
+                () = sleep_until(due.unwrap_or_else(clock::boottime)), if due.is_some() => {
+                    self.machine.handle_timeout(clock::boottime());
                 }
             }
         }
     }
 
-    fn carry_out(&mut self) {
+    fn poll_machine(&mut self) {
         while let Some(step) = self.machine.poll_action() {
             match step {
                 LockAction::Try => self.attempt = Some(self.send()),
-                LockAction::Watch => self.waiting.begin((self.claim.now)()),
-                LockAction::Unwatch => drop(tokio::spawn(self.waiting.end())),
+                LockAction::Watch => self.holder_watch.start(),
+                LockAction::Unwatch => drop(tokio::spawn(self.holder_watch.stop())),
             }
         }
         while let Some(event) = self.machine.poll_event() {
             let event = match event {
                 LockEvent::Lost { reason, end } => {
-                    let cause = self.trouble.take().filter(|_| reason == LossReason::NotRenewed);
-                    LeaseEvent::Lost(Lost { reason, end, cause })
+                    let cause = self.last_error.take().filter(|_| reason == LossReason::NotRenewed);
+                    LeaseEvent::Lost(LockLoss { reason, end, cause })
                 }
                 event => LeaseEvent::Lock(event),
             };
-            self.tell(event);
+            self.notify(event);
         }
     }
 
     fn send(&mut self) -> Attempt {
-        let sent = (self.claim.now)();
+        let sent = clock::boottime();
         self.may_hold = true;
-        let (client, Claim { key, holder, terms, .. }) = (self.client.clone(), self.claim.clone());
-        let ttl_ms = u64::try_from(terms.ttl.as_millis()).ok().and_then(|ms| ms.try_into().ok());
+        let (client, Claim { key, holder, options, .. }) = (self.client.clone(), self.claim.clone());
+        let ttl_ms = u64::try_from(options.ttl.as_millis()).ok().and_then(|ms| ms.try_into().ok());
         let condition = Some(Condition::AbsentOrEqual);
         let options = SetOptions { condition, ttl_ms, fence: None, persist: false };
         Attempt { sent, answer: Box::pin(async move { client.set(&key, &holder, options).await }) }
     }
 
     fn handle_answer(&mut self, sent: Instant, result: Result<SetOutcome, Error>) {
-        let now = (self.claim.now)();
-        let first = !std::mem::replace(&mut self.tried, true);
-        self.trouble = result.as_ref().err().cloned();
+        let is_first = !std::mem::replace(&mut self.is_answered, true);
+        self.last_error = result.as_ref().err().cloned();
         let tried = match result {
             Ok(SetOutcome { applied: true, version: Some(token) }) => TryResult::Applied(token),
-            Ok(SetOutcome { applied: true, version: None }) if first => {
-                let cause = "it names no version, so there is no fencing token".to_owned();
+            Ok(SetOutcome { applied: true, version: None }) if is_first => {
+                let cause = "it has no version, so there is no fencing token".to_owned();
                 return self.fail(Error::MalformedReply { cause, outcome: Outcome::Unknown });
             }
             Ok(SetOutcome { applied: true, version: None }) => TryResult::Unanswered,
             Ok(SetOutcome { applied: false, .. }) => {
                 self.may_hold = false;
-                if let Some(told) = self.waiting.still_held(now) {
-                    self.tell(told);
+                if let Some(status) = self.holder_watch.overdue() {
+                    self.notify(LeaseEvent::Held(status));
                 }
                 TryResult::NotApplied
             }
-            Err(error) if first => return self.fail(error),
+            Err(error) if is_first => return self.fail(error),
             Err(error) if self.is_final(&error) && !self.machine.is_held() => return self.fail(error),
-            // A key that asks for a fencing token was written by somebody else since.
+            // The key was written with a fencing token meanwhile, so another client has it.
             Err(Error::Refused(ErrorReply::FenceRequired)) => TryResult::NotApplied,
             Err(_) => TryResult::Unanswered,
         };
-        self.machine.handle_try_result(sent, tried, now);
+        self.machine.handle_try_result(sent, tried, clock::boottime());
     }
 
-    fn handle_news(&mut self, news: News) {
-        let now = (self.claim.now)();
-        match news {
-            News::Changed { exists, told } => {
-                if let Some(told) = told {
-                    self.tell(told);
+    fn handle_key_event(&mut self, event: KeyEvent) {
+        match event {
+            KeyEvent::Changed { exists, holder } => {
+                if let Some(status) = holder {
+                    self.notify(LeaseEvent::Held(status));
                 }
-                self.machine.handle_change(exists, now);
+                self.machine.handle_change(exists, clock::boottime());
             }
-            News::Failed(error) => self.tell(LeaseEvent::Unwatched(error)),
+            KeyEvent::Failed(error) => self.notify(LeaseEvent::WatchFailed(error)),
         }
     }
 
-    /// Whether another try would be told the same.
+    /// Returns whether every later attempt would fail with the same error.
     fn is_final(&self, error: &Error) -> bool {
         match error {
             Error::PublishRefused { reason } => reason.is_authorization(),
@@ -261,22 +250,22 @@ impl Task {
     }
 
     fn fail(&mut self, error: Error) {
-        self.tell(LeaseEvent::Failed(error));
+        self.notify(LeaseEvent::Failed(error));
     }
 
-    fn tell(&self, event: LeaseEvent) {
-        // Whoever does not listen any more is about to stop this task.
-        let _ = self.told.send(event);
+    fn notify(&self, event: LeaseEvent) {
+        // An owner that does not receive events is about to stop this task.
+        let _ = self.events.send(event);
     }
 
     async fn end(mut self, stop: Stop) -> Released {
-        let unwatch = self.waiting.end();
+        let unwatch = self.holder_watch.stop();
         if !self.may_hold {
-            let _ = timeout(stop.patience.unwrap_or(END_OF_WATCH), unwatch).await;
+            let _ = timeout(stop.timeout.unwrap_or(UNWATCH_MAX), unwatch).await;
             return Released::NotHeld;
         }
         let release = async {
-            // Goes out behind a try that is under way, and so undoes it.
+            // Sent after a pending attempt, so it undoes that one too.
             let ((), deleted) =
                 tokio::join!(unwatch, self.client.vdel(&self.claim.key, &self.claim.holder, None));
             match deleted {
@@ -286,19 +275,17 @@ impl Task {
                 Err(error) => Released::Unconfirmed(error),
             }
         };
-        match stop.patience {
+        match stop.timeout {
             None => release.await,
-            Some(patience) => {
-                timeout(patience, release).await.unwrap_or(Released::Unconfirmed(Error::Closed))
-            }
+            Some(limit) => timeout(limit, release).await.unwrap_or(Released::Unconfirmed(Error::Closed)),
         }
     }
 }
 
-/// How long the end of a watch is worth waiting for: the session's end ends it too.
-const END_OF_WATCH: Duration = Duration::from_secs(1);
+/// How long to wait for the end of a watch; the end of the session ends it too.
+const UNWATCH_MAX: Duration = Duration::from_secs(1);
 
-/// The answer to the try that is under way, if one is.
+/// Waits for the answer to the pending attempt.
 async fn answer(attempt: &mut Option<Attempt>) -> (Instant, Result<SetOutcome, Error>) {
     match attempt {
         Some(Attempt { sent, answer }) => {

@@ -1,338 +1,322 @@
-//! `lock`: holds a lock, for as long as a command runs, until the end of input, or for one lease.
+//! `lock`: holds a lock while a command runs, until the end of input, or for one lease.
 
 mod background;
 mod held_lock;
 mod holder_watch;
 mod lease;
+mod request;
 mod sleep;
 mod supervisor;
 mod timing;
 mod token_file;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
+use super::args::key::KeyArgs;
 use super::duration;
 use super::error::{CommandError, Kind};
-use super::output::Output;
+use super::output::{Emit, Output};
+use super::process::context::LOCK_KEY;
+use super::process::signal::{Signal, Signals};
 use super::session::Session;
+use super::verdict::Verdict;
 use crate::client::lock::LockEvent;
 use crate::client::{Client, Error, Outcome, Reconnect};
-use crate::clock;
-use crate::commands::args::key::KeyArgs;
-use crate::commands::output::Emit;
-use crate::commands::process::context::LOCK_KEY;
-use crate::commands::process::signal::{Signal, Signals};
-use crate::commands::verdict::Verdict;
 use crate::protocol::{ErrorReply, Key, Timestamp, Value};
 use crate::random;
-pub use background::Holding;
-use held_lock::Held;
+pub use background::BackgroundLock;
+use held_lock::HeldLock;
+use holder_watch::HolderStatus;
 pub use lease::Released;
 use lease::{Claim, Lease, LeaseEvent};
-use supervisor::Stopping;
-use timing::{Plan, Wishes};
+use request::{LockRequest, LockUsage, StopOptions};
+use timing::TimingOptions;
 
 const USAGE: &str = "mqkv lock KEY [OPTIONS] [CMD ARG...]";
 
-const EXAMPLES: &str = "\
+const HELP: &str = "\
 Examples:
   mqkv lock deploy -- ./migrate.sh      one at a time, on all machines
-  mqkv lock deploy -w 0 -- ./migrate.sh || echo 'somebody else is at it'
+  mqkv lock deploy -w 0 -- ./migrate.sh || echo 'already running'
   mqkv lock line1 -- sh -c 'mqkv set line1/recipe 7 --fence-env'
   mqkv lock deploy                      print the token, hold until Ctrl-D or a signal
   mqkv lock deploy --once --holder ci-$RUN --ttl 10m && ... && mqkv unlock deploy --holder ci-$RUN
 
-The command gets no shell, our streams, a process group of its own, and our signals. Its code is ours. It sees \
-MQKV_LOCK_KEY, MQKV_LOCK_HOLDER, MQKV_FENCING_TOKEN and MQKV_FENCING_TOKEN_FILE, which always has the newest token. \
-When it ends, whatever it has left in its group is ended too, and the lock is released.
+Command:
+The command runs without a shell, in its own process group, with the standard streams of mqkv. Signals are forwarded to \
+it. Its environment contains MQKV_LOCK_KEY, MQKV_LOCK_HOLDER, MQKV_FENCING_TOKEN and MQKV_FENCING_TOKEN_FILE; the file \
+always has the newest token. When the command ends, the processes that are left in its group are ended and the lock is \
+released.
 
-If the lease cannot be renewed, the command gets TERM at its end - --kill-after - 2s (a fifth of a lease shorter than \
-10s), KILL within the lease if it is still there, and the exit code is 125. A program may always be stopped for longer \
-than its lease, so what it writes needs the fencing token: see `mqkv help locks`.
+LossReason of the lock:
+If the lease cannot be renewed, the command gets SIGTERM at the lease's end minus --kill-after minus 2s (a fifth of the \
+lease if it is shorter than 10s), and SIGKILL before the lease ends. A process may be suspended for longer than its \
+lease, so its writes need the fencing token: see `mqkv help locks`.
 
-Exit code 1 (or -E) says that somebody else holds the lock, 125 that it was lost, 126 and 127 that the command cannot \
-be run.";
+Exit status:
+That of the command; without a command 0. 1 (or -E) if another client holds the lock, 125 if the lock was lost, 126 or 127 \
+if the command cannot be run.";
 
 /// Hold a lock while a command runs
 ///
-/// Without a command: print the fencing token and hold the lock until the end of input or a signal.
+/// Without a command, print the fencing token and hold the lock until the end of input or a signal.
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = HELP)]
 pub struct LockArgs {
     #[command(flatten)]
     key: KeyArgs,
-    /// How long the lease lasts if it is not renewed
+    /// Duration of the lease, from each renewal
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse_ttl, allow_hyphen_values = true)]
     ttl: NonZeroU64,
-    /// How long after a renewal the next one is sent [default: a third of --ttl]
+    /// Time between renewals [default: a third of --ttl]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     renew: Option<Duration>,
-    /// How long to wait for a lock that somebody else holds: 0, a duration, or forever
+    /// Maximum time to wait while another client holds the lock
     #[arg(short, long, value_name = "0|DURATION|forever", default_value = "forever", value_parser = duration::parse_wait)]
     wait: duration::Wait,
-    /// The exit code, in place of 1, where somebody else holds the lock
+    /// Exit status, in place of 1, if another client holds the lock
     #[arg(short = 'E', long, value_name = "CODE")]
     conflict_exit_code: Option<u8>,
-    /// In whose name the lock is held: unique, or two holders pass for one [default: the client id]
+    /// Name of the holder, unique among all clients [default: the client id]
     #[arg(long, value_name = "NAME")]
     holder: Option<OsString>,
-    /// How long a command that is told to end may take before it is killed; 0 is allowed
+    /// Time between SIGTERM and SIGKILL for the command; may be 0
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse_or_zero)]
     kill_after: Duration,
-    /// Do not stop the command if the lock is lost, only tell
+    /// Print a warning if the lock is lost; do not stop the command
     #[arg(long)]
     no_kill: bool,
-    /// Keep the newest fencing token in this file
+    /// Write the newest fencing token to FILE
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Take the lock for one lease, print token and holder, and leave; `unlock` releases it
+    /// Acquire the lock for one lease, print token and holder, and exit
     #[arg(long, conflicts_with = "renew")]
     once: bool,
-    /// The command to run under the lock, and its arguments
+    /// Command to run under the lock, with its arguments
     #[arg(value_name = "CMD", trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 
-/// What is wanted, held together before anybody is asked.
-struct Wanted {
-    key: Key,
-    /// None: the client id.
-    holder: Option<Value>,
-    plan: Plan,
-    ttl_ms: u64,
-    use_for: Use,
-    token_file: Option<PathBuf>,
-    code_if_held: Option<u8>,
-}
-
-enum Use {
-    Command { words: Vec<OsString>, stopping: Stopping },
-    Hold,
-    Once,
-}
-
 /// Runs the verb.
 pub async fn run(args: LockArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
-    let wanted = settle(args)?;
+    let request = args.resolve()?;
     let mut signals = session.signals()?;
-    match begin(&wanted, session, &mut signals, &mut *emit).await? {
-        Begun::Ended(verdict) => Ok(verdict),
-        Begun::Held { lease, holder, token } => {
-            let held = Held { session, wanted: &wanted, holder, token };
-            held.use_up(lease, &mut signals, emit).await
+    match acquire(&request, session, &mut signals, &mut *emit).await? {
+        Acquired::Ended(verdict) => Ok(verdict),
+        Acquired::Held { lease, holder, token } => {
+            let held = HeldLock { session, request: &request, holder, token };
+            held.run(lease, &mut signals, emit).await
         }
     }
 }
 
-/// Takes a lock to hold it while other verbs run.
+/// Acquires a lock to hold it while other verbs run.
 ///
 /// # Errors
-/// Why it cannot be had; also where it is wanted for something else.
-pub async fn take(args: LockArgs, session: &Session, emit: Emit<'_>) -> Result<Taking, CommandError> {
+/// The lock cannot be acquired, or the arguments are for another use.
+pub async fn acquire_in_background(
+    args: LockArgs,
+    session: &Session,
+    emit: Emit<'_>,
+) -> Result<Acquisition, CommandError> {
     session.check_write()?;
-    let wanted = settle(args)?;
-    if !matches!(wanted.use_for, Use::Hold) {
-        return Err(CommandError::new(Kind::Bug, "the lock is not to be held"));
+    let request = args.resolve()?;
+    if !matches!(request.usage, LockUsage::Hold) {
+        return Err(CommandError::new(Kind::Bug, "a background lock cannot run a command"));
     }
-    match begin(&wanted, session, &mut Signals::none(), emit).await? {
-        Begun::Ended(verdict) => Ok(Taking::Ended(verdict)),
-        Begun::Held { lease, holder, token } => {
-            let now = clock::boottime;
-            Holding::new(wanted, holder, token, lease, now).map(|holding| Taking::Held(Box::new(holding)))
+    match acquire(&request, session, &mut Signals::none(), emit).await? {
+        Acquired::Ended(verdict) => Ok(Acquisition::Ended(verdict)),
+        Acquired::Held { lease, holder, token } => {
+            BackgroundLock::new(request, holder, token, lease).map(|lock| Acquisition::Held(Box::new(lock)))
         }
     }
 }
 
-/// What became of taking a lock.
+/// The result of [`acquire_in_background`].
 #[derive(Debug)]
-pub enum Taking {
-    /// It is held.
-    Held(Box<Holding>),
-    /// Somebody else holds it.
+pub enum Acquisition {
+    /// The lock is held.
+    Held(Box<BackgroundLock>),
+    /// Another client holds the lock.
     Ended(Verdict),
 }
 
-enum Begun {
+enum Acquired {
     Held { lease: Lease, holder: Value, token: Timestamp },
     Ended(Verdict),
 }
 
-async fn begin(
-    wanted: &Wanted,
+async fn acquire(
+    request: &LockRequest,
     session: &Session,
     signals: &mut Signals,
     emit: Emit<'_>,
-) -> Result<Begun, CommandError> {
+) -> Result<Acquired, CommandError> {
     let client = tokio::select! {
-        client = connect(wanted, session) => client?,
-        signal = signals.next() => return Ok(Begun::Ended(signal.verdict())),
+        client = connect(request, session) => client?,
+        signal = signals.next() => return Ok(Acquired::Ended(signal.verdict())),
     };
-    let holder = wanted.holder.clone().unwrap_or_else(|| client.connection_info().client_id.clone().into());
-    let claim = Claim {
-        key: wanted.key.clone(),
-        holder: holder.clone(),
-        terms: wanted.plan.terms,
-        now: clock::boottime,
-    };
+    let holder = request.holder.clone().unwrap_or_else(|| client.connection_info().client_id.clone().into());
+    let claim = Claim { key: request.key.clone(), holder: holder.clone(), options: request.timing.lease };
     let mut lease = Lease::claim(client.clone(), claim);
-    match acquire(&mut lease, signals, &wanted.key, &mut *emit).await {
-        Acquiring::Acquired(token) => Ok(Begun::Held { lease, holder, token }),
-        Acquiring::GaveUp { unrenewed } => {
+    match wait_for_lock(&mut lease, signals, &request.key, &mut *emit).await {
+        Wait::Acquired(token) => Ok(Acquired::Held { lease, holder, token }),
+        Wait::GaveUp { unrenewed } => {
             lease.abandon().await;
-            denied(client, wanted, unrenewed, emit).await.map(Begun::Ended)
+            report_holder(client, request, unrenewed, emit).await.map(Acquired::Ended)
         }
-        Acquiring::Signal(signal) => {
+        Wait::Signal(signal) => {
             lease.abandon().await;
-            Ok(Begun::Ended(signal.verdict()))
+            Ok(Acquired::Ended(signal.verdict()))
         }
-        Acquiring::Failed(failure) => {
+        Wait::Failed(error) => {
             let released = lease.abandon().await;
-            Err(not_acquired(failure, &released))
+            Err(with_outcome(error, &released))
         }
     }
 }
 
 impl LockArgs {
-    /// The key, where it makes sense.
+    /// Returns the key, if it is valid.
     #[must_use]
-    pub fn key_word(&self) -> Option<Key> {
+    pub fn valid_key(&self) -> Option<Key> {
         self.key.clone().resolve(USAGE).ok().map(|(key, _)| key)
     }
 
-    /// Whether the lock is to be held, and no more: no command, and not for one lease only.
+    /// Returns whether the lock is held without a command and for longer than one lease.
     #[must_use]
     pub fn holds(&self) -> bool {
         !self.once && self.command.is_empty() && !self.key.has_other_word()
     }
+
+    fn resolve(self) -> Result<LockRequest, CommandError> {
+        let (key, word) = self.key.resolve(USAGE)?;
+        let words: Vec<_> = word.into_iter().chain(self.command).collect();
+        let holder = self.holder.map(|holder| holder_value(&holder)).transpose()?;
+        if self.once && !words.is_empty() {
+            return Err(CommandError::usage("--once cannot run a command").hint(USAGE));
+        }
+        if !words.is_empty() && key.as_bytes().contains(&0) {
+            let message = format!("invalid key for a command: {LOCK_KEY} cannot contain a NUL byte");
+            return Err(CommandError::usage(message));
+        }
+        let stops = !words.is_empty() && !self.no_kill;
+        let options = TimingOptions {
+            ttl: Duration::from_millis(self.ttl.get()),
+            renew: self.renew,
+            kill_after: stops.then_some(self.kill_after),
+            wait: self.wait.0,
+        };
+        let timing = options.resolve(random::u64())?;
+        let stop = StopOptions { kill_after: self.kill_after, reserve: timing.reserve, on_loss: stops };
+        let usage = match (words.is_empty(), self.once) {
+            (false, _) => LockUsage::Command { words, stop },
+            (true, true) => LockUsage::Once,
+            (true, false) => LockUsage::Hold,
+        };
+        Ok(LockRequest {
+            key,
+            holder,
+            timing,
+            ttl_ms: self.ttl.get(),
+            usage,
+            token_file: self.token_file,
+            conflict_code: self.conflict_exit_code,
+        })
+    }
 }
 
-fn settle(args: LockArgs) -> Result<Wanted, CommandError> {
-    let (key, word) = args.key.resolve(USAGE)?;
-    let words: Vec<_> = word.into_iter().chain(args.command).collect();
-    let holder = args.holder.map(|holder| holder_value(&holder)).transpose()?;
-    if args.once && !words.is_empty() {
-        return Err(CommandError::usage("--once leaves at once: it runs no command").hint(USAGE));
-    }
-    if !words.is_empty() && key.as_bytes().contains(&0) {
-        let message = format!("a key with a zero byte cannot be told to a command ({LOCK_KEY})");
-        return Err(CommandError::usage(message));
-    }
-    let stops = !words.is_empty() && !args.no_kill;
-    let wishes = Wishes {
-        ttl: Duration::from_millis(args.ttl.get()),
-        renew: args.renew,
-        kill_after: stops.then_some(args.kill_after),
-        wait: args.wait.0,
-    };
-    let plan = wishes.settle(random::u64())?;
-    let stopping = Stopping { kill_after: args.kill_after, spare: plan.spare, when_lost: stops };
-    let use_for = match (words.is_empty(), args.once) {
-        (false, _) => Use::Command { words, stopping },
-        (true, true) => Use::Once,
-        (true, false) => Use::Hold,
-    };
-    Ok(Wanted {
-        key,
-        holder,
-        plan,
-        ttl_ms: args.ttl.get(),
-        use_for,
-        token_file: args.token_file,
-        code_if_held: args.conflict_exit_code,
-    })
-}
-
-/// A holder's name as a value.
+/// Returns a holder's name as a value.
 ///
 /// # Errors
-/// It is empty, or no variable of the environment could hold it.
-pub fn holder_value(holder: &std::ffi::OsStr) -> Result<Value, CommandError> {
+/// [`Kind::Usage`] if it is empty, or contains NUL, which an environment variable cannot hold.
+pub fn holder_value(holder: &OsStr) -> Result<Value, CommandError> {
     let bytes = holder.as_encoded_bytes();
     if bytes.is_empty() {
-        return Err(CommandError::usage("the holder's name is empty"));
+        return Err(CommandError::usage("invalid holder: the name is empty"));
     }
     if bytes.contains(&0) {
-        return Err(CommandError::usage("the holder's name has a zero byte"));
+        return Err(CommandError::usage("invalid holder: the name contains a NUL byte"));
     }
     Ok(Value::copy_from_slice(bytes))
 }
 
-async fn connect(wanted: &Wanted, session: &Session) -> Result<Client, CommandError> {
-    let patience = wanted.plan.patience;
+async fn connect(request: &LockRequest, session: &Session) -> Result<Client, CommandError> {
+    let request_timeout = request.timing.request_timeout;
     let client = session.client_with(|settings| {
         settings.reconnect = Reconnect::WithBackoff;
-        settings.request_timeout = settings.request_timeout.min(patience);
-        // A connection that is dead must be noticed while there is time for another.
-        settings.keep_alive = settings.keep_alive.min(Duration::from_secs(patience.as_secs().max(1)));
+        settings.request_timeout = settings.request_timeout.min(request_timeout);
+        // A dead connection must be detected while there is time to renew the lease on another.
+        settings.keep_alive = settings.keep_alive.min(Duration::from_secs(request_timeout.as_secs().max(1)));
     });
     client.await.cloned()
 }
 
-enum Acquiring {
+enum Wait {
     Acquired(Timestamp),
     GaveUp { unrenewed: Option<Duration> },
     Signal(Signal),
     Failed(CommandError),
 }
 
-async fn acquire(lease: &mut Lease, signals: &mut Signals, key: &Key, emit: Emit<'_>) -> Acquiring {
-    let mut unrenewed: Option<Duration> = None;
+async fn wait_for_lock(lease: &mut Lease, signals: &mut Signals, key: &Key, emit: Emit<'_>) -> Wait {
+    let mut last_unrenewed: Option<Duration> = None;
     loop {
         let event = tokio::select! {
             event = lease.next() => event,
-            signal = signals.next() => return Acquiring::Signal(signal),
+            signal = signals.next() => return Wait::Signal(signal),
         };
         match event {
-            LeaseEvent::Lock(LockEvent::Acquired { token, .. }) => return Acquiring::Acquired(token),
-            LeaseEvent::Lock(LockEvent::GaveUp) => return Acquiring::GaveUp { unrenewed },
+            LeaseEvent::Lock(LockEvent::Acquired { token, .. }) => return Wait::Acquired(token),
+            LeaseEvent::Lock(LockEvent::GaveUp) => return Wait::GaveUp { unrenewed: last_unrenewed },
             LeaseEvent::Lock(_) | LeaseEvent::Lost(_) => {}
-            LeaseEvent::Held { holder, silent } => {
-                unrenewed = silent;
-                // Standard error may be closed: that is no reason not to wait.
+            LeaseEvent::Held(HolderStatus { holder, unrenewed }) => {
+                last_unrenewed = unrenewed;
+                // If standard error is closed, the message is lost, and waiting goes on.
                 let _ = emit(Output::LockWaiting { key: key.clone(), holder, unrenewed });
             }
-            LeaseEvent::Failed(error) => return Acquiring::Failed(not_taken(key, error)),
-            LeaseEvent::Unwatched(error) => return Acquiring::Failed(CommandError::of_watch(error)),
+            LeaseEvent::Failed(error) => return Wait::Failed(acquire_error(key, error)),
+            LeaseEvent::WatchFailed(error) => return Wait::Failed(CommandError::of_watch(error)),
         }
     }
 }
 
-/// Says who holds the lock.
-async fn denied(
+/// Emits the holder of a lock that was not acquired.
+async fn report_holder(
     client: Client,
-    wanted: &Wanted,
+    request: &LockRequest,
     unrenewed: Option<Duration>,
     emit: Emit<'_>,
 ) -> Result<Verdict, CommandError> {
-    let holder = client.get(&wanted.key).await?.map(|found| found.value);
-    emit(Output::LockHeld { key: wanted.key.clone(), holder, unrenewed })?;
-    Ok(wanted.code_if_held.map_or(Verdict::No, Verdict::NoAs))
+    let holder = client.get(&request.key).await?.map(|found| found.value);
+    emit(Output::LockHeld { key: request.key.clone(), holder, unrenewed })?;
+    Ok(request.conflict_code.map_or(Verdict::No, Verdict::NoAs))
 }
 
-/// The error of a first try, or of one that need not be made again.
-fn not_taken(key: &Key, error: Error) -> CommandError {
-    let fenced = matches!(error, Error::Refused(ErrorReply::FenceRequired));
+/// Converts the error of an attempt that is not repeated.
+fn acquire_error(key: &Key, error: Error) -> CommandError {
+    let is_fenced = matches!(error, Error::Refused(ErrorReply::FenceRequired));
     let failure = CommandError::from(error);
-    if fenced {
+    if is_fenced {
         let name = String::from_utf8_lossy(key.as_bytes());
-        let message = format!("{name} cannot be a lock: it was written with a fencing token");
+        let message = format!("cannot use {name} as a lock: it was written with a fencing token");
         return CommandError { hints: Vec::new(), message, ..failure }
-            .cause("a lock is taken without a token: it is where tokens come from")
+            .cause("a lock is acquired without a token, because tokens come from locks")
             .hint("lock another key, and write this one under that lock with --fence-env")
-            .hint("`mqkv del KEY --fence TOKEN` makes the key an ordinary one again");
+            .hint("delete the key to remove its fence: mqkv del KEY --fence TOKEN");
     }
     failure
 }
 
-/// What is known of the key once all has been given back.
-fn not_acquired(failure: CommandError, released: &Released) -> CommandError {
+/// Adds the outcome that is known after the release.
+fn with_outcome(failure: CommandError, released: &Released) -> CommandError {
     match released {
-        // What the try may have taken has been given back.
+        // The release has undone an attempt that may have succeeded.
         Released::Free | Released::Lost | Released::NotHeld => {
             CommandError { outcome: Some(Outcome::Unchanged), ..failure }
         }
@@ -343,10 +327,9 @@ fn not_acquired(failure: CommandError, released: &Released) -> CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::OsStr;
 
     #[test]
-    fn a_holder_s_name_fits_into_an_environment() {
+    fn a_holder_fits_into_an_environment_variable() {
         assert_eq!(holder_value(OsStr::new("ci 17")).unwrap(), "ci 17");
         for name in ["", "a\0b"] {
             assert_eq!(holder_value(OsStr::new(name)).unwrap_err().kind, Kind::Usage, "{name:?}");
@@ -354,21 +337,21 @@ mod tests {
     }
 
     #[test]
-    fn a_fenced_key_is_told_from_other_refusals() {
+    fn a_fenced_key_has_an_error_of_its_own() {
         let key = Key::new("k").unwrap();
-        let told = |refusal| not_taken(&key, Error::Refused(refusal));
-        assert!(told(ErrorReply::FenceRequired).message.contains("cannot be a lock"));
+        let message = |refusal| acquire_error(&key, Error::Refused(refusal)).message;
+        assert!(message(ErrorReply::FenceRequired).contains("as a lock: "));
         assert_eq!(
-            told(ErrorReply::QuotaExceeded).message,
+            message(ErrorReply::QuotaExceeded),
             "the store refused the request: the quota has been exceeded"
         );
     }
 
     #[test]
-    fn what_a_failed_try_may_have_taken_is_known_once_it_is_given_back() {
+    fn the_outcome_of_a_failed_attempt_is_known_after_the_release() {
         let error =
             Error::Timeout { target: "h:1".into(), after: Duration::from_secs(1), outcome: Outcome::Unknown };
-        let outcome = |released| not_acquired(error.clone().into(), &released).outcome;
+        let outcome = |released| with_outcome(error.clone().into(), &released).outcome;
         assert_eq!(outcome(Released::Free), Some(Outcome::Unchanged));
         assert_eq!(outcome(Released::Unconfirmed(Error::Closed)), Some(Outcome::Unknown));
     }

@@ -1,20 +1,27 @@
-//! Waits for instants of a clock that goes on while the machine sleeps, which no timer does.
+//! Sleeps until instants of the clock that keeps running while the machine is suspended.
 
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-/// How long it may take until somebody notices that the machine has slept.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+use crate::clock;
 
-/// Waits until the clock is there.
-pub async fn until(due: Instant, now: fn() -> Instant) {
+/// The longest sleep at once. The runtime's timers stand still while the machine is suspended, so this is how late the
+/// end of a suspension is noticed.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// Sleeps until an instant of [`clock::boottime`].
+pub async fn sleep_until(due: Instant) {
+    sleep_until_by(due, clock::boottime).await;
+}
+
+async fn sleep_until_by(due: Instant, now: fn() -> Instant) {
     loop {
         let left = due.saturating_duration_since(now());
         if left.is_zero() {
             return;
         }
-        sleep(left.min(LOOK_EVERY)).await;
+        sleep(left.min(SLEEP_MAX)).await;
     }
 }
 
@@ -26,19 +33,18 @@ mod tests {
 
     use super::*;
 
-    static SLEPT_S: AtomicU64 = AtomicU64::new(0);
+    static SUSPENDED_S: AtomicU64 = AtomicU64::new(0);
 
-    #[expect(clippy::disallowed_methods, reason = "the verbs know no clock")]
     fn now() -> Instant {
-        Instant::now() + Duration::from_secs(SLEPT_S.load(Ordering::SeqCst))
+        clock::monotonic() + Duration::from_secs(SUSPENDED_S.load(Ordering::SeqCst))
     }
 
     #[tokio::test]
-    async fn an_end_that_has_passed_while_the_timers_stood_still_is_noticed() {
+    async fn an_instant_that_has_passed_during_a_suspension_ends_the_sleep() {
         const HOUR: Duration = Duration::from_secs(3600);
-        let waiting = tokio::spawn(until(now() + HOUR, now));
+        let sleeping = tokio::spawn(sleep_until_by(now() + HOUR, now));
         tokio::task::yield_now().await;
-        SLEPT_S.store(7200, Ordering::SeqCst);
-        timeout(HOUR / 60, waiting).await.unwrap().unwrap();
+        SUSPENDED_S.store(7200, Ordering::SeqCst);
+        timeout(HOUR / 60, sleeping).await.unwrap().unwrap();
     }
 }

@@ -1,68 +1,50 @@
-//! Runs a command under a lock: the command ends before the lock does.
+//! Runs a command under a lock, and stops it before the lease ends.
 
 use std::time::{Duration, Instant};
 
-use super::lease::{Lease, LeaseEvent, Lost};
+use super::lease::{Lease, LeaseEvent, LockLoss};
+use super::request::StopOptions;
+use super::sleep::sleep_until;
 use super::token_file::TokenFile;
 use crate::client::lock::{LockEvent, LossReason};
-use crate::commands::error::CommandError;
-use crate::commands::lock::sleep::until;
-use crate::commands::output::Emit;
-use crate::commands::output::{LockNote, Output};
+use crate::clock;
+use crate::commands::error::{CommandError, Kind};
+use crate::commands::output::{Emit, LockNote, Output};
 use crate::commands::process::child::{Change, Group};
 use crate::commands::process::signal::{Signal, Signals};
 use crate::protocol::Key;
 
-/// How a command is stopped.
-#[derive(Clone, Copy, Debug)]
-pub struct Stopping {
-    /// How long it may take to end when told to.
-    pub kill_after: Duration,
-    /// How long before the lease's end nothing of it may be left.
-    pub spare: Duration,
-    /// Whether it is stopped when the lock is lost.
-    pub when_lost: bool,
-}
-
-/// How a command has ended.
+/// The end of a command.
 #[derive(Clone, Debug)]
-pub struct Ended {
-    /// Its code.
+pub struct CommandEnd {
+    /// The exit status.
     pub code: u8,
-    /// How the lock was lost, if it was.
-    pub lost: Option<Lost>,
+    pub lost: Option<LockLoss>,
 }
 
 /// A command that runs under a lock.
-pub struct Under<'a> {
-    /// The lock.
+pub struct Supervisor<'a> {
     pub key: &'a Key,
-    /// Keeps it.
     pub lease: &'a mut Lease,
-    /// What this process is asked for.
     pub signals: &'a mut Signals,
-    /// Tells the command the newest token.
     pub token_file: &'a TokenFile,
-    /// How the command is stopped.
-    pub stopping: Stopping,
-    /// Reads the clock of leases.
-    pub now: fn() -> Instant,
+    pub stop: StopOptions,
 }
 
-/// Killed processes are gone in no time, unless the system itself is stuck with them.
+/// How long to wait for processes that were killed. They are gone at once, unless the system itself hangs.
 const GONE_AFTER_KILL: Duration = Duration::from_secs(2);
 
-impl Under<'_> {
-    /// Sees a command to its end, and whatever it has left in its group.
+impl Supervisor<'_> {
+    /// Waits for the end of the command and of all processes in its group.
     ///
     /// # Errors
-    /// The system does not say what has become of the command; it is dropped, and so killed.
-    pub async fn run(&mut self, mut group: Group, emit: Emit<'_>) -> Result<Ended, CommandError> {
+    /// The system does not report the state of the command; it is killed.
+    pub async fn run(&mut self, mut group: Group, emit: Emit<'_>) -> Result<CommandEnd, CommandError> {
         let mut ended = None;
         let mut lost = None;
         let mut kill_at = None;
         let mut killed_by = None;
-        // Nothing is written while the command has to be watched: whoever reads may stall, and with them the renewals.
+        // While the lock is held nothing is printed: a reader that blocks would delay the end of the command.
         loop {
             tokio::select! {
                 biased;
@@ -71,8 +53,8 @@ impl Under<'_> {
                         self.token_file.replace(token);
                     }
                     event => {
-                        let loss = loss(event, self.now);
-                        if self.stopping.when_lost {
+                        let loss = loss(event);
+                        if self.stop.on_loss {
                             group.signal(Signal::Terminate);
                             let deadline = self.deadline(loss.end);
                             kill_at = Some(kill_at.map_or(deadline, |kill_at: Instant| kill_at.min(deadline)));
@@ -82,69 +64,69 @@ impl Under<'_> {
                         lost = Some(loss);
                     }
                 },
-                change = group.next() => match change.map_err(of_system)? {
+                change = group.next() => match change.map_err(wait_error)? {
                     Change::Ended(code) => {
                         ended = Some(code);
                         group.signal(Signal::Terminate);
-                        kill_at = kill_at.or(Some(self.later(self.stopping.kill_after)));
+                        kill_at = kill_at.or(Some(after(self.stop.kill_after)));
                     }
-                    // Whoever is suspended keeps the others waiting for as long as the lease is renewed.
+                    // A suspended command would keep the lock from all others while its lease is renewed.
                     Change::Suspended => group.resume(),
                     Change::Gone => break,
                 },
                 signal = self.signals.next() => group.signal(signal),
-                () = at(kill_at, self.now) => {
+                () = at(kill_at) => {
                     group.kill();
                     kill_at = None;
-                    killed_by = Some(self.later(GONE_AFTER_KILL));
+                    killed_by = Some(after(GONE_AFTER_KILL));
                 }
-                () = at(killed_by, self.now), if ended.is_some() => break,
+                () = at(killed_by), if ended.is_some() => break,
             }
         }
-        if let Some(CommandError { message: cause, .. }) = self.token_file.trouble() {
+        if let Some(CommandError { message: cause, .. }) = self.token_file.error() {
             self.note(emit, LockNote::TokenFile { cause });
         }
-        Ok(Ended { code: ended.unwrap_or(u8::MAX), lost })
+        Ok(CommandEnd { code: ended.unwrap_or(u8::MAX), lost })
     }
 
-    /// Says something beside the matter; where nobody listens, the command goes on all the same.
+    /// Emits a warning. If it cannot be printed, the command goes on.
     fn note(&self, emit: Emit<'_>, note: LockNote) {
         let _ = emit(Output::LockNote { key: self.key.clone(), note });
     }
 
-    /// When a command is to be killed that was told to end: while the lease lasts, if it still does.
+    /// Returns when to kill a command after the loss of the lock: before the lease ends, if it has not ended already.
     fn deadline(&self, end: Instant) -> Instant {
-        let patient = self.later(self.stopping.kill_after);
-        if end <= (self.now)() {
-            patient
+        let deadline = after(self.stop.kill_after);
+        if end <= clock::boottime() {
+            deadline
         } else {
-            patient.min(end.checked_sub(self.stopping.spare).unwrap_or(end))
+            deadline.min(end.checked_sub(self.stop.reserve).unwrap_or(end))
         }
     }
-
-    fn later(&self, by: Duration) -> Instant {
-        let now = (self.now)();
-        now.checked_add(by).unwrap_or(now)
-    }
 }
 
-/// A lease that says anything else while it is held is lost.
-pub fn loss(event: LeaseEvent, now: fn() -> Instant) -> Lost {
+fn after(delay: Duration) -> Instant {
+    let now = clock::boottime();
+    now.checked_add(delay).unwrap_or(now)
+}
+
+/// Returns the loss for an event other than a renewal: while the lock is held, all others end the lease.
+pub fn loss(event: LeaseEvent) -> LockLoss {
     let cause = match event {
         LeaseEvent::Lost(lost) => return lost,
-        LeaseEvent::Failed(error) | LeaseEvent::Unwatched(error) => Some(error),
-        LeaseEvent::Lock(_) | LeaseEvent::Held { .. } => None,
+        LeaseEvent::Failed(error) | LeaseEvent::WatchFailed(error) => Some(error),
+        LeaseEvent::Lock(_) | LeaseEvent::Held(_) => None,
     };
-    Lost { reason: LossReason::NotRenewed, end: now(), cause }
+    LockLoss { reason: LossReason::NotRenewed, end: clock::boottime(), cause }
 }
 
-fn of_system(error: std::io::Error) -> CommandError {
-    CommandError::new(crate::commands::Kind::Bug, format!("cannot wait for the command: {error}"))
+fn wait_error(error: std::io::Error) -> CommandError {
+    CommandError::new(Kind::Bug, format!("cannot wait for the command: {error}"))
 }
 
-async fn at(when: Option<Instant>, now: fn() -> Instant) {
+async fn at(when: Option<Instant>) {
     match when {
-        Some(when) => until(when, now).await,
+        Some(when) => sleep_until(when).await,
         None => std::future::pending().await,
     }
 }

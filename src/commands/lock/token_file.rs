@@ -1,4 +1,4 @@
-//! The file that tells a command, and whatever it starts, the newest fencing token.
+//! The file with the newest fencing token, for a command under a lock and its children.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,55 +11,55 @@ use crate::commands::error::CommandError;
 use crate::commands::process::file;
 use crate::protocol::Timestamp;
 
-/// How long the last write may take at the end.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long the last write may take when the file is dropped.
+const LAST_WRITE_MAX: Duration = Duration::from_secs(1);
 
 /// A file with a fencing token; removed when dropped.
 ///
-/// Newer tokens are written by a thread of their own: a disk or a reader that stalls must not hold up the renewals, the
-/// signals, or the end of a command whose lock is lost.
+/// Newer tokens are written by a thread: a disk or a reader that blocks must not delay renewals, signals, or the end of a
+/// command whose lock is lost.
 #[derive(Debug)]
 pub struct TokenFile {
     path: PathBuf,
-    /// None when it is to end.
+    /// None ends the thread.
     newer: Option<Sender<Timestamp>>,
     ended: Receiver<()>,
-    trouble: Arc<Mutex<Option<CommandError>>>,
+    error: Arc<Mutex<Option<CommandError>>>,
 }
 
 impl TokenFile {
     /// Writes the first token.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// It cannot be written, or the system has no thread.
     pub fn create(path: PathBuf, token: &Timestamp) -> Result<Self, CommandError> {
         write(&path, token)?;
         let (newer, tokens) = channel();
         let (end, ended) = channel();
-        let trouble = Arc::new(Mutex::new(None));
-        let (file, told) = (path.clone(), Arc::clone(&trouble));
-        let keep = move || {
-            keep(&file, &tokens, &told);
-            // Nobody may wait for it any more.
+        let error = Arc::new(Mutex::new(None));
+        let (thread_path, thread_error) = (path.clone(), Arc::clone(&error));
+        let run = move || {
+            write_newer(&thread_path, &tokens, &thread_error);
+            // The owner may have stopped waiting for it.
             let _ = end.send(());
         };
         let failed = |error: std::io::Error| CommandError::system("start a thread", &error);
-        thread::Builder::new().name("token".to_owned()).spawn(keep).map_err(failed)?;
-        Ok(Self { path, newer: Some(newer), ended, trouble })
+        thread::Builder::new().name("token".to_owned()).spawn(run).map_err(failed)?;
+        Ok(Self { path, newer: Some(newer), ended, error })
     }
 
-    /// Puts a newer token in the place of the last, soon: a reader sees one or the other.
+    /// Replaces the token soon. A reader sees the old or the new one as a whole.
     pub fn replace(&self, token: Timestamp) {
-        // The thread is there as long as this is.
+        // The thread runs as long as the sender exists, so the send cannot fail.
         let _ = self.newer.as_ref().map(|newer| newer.send(token));
     }
 
-    /// Why the last token is not in the file, if it is known not to be.
-    pub fn trouble(&self) -> Option<CommandError> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns the error of the last write, if it failed.
+    pub fn error(&self) -> Option<CommandError> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -69,24 +69,24 @@ impl TokenFile {
 impl Drop for TokenFile {
     fn drop(&mut self) {
         self.newer = None;
-        let _ = self.ended.recv_timeout(FAREWELL);
+        let _ = self.ended.recv_timeout(LAST_WRITE_MAX);
     }
 }
 
-/// Writes the newest token whenever there is one, and removes the file at the end.
-fn keep(path: &Path, tokens: &Receiver<Timestamp>, trouble: &Mutex<Option<CommandError>>) {
+/// Writes each newer token, and removes the file at the end.
+fn write_newer(path: &Path, tokens: &Receiver<Timestamp>, error: &Mutex<Option<CommandError>>) {
     while let Ok(token) = tokens.recv() {
         let newest = tokens.try_iter().last().unwrap_or(token);
         let result = write(path, &newest);
-        *trouble.lock().unwrap_or_else(PoisonError::into_inner) = result.err();
+        *error.lock().unwrap_or_else(PoisonError::into_inner) = result.err();
     }
-    // A terminal or a pipe is no file of ours.
+    // A terminal or a pipe was not created by this process.
     if fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
         let _ = fs::remove_file(path);
     }
 }
 
-/// Writes a token that stays.
+/// Writes a token to a file that is not removed.
 ///
 /// # Errors
 /// It cannot be written.
@@ -100,7 +100,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_token_is_replaced_whole_private_and_removed_at_the_end() {
+    fn a_token_is_replaced_as_a_whole_private_and_removed_at_the_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let file = TokenFile::create(path.clone(), &Timestamp::of_store(1, 0)).unwrap();
@@ -113,15 +113,15 @@ mod tests {
         assert_eq!(
             std::io::read_to_string(before).unwrap(),
             "000000000000001:00000:StateStore\n",
-            "who has the old file open reads on in it"
+            "a reader of the old file is not disturbed"
         );
-        assert_eq!(file.trouble(), None);
+        assert_eq!(file.error(), None);
         drop(file);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn a_file_that_takes_nothing_holds_nobody_up() {
+    fn a_file_that_blocks_does_not_block_its_owner() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         make_pipe(&path);
@@ -131,7 +131,7 @@ mod tests {
         });
         let file = TokenFile::create(path, &Timestamp::of_store(1, 0)).unwrap();
         reader.join().unwrap();
-        // Nobody reads any more: whoever opens the pipe now waits for ever.
+        // The pipe has no reader any more, so every further open blocks.
         for ms in 2..100 {
             file.replace(Timestamp::of_store(ms, 0));
         }

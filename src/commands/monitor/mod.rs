@@ -1,98 +1,100 @@
-//! `monitor`: tells every request, reply and notification that the broker lets it see.
+//! `monitor`: prints the requests, replies and notifications that pass through the broker.
 
 mod selection;
 mod tracker;
 pub mod traffic_event;
 
 use std::num::NonZeroU64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use tokio::time::{sleep, sleep_until};
 
 use self::selection::{KeyPattern, Selection};
 use self::tracker::Tracker;
+use self::traffic_event::TrafficEvent;
 use super::duration;
 use super::error::CommandError;
-use super::output::Output;
+use super::output::{Emit, Output};
+use super::process::signal::Signals;
+use super::process::stdout;
 use super::session::Session;
+use super::stop_condition::StopReason;
+use super::verdict::Verdict;
 use crate::client::{Client, Error, Reconnect, Subscription, SubscriptionEvent};
 use crate::clock;
-use crate::commands::monitor::traffic_event::TrafficEvent;
-use crate::commands::output::Emit;
-use crate::commands::process::signal::Signals;
-use crate::commands::process::stdout;
-use crate::commands::stop_condition::End;
-use crate::commands::verdict::Verdict;
 use crate::protocol::topic;
 
-const EXAMPLES: &str = "\
+const HELP: &str = "\
 Examples:
   mqkv monitor
-  mqkv monitor -j | jq -c 'select(.refused)'   JSON lines; here the refusals
-  mqkv monitor --key 'line1/*' --full          one part of the keys, values in full
+  mqkv monitor -j | jq -c 'select(.refused)'   JSON lines; here the refused requests
+  mqkv monitor --key 'line1/*' --full          keys with a prefix, values in full
   mqkv monitor --client plc-7 -c 100           the next 100 records of one client
-  mqkv monitor -w 10s > traffic.tsv            ten seconds of it, columns with tabs between
+  mqkv monitor -w 10s > traffic.tsv            ten seconds, columns separated by tabs
 
-  REQUEST   a client asks: verb, key, options, size, fencing token, value
-  REPLY     the store answers: outcome, size, version, milliseconds since the request was seen here
-  NO-REPLY  the reply to a request did not come by the end of the request's expiry
-  NOTIFY    a client that watches a key is told of a change
-  GAP       the connection was lost: what went over the broker between the two times was not seen
+Records:
+  REQUEST   a request: verb, key, options, size, fencing token, value
+  REPLY     its reply: outcome, size, version, milliseconds since the request was received here
+  NO-REPLY  no reply within the expiry of the request
+  NOTIFY    a notification to a client that watches a key
+  GAP       the connection was lost: messages between the two times are missing
 
-In a pipe each record is a line of 11 columns with tabs between, empty where there is nothing to say: time, \
-record, client, verb, key, options or outcome, size in bytes, version, fencing token, milliseconds, value. \
-Times are UTC. Control bytes are shown as \\xNN; -j has the exact bytes. On a terminal lines are cut at its \
-width; version, size and milliseconds are left out where they do not fit; -v keeps the version.
+Output:
+In a pipe each record is a line of 11 columns separated by tabs: time, record, client, verb, key, options or outcome, \
+size in bytes, version, fencing token, milliseconds, value. Unknown columns are empty. Times are in UTC. Control bytes are \
+escaped as \\xNN; -j has the exact bytes. On a terminal, lines are cut at its width; version, size and milliseconds are \
+left out if they do not fit, and -v keeps the version.
 
-A request names its client itself (__srcId), and so does a response topic: only the broker knows for sure.
+The client id is that of the request (__srcId) or of its response topic. Only the broker knows it for certain.
 
-The broker must allow subscriptions to statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke and \
-to clients/#, or else to the topics of the SDKs' responses and of the store's notifications below clients/. \
-Only the latter are then seen; a client id with a slash is not among them. What else there is below clients/ \
-is not shown.
+Permissions:
+The broker must allow subscriptions to statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke and to clients/#. \
+If it rejects the second, the topics of the store's notifications and of the SDKs' replies below clients/ are used; they \
+do not include client ids with a slash. Other messages below clients/ are not shown.
 
-Exit code 0: -c or -w was reached. 77: the broker refuses a subscription. 124: -w was reached before -c. \
-130, 143: ended by SIGINT, SIGTERM.";
+Exit status:
+0 if -c or -w was reached; 77 if the broker rejects a subscription; 124 if -w was reached before -c; 130 or 143 after \
+SIGINT or SIGTERM.";
 
-/// The topics of the responses to the SDKs' clients (protocol §0 row 9), where all of `clients/` is refused.
-const RESPONSES: [&str; 4] = [
+/// The topics of replies to clients of the SDKs (protocol §0 row 9), for brokers that reject `clients/#`.
+const REPLIES: [&str; 4] = [
     "clients/+/services/{REQUEST}/response",
     "clients/+/services/statestore/_any_/command/invoke/response",
     "clients/+/{REQUEST}/response",
     "clients/+/{REQUEST}",
 ];
 
-/// All responses and notifications, whatever the shape of their topics.
+/// The filter for all replies and notifications.
 const CLIENTS: &str = "clients/#";
 
-/// Show every request, reply and notification, live
+/// Show requests, replies and notifications live
 ///
-/// One line each, as far as the broker lets it subscribe to them, until a signal or what -c and -w say. A lost
-/// connection is made anew.
+/// One line each, as far as the broker allows the subscriptions, until a signal or until -c or -w is reached. A lost
+/// connection is restored.
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = HELP)]
 pub struct MonitorArgs {
-    /// Only what is about this key, or about keys that begin so if it ends in *
+    /// Show only this key, or keys with this prefix if it ends in *
     #[arg(short = 'k', long, value_name = "KEY")]
     key: Option<KeyPattern>,
-    /// Only what is asked by, answered to or told to this client
+    /// Show only requests, replies and notifications of this client
     #[arg(long, value_name = "ID")]
     client: Option<String>,
-    /// Do not cut lines at the terminal's width
+    /// Do not cut lines at the width of the terminal
     #[arg(long)]
     full: bool,
-    /// End after so many records
+    /// Exit after N records
     #[arg(short = 'c', long, value_name = "N")]
     count: Option<NonZeroU64>,
-    /// End after this time; exit code 124 if -c is not reached by then
+    /// Exit after DURATION; with 124 if -c is not reached
     #[arg(short = 'w', long, value_name = "DURATION", value_parser = duration::parse)]
     wait: Option<Duration>,
 }
 
-/// What the monitor waits for.
-enum Happening {
-    End(End),
+/// What a monitor waits for.
+enum Wakeup {
+    Stop(StopReason),
     Heard(Result<SubscriptionEvent, Error>),
     Due,
 }
@@ -105,31 +107,28 @@ pub async fn run(args: MonitorArgs, session: &Session, emit: Emit<'_>) -> Result
         let client = session.client_with(|settings| settings.reconnect = Reconnect::WithBackoff).await?;
         let (subscription, filters, refused) = subscribe(client).await?;
         let broker = client.connection_info().target.clone();
-        Ok::<_, CommandError>((subscription, TrafficEvent::Listening { broker, filters, refused }))
+        Ok::<_, CommandError>((subscription, broker, filters, refused))
     };
-    let (mut subscription, listening) = tokio::select! {
+    let (mut subscription, broker, filters, refused) = tokio::select! {
         biased;
         signal = signals.next() => return Ok(signal.verdict()),
         subscribed = subscribe => subscribed?,
     };
-    let filters = match &listening {
-        TrafficEvent::Listening { filters, .. } => filters.clone(),
-        _ => Vec::new(),
-    };
     let mut monitor = Monitor {
-        tracker: Tracker::new(filters),
+        tracker: Tracker::new(filters.clone()),
         selection: Selection { key: args.key, client: args.client },
         is_full: args.full,
         count,
         sequence: 0,
         emit,
     };
-    monitor.tell(listening, clock::wall_ms())?;
-    let end = monitor.follow(&mut subscription, &mut signals, wait).await?;
-    end.verdict(count.map(|count| format!("{} of {count} records", monitor.sequence)), wait)
+    monitor.emit(TrafficEvent::Listening { broker, filters, refused }, clock::wall_ms())?;
+    let reason = monitor.follow(&mut subscription, &mut signals, wait).await?;
+    let missed = count.map(|count| format!("{} of {count} records received", monitor.sequence));
+    reason.verdict(missed, wait)
 }
 
-/// Subscribes to as much as the broker allows. Returns the filters, and why not more.
+/// Subscribes to as much as the broker allows. Returns the filters, and why the broker has rejected wider ones.
 async fn subscribe(client: &Client) -> Result<(Subscription, Vec<String>, Option<String>), CommandError> {
     let filters = vec![topic::REQUEST.to_owned(), CLIENTS.to_owned()];
     let refused = match client.subscribe(filters.clone()).await {
@@ -138,23 +137,24 @@ async fn subscribe(client: &Client) -> Result<(Subscription, Vec<String>, Option
         Err(error) => return Err(error.into()),
     };
     if !matches!(&refused, Error::SubscribeRefused { filter, .. } if filter == CLIENTS) {
-        return Err(refusal(refused));
+        return Err(subscribe_error(refused));
     }
-    // No two of them match the same topic: some brokers would send it twice.
-    let responses = RESPONSES.iter().map(|shape| shape.replace("{REQUEST}", topic::REQUEST));
+    // No topic matches two of these filters, because some brokers would send its messages twice.
+    let replies = REPLIES.iter().map(|shape| shape.replace("{REQUEST}", topic::REQUEST));
     let notifications = format!("{}/#", topic::RESERVED);
-    let filters: Vec<_> = [topic::REQUEST.to_owned(), notifications].into_iter().chain(responses).collect();
-    let subscription = client.subscribe(filters.clone()).await.map_err(refusal)?;
+    let filters: Vec<_> = [topic::REQUEST.to_owned(), notifications].into_iter().chain(replies).collect();
+    let subscription = client.subscribe(filters.clone()).await.map_err(subscribe_error)?;
     Ok((subscription, filters, Some(refused.to_string())))
 }
 
-fn refusal(error: Error) -> CommandError {
+fn subscribe_error(error: Error) -> CommandError {
     let is_refused = matches!(&error, Error::SubscribeRefused { .. });
     let error = CommandError::from(error);
     if !is_refused {
         return error;
     }
-    let hint = "ask for the right to subscribe to it with this client id (-i); `mqkv monitor --help` names all topics";
+    let hint =
+        "this client id (-i) needs the permission to subscribe; see `mqkv monitor --help` for all topics";
     CommandError { hints: vec![hint.to_owned()], ..error }
 }
 
@@ -163,50 +163,50 @@ struct Monitor<'a> {
     selection: Selection,
     is_full: bool,
     count: Option<u64>,
-    /// How many records there have been.
+    /// The number of records so far.
     sequence: u64,
     emit: Emit<'a>,
 }
 
 impl Monitor<'_> {
-    /// Tells what comes, until the end.
+    /// Emits events until the end.
     async fn follow(
         &mut self,
         subscription: &mut Subscription,
         signals: &mut Signals,
         wait: Option<Duration>,
-    ) -> Result<End, CommandError> {
-        let late = async {
+    ) -> Result<StopReason, CommandError> {
+        let timed_out = async {
             match wait {
                 Some(wait) => sleep(wait).await,
                 None => std::future::pending().await,
             }
         };
-        tokio::pin!(late);
-        let mut left = Box::pin(stdout::closed());
+        tokio::pin!(timed_out);
+        let mut output_closed = Box::pin(stdout::closed());
         loop {
             let due = self.tracker.poll_timeout();
-            let happening = tokio::select! {
+            let wakeup = tokio::select! {
                 biased;
-                signal = signals.next() => Happening::End(End::Signal(signal)),
-                () = &mut late => Happening::End(End::Late),
-                () = &mut left => Happening::End(End::Left),
-                // Before the deadlines: what has come in time must not be taken for missing.
-                heard = subscription.next() => Happening::Heard(heard),
-                () = until(due) => Happening::Due,
+                signal = signals.next() => Wakeup::Stop(StopReason::Signal(signal)),
+                () = &mut timed_out => Wakeup::Stop(StopReason::TimedOut),
+                () = &mut output_closed => Wakeup::Stop(StopReason::OutputClosed),
+                // Messages are handled before the deadlines: a reply that came in time must not be reported as missing.
+                heard = subscription.next() => Wakeup::Heard(heard),
+                () = until(due) => Wakeup::Due,
             };
-            match happening {
-                Happening::End(end) => return Ok(end),
-                Happening::Heard(heard) => self.handle_heard(heard?)?,
-                Happening::Due => {
+            match wakeup {
+                Wakeup::Stop(reason) => return Ok(reason),
+                Wakeup::Heard(heard) => self.handle_heard(heard?)?,
+                Wakeup::Due => {
                     let (now, now_ms) = (clock::monotonic(), clock::wall_ms());
                     while let Some(event) = self.tracker.poll_unanswered(now) {
-                        self.tell(event, now_ms)?;
+                        self.emit(event, now_ms)?;
                     }
                 }
             }
             if self.count.is_some_and(|count| self.sequence >= count) {
-                return Ok(End::Reached);
+                return Ok(StopReason::Reached);
             }
         }
     }
@@ -215,21 +215,21 @@ impl Monitor<'_> {
         match heard {
             SubscriptionEvent::Message { message, received, received_ms } => {
                 match self.tracker.handle_message(message, received) {
-                    Some(event) => self.tell(event, received_ms),
+                    Some(event) => self.emit(event, received_ms),
                     None => Ok(()),
                 }
             }
             SubscriptionEvent::Lost { since_ms, cause } => {
                 self.tracker.handle_lost();
-                self.tell(TrafficEvent::Lost { since_ms, cause }, clock::wall_ms())
+                self.emit(TrafficEvent::Lost { since_ms, cause }, clock::wall_ms())
             }
             SubscriptionEvent::Gap { since_ms, until_ms } => {
-                self.tell(TrafficEvent::Gap { since_ms, until_ms }, until_ms)
+                self.emit(TrafficEvent::Gap { since_ms, until_ms }, until_ms)
             }
         }
     }
 
-    fn tell(&mut self, event: TrafficEvent, at_ms: u64) -> Result<(), CommandError> {
+    fn emit(&mut self, event: TrafficEvent, at_ms: u64) -> Result<(), CommandError> {
         let is_traffic = match event {
             TrafficEvent::Listening { .. } | TrafficEvent::Lost { .. } | TrafficEvent::Gap { .. } => false,
             _ if !self.selection.matches(&event) => return Ok(()),
@@ -245,8 +245,8 @@ impl Monitor<'_> {
     }
 }
 
-/// Waits until a time; for ever if there is none.
-async fn until(due: Option<std::time::Instant>) {
+/// Waits until an instant; never returns if there is none.
+async fn until(due: Option<Instant>) {
     match due {
         Some(due) => sleep_until(due.into()).await,
         None => std::future::pending().await,

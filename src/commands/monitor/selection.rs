@@ -1,41 +1,39 @@
-//! Which sightings a monitor tells.
+//! The filter of a monitor: by key, by client (pure).
 
 use std::convert::Infallible;
 use std::str::FromStr;
 
 use crate::commands::monitor::traffic_event::TrafficEvent;
 
-/// A key, or the beginning of keys.
+/// A key, or the prefix of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPattern {
     text: String,
-    is_beginning: bool,
+    is_prefix: bool,
 }
 
 impl FromStr for KeyPattern {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
-        let beginning = text.strip_suffix('*');
-        Ok(Self { text: beginning.unwrap_or(text).to_owned(), is_beginning: beginning.is_some() })
+        let prefix = text.strip_suffix('*');
+        Ok(Self { text: prefix.unwrap_or(text).to_owned(), is_prefix: prefix.is_some() })
     }
 }
 
-/// What is told; everything, if nothing is summary for.
+/// A filter; the default lets every event pass.
 #[derive(Debug, Default)]
 pub struct Selection {
-    /// What the key must match.
     pub key: Option<KeyPattern>,
-    /// What the client must be.
     pub client: Option<String>,
 }
 
 impl Selection {
-    /// Whether a event is to be told. What has no key is about none that was summary for; a client alike.
+    /// Returns whether an event passes. An event without a key passes no filter by key, and likewise for clients.
     #[must_use]
     pub fn matches(&self, event: &TrafficEvent) -> bool {
         let key = self.key.as_ref().is_none_or(|pattern| {
-            event.key().is_some_and(|key| match pattern.is_beginning {
+            event.key().is_some_and(|key| match pattern.is_prefix {
                 true => key.as_bytes().starts_with(pattern.text.as_bytes()),
                 false => key.as_bytes() == pattern.text.as_bytes(),
             })

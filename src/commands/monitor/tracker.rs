@@ -1,4 +1,4 @@
-//! From messages to sightings: takes each apart, and matches replies with requests (pure).
+//! Decodes messages, and matches replies with requests (pure).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -13,21 +13,21 @@ use crate::protocol::request::CommandCase;
 use crate::protocol::topic::{self, Topic};
 use crate::protocol::{Key, Notification, Reply, Request};
 
-/// How many requests may wait for their reply; the oldest are forgotten.
+/// The maximum number of pending requests; the oldest are dropped.
 const PENDING_MAX: usize = 16_384;
-/// How many bytes all of them together may take, alike.
+/// The maximum memory of all pending requests, in bytes.
 const PENDING_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// What one takes besides the bytes of its texts.
+/// The memory of a pending request beside its strings, in bytes.
 const PENDING_OVERHEAD_BYTES: usize = 256;
-/// How long the reply to a request without an expiry is waited for: no SDK waits longer unless told to.
+/// How long the reply to a request without expiry is awaited; the default timeouts of the SDKs are shorter.
 const WAIT: Duration = Duration::from_secs(30);
-/// How much longer than the request's expiry: the reply may be on its way.
+/// Added to the expiry of a request, because its reply may be in transit.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The requests that have been seen and whose replies have not.
+/// Requests whose replies are pending.
 ///
-/// Contract: give it each message in order, with the time at which it came; ask [`Tracker::poll_unanswered`] at
-/// [`Tracker::poll_timeout`]. Whatever comes from the network, it keeps no more than its limits.
+/// Contract: pass each message in order, with the time at which it was received; call [`Tracker::poll_unanswered`] at
+/// [`Tracker::poll_timeout`]. The memory is bounded whatever the messages are.
 #[derive(Debug)]
 pub struct Tracker {
     filters: Vec<String>,
@@ -42,15 +42,15 @@ pub struct Tracker {
 struct Pending {
     summary: RequestSummary,
     correlation: Correlation,
-    seen: Instant,
+    received: Instant,
     deadline: Instant,
-    /// How often it was delivered: each delivery has its reply (MQTT is at-least-once).
+    /// The number of deliveries, each of which gets a reply: QoS 1 may deliver a request more than once.
     copies: u32,
     bytes: usize,
 }
 
 impl Tracker {
-    /// A tracker of what these topic filters let through.
+    /// Creates a tracker for the messages of these topic filters.
     #[must_use]
     pub fn new(filters: Vec<String>) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Tracker {
         }
     }
 
-    /// Takes a message apart; none if it is not of the state store.
+    /// Decodes a message; returns None if it is not about the state store.
     pub fn handle_message(&mut self, message: Message, now: Instant) -> Option<TrafficEvent> {
         if message.topic == topic::REQUEST {
             return Some(TrafficEvent::Request(self.request(message, now)));
@@ -89,22 +89,22 @@ impl Tracker {
         }
     }
 
-    /// Nothing was seen for a while: replies may have gone by.
+    /// Drops all pending requests, because their replies may have been missed.
     pub fn handle_lost(&mut self) {
         *self = Self { next: self.next, ..Self::new(std::mem::take(&mut self.filters)) };
     }
 
-    /// When [`Tracker::poll_unanswered`] will have something to tell, if nothing comes before.
+    /// Returns when to call [`Tracker::poll_unanswered`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    /// A request whose reply is no longer waited for, if there is one.
+    /// Returns a request whose reply has not come in time.
     pub fn poll_unanswered(&mut self, now: Instant) -> Option<TrafficEvent> {
         let (_, number) = self.deadlines.first().copied().filter(|(at, _)| *at <= now)?;
-        let pending = self.forget(number)?;
-        let waited = now.saturating_duration_since(pending.seen);
+        let pending = self.remove(number)?;
+        let waited = now.saturating_duration_since(pending.received);
         Some(TrafficEvent::Unanswered { summary: pending.summary, waited })
     }
 
@@ -118,8 +118,8 @@ impl Tracker {
             verb: known.map(Request::verb),
             key: known.and_then(Request::key).cloned(),
         };
-        let trouble = self.trouble(&message);
-        let seen = DecodedRequest {
+        let problem = self.problem(&message);
+        let decoded = DecodedRequest {
             timestamp: property(TIMESTAMP),
             fence: property(FENCE),
             persist: message.user_property(PERSIST) == Some("true"),
@@ -128,16 +128,16 @@ impl Tracker {
             request,
             payload: message.payload,
             correlation: Correlation { response_topic: message.response_topic, data: message.correlation },
-            trouble,
+            problem,
         };
-        if trouble.is_none() {
-            self.remember(&seen, now);
+        if problem.is_none() {
+            self.add_pending(&decoded, now);
         }
-        seen
+        decoded
     }
 
-    /// Why no reply is to be waited for (protocol §1).
-    fn trouble(&self, message: &Message) -> Option<&'static str> {
+    /// Returns why no reply will be seen (protocol §1).
+    fn problem(&self, message: &Message) -> Option<&'static str> {
         if message.qos != Qos::AtLeastOnce {
             return Some("no reply: its QoS is not 1");
         }
@@ -147,27 +147,29 @@ impl Tracker {
         if message.correlation.is_none() {
             return Some("no reply: it has no correlation data");
         }
-        let is_seen = self.filters.iter().any(|filter| topic::filter_matches(filter, response_topic));
-        (!is_seen).then_some("its reply goes where it is not seen")
+        let is_subscribed = self.filters.iter().any(|filter| topic::filter_matches(filter, response_topic));
+        (!is_subscribed).then_some("reply not visible: its topic is not subscribed")
     }
 
-    fn remember(&mut self, seen: &DecodedRequest, now: Instant) {
+    fn add_pending(&mut self, request: &DecodedRequest, now: Instant) {
         if let Some(known) =
-            self.numbers.get(&seen.correlation).and_then(|number| self.pending.get_mut(number))
+            self.numbers.get(&request.correlation).and_then(|number| self.pending.get_mut(number))
         {
             known.copies = known.copies.saturating_add(1);
             return;
         }
-        let wait = seen.expiry_s.map_or(WAIT, |seconds| Duration::from_secs(seconds.into()));
-        // A request that outlives every clock is told by nobody's.
+        let wait = request.expiry_s.map_or(WAIT, |seconds| Duration::from_secs(seconds.into()));
+        // An expiry beyond the range of the clock never ends.
         let Some(deadline) = now.checked_add(wait.saturating_add(GRACE)) else { return };
-        // Copies, for what came from the network shares the memory of all that came with it.
-        let summary =
-            RequestSummary { key: seen.summary.key.as_ref().and_then(own_key), ..seen.summary.clone() };
-        let correlation = seen.correlation.data.as_deref().map(Bytes::copy_from_slice);
-        let correlation = Correlation { data: correlation, ..seen.correlation.clone() };
+        // Copied, because a part of a packet keeps the memory of the whole packet.
+        let summary = RequestSummary {
+            key: request.summary.key.as_ref().and_then(copy_key),
+            ..request.summary.clone()
+        };
+        let correlation = request.correlation.data.as_deref().map(Bytes::copy_from_slice);
+        let correlation = Correlation { data: correlation, ..request.correlation.clone() };
         let bytes = bytes_of(&summary, &correlation);
-        let pending = Pending { summary, correlation, seen: now, deadline, copies: 1, bytes };
+        let pending = Pending { summary, correlation, received: now, deadline, copies: 1, bytes };
         let number = self.next;
         self.next = number.wrapping_add(1);
         self.bytes = self.bytes.saturating_add(pending.bytes);
@@ -176,22 +178,22 @@ impl Tracker {
         self.pending.insert(number, pending);
         while self.pending.len() > PENDING_MAX || self.bytes > PENDING_BYTES_MAX {
             let Some(oldest) = self.pending.first_key_value().map(|(number, _)| *number) else { return };
-            self.forget(oldest);
+            self.remove(oldest);
         }
     }
 
     fn answered(&mut self, correlation: &Correlation, now: Instant) -> Option<(RequestSummary, Duration)> {
         let number = *self.numbers.get(correlation)?;
         let pending = self.pending.get_mut(&number)?;
-        let elapsed = now.saturating_duration_since(pending.seen);
+        let elapsed = now.saturating_duration_since(pending.received);
         pending.copies = pending.copies.saturating_sub(1);
         if pending.copies > 0 {
             return Some((pending.summary.clone(), elapsed));
         }
-        self.forget(number).map(|pending| (pending.summary, elapsed))
+        self.remove(number).map(|pending| (pending.summary, elapsed))
     }
 
-    fn forget(&mut self, number: u64) -> Option<Pending> {
+    fn remove(&mut self, number: u64) -> Option<Pending> {
         let pending = self.pending.remove(&number)?;
         self.numbers.remove(&pending.correlation);
         self.deadlines.remove(&(pending.deadline, number));
@@ -216,21 +218,21 @@ fn reply(
     }
 }
 
-/// What the client calls itself, or else what its response topic calls it.
+/// Returns the client id of the request's user property, else of its response topic.
 fn client_of(message: &Message) -> Option<Bytes> {
-    let own = message.user_property(SOURCE).map(str::to_owned);
-    let own = own.or_else(|| match Topic::parse(message.response_topic.as_deref()?) {
+    let id = message.user_property(SOURCE).map(str::to_owned);
+    let id = id.or_else(|| match Topic::parse(message.response_topic.as_deref()?) {
         Some(Topic::Response { client_id }) => Some(client_id),
         _ => None,
     });
-    own.map(Bytes::from)
+    id.map(Bytes::from)
 }
 
-fn own_key(key: &Key) -> Option<Key> {
+fn copy_key(key: &Key) -> Option<Key> {
     Key::new(Bytes::copy_from_slice(key.as_bytes())).ok()
 }
 
-/// What a pending request takes.
+/// Returns the memory of a pending request.
 fn bytes_of(summary: &RequestSummary, correlation: &Correlation) -> usize {
     let texts = [
         summary.key.as_ref().map_or(0, |key| key.as_bytes().len()),

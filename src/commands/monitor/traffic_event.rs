@@ -1,4 +1,4 @@
-//! What a monitor sees, as data.
+//! The events of `monitor`, as data (pure).
 
 use std::time::Duration;
 
@@ -6,16 +6,15 @@ use bytes::Bytes;
 
 use crate::protocol::{Key, Notification, Reply, Request};
 
-/// One thing that a monitor tells.
+/// An event of a monitor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrafficEvent {
-    /// The subscriptions are in force.
+    /// The subscriptions are acknowledged.
     Listening {
-        /// Where the broker is.
+        /// The broker's address.
         broker: String,
-        /// The topic filters.
         filters: Vec<String>,
-        /// A wider filter, and why the broker refused it, if it did.
+        /// The broker's reason for rejecting a wider filter, if it did.
         refused: Option<String>,
     },
     /// A request to the store.
@@ -24,127 +23,117 @@ pub enum TrafficEvent {
     Reply(DecodedReply),
     /// A request whose reply did not come.
     Unanswered {
-        /// What was summary.
         summary: RequestSummary,
-        /// How long the reply was waited for.
+        /// How long the reply was awaited.
         waited: Duration,
     },
-    /// A change of a key, told to a client that watches it.
+    /// A notification to a client that watches a key.
     Notification(DecodedNotification),
-    /// The connection is lost; another one is on its way.
+    /// The connection is lost and will be restored.
     Lost {
-        /// Milliseconds since the Unix epoch: until then everything was seen.
+        /// The end of the complete record, in milliseconds since the Unix epoch.
         since_ms: u64,
-        /// Why.
         cause: String,
     },
-    /// The connection is back: what went over the broker between the two times was not seen.
+    /// The connection is restored: messages between the two times are missing.
     Gap {
-        /// Milliseconds since the Unix epoch: until then everything was seen.
+        /// The end of the complete record, in milliseconds since the Unix epoch.
         since_ms: u64,
-        /// Milliseconds since the Unix epoch: from here on everything is seen.
+        /// The beginning of the complete record, in milliseconds since the Unix epoch.
         until_ms: u64,
     },
 }
 
-/// Who summary what.
+/// The client, the command and the key of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestSummary {
-    /// The client, as the request or its response topic says: only the broker knows for sure.
+    /// The client id by the request or its response topic. Only the broker knows it for certain.
     pub client: Option<Bytes>,
-    /// The command; none for what makes no sense.
+    /// The command; None if the payload is malformed.
     pub verb: Option<&'static str>,
-    /// The key, where the command has one.
     pub key: Option<Key>,
 }
 
-/// How request and reply find each other.
+/// The properties by which a reply is matched with its request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Correlation {
-    /// The request's response topic, which is the reply's topic.
+    /// The response topic of the request, which is the topic of the reply.
     pub response_topic: Option<String>,
     /// The correlation data of both.
     pub data: Option<Bytes>,
 }
 
-/// A request, taken apart.
+/// A decoded request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedRequest {
-    /// Who summary what.
     pub summary: RequestSummary,
-    /// The request, or what is wrong with its payload.
+    /// The request, or the error of its payload.
     pub request: Result<Request, String>,
-    /// The payload as sent.
     pub payload: Bytes,
     /// The client's clock, `__ts`, as sent.
     pub timestamp: Option<String>,
     /// The fencing token, as sent.
     pub fence: Option<String>,
-    /// Whether the store shall keep the value on disk.
+    /// Whether the store is asked to persist the value.
     pub persist: bool,
-    /// Seconds after which nobody waits for the reply.
+    /// The message expiry in seconds.
     pub expiry_s: Option<u32>,
-    /// Where the reply goes.
     pub correlation: Correlation,
-    /// Why the store cannot answer it, if so; or why its answer cannot be seen.
-    pub trouble: Option<&'static str>,
+    /// Why the store cannot answer the request, or why the answer cannot be seen.
+    pub problem: Option<&'static str>,
 }
 
-/// A reply, taken apart.
+/// A decoded reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedReply {
-    /// Who summary what; of a reply whose request was not seen no more than the client, if its topic tells.
+    /// The summary of the request. If the request was not seen: only the client, if the topic has it.
     pub summary: RequestSummary,
-    /// From seeing the request to seeing the reply; none if the request was not seen.
+    /// The time since the request; None if the request was not seen.
     pub elapsed: Option<Duration>,
-    /// The reply, or what is wrong with its payload.
+    /// The reply, or the error of its payload.
     pub reply: Result<Reply, String>,
-    /// The payload as sent.
     pub payload: Bytes,
     /// The version, as sent.
     pub version: Option<String>,
-    /// What it answers.
     pub correlation: Correlation,
 }
 
-/// A notification, taken apart.
+/// A decoded notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedNotification {
-    /// Who is told.
+    /// The client to which it is sent.
     pub client: Bytes,
-    /// The key that has changed.
     pub key: Key,
-    /// The change, or what is wrong with the payload.
+    /// The change, or the error of its payload.
     pub change: Result<Notification, String>,
-    /// The payload as sent.
     pub payload: Bytes,
     /// The version, as sent.
     pub version: Option<String>,
 }
 
 impl TrafficEvent {
-    /// The client that it is about, as far as can be told.
+    /// Returns the client id, if it is known.
     #[must_use]
     pub fn client(&self) -> Option<&[u8]> {
         match self {
-            Self::Notification(seen) => Some(&seen.client),
+            Self::Notification(notification) => Some(&notification.client),
             _ => self.summary()?.client.as_deref(),
         }
     }
 
-    /// The key that it is about, if any.
+    /// Returns the key, if the event is about one.
     #[must_use]
     pub fn key(&self) -> Option<&Key> {
         match self {
-            Self::Notification(seen) => Some(&seen.key),
+            Self::Notification(notification) => Some(&notification.key),
             _ => self.summary()?.key.as_ref(),
         }
     }
 
     fn summary(&self) -> Option<&RequestSummary> {
         match self {
-            Self::Request(seen) => Some(&seen.summary),
-            Self::Reply(seen) => Some(&seen.summary),
+            Self::Request(request) => Some(&request.summary),
+            Self::Reply(reply) => Some(&reply.summary),
             Self::Unanswered { summary, .. } => Some(summary),
             _ => None,
         }

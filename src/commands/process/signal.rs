@@ -48,7 +48,7 @@ impl Signal {
                 Some(CommandError::new(Kind::Interrupted, "interrupted before the answer: SIGINT"))
             }
             Self::Terminate => {
-                Some(CommandError::new(Kind::Terminated, "terminated before the answer: SIGTERM"))
+                Some(CommandError::new(Kind::Terminated, "interrupted before the answer: SIGTERM"))
             }
             Self::Hangup | Self::Quit => None,
         }

@@ -1,4 +1,4 @@
-//! The command that is run for changes: one at a time, the value on its standard input.
+//! Runs a command for each change, one at a time, with the value on standard input.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -11,11 +11,10 @@ use tokio::task::JoinHandle;
 use super::pending::{Change, Pending};
 use crate::commands::error::{CommandError, Kind};
 use crate::commands::output::{Ended, Output};
-
 use crate::commands::process::signal::Signal;
 use crate::protocol::{Key, Value};
 
-/// Runs a command for changes.
+/// The command of a watch.
 #[derive(Debug)]
 pub struct Handler {
     program: OsString,
@@ -28,18 +27,18 @@ pub struct Handler {
 struct Running {
     key: Key,
     child: Child,
-    /// Who writes the value.
-    feeder: Option<JoinHandle<()>>,
+    /// The task that writes the value.
+    writer: Option<JoinHandle<()>>,
 }
 
 impl Handler {
-    /// A handler that runs this command.
+    /// Creates a handler that runs this command.
     #[must_use]
     pub fn new(program: OsString, arguments: Vec<OsString>) -> Self {
         Self { program, arguments, pending: Pending::default(), running: None }
     }
 
-    /// Runs the command for a change, now or when those before it are done.
+    /// Runs the command for a change, now or after the changes before it.
     ///
     /// # Errors
     /// The command cannot be run.
@@ -48,22 +47,22 @@ impl Handler {
         self.run_next()
     }
 
-    /// Resolves when a run has ended, to what is to be said about it; never if there is none. May be dropped at any
-    /// time.
+    /// Waits for the end of the command, and returns a record if it failed. Never returns if no command runs.
+    /// Cancel-safe.
     ///
     /// # Errors
-    /// The system's: the end of the run cannot be learnt.
+    /// The system does not report the state of the command.
     pub async fn ended(&mut self) -> Result<Option<Output>, CommandError> {
         let Some(running) = &mut self.running else { return std::future::pending().await };
         let status = running.child.wait().await;
-        let Some(Running { key, feeder, .. }) = self.running.take() else { return Ok(None) };
-        // A child of the command's may still hold its standard input, and never read it.
-        feeder.inspect(JoinHandle::abort);
-        let status = status.map_err(|error| self.trouble(&error))?;
+        let Some(Running { key, writer, .. }) = self.running.take() else { return Ok(None) };
+        // A descendant of the command may have inherited its standard input, and never read it.
+        writer.inspect(JoinHandle::abort);
+        let status = status.map_err(|error| self.error(&error))?;
         Ok(ended(status).map(|ended| Output::HandlerEnded { key, ended }))
     }
 
-    /// Runs the command for the next change, unless it is running.
+    /// Runs the command for the next change, if it is not running.
     ///
     /// # Errors
     /// The command cannot be run.
@@ -71,18 +70,18 @@ impl Handler {
         if self.running.is_none()
             && let Some(change) = self.pending.pop()
         {
-            self.running = Some(self.spawn(change).map_err(|error| self.trouble(&error))?);
+            self.running = Some(self.spawn(change).map_err(|error| self.error(&error))?);
         }
         Ok(())
     }
 
-    /// Whether nothing runs, so that nothing waits either.
+    /// Returns whether no command runs; then no change waits either.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.running.is_none()
     }
 
-    /// Passes a signal on to what runs; what waits is forgotten.
+    /// Forwards a signal to the command, and drops the changes that wait.
     pub fn forward(&mut self, signal: Signal) {
         self.pending.clear();
         if let Some(running) = &self.running {
@@ -90,8 +89,8 @@ impl Handler {
         }
     }
 
-    /// Forgets what waits.
-    pub fn forget(&mut self) {
+    /// Drops the changes that wait.
+    pub fn clear(&mut self) {
         self.pending.clear();
     }
 
@@ -108,36 +107,36 @@ impl Handler {
             .stdin(if value.is_some() { Stdio::piped() } else { Stdio::null() });
         match version {
             Some(version) => command.env("MQKV_VERSION", version.to_string()),
-            // A watch within a handler: the outer one's version is not this one's.
+            // This watch may itself run in the handler of another one.
             None => command.env_remove("MQKV_VERSION"),
         };
-        // Ctrl-C reaches it once, through us, and so do the processes that it starts.
+        // In a group of its own the command and its children get Ctrl-C once: forwarded, not from the terminal.
         #[cfg(unix)]
         command.process_group(0);
         let mut child = command.spawn()?;
-        let feeder = value.and_then(|value| feed(&mut child, value));
-        Ok(Running { key, child, feeder })
+        let writer = value.and_then(|value| write_value(&mut child, value));
+        Ok(Running { key, child, writer })
     }
 
-    fn trouble(&self, error: &io::Error) -> CommandError {
+    fn error(&self, error: &io::Error) -> CommandError {
         let (kind, what) = match error.kind() {
             io::ErrorKind::NotFound => (Kind::NotFound, "command not found".to_owned()),
-            _ => (Kind::NotExecutable, format!("cannot run it: {error}")),
+            _ => (Kind::NotExecutable, error.to_string()),
         };
-        CommandError::new(kind, format!("{}: {what}", self.program.display()))
+        CommandError::new(kind, format!("cannot run {}: {what}", self.program.display()))
     }
 }
 
-/// Writes the value beside everything else: a command that reads late, or never, holds nobody up.
-fn feed(child: &mut Child, value: Value) -> Option<JoinHandle<()>> {
+/// Writes the value in a task: a command that reads late or never must not block the watch.
+fn write_value(child: &mut Child, value: Value) -> Option<JoinHandle<()>> {
     let mut stdin = child.stdin.take()?;
     Some(tokio::spawn(async move {
-        // A command that does not want the value is no error.
+        // A command that closes its standard input has not failed.
         let _ = stdin.write_all(&value).await;
     }))
 }
 
-/// What is to be said about a run; nothing if all went well.
+/// Returns how a command ended; None if it succeeded.
 fn ended(status: ExitStatus) -> Option<Ended> {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
@@ -146,7 +145,7 @@ fn ended(status: ExitStatus) -> Option<Ended> {
     status.code().filter(|code| *code != 0).map(Ended::Code)
 }
 
-/// A key as an environment variable, which holds any byte but NUL.
+/// Returns a key as the value of an environment variable, which cannot contain NUL.
 #[cfg(unix)]
 fn variable(key: &[u8]) -> OsString {
     use std::os::unix::ffi::OsStrExt;
@@ -166,14 +165,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_goes_into_the_environment_as_it_is_unless_it_holds_nul() {
+    fn a_key_is_unchanged_in_the_environment_unless_it_contains_nul() {
         assert_eq!(variable(b"line 1/\"temp\""), "line 1/\"temp\"");
         assert_eq!(variable(b"a\0\xff"), "a\\x00\\xff");
     }
 
     #[cfg(unix)]
     #[test]
-    fn a_key_that_is_no_text_stays_as_it_is() {
+    fn a_key_that_is_not_utf_8_is_unchanged_in_the_environment() {
         use std::os::unix::ffi::OsStrExt;
         assert_eq!(variable(b"\xff\n").as_bytes(), b"\xff\n");
     }

@@ -1,43 +1,40 @@
-//! The changes that wait for the command: the latest of each key, in the order of their first (pure).
+//! Changes that wait for the command: the latest of each key, in the order of the first (pure).
 
 use std::collections::{HashMap, VecDeque};
 
-use super::rules::{News, Trigger};
+use super::rules::{KeyUpdate, Trigger};
 use crate::protocol::{Key, Timestamp, Value};
 
-/// What the command is told.
+/// A change of a key, for a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What happened.
     pub trigger: Trigger,
-    /// The key.
     pub key: Key,
-    /// Whether the key exists now.
+    /// Whether the key exists.
     pub found: bool,
-    /// Its value, where that is told.
+    /// The value, if it is known.
     pub value: Option<Value>,
-    /// The version that came with it.
     pub version: Option<Timestamp>,
-    /// Counts the changes from 1, also those that are collapsed.
+    /// Counts all changes from 1, including those that are replaced by later ones.
     pub sequence: u64,
 }
 
 impl Change {
-    /// What news are to a command.
+    /// Creates a change from an update.
     #[must_use]
-    pub fn new(news: &News<'_>, sequence: u64) -> Self {
+    pub fn new(update: &KeyUpdate<'_>, sequence: u64) -> Self {
         Self {
-            trigger: news.trigger,
-            key: news.key.clone(),
-            found: news.found,
-            value: news.value.cloned(),
-            version: news.version.cloned(),
+            trigger: update.trigger,
+            key: update.key.clone(),
+            found: update.found,
+            value: update.value.cloned(),
+            version: update.version.cloned(),
             sequence,
         }
     }
 }
 
-/// Changes that wait; never more than there are keys.
+/// A queue with at most one change per key.
 #[derive(Debug, Default)]
 pub struct Pending {
     latest: HashMap<Key, Change>,
@@ -45,7 +42,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Adds a change; one of the same key that still waits is forgotten.
+    /// Adds a change, or replaces the one of the same key.
     pub fn push(&mut self, change: Change) {
         let key = change.key.clone();
         if self.latest.insert(key.clone(), change).is_none() {
@@ -53,13 +50,13 @@ impl Pending {
         }
     }
 
-    /// Takes the next change.
+    /// Removes and returns the next change.
     pub fn pop(&mut self) -> Option<Change> {
         let key = self.order.pop_front()?;
         self.latest.remove(&key)
     }
 
-    /// Forgets all.
+    /// Removes all changes.
     pub fn clear(&mut self) {
         self.latest.clear();
         self.order.clear();
@@ -76,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_of_a_key_stands_where_its_first_stood() {
+    fn the_latest_change_of_a_key_has_the_place_of_its_first() {
         let mut pending = Pending::default();
         for (key, sequence) in [("a", 1), ("b", 2), ("a", 3), ("c", 4), ("b", 5)] {
             pending.push(change(key, sequence));

@@ -1,4 +1,4 @@
-//! Which events of a watch are records, and which of them end it (pure).
+//! Decides which events of a watch are records, and which end it (pure).
 
 use std::ffi::OsStr;
 
@@ -9,17 +9,17 @@ use crate::client::{VersionedValue, WatchEvent};
 use crate::commands::error::CommandError;
 use crate::protocol::{Key, Timestamp, Value};
 
-/// What a key is set to or deleted by, as `--only` tells it.
+/// The state of a key after an event, for `--only`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
+pub enum StateKind {
     /// The key has a value
     Set,
-    /// The key is gone
+    /// The key does not exist
     #[value(alias = "delete")]
     Del,
 }
 
-/// What can fire a command.
+/// An event that can run a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Trigger {
     /// The key was set
@@ -27,14 +27,14 @@ pub enum Trigger {
     /// The key was deleted or has expired
     #[value(alias = "delete")]
     Del,
-    /// The value at the beginning
+    /// The value when the watch starts
     Initial,
-    /// The value after a lost connection, where it differs from the last one
+    /// The value after a lost connection, if it differs from the last one
     Resync,
 }
 
 impl Trigger {
-    /// What `MQKV_EVENT` says.
+    /// Returns the value of `MQKV_EVENT`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,23 +46,20 @@ impl Trigger {
     }
 }
 
-/// What an event says about its key.
+/// The state of a key, as an event reports it.
 #[derive(Clone, Copy, Debug)]
-pub struct News<'a> {
-    /// How it came to be known.
+pub struct KeyUpdate<'a> {
     pub trigger: Trigger,
-    /// The key.
     pub key: &'a Key,
-    /// Whether the key exists now.
+    /// Whether the key exists.
     pub found: bool,
-    /// Its value, where that is told.
+    /// The value, if the event has it.
     pub value: Option<&'a Value>,
-    /// The version that came with it.
     pub version: Option<&'a Timestamp>,
 }
 
-impl<'a> News<'a> {
-    /// What an event says; none if it is not about a key.
+impl<'a> KeyUpdate<'a> {
+    /// Returns the state that an event reports; None if it is not about a key.
     #[must_use]
     pub fn of(event: &'a WatchEvent) -> Option<Self> {
         let state = |trigger, key, found: &'a Option<VersionedValue>| {
@@ -87,90 +84,88 @@ impl<'a> News<'a> {
         })
     }
 
-    fn kind(&self) -> Kind {
-        if self.found { Kind::Set } else { Kind::Del }
+    fn kind(&self) -> StateKind {
+        if self.found { StateKind::Set } else { StateKind::Del }
     }
 }
 
-/// What `--until` waits for.
+/// The state that `--until` waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// A key has a value.
+pub enum TargetState {
+    /// A key exists.
     Set,
-    /// A key is gone.
+    /// A key does not exist.
     Del,
     /// A key has this value.
     Value(Bytes),
 }
 
-impl Until {
-    /// Reads `set`, `del` or `value=STR`, where STR may be any bytes.
+impl TargetState {
+    /// Parses `set`, `del` or `value=STR`, where STR may be any bytes.
     ///
     /// # Errors
-    /// A usage error.
+    /// [`Kind::Usage`](crate::commands::Kind::Usage).
     pub fn parse(text: &OsStr) -> Result<Self, CommandError> {
         match text.as_encoded_bytes() {
             b"set" => Ok(Self::Set),
             b"del" | b"delete" => Ok(Self::Del),
             bytes => match bytes.strip_prefix(b"value=") {
                 Some(value) => Ok(Self::Value(Bytes::copy_from_slice(value))),
-                None => Err(CommandError::usage("--until takes set, del or value=STR")),
+                None => Err(CommandError::usage("invalid value for --until: expected set, del or value=STR")),
             },
         }
     }
 
-    fn is_met(&self, news: &News<'_>) -> bool {
+    fn matches(&self, update: &KeyUpdate<'_>) -> bool {
         match self {
-            Self::Set => news.found,
-            Self::Del => !news.found,
-            Self::Value(value) => news.value == Some(value),
+            Self::Set => update.found,
+            Self::Del => !update.found,
+            Self::Value(value) => update.value == Some(value),
         }
     }
 }
 
-/// Which events are records, and which of them end the watch.
+/// The rules of a watch.
 #[derive(Debug)]
-pub struct Rules {
-    /// What is a record; the values at the beginning are subject to it, too.
+pub struct WatchRules {
+    /// Updates by other triggers are no records.
     pub triggers: Vec<Trigger>,
-    /// Only such news are records.
-    pub only: Vec<Kind>,
-    /// Ends with the first news that are so, record or not.
-    pub until: Option<Until>,
-    /// Ends with this many changes among the records.
+    /// Updates to other states are no records.
+    pub only: Vec<StateKind>,
+    /// The first update to this state ends the watch, whether it is a record or not.
+    pub until: Option<TargetState>,
+    /// The number of changes among the records that ends the watch.
     pub count: Option<u64>,
-    /// How many there have been.
+    /// The number of changes among the records so far.
     pub changes: u64,
 }
 
-/// What becomes of news.
+/// The decision about an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Judgement {
-    /// They are a record.
+pub struct Decision {
     pub is_record: bool,
-    /// They end the watch.
     pub is_end: bool,
 }
 
-impl Rules {
-    /// Says what becomes of news, and counts them.
-    pub fn judge(&mut self, news: &News<'_>) -> Judgement {
-        let is_record = self.triggers.contains(&news.trigger) && self.only.contains(&news.kind());
-        if is_record && news.trigger != Trigger::Initial {
+impl WatchRules {
+    /// Decides about an update, and counts it.
+    pub fn decide(&mut self, update: &KeyUpdate<'_>) -> Decision {
+        let is_record = self.triggers.contains(&update.trigger) && self.only.contains(&update.kind());
+        if is_record && update.trigger != Trigger::Initial {
             self.changes = self.changes.saturating_add(1);
         }
-        let is_enough = self.count.is_some_and(|count| self.changes >= count);
-        let is_met = self.until.as_ref().is_some_and(|until| until.is_met(news));
-        Judgement { is_record, is_end: is_enough || is_met }
+        let is_count_reached = self.count.is_some_and(|count| self.changes >= count);
+        let is_target = self.until.as_ref().is_some_and(|until| until.matches(update));
+        Decision { is_record, is_end: is_count_reached || is_target }
     }
 
-    /// What was waited for, if the watch ends without it.
+    /// Describes the condition that is not met yet.
     #[must_use]
     pub fn missed(&self) -> Option<String> {
         match (self.count, &self.until) {
             (None, None) => None,
-            (Some(count), None) => Some(format!("{} of {count} changes came", self.changes)),
-            (_, Some(_)) => Some("what --until waits for did not come".to_owned()),
+            (Some(count), None) => Some(format!("{} of {count} changes received", self.changes)),
+            (_, Some(_)) => Some("the state of --until was not reached".to_owned()),
         }
     }
 }
@@ -203,20 +198,20 @@ mod tests {
         WatchEvent::Delete { key: key(), version: None }
     }
 
-    fn rules() -> Rules {
-        Rules {
+    fn rules() -> WatchRules {
+        WatchRules {
             triggers: Trigger::value_variants().to_vec(),
-            only: Kind::value_variants().to_vec(),
+            only: StateKind::value_variants().to_vec(),
             until: None,
             count: None,
             changes: 0,
         }
     }
 
-    /// `r` for a record, `E` for the end, `-` for neither, an event after the other.
-    fn judged(mut rules: Rules, events: &[WatchEvent]) -> String {
-        let judge = |event| {
-            let Judgement { is_record, is_end } = rules.judge(&News::of(event).unwrap());
+    /// `r` for a record, `E` for the end, `-` for neither, one per event.
+    fn decisions(mut rules: WatchRules, events: &[WatchEvent]) -> String {
+        let decide = |event| {
+            let Decision { is_record, is_end } = rules.decide(&KeyUpdate::of(event).unwrap());
             match (is_record, is_end) {
                 (true, false) => "r",
                 (true, true) => "rE",
@@ -224,56 +219,60 @@ mod tests {
                 (false, false) => "-",
             }
         };
-        events.iter().map(judge).collect::<Vec<_>>().join(" ")
+        events.iter().map(decide).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
-    fn a_count_is_of_changes_and_not_of_initial_values() {
-        let rules = Rules { count: Some(3), ..rules() };
+    fn initial_values_do_not_count() {
+        let rules = WatchRules { count: Some(3), ..rules() };
         let events = [current(None), set("1"), current(found("x")), resync(None), delete()];
-        assert_eq!(judged(rules, &events), "r r r r rE");
+        assert_eq!(decisions(rules, &events), "r r r r rE");
     }
 
     #[test]
-    fn what_is_filtered_away_does_not_count() {
-        let rules = Rules { count: Some(2), only: vec![Kind::Del], ..rules() };
+    fn filtered_events_do_not_count() {
+        let rules = WatchRules { count: Some(2), only: vec![StateKind::Del], ..rules() };
         let events = [current(found("x")), set("1"), resync(found("2")), delete(), resync(None)];
-        assert_eq!(judged(rules, &events), "- - - r rE");
+        assert_eq!(decisions(rules, &events), "- - - r rE");
     }
 
     #[test]
-    fn a_wait_for_a_state_ends_with_the_initial_value_if_that_is_it() {
-        let until = |until| Rules { until: Some(until), ..rules() };
+    fn an_initial_value_in_the_target_state_ends_the_watch() {
+        let until = |until| WatchRules { until: Some(until), ..rules() };
         let events = [current(found("1")), delete(), set("2")];
-        assert_eq!(judged(until(Until::Set), &events[..1]), "rE");
-        assert_eq!(judged(until(Until::Del), &events[..2]), "r rE");
-        assert_eq!(judged(until(Until::Value("2".into())), &events), "r r rE");
-        assert_eq!(judged(until(Until::Del), &[resync(None)]), "rE");
+        assert_eq!(decisions(until(TargetState::Set), &events[..1]), "rE");
+        assert_eq!(decisions(until(TargetState::Del), &events[..2]), "r rE");
+        assert_eq!(decisions(until(TargetState::Value("2".into())), &events), "r r rE");
+        assert_eq!(decisions(until(TargetState::Del), &[resync(None)]), "rE");
     }
 
     #[test]
-    fn a_wait_looks_at_what_is_not_shown_too() {
-        let rules =
-            Rules { triggers: vec![Trigger::Set], only: vec![Kind::Set], until: Some(Until::Del), ..rules() };
-        assert_eq!(judged(rules, &[current(None)]), "E");
+    fn a_filtered_event_in_the_target_state_ends_the_watch() {
+        let rules = WatchRules {
+            triggers: vec![Trigger::Set],
+            only: vec![StateKind::Set],
+            until: Some(TargetState::Del),
+            ..rules()
+        };
+        assert_eq!(decisions(rules, &[current(None)]), "E");
     }
 
     #[test]
-    fn a_wait_is_for_set_del_or_a_value_of_any_bytes() {
-        let parse = |text: &str| Until::parse(OsStr::new(text)).ok();
-        assert_eq!(parse("set"), Some(Until::Set));
-        assert_eq!(parse("del"), Some(Until::Del));
-        assert_eq!(parse("value=a=b"), Some(Until::Value("a=b".into())));
-        assert_eq!(parse("value="), Some(Until::Value(Bytes::new())));
+    fn a_target_state_is_set_del_or_a_value_of_any_bytes() {
+        let parse = |text: &str| TargetState::parse(OsStr::new(text)).ok();
+        assert_eq!(parse("set"), Some(TargetState::Set));
+        assert_eq!(parse("del"), Some(TargetState::Del));
+        assert_eq!(parse("value=a=b"), Some(TargetState::Value("a=b".into())));
+        assert_eq!(parse("value="), Some(TargetState::Value(Bytes::new())));
         for text in ["", "value", "SET", "values=1"] {
             assert_eq!(parse(text), None, "{text}");
         }
     }
 
     #[test]
-    fn a_set_without_its_value_meets_no_value() {
-        let news = WatchEvent::Set { key: key(), value: None, version: None };
-        let rules = Rules { until: Some(Until::Value(Bytes::new())), ..rules() };
-        assert_eq!(judged(rules, &[news]), "r");
+    fn a_set_without_its_value_is_in_no_target_state_with_a_value() {
+        let event = WatchEvent::Set { key: key(), value: None, version: None };
+        let rules = WatchRules { until: Some(TargetState::Value(Bytes::new())), ..rules() };
+        assert_eq!(decisions(rules, &[event]), "r");
     }
 }

@@ -10,7 +10,7 @@ use crate::render::doctor::{hints, message, name_text};
 /// All checks; of those who want quiet, the failures alone.
 pub(super) fn array(checked: &[CheckResult], quiet: bool) -> Rendered {
     let told = checked.iter().filter(|checked| !quiet || checked.failure().is_some());
-    Rendered::data(line(told.map(object).collect::<Vec<_>>()))
+    Rendered::stdout(line(told.map(object).collect::<Vec<_>>()))
 }
 
 fn object(checked: &CheckResult) -> Object {
@@ -65,7 +65,7 @@ fn details(detail: &Detail) -> Object {
                 .collect();
             put(&mut object, "missed", failed);
         }
-        Detail::Tls { sight, now_s } => put_tls(&mut object, sight, *now_s),
+        Detail::Tls { handshake, now_s } => put_tls(&mut object, handshake, *now_s),
         Detail::WebSocket { path } => put(&mut object, "path", path.as_str()),
         Detail::Connack { client_id, properties } => put_connack(&mut object, client_id, properties),
         Detail::Subscription { topic, qos } => {
@@ -85,9 +85,9 @@ fn details(detail: &Detail) -> Object {
     object
 }
 
-fn put_tls(object: &mut Object, sight: &TlsHandshake, now_s: u64) {
+fn put_tls(object: &mut Object, handshake: &TlsHandshake, now_s: u64) {
     let TlsHandshake { version, cipher, roots, chain, requests_client_certificate, client_certificate } =
-        sight;
+        handshake;
     put_some(object, "version", *version);
     put_some(object, "cipher", cipher.as_deref());
     match roots {

@@ -102,7 +102,7 @@ fn put_request(object: &mut Object, seen: &DecodedRequest) {
     put_some(object, "timestamp", seen.timestamp.as_deref());
     put_some(object, "expiry_s", seen.expiry_s);
     put_correlation(object, &seen.correlation);
-    put_some(object, "trouble", seen.trouble);
+    put_some(object, "trouble", seen.problem);
 }
 
 fn put_reply(object: &mut Object, seen: &DecodedReply) {

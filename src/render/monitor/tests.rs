@@ -16,9 +16,9 @@ const VERSION: &str = "001763669639958:00003:StateStore";
 fn style(format: Format, color: bool) -> Style {
     Style {
         format,
-        color_data: color,
-        color_words: color,
-        words_on_terminal: false,
+        color_stdout: color,
+        color_stderr: color,
+        stderr_is_terminal: false,
         verbose: false,
         quiet: false,
     }
@@ -27,8 +27,8 @@ fn style(format: Format, color: bool) -> Style {
 fn shown(event: &TrafficEvent, columns_max: Option<usize>, style: &Style) -> String {
     let event = Box::new(event.clone());
     let output = Output::Traffic { event, at_ms: NOW, sequence: Some(7), columns_max };
-    let Rendered { data, words } = render::output(&output, style);
-    words + std::str::from_utf8(&data).unwrap()
+    let Rendered { stdout, stderr } = render::output(&output, style);
+    stderr + std::str::from_utf8(&stdout).unwrap()
 }
 
 fn on_terminal(event: &TrafficEvent, columns_max: usize) -> String {
@@ -67,7 +67,7 @@ fn set(value: &'static [u8]) -> DecodedRequest {
         persist: true,
         expiry_s: Some(10),
         correlation: correlation(),
-        trouble: None,
+        problem: None,
     }
 }
 

@@ -83,7 +83,7 @@ fn a_reply_says_whose_request_it_answers_and_how_long_it_took() {
     let mut bench = Bench::new();
     let one = bench.request(get("a", "1"), 0);
     bench.request(get("b", "2"), 1);
-    assert_eq!((one.summary.verb, one.trouble), (Some("GET"), None));
+    assert_eq!((one.summary.verb, one.problem), (Some("GET"), None));
     let reply = bench.reply(answer("2"), 5);
     assert_eq!(
         reply.summary,
@@ -113,7 +113,7 @@ fn a_reply_without_its_request_names_the_client_of_its_topic() {
 fn a_response_topic_of_any_shape_is_known_by_its_request() {
     let mut bench = Bench::new();
     let odd = Message { response_topic: Some("clients/odd".to_owned()), ..get("a", "1") };
-    assert_eq!(bench.request(odd, 0).trouble, None);
+    assert_eq!(bench.request(odd, 0).problem, None);
     let odd = || Message { topic: "clients/odd".to_owned(), ..answer("1") };
     assert_eq!(bench.reply(odd(), 1).summary.key, Some(key("a")));
     assert_eq!(bench.try_see(odd(), 2), None);
@@ -147,13 +147,13 @@ fn no_reply_is_waited_for_that_cannot_come_or_cannot_be_seen() {
     let mut bench = Bench::new();
     let at_most_once = Message { qos: Qos::AtMostOnce, ..get("a", "1") };
     let elsewhere = Message { response_topic: Some("elsewhere".to_owned()), ..get("a", "1") };
-    for (message, trouble) in [
+    for (message, problem) in [
         (at_most_once, "no reply: its QoS is not 1"),
         (Message { response_topic: None, ..get("a", "1") }, "no reply: it has no response topic"),
         (Message { correlation: None, ..get("a", "1") }, "no reply: it has no correlation data"),
-        (elsewhere, "its reply goes where it is not seen"),
+        (elsewhere, "reply not visible: its topic is not subscribed"),
     ] {
-        assert_eq!(bench.request(message, 0).trouble, Some(trouble));
+        assert_eq!(bench.request(message, 0).problem, Some(problem));
     }
     assert_eq!(bench.tracker.poll_timeout(), None);
 }
@@ -164,7 +164,7 @@ fn after_a_loss_nothing_is_missed_that_may_have_gone_by() {
     bench.request(get("a", "1"), 0);
     bench.tracker.handle_lost();
     assert_eq!(bench.tracker.poll_timeout(), None);
-    assert_eq!(bench.request(get("b", "2"), 5).trouble, None);
+    assert_eq!(bench.request(get("b", "2"), 5).problem, None);
     assert_eq!(bench.reply(answer("2"), 6).summary.key, Some(key("b")));
 }
 
