@@ -14,8 +14,11 @@ use crate::protocol::message::{self, Message, Qos};
 use crate::protocol::{Timestamp, topic};
 use reauthentication::Reauthentication;
 
+mod event;
 mod reauthentication;
 mod response;
+
+pub use event::{Event, KeepAliveTimeout};
 
 /// Delay before a read is sent again whose response may have been published before the subscription was in force.
 const RESEND_AFTER: Duration = Duration::from_millis(500);
@@ -30,26 +33,6 @@ const NO_MATCHING_SUBSCRIBERS: u8 = 0x10;
 const UNACKNOWLEDGED_MAX: usize = 60_000;
 /// Reason codes from this one on are failures (MQTT 5, 2.4).
 const FAILURE_MIN: u8 = 0x80;
-
-/// An event of a session.
-#[derive(Debug)]
-pub enum Event<T> {
-    /// The end of a request, with the ticket of [`Session::send`].
-    Answer { ticket: T, result: Result<Response, Error> },
-    /// The answer to a subscription, with the ticket of [`Session::subscribe`] and the granted QoS.
-    Subscribed { ticket: T, result: Result<Qos, Error> },
-    /// A message that is not a response.
-    Message(Message),
-    /// The end of a re-authentication. Not confirmed: the broker has not answered in time.
-    Authenticated { is_confirmed: bool },
-}
-
-/// The broker has sent nothing for one and a half keep-alives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeepAliveTimeout {
-    /// The time of its last packet.
-    pub since: Instant,
-}
 
 /// Configuration of a session.
 #[derive(Clone, Debug)]

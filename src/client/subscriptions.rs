@@ -49,7 +49,12 @@ pub(super) struct FilterTicket {
     filter: usize,
 }
 
-/// The subscriptions of one session.
+/// The subscriptions of one session, through losses of its connection.
+///
+/// Contract: the owner reports connections, losses, messages and SUBACKs with `handle_*`. While there is a connection it sends
+/// SUBSCRIBE for every filter of [`Subscriptions::poll_subscribe`] and UNSUBSCRIBE for every filter of
+/// [`Subscriptions::poll_unsubscribe`]. After each of these calls it calls [`Subscriptions::deliver`], and reads no packets while
+/// that returns a full channel: so each queue of pending events is bounded by one read.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     next_id: u64,

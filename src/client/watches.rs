@@ -26,7 +26,11 @@ pub(super) struct ActionTicket {
     action: WatchAction,
 }
 
-/// The watches of one session.
+/// The watches of one session, through losses of its connection.
+///
+/// Contract: the owner reports connections, losses, messages and answers with `handle_*`, and sends every call of
+/// [`Watches::poll_call`]. Afterwards it calls [`Watches::deliver`], and reads no packets while that returns a full channel. It
+/// removes the watches of [`Watches::dropped`] and stops the notifications of their keys.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     active: HashMap<WatchId, Active>,
