@@ -56,7 +56,7 @@ fn client(url: &str, client_id: &str) -> (RuntimeThread, Client) {
 }
 
 #[test]
-fn what_other_processes_ask_and_are_answered_is_seen_in_its_order() {
+fn requests_and_responses_of_other_processes_are_shown_in_order() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let url = server.url();
@@ -97,7 +97,7 @@ fn what_other_processes_ask_and_are_answered_is_seen_in_its_order() {
 }
 
 #[test]
-fn a_watcher_s_notifications_are_seen_and_those_of_other_keys_can_be_left_out() {
+fn notifications_are_shown_and_other_keys_can_be_filtered_out() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let url = server.url();
@@ -190,7 +190,7 @@ fn script(suback_reason: fn(&str) -> u8, subscriptions: usize) -> ConnectionScri
 }
 
 #[test]
-fn a_broker_that_forbids_it_is_77_and_names_the_topic() {
+fn a_rejected_subscription_exits_with_77_and_names_the_topic() {
     let place = Place::new();
     for (suback_reason, count, filter) in [
         (refuse_all as fn(&str) -> u8, 2, REQUEST),
@@ -209,7 +209,7 @@ fn a_broker_that_forbids_it_is_77_and_names_the_topic() {
 }
 
 #[test]
-fn where_only_all_of_clients_is_forbidden_the_sdks_topics_are_seen() {
+fn without_permission_for_all_clients_the_topics_of_the_sdks_are_shown() {
     let place = Place::new();
     let response = "clients/c/services/statestore/_any_/command/invoke/response";
     let publishes = publish_qos_0(response, b"-ERR syntax error\r\n");
@@ -227,7 +227,7 @@ fn where_only_all_of_clients_is_forbidden_the_sdks_topics_are_seen() {
 }
 
 #[test]
-fn a_lost_connection_is_told_at_once_and_its_gap_when_it_is_back() {
+fn a_lost_connection_is_reported_at_once_and_its_gap_after_the_reconnect() {
     let place = Place::new();
     let publishes = publish_qos_0("clients/c/statestore/_any_/command/invoke", b"+OK\r\n");
     let lost = ConnectionScript { stays_connected: false, ..script(grant, 2) };
@@ -241,7 +241,7 @@ fn a_lost_connection_is_told_at_once_and_its_gap_when_it_is_back() {
 }
 
 #[test]
-fn a_reader_that_leaves_ends_it_quietly_even_when_nothing_happens() {
+fn a_closed_pipe_ends_the_monitor_without_an_error_even_without_traffic() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let mut child = monitor(&place, &server.url(), &[]).spawn().unwrap();
@@ -255,7 +255,7 @@ fn a_reader_that_leaves_ends_it_quietly_even_when_nothing_happens() {
 }
 
 #[test]
-fn signals_end_it_with_their_codes() {
+fn signals_end_the_monitor_with_their_exit_codes() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
@@ -266,7 +266,7 @@ fn signals_end_it_with_their_codes() {
 }
 
 #[test]
-fn its_time_is_over_with_0_or_124_if_records_are_missing() {
+fn a_timeout_exits_with_0_or_with_124_if_records_are_missing() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let url = server.url();

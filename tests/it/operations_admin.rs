@@ -20,7 +20,7 @@ pub fn serve(place: &Place, options: &[&str]) -> (StreamedProcess, String, u16) 
 }
 
 #[test]
-fn a_server_that_serves_says_that_it_is_well() {
+fn a_ready_server_is_healthy() {
     let place = Place::new();
     let (_server, _, port) = serve(&place, &[]);
     let (head, body) = http::get(port, "/healthz");
@@ -31,7 +31,7 @@ fn a_server_that_serves_says_that_it_is_well() {
 }
 
 #[test]
-fn the_page_shows_keys_and_clients_and_lets_nothing_of_them_act() {
+fn the_page_shows_keys_and_clients_escaped() {
     let place = Place::new();
     let (_server, url, port) = serve(&place, &[]);
     let evil = "<script>document.title='x'</script>";
@@ -78,7 +78,7 @@ fn many_keys_are_on_many_pages() {
 }
 
 #[test]
-fn nothing_can_be_changed_and_only_who_means_this_server_is_answered() {
+fn the_admin_listener_is_read_only_and_checks_the_host_name() {
     let place = Place::new();
     let (_server, _, port) = serve(&place, &[]);
     let status = |request: &str| {
@@ -100,7 +100,7 @@ fn nothing_can_be_changed_and_only_who_means_this_server_is_answered() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_told_and_what_helps() {
+fn an_address_in_use_is_reported_with_a_hint() {
     let place = Place::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -118,7 +118,7 @@ fn an_address_that_is_taken_is_told_and_what_helps() {
 }
 
 #[test]
-fn an_address_for_others_is_warned_of_and_a_name_that_was_not_given_is_not_answered() {
+fn a_public_address_causes_a_warning_and_an_unknown_host_name_is_rejected() {
     let place = Place::new();
     let words = ["serve", "--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0"];
     let server = StreamedProcess::start(place.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()));
@@ -187,7 +187,7 @@ fn families(text: &str) -> BTreeMap<String, Family> {
 }
 
 #[test]
-fn metrics_are_what_prometheus_reads_and_count_what_was_done() {
+fn metrics_are_in_prometheus_format_and_count_the_requests() {
     let place = Place::new();
     let (_server, url, port) = serve(&place, &["--data", "data"]);
     for words in [&["set", "k", "value"][..], &["set", "k", "v", "--nx"], &["get", "k"], &["get", "none"]] {

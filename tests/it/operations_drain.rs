@@ -73,7 +73,7 @@ fn load(port: u16, name: &str) -> Seen {
 }
 
 #[test]
-fn under_load_every_acknowledged_request_is_answered_and_kept() {
+fn under_load_every_acknowledged_request_is_answered_and_durable() {
     for options in [&["--data", "data"][..], &[]] {
         let place = Place::new();
         let mut server = Server::start(&place, options);
@@ -144,7 +144,7 @@ fn draining(place: &Place, drain: &str) -> (StreamedProcess, RawClient, u16) {
 }
 
 #[test]
-fn whoever_is_served_elsewhere_is_told_while_a_server_drains_and_a_second_signal_ends_at_once() {
+fn clients_are_disconnected_while_a_server_drains_and_a_second_signal_exits_at_once() {
     let place = Place::new();
     let (server, _client, admin) = draining(&place, "10m");
     let (head, body) = http::get(admin, "/healthz");
@@ -155,7 +155,7 @@ fn whoever_is_served_elsewhere_is_told_while_a_server_drains_and_a_second_signal
 }
 
 #[test]
-fn a_client_that_takes_nothing_is_not_waited_for_longer_than_was_said() {
+fn a_client_that_reads_nothing_delays_the_shutdown_no_longer_than_drain() {
     let place = Place::new();
     let (server, mut client, _) = draining(&place, "50ms");
     let farewell = client.receive().unwrap();
@@ -166,7 +166,7 @@ fn a_client_that_takes_nothing_is_not_waited_for_longer_than_was_said() {
 }
 
 #[test]
-fn a_client_that_acknowledges_late_gets_all_that_waits_for_it() {
+fn a_client_that_acknowledges_late_receives_its_whole_queue() {
     let place = Place::new();
     let (server, mut client, _) = draining(&place, "10m");
     client.send(&wire::puback(1, 0));

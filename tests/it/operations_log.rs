@@ -58,7 +58,7 @@ fn each_event_of_a_connection_is_an_object_on_a_line() {
 }
 
 #[test]
-fn quiet_is_quiet_and_text_tells_of_connections_when_asked() {
+fn quiet_logs_nothing_and_text_logs_connections_on_request() {
     let place = Place::new();
     let (server, port) = serve(&place, &["--log", "text"]);
     let mut client = RawClient::connect(port);
@@ -70,7 +70,7 @@ fn quiet_is_quiet_and_text_tells_of_connections_when_asked() {
 }
 
 #[test]
-fn one_client_does_not_fill_the_log() {
+fn log_lines_of_one_client_are_rate_limited() {
     for (format, more) in [
         ("text", "… and 399 more of flood within 10 s"),
         ("json", r#""subject":"flood","count":399,"message":"… and 399 more of flood within 10 s"}"#),
@@ -111,7 +111,7 @@ fn told(socket: &UnixDatagram) -> String {
 }
 
 #[test]
-fn the_service_manager_hears_when_it_serves_and_when_it_stops() {
+fn the_service_manager_is_notified_of_ready_and_stopping() {
     let (socket, place) = manager(Place::new());
     let (server, port) = serve(&place, &[]);
     let ready = format!("READY=1\nSTATUS=listening on 127.0.0.1:{port}, in memory");
@@ -122,7 +122,7 @@ fn the_service_manager_hears_when_it_serves_and_when_it_stops() {
 }
 
 #[test]
-fn the_service_manager_hears_of_a_reload_until_all_has_been_read_and_be_it_refused() {
+fn the_service_manager_waits_for_a_reload_even_if_it_is_rejected() {
     let place = Place::new();
     let (socket, place) = manager(place);
     Ca::new(&place, "ca.pem").issue(&place, "server", &["127.0.0.1"]);
@@ -173,7 +173,7 @@ fn the_service_manager_hears_of_a_reload_until_all_has_been_read_and_be_it_refus
 }
 
 #[test]
-fn a_reload_under_exec_is_nothing_that_the_service_manager_hears_of() {
+fn a_hangup_under_exec_is_not_reported_to_the_service_manager() {
     let place = Place::new();
     place.write("rules", "rules: []\n");
     let (socket, place) = manager(place);

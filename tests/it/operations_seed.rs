@@ -29,7 +29,7 @@ fn shown(command: &mut Command) -> String {
 }
 
 #[test]
-fn a_store_begins_with_the_keys_of_an_export() {
+fn a_store_starts_with_the_keys_of_an_export() {
     let place = Place::new();
     place.write("seed", SEED);
     let first = Server::start(&place, &["--seed", "seed"]);
@@ -43,7 +43,7 @@ fn a_store_begins_with_the_keys_of_an_export() {
 }
 
 #[test]
-fn a_seed_goes_to_the_disk_and_replaces_what_was_there() {
+fn a_seed_is_persisted_and_replaces_existing_values() {
     let place = Place::new();
     place.write("seed", SEED);
     let mut server = Server::start(&place, &["--data", "data"]);
@@ -58,7 +58,7 @@ fn a_seed_goes_to_the_disk_and_replaces_what_was_there() {
 }
 
 #[test]
-fn rules_are_for_clients_and_not_for_the_seed() {
+fn authorization_rules_do_not_apply_to_the_seed() {
     let place = Place::new();
     place.write("seed", SEED);
     place.write("rules", "rules: []\n");
@@ -70,7 +70,7 @@ fn rules_are_for_clients_and_not_for_the_seed() {
 }
 
 #[test]
-fn a_line_that_makes_no_sense_is_named_and_nothing_is_served() {
+fn an_invalid_line_is_reported_with_its_number_and_nothing_is_started() {
     let place = Place::new();
     place.write("seed", "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"b\"}\n");
     let shown = place.run_bounded(&[
@@ -95,7 +95,7 @@ fn a_line_that_makes_no_sense_is_named_and_nothing_is_served() {
 }
 
 #[test]
-fn a_seed_that_the_store_does_not_take_is_told_with_its_line() {
+fn a_seed_that_the_store_refuses_is_reported_with_its_line() {
     let place = Place::new();
     place.write("seed", "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"b\",\"value\":\"2\"}\n");
     let words =
@@ -106,7 +106,7 @@ fn a_seed_that_the_store_does_not_take_is_told_with_its_line() {
 }
 
 #[test]
-fn a_seed_that_is_no_file_is_told() {
+fn a_seed_that_is_not_a_file_is_reported() {
     let place = Place::new();
     let serve = |seed| place.run_bounded(&["serve", "--listen", "127.0.0.1:0", "--seed", seed]);
     assert!(serve("none").ends_with("--- exit 74\n"));
@@ -117,7 +117,7 @@ fn a_seed_that_is_no_file_is_told() {
 }
 
 #[test]
-fn a_command_has_a_store_and_the_streams_for_itself_and_its_code_counts() {
+fn a_command_gets_a_store_and_the_streams_and_its_exit_code_is_returned() {
     let place = Place::new();
     place.write("seed", SEED);
     let script = "$mqkv get a && $mqkv set b 3 && $mqkv get b && echo >&2 words && exit 7";
@@ -126,7 +126,7 @@ fn a_command_has_a_store_and_the_streams_for_itself_and_its_code_counts() {
 }
 
 #[test]
-fn the_variables_of_the_official_sdks_lead_to_the_store_as_well() {
+fn the_variables_of_the_official_sdks_point_to_the_store() {
     let place = Place::new();
     let script = "[ $MQKV_BROKER = mqtt://127.0.0.1:$AIO_BROKER_TCP_PORT ] && echo $AIO_MQTT_USE_TLS; \
                   unset MQKV_BROKER; $mqkv set k v && $mqkv get k";
@@ -136,7 +136,7 @@ fn the_variables_of_the_official_sdks_lead_to_the_store_as_well() {
 }
 
 #[test]
-fn what_the_environment_says_of_another_broker_is_kept_from_the_command() {
+fn variables_of_another_broker_are_removed_from_the_command_s_environment() {
     let place = Place::new();
     let foreign = [
         "MQKV_HOSTNAME",
@@ -166,7 +166,7 @@ fn what_the_environment_says_of_another_broker_is_kept_from_the_command() {
 }
 
 #[test]
-fn a_command_trusts_a_certificate_that_has_signed_itself_and_is_told_what_another_needs() {
+fn a_command_trusts_a_self_signed_certificate_and_others_cause_a_hint() {
     let place = Place::new();
     let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     place.write("own.pem", own.cert.pem());
@@ -196,7 +196,7 @@ fn a_command_trusts_a_certificate_that_has_signed_itself_and_is_told_what_anothe
 }
 
 #[test]
-fn how_a_command_ends_is_how_it_all_ends() {
+fn the_exit_status_of_the_command_is_the_exit_status_of_serve() {
     let place = Place::new();
     assert_eq!(shown(&mut exec(&place, &[], "kill -TERM $$")), "--- exit 143\n");
     let missing = place.run_bounded(&["serve", "--exec", "--", "./none"]);
@@ -207,7 +207,7 @@ fn how_a_command_ends_is_how_it_all_ends() {
 }
 
 #[test]
-fn what_a_command_leaves_running_is_ended_with_it() {
+fn processes_that_a_command_leaves_running_are_ended() {
     let place = Place::new();
     let shown = shown(&mut exec(&place, &[], "sleep 1000 & echo $!"));
     let id = shown.lines().nth(1).unwrap();
@@ -215,7 +215,7 @@ fn what_a_command_leaves_running_is_ended_with_it() {
 }
 
 #[test]
-fn a_signal_is_the_commands_and_the_store_is_there_until_that_has_ended() {
+fn a_signal_goes_to_the_command_and_the_store_outlives_the_command() {
     let place = Place::new();
     // The signal is for the whole group; what sleeps is born deaf to it, or the shell would have its say.
     let script = "trap '' TERM; sleep 60 & \
@@ -228,7 +228,7 @@ fn a_signal_is_the_commands_and_the_store_is_there_until_that_has_ended() {
 }
 
 #[test]
-fn a_command_goes_with_exec_and_exec_with_a_command() {
+fn a_command_needs_exec_and_exec_needs_a_command() {
     let place = Place::new();
     for words in [&["serve", "--exec"][..], &["serve", "--", "true"]] {
         let shown = place.run_bounded(words);

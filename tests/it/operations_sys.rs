@@ -30,7 +30,7 @@ fn topics(port: u16, numbers: &[(&str, f64)], others: &[&str]) -> BTreeMap<Strin
 }
 
 #[test]
-fn counters_are_published_by_the_names_that_tools_know() {
+fn counters_are_published_under_mosquitto_s_topic_names() {
     let place = Place::new();
     let server = Server::start(&place, &["--sys-interval", "20ms"]);
     assert_eq!(place.run_at(&server.url(), &["set", "k", "v"]), "--- exit 0\n");
@@ -70,7 +70,7 @@ fn counters_are_published_by_the_names_that_tools_know() {
 }
 
 #[test]
-fn nothing_is_published_there_when_not_wanted() {
+fn sys_topics_can_be_switched_off() {
     let place = Place::new();
     let server = Server::start(&place, &["--sys-interval", "0"]);
     let mut raw = RawClient::connect(server.port());
@@ -83,7 +83,7 @@ fn nothing_is_published_there_when_not_wanted() {
 }
 
 #[test]
-fn no_client_may_publish_there_nor_leave_a_will() {
+fn no_client_can_publish_or_leave_a_will_on_sys_topics() {
     let place = Place::new();
     let server = Server::start(&place, &["--sys-interval", "0", "-q"]);
     let mut raw = RawClient::connect(server.port());

@@ -56,7 +56,7 @@ fn line<'a>(shown: &'a str, name: &str) -> &'a str {
 }
 
 #[test]
-fn only_what_was_asked_for_is_kept_with_persist_custom() {
+fn persist_custom_persists_only_requested_keys() {
     let place = Place::new();
     let options = ["--data", "kept", "--persist", "custom"];
     let server = Server::start(&place, &[&["-q"], &options[..]].concat());
@@ -80,7 +80,7 @@ fn only_what_was_asked_for_is_kept_with_persist_custom() {
 }
 
 #[test]
-fn a_folder_that_is_whole_verifies_and_is_not_changed() {
+fn an_intact_folder_verifies_and_is_not_modified() {
     let place = Place::new();
     assert_eq!(run(&place, "--embedded=kept set k value --ttl 1h"), "--- exit 0\n");
     assert_eq!(run(&place, "--embedded=kept set fenced v --fence 2000:0:holder"), "--- exit 0\n");
@@ -96,7 +96,7 @@ fn a_folder_that_is_whole_verifies_and_is_not_changed() {
 }
 
 #[test]
-fn what_can_be_read_of_a_damaged_file_is_saved_beside_it() {
+fn recover_writes_the_readable_records_of_a_corrupt_file() {
     let place = filled();
     let mut bytes = fs::read(place.path(FILE)).unwrap();
     let places = places(&bytes, b"value-of-k55");
@@ -126,7 +126,7 @@ fn what_can_be_read_of_a_damaged_file_is_saved_beside_it() {
 }
 
 #[test]
-fn a_file_that_has_lost_its_end_or_its_beginning_still_gives_its_keys() {
+fn keys_of_a_truncated_file_are_recovered() {
     let place = filled();
     let good = fs::read(place.path(FILE)).unwrap();
     let last = good.windows(12).rposition(|window| window == b"value-of-k99").unwrap() + 12;
@@ -152,7 +152,7 @@ fn a_file_that_has_lost_its_end_or_its_beginning_still_gives_its_keys() {
 
 /// After a kill, what was written last is in the log alone.
 #[test]
-fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved() {
+fn a_folder_without_its_log_after_a_crash_is_refused_and_older_data_is_recovered() {
     let place = killed();
     let log = fs::read(place.path("kept/store.log")).unwrap();
     places(&log, b"value-of-k39");
@@ -218,7 +218,7 @@ fn without_the_log_of_a_crash_a_folder_is_refused_and_what_is_older_can_be_saved
 }
 
 #[test]
-fn a_log_without_its_tables_is_refused_and_gives_its_keys() {
+fn a_log_without_its_tables_is_refused_and_its_keys_are_recovered() {
     let place = killed();
     fs::remove_file(place.path(FILE)).unwrap();
     let shown = run(&place, "serve --data kept --listen 127.0.0.1:0");
@@ -232,7 +232,7 @@ fn a_log_without_its_tables_is_refused_and_gives_its_keys() {
 }
 
 #[test]
-fn what_is_in_a_folder_is_one_object_with_json() {
+fn offline_commands_print_one_json_object() {
     let place = filled();
     let object = |verb: &str, code: u8| -> Value {
         let shown = run(&place, &format!("data {verb} -j"));
@@ -279,7 +279,7 @@ fn what_is_in_a_folder_is_one_object_with_json() {
 }
 
 #[test]
-fn a_file_of_another_version_is_refused_and_not_touched() {
+fn a_file_of_another_format_is_refused_and_not_modified() {
     let place = filled();
     let database = redb::Database::open(place.path(FILE)).unwrap();
     let write = database.begin_write().unwrap();
@@ -299,7 +299,7 @@ fn a_file_of_another_version_is_refused_and_not_touched() {
 }
 
 #[test]
-fn a_fence_that_nobody_holds_any_more_can_be_taken_away() {
+fn a_stale_fencing_token_can_be_cleared() {
     let place = Place::new();
     assert_eq!(run(&place, "--embedded=kept set k v --fence 2000:0:holder"), "--- exit 0\n");
     let version = run(&place, "--embedded=kept get k -j");
@@ -323,7 +323,7 @@ fn a_fence_that_nobody_holds_any_more_can_be_taken_away() {
 }
 
 #[test]
-fn what_is_done_offline_needs_a_folder_and_nobody_in_it() {
+fn offline_commands_need_a_folder_that_no_server_uses() {
     let place = Place::new();
     for (verb, key) in OFFLINE {
         let shown = run(&place, &format!("data {verb}"));
@@ -345,7 +345,7 @@ fn what_is_done_offline_needs_a_folder_and_nobody_in_it() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused_and_not_waited_for() {
+fn a_file_that_is_not_regular_is_refused_at_once() {
     let place = Place::new();
     assert_eq!(run(&place, "--embedded=kept set k v"), "--- exit 0\n");
     let refused = "error: kept/store.redb is not a regular file\n\
@@ -393,7 +393,7 @@ fn what_is_no_regular_file_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn what_stands_between_two_starts_is_put_in_order() {
+fn an_interrupted_start_is_cleaned_up() {
     let place = filled();
     // A crash while a new file was being made leaves it; an empty file is none.
     place.write("kept/store.redb.new", b"unfinished");
@@ -406,7 +406,7 @@ fn what_stands_between_two_starts_is_put_in_order() {
 
 /// A file may not grow any more, which is what a full disk is to the server, and then it may.
 #[test]
-fn a_full_disk_refuses_what_must_be_kept_and_nothing_else_until_there_is_room() {
+fn a_full_disk_refuses_persistent_writes_only_until_there_is_room() {
     let place = Place::new();
     let limited = "trap '' XFSZ; ulimit -f 4000; exec \"$0\" \"$@\"";
     let words =
@@ -475,7 +475,7 @@ impl Drop for SmallDisk<'_> {
 }
 
 #[test]
-fn on_a_disk_without_room_a_large_value_does_not_keep_small_ones_out() {
+fn on_a_full_disk_a_large_value_does_not_block_small_ones() {
     let place = Place::new();
     let Some(_disk) = SmallDisk::mount(&place) else {
         println!("not shown: a small disk, for nobody but root may mount one");
@@ -502,7 +502,7 @@ fn on_a_disk_without_room_a_large_value_does_not_keep_small_ones_out() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_to_is_74_and_can_still_be_verified() {
+fn a_read_only_folder_exits_with_74_and_can_be_verified() {
     let place = Place::new();
     let Some(disk) = SmallDisk::mount(&place) else {
         println!("not shown: a disk that is read-only, for nobody but root may mount one");
@@ -525,7 +525,7 @@ fn a_folder_that_cannot_be_written_to_is_74_and_can_still_be_verified() {
 }
 
 #[test]
-fn what_is_no_folder_is_74() {
+fn a_path_that_is_not_a_folder_exits_with_74() {
     let place = Place::new();
     place.write("file", "x");
     let shown = run(&place, "serve --listen 127.0.0.1:0 --data file");

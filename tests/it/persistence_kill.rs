@@ -75,7 +75,7 @@ fn check(place: &Place, server: &Server, kept: &BTreeMap<String, (usize, usize)>
 }
 
 #[test]
-fn what_was_acknowledged_is_there_after_five_kills_under_load() {
+fn acknowledged_writes_survive_five_kills_under_load() {
     kill(5);
 }
 

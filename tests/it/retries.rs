@@ -4,7 +4,7 @@ use super::common::fake_broker::FakeBrokers;
 use super::common::{Place, Server, StreamedProcess, wire};
 
 #[test]
-fn a_broker_that_comes_up_late_is_waited_for() {
+fn retries_wait_for_a_broker_that_starts_late() {
     let place = Place::new();
     let mut server = Server::start(&place, &["-q"]);
     let url = server.url();
@@ -21,7 +21,7 @@ fn a_broker_that_comes_up_late_is_waited_for() {
 }
 
 #[test]
-fn a_broker_that_does_not_come_is_given_up_after_so_many_tries() {
+fn retries_end_after_their_number() {
     let place = Place::new();
     let mut server = Server::start(&place, &["-q"]);
     server.kill();
@@ -36,7 +36,7 @@ fn a_broker_that_does_not_come_is_given_up_after_so_many_tries() {
 }
 
 #[test]
-fn only_a_refusal_that_may_pass_is_asked_for_again() {
+fn only_temporary_rejections_are_retried() {
     let place = Place::new();
     for (reason, tries) in [(0x88, 4), (0x89, 4), (0x9F, 4), (0x80, 1), (0x85, 1), (0x97, 1), (0x87, 1)] {
         let broker = FakeBrokers::start(move |_, connection| {
@@ -51,7 +51,7 @@ fn only_a_refusal_that_may_pass_is_asked_for_again() {
 }
 
 #[test]
-fn a_busy_broker_that_thinks_better_of_it_is_good() {
+fn a_busy_broker_is_retried_until_it_accepts() {
     let place = Place::new();
     let broker = FakeBrokers::start(|number, connection| {
         if number < 3 {
@@ -69,7 +69,7 @@ fn a_busy_broker_that_thinks_better_of_it_is_good() {
 }
 
 #[test]
-fn a_watch_that_is_lost_later_comes_back_without_retries_being_counted() {
+fn a_watch_reconnects_without_counting_retries() {
     let place = Place::new();
     let mut server = Server::start(&place, &["-q"]);
     let words = ["watch", "k", "-j", "-b", &server.url(), "--retries", "0", "--trace"];
@@ -84,7 +84,7 @@ fn a_watch_that_is_lost_later_comes_back_without_retries_being_counted() {
 }
 
 #[test]
-fn a_connection_that_is_cut_before_the_broker_has_spoken_may_be_better_next_time() {
+fn a_connection_cut_before_connack_is_retried() {
     let place = Place::new();
     let broker = FakeBrokers::start(|number, connection| {
         connection.expect("CONNECT");

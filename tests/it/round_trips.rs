@@ -20,7 +20,7 @@ fn flights(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_read_is_three_round_trips_with_tcps() {
+fn a_read_takes_three_round_trips_including_tcp() {
     for read in ["get k", "ping"] {
         assert_eq!(
             flights(read),
@@ -37,7 +37,7 @@ fn a_read_is_three_round_trips_with_tcps() {
 }
 
 #[test]
-fn a_write_is_four_round_trips_with_tcps() {
+fn a_write_takes_four_round_trips_including_tcp() {
     for write in ["set k v", "del k", "vdel k v"] {
         assert_eq!(
             flights(write),
@@ -56,12 +56,12 @@ fn a_write_is_four_round_trips_with_tcps() {
 }
 
 #[test]
-fn many_keys_are_deleted_in_as_many_round_trips_as_one() {
+fn deleting_many_keys_takes_as_many_round_trips_as_one() {
     assert_eq!(flights("del a b c").len(), flights("del a").len());
 }
 
 #[test]
-fn every_further_ping_is_one_round_trip() {
+fn each_further_ping_takes_one_round_trip() {
     assert_eq!(
         flights("ping -c 3"),
         [
@@ -79,7 +79,7 @@ fn every_further_ping_is_one_round_trip() {
 }
 
 #[test]
-fn nothing_is_left_behind_on_the_broker() {
+fn no_state_is_left_on_the_broker() {
     const CLEAN_START: u8 = 0x02;
     const SESSION_EXPIRY_0: &[u8] = &[0x11, 0, 0, 0, 0];
     let fake = FakeBroker::start(|connection| {
@@ -102,7 +102,7 @@ fn nothing_is_left_behind_on_the_broker() {
 }
 
 #[test]
-fn every_run_has_a_client_id_of_its_own() {
+fn each_run_has_its_own_client_id() {
     let id = || {
         let fake = FakeBroker::start(|connection| {
             let request = connection.serve();
@@ -119,7 +119,7 @@ fn every_run_has_a_client_id_of_its_own() {
 }
 
 #[test]
-fn a_request_carries_what_the_protocol_asks_for() {
+fn a_request_has_the_properties_that_the_protocol_requires() {
     let fake = FakeBroker::start(|connection| {
         let request = connection.serve();
         connection.answer(&request, "+OK\r\n", &[]);

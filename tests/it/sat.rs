@@ -127,7 +127,7 @@ fn traced(watch: &StreamedProcess, what: &str) {
 }
 
 #[test]
-fn a_token_that_changes_is_shown_again_byte_by_byte_and_the_session_goes_on() {
+fn a_changed_token_is_sent_unmodified_and_the_session_continues() {
     for taken in TAKEN {
         let place = Place::new();
         place.write("token", " first\n");
@@ -148,7 +148,7 @@ fn a_token_that_changes_is_shown_again_byte_by_byte_and_the_session_goes_on() {
 }
 
 #[test]
-fn a_file_that_is_away_empty_or_no_file_for_a_moment_is_waited_for() {
+fn a_token_file_that_is_missing_or_empty_for_a_moment_is_awaited() {
     let place = Place::new();
     place.write("token", "first");
     let broker = Kubernetes::start(|_| 0, |_, connection| connection.send(TAKEN[0]));
@@ -188,7 +188,7 @@ fn a_file_that_is_away_empty_or_no_file_for_a_moment_is_waited_for() {
 }
 
 #[test]
-fn a_token_that_is_refused_is_a_loss_and_the_next_connection_shows_the_newest() {
+fn a_rejected_token_reconnects_with_the_newest_one() {
     let place = Place::new();
     place.write("token", "first");
     let broker = Kubernetes::start(|_| 0, |_, connection| connection.send(&wire::disconnect(0x87)));
@@ -202,7 +202,7 @@ fn a_token_that_is_refused_is_a_loss_and_the_next_connection_shows_the_newest() 
 }
 
 #[test]
-fn a_token_that_is_refused_for_good_ends_the_session_with_77() {
+fn a_permanently_rejected_token_ends_the_session_with_77() {
     let place = Place::new();
     place.write("token", "first");
     let admit = |number| if number == 1 { 0 } else { 0x87 };
@@ -218,7 +218,7 @@ fn a_token_that_is_refused_for_good_ends_the_session_with_77() {
 }
 
 #[test]
-fn a_broker_that_wants_more_than_a_token_is_left() {
+fn a_broker_that_continues_the_authentication_is_disconnected() {
     let place = Place::new();
     place.write("token", "first");
     let broker = Kubernetes::start(
@@ -234,7 +234,7 @@ fn a_broker_that_wants_more_than_a_token_is_left() {
 }
 
 #[test]
-fn a_broker_that_says_nothing_to_a_token_is_noted_and_shown_the_next_one_all_the_same() {
+fn a_broker_that_ignores_a_token_is_traced_and_gets_the_next_one() {
     let place = Place::new();
     place.write("token", "first");
     let broker = Kubernetes::start(|_| 0, |_, _| {});
@@ -249,7 +249,7 @@ fn a_broker_that_says_nothing_to_a_token_is_noted_and_shown_the_next_one_all_the
 }
 
 #[test]
-fn a_reconnect_that_finds_no_token_tries_again_until_there_is_one() {
+fn a_reconnect_without_a_token_is_repeated_until_there_is_one() {
     let place = Place::new();
     place.write("token", "first");
     let gone = place.path("token");
@@ -274,7 +274,7 @@ fn a_reconnect_that_finds_no_token_tries_again_until_there_is_one() {
 }
 
 #[test]
-fn a_lock_that_is_held_shows_its_token_again() {
+fn a_held_lock_re_authenticates() {
     let place = Place::new();
     place.write("token", "first");
     let broker = Kubernetes::start(|_| 0, |_, connection| connection.send(TAKEN[0]));
@@ -294,7 +294,7 @@ fn a_lock_that_is_held_shows_its_token_again() {
 }
 
 #[test]
-fn a_prompt_shows_its_token_again() {
+fn the_prompt_re_authenticates() {
     let place = Place::new();
     place.write("token", "first");
     let broker = Kubernetes::start(|_| 0, |_, connection| connection.send(TAKEN[0]));
@@ -310,7 +310,7 @@ fn a_prompt_shows_its_token_again() {
 }
 
 #[test]
-fn one_request_shows_its_token_once_as_it_is() {
+fn a_single_request_sends_its_token_once_unmodified() {
     let place = Place::new();
     place.write("token", " t\n");
     let broker = Kubernetes::start(|_| 0, |_, _| {});
@@ -321,7 +321,7 @@ fn one_request_shows_its_token_once_as_it_is() {
 }
 
 #[test]
-fn our_own_server_takes_a_new_token_within_the_session_and_refuses_a_forged_one() {
+fn serve_accepts_a_new_token_within_a_session_and_rejects_a_forged_one() {
     let place = Place::new();
     place.write("tokens", "pod first\npod second\n");
     place.write("token", "first");
@@ -342,7 +342,7 @@ fn our_own_server_takes_a_new_token_within_the_session_and_refuses_a_forged_one(
 }
 
 #[test]
-fn what_an_auth_is_made_of_is_what_the_standard_says() {
+fn an_auth_packet_is_encoded_as_the_standard_requires() {
     // MQTT 5, 3.15: the reason, the length of the properties, method (0x15) and data (0x16).
     let bytes = wire::auth(0x19, Some("K8S-SAT"), Some(b"t\n"));
     let expected = b"\xF0\x11\x19\x0F\x15\x00\x07K8S-SAT\x16\x00\x02t\n";

@@ -40,7 +40,7 @@ fn mkfifo(place: &Place, name: &str) {
 }
 
 #[test]
-fn a_hangup_shows_a_new_certificate_at_all_doors_to_whoever_comes_and_leaves_the_others_alone() {
+fn a_hangup_reloads_the_certificate_of_all_listeners_for_new_connections() {
     let (place, _) = place();
     let server = serve(&place, &["--listen", "mqtts://127.0.0.1:0", "--listen", "wss://127.0.0.1:0"]);
     let urls = [url(&server, "mqtts", 0), url(&server, "wss", 1)];
@@ -68,7 +68,7 @@ fn a_hangup_shows_a_new_certificate_at_all_doors_to_whoever_comes_and_leaves_the
 }
 
 #[test]
-fn one_mistake_leaves_all_doors_as_they_were_and_is_told_as_at_the_start() {
+fn an_invalid_file_changes_no_listener_and_is_reported_as_at_the_start() {
     let (place, _) = place();
     Ca::new(&place, "clients.pem");
     let doors = [
@@ -118,7 +118,7 @@ fn one_mistake_leaves_all_doors_as_they_were_and_is_told_as_at_the_start() {
 }
 
 #[test]
-fn other_cas_for_clients_judge_whoever_comes_and_nobody_who_is_there() {
+fn new_client_cas_apply_to_new_connections_only() {
     let (place, ca) = place();
     let own = Ca::new(&place, "clients.pem");
     own.issue(&place, "me", &["me"]);
@@ -146,7 +146,7 @@ fn other_cas_for_clients_judge_whoever_comes_and_nobody_who_is_there() {
 }
 
 #[test]
-fn rules_and_certificates_count_each_by_themselves() {
+fn rules_and_certificates_are_reloaded_independently() {
     let (place, ca) = place();
     place.write("rules", RULES);
     let server = serve(&place, &["--authz", "rules", "--listen", "mqtts://127.0.0.1:0"]);
@@ -170,7 +170,7 @@ fn rules_and_certificates_count_each_by_themselves() {
 }
 
 #[test]
-fn a_file_that_hangs_holds_up_neither_clients_nor_rules_nor_the_end() {
+fn a_file_that_hangs_blocks_neither_clients_nor_rules_nor_the_shutdown() {
     let (place, _) = place();
     place.write("rules", RULES);
     let words = ["serve", "-v", "--authz", "rules", "--listen", "127.0.0.1:0", "--port-file", "port"];
@@ -194,7 +194,7 @@ fn a_file_that_hangs_holds_up_neither_clients_nor_rules_nor_the_end() {
 }
 
 #[test]
-fn a_certificate_out_of_its_time_is_taken_and_warned_of_at_the_start_and_when_it_is_read_again() {
+fn an_expired_certificate_causes_a_warning_at_the_start_and_at_a_reload() {
     let (place, ca) = place();
     ca.issue_between(&place, "server", &["127.0.0.1"], [2020, 2021]);
     let words = [&["serve", "--log", "json", "--listen", "127.0.0.1:0"][..], &TLS].concat();
@@ -225,7 +225,7 @@ fn a_certificate_out_of_its_time_is_taken_and_warned_of_at_the_start_and_when_it
 }
 
 #[test]
-fn a_hangup_during_the_start_is_not_the_end_and_is_not_lost() {
+fn a_hangup_during_the_start_is_handled_after_it() {
     let (place, ca) = place();
     mkfifo(&place, "seed");
     let options = ["serve", "-v", "--listen", "127.0.0.1:0", "--seed", "seed"];
@@ -240,7 +240,7 @@ fn a_hangup_during_the_start_is_not_the_end_and_is_not_lost() {
 }
 
 #[test]
-fn a_hangup_ends_a_server_that_has_nothing_to_read_again_in_order() {
+fn a_hangup_shuts_a_server_without_reloadable_files_down() {
     let place = Place::new();
     let server = StreamedProcess::start(&mut place.command(&["serve", "-v", "--listen", "127.0.0.1:0"]));
     while !server.error_line().starts_with("listening on ") {}
@@ -251,7 +251,7 @@ fn a_hangup_ends_a_server_that_has_nothing_to_read_again_in_order() {
 }
 
 #[test]
-fn a_hangup_is_for_the_command_of_exec_though_there_are_certificates() {
+fn a_hangup_goes_to_the_command_of_exec_even_with_certificates() {
     let (place, _) = place();
     // The signal is for the whole group: what the shell says of the sleep that it ends is the shell's.
     let script = "trap 'exit 9' HUP; echo ready; while :; do sleep 0.02; done";

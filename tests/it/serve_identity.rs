@@ -31,7 +31,7 @@ const LISTS: [&str; 4] = ["--users", "users", "--sat-tokens", "tokens"];
 const TLS: [&str; 6] = ["--tls-cert", "server.pem", "--tls-key", "server.key", "--client-ca", "ca.pem"];
 
 #[test]
-fn every_door_lets_in_whom_it_should_and_nobody_else() {
+fn each_listener_accepts_only_its_kinds_of_credentials() {
     let place = place();
     let ways = [
         "",
@@ -150,7 +150,7 @@ fn each_refusal_has_its_reason_code() {
 }
 
 #[test]
-fn where_nobody_is_known_names_and_passwords_say_nothing() {
+fn without_users_names_and_passwords_are_ignored() {
     let place = Place::new();
     let server = LoggedServer::start(&place, &["--listen", "127.0.0.1:0"]);
     let hello = ConnectOptions { client_id: "c", ..ConnectOptions::default() };
@@ -166,7 +166,7 @@ fn where_nobody_is_known_names_and_passwords_say_nothing() {
 }
 
 #[test]
-fn what_a_client_says_cannot_drive_the_operators_terminal() {
+fn client_data_is_escaped_in_the_log() {
     let place = place();
     let server = LoggedServer::start(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
     let hello = ConnectOptions {
@@ -206,7 +206,7 @@ fn disconnected(client: &mut RawClient) -> u8 {
 }
 
 #[test]
-fn a_token_that_is_renewed_under_a_session_is_shown_again() {
+fn a_session_re_authenticates_with_a_renewed_token() {
     let place = place();
     let server = LoggedServer::start(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
     let mut client = with_token(server.port(0), b"tok.en\n");
@@ -241,7 +241,7 @@ fn a_token_that_is_renewed_under_a_session_is_shown_again() {
 }
 
 #[test]
-fn an_auth_that_must_not_come_ends_the_session() {
+fn an_unexpected_auth_ends_the_session() {
     let place = place();
     let server = LoggedServer::start(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
     let good: Option<&[u8]> = Some(b"tok.en");
@@ -278,7 +278,7 @@ fn an_auth_that_must_not_come_ends_the_session() {
 }
 
 #[test]
-fn twenty_users_at_once_are_all_let_in_and_nobody_waits_for_them() {
+fn twenty_simultaneous_logins_succeed_and_delay_no_other_client() {
     let place = place();
     let server = LoggedServer::start(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
     let mut bystander = with_token(server.port(0), b"tok.en");
@@ -303,7 +303,7 @@ fn twenty_users_at_once_are_all_let_in_and_nobody_waits_for_them() {
 }
 
 #[test]
-fn a_user_is_added_and_removed_while_the_server_runs() {
+fn users_are_added_and_removed_while_the_server_runs() {
     let place = place();
     let server = LoggedServer::start(&place, &["--users", "users", "--listen", "127.0.0.1:0"]);
     let url = format!("mqtt://bob@127.0.0.1:{}", server.port(0));
@@ -331,7 +331,7 @@ fn a_user_is_added_and_removed_while_the_server_runs() {
 }
 
 #[test]
-fn a_password_that_is_typed_is_not_seen_and_typed_twice() {
+fn a_typed_password_is_hidden_and_confirmed() {
     let place = Place::new();
     let add = ["serve", "user", "add", "users", "ann"];
     for (second, words) in
@@ -349,7 +349,7 @@ fn a_password_that_is_typed_is_not_seen_and_typed_twice() {
 }
 
 #[test]
-fn files_that_make_no_sense_are_told_with_their_line() {
+fn invalid_files_are_reported_with_their_line() {
     let place = Place::new();
     place.write("users", "# a\nann:secret\n");
     place.write("tokens", "sat\n");
@@ -387,7 +387,7 @@ fn files_that_make_no_sense_are_told_with_their_line() {
 }
 
 #[test]
-fn a_file_that_others_may_read_is_warned_of() {
+fn a_file_readable_by_others_causes_a_warning() {
     let place = place();
     let secrets = ["users", "tokens", "server.key"];
     for file in secrets {
@@ -403,7 +403,7 @@ fn a_file_that_others_may_read_is_warned_of() {
 }
 
 #[test]
-fn a_password_that_others_may_read_is_warned_of_where_somebody_reads_words() {
+fn a_password_file_readable_by_others_causes_a_warning_unless_quiet_or_json() {
     let place = Place::new();
     place.write("password", "x");
     fs::set_permissions(place.path("password"), fs::Permissions::from_mode(0o644)).unwrap();
@@ -415,7 +415,7 @@ fn a_password_that_others_may_read_is_warned_of_where_somebody_reads_words() {
 }
 
 #[test]
-fn a_file_that_breaks_while_the_server_runs_is_told_once_and_changes_nothing() {
+fn a_file_that_becomes_invalid_is_reported_once_and_changes_nothing() {
     let place = place();
     let server = LoggedServer::start(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
     place.write("tokens", "nonsense\n");

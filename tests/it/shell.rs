@@ -30,7 +30,7 @@ fn history(place: &Place) -> String {
 }
 
 #[test]
-fn the_first_screen_says_where_we_are_how_to_get_help_and_how_to_leave() {
+fn the_first_screen_shows_the_broker_and_how_to_get_help_and_exit() {
     let place = Place::new();
     let mut terminal = embedded(&place);
     let screen = terminal.screen();
@@ -60,7 +60,7 @@ fn verbs_are_those_of_the_command_line_in_any_case() {
 }
 
 #[test]
-fn lines_are_edited_where_the_cursor_is() {
+fn lines_are_edited_at_the_cursor() {
     let place = Place::new();
     let terminal = embedded(&place);
     terminal.keys(&format!("t k{HOME}se{RIGHT}"));
@@ -75,7 +75,7 @@ fn lines_are_edited_where_the_cursor_is() {
 }
 
 #[test]
-fn history_lasts_across_runs_without_values_and_for_this_user_alone() {
+fn history_is_private_and_has_no_values() {
     let place = Place::new();
     let mut terminal = embedded(&place);
     terminal.line("set k secret --ttl 5m");
@@ -128,7 +128,7 @@ fn tab_completes_verbs_options_keys_and_files() {
 }
 
 #[test]
-fn hints_are_usage_then_history() {
+fn hints_show_usage_then_history() {
     let place = Place::new();
     let terminal = embedded(&place);
     terminal.keys("set");
@@ -145,7 +145,7 @@ fn hints_are_usage_then_history() {
 }
 
 #[test]
-fn a_watch_tells_above_a_half_typed_line_and_does_not_disturb_it() {
+fn watch_events_appear_above_a_half_typed_line() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let terminal = at(&place, &server);
@@ -174,7 +174,7 @@ fn a_watch_tells_above_a_half_typed_line_and_does_not_disturb_it() {
 }
 
 #[test]
-fn a_watch_that_has_what_it_waits_for_says_so() {
+fn a_watch_that_reached_its_condition_reports_it() {
     let place = Place::new();
     let terminal = embedded(&place);
     terminal.line("watch k --until set --no-initial");
@@ -185,7 +185,7 @@ fn a_watch_that_has_what_it_waits_for_says_so() {
 }
 
 #[test]
-fn a_flood_of_changes_is_summed_up() {
+fn a_burst_of_changes_is_summarized() {
     let place = Place::new();
     let terminal = embedded(&place);
     terminal.line("watch k -q");
@@ -201,7 +201,7 @@ fn a_flood_of_changes_is_summed_up() {
 }
 
 #[test]
-fn output_goes_into_commands_and_files() {
+fn output_is_redirected_to_commands_and_files() {
     let place = Place::new();
     place.write("kept", "as it was");
     let terminal = embedded(&place);
@@ -227,7 +227,7 @@ fn output_goes_into_commands_and_files() {
 }
 
 #[test]
-fn bad_input_is_told_and_costs_nothing() {
+fn invalid_input_is_reported_and_the_prompt_continues() {
     let place = Place::new();
     let terminal = embedded(&place);
     terminal.line("gte k");
@@ -282,7 +282,7 @@ fn a_paste_may_be_wide_and_may_be_many_lines() {
 }
 
 #[test]
-fn forty_columns_are_enough() {
+fn the_prompt_works_in_forty_columns() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let mut terminal = Terminal::of_size(place.command(&["-b", &server.url()]), 20, 40);
@@ -307,7 +307,7 @@ fn forty_columns_are_enough() {
 }
 
 #[test]
-fn ctrl_c_stops_a_slow_request_and_never_leaves() {
+fn ctrl_c_cancels_a_slow_request_and_never_exits() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let terminal = at(&place, &server);
@@ -342,7 +342,7 @@ fn ctrl_c_stops_a_slow_request_and_never_leaves() {
 }
 
 #[test]
-fn another_broker_is_a_command_away_and_a_failure_changes_nothing() {
+fn switching_to_another_broker_changes_nothing_if_it_fails() {
     let place = Place::new();
     let (one, other) = (Server::start(&place, &[]), Server::start(&place, &[]));
     let terminal = at(&place, &one);
@@ -363,7 +363,7 @@ fn another_broker_is_a_command_away_and_a_failure_changes_nothing() {
 }
 
 #[test]
-fn the_lines_of_a_file_are_run_until_the_first_trouble() {
+fn the_lines_of_a_file_run_until_the_first_error() {
     let place = Place::new();
     place.write("lines", "set a 1\n# a note\nset b 'x\ny'\nget nothing\n\\timing on\nste c 3\nset d 4\n");
     let terminal = embedded(&place);
@@ -376,7 +376,7 @@ fn the_lines_of_a_file_are_run_until_the_first_trouble() {
 }
 
 #[test]
-fn formats_can_be_chosen_for_all_lines() {
+fn a_format_can_be_set_for_all_lines() {
     let place = Place::new();
     let terminal = embedded(&place);
     terminal.line("\\o json");
@@ -401,7 +401,7 @@ fn without_a_terminal_there_is_no_prompt() {
 }
 
 #[test]
-fn a_broker_that_is_not_there_is_told_at_once() {
+fn an_unavailable_broker_is_reported_at_once() {
     let place = Place::new();
     let mut terminal = Terminal::start(place.command(&["-b", "mqtt://127.0.0.1:1"]));
     terminal.shows("cannot connect to 127.0.0.1:1");
@@ -409,7 +409,7 @@ fn a_broker_that_is_not_there_is_told_at_once() {
 }
 
 #[test]
-fn a_monitor_that_has_ended_leaves_nothing_behind_that_a_watch_would_hear() {
+fn an_ended_monitor_unsubscribes() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let terminal = at(&place, &server);
@@ -428,7 +428,7 @@ fn a_monitor_that_has_ended_leaves_nothing_behind_that_a_watch_would_hear() {
 }
 
 #[test]
-fn what_would_read_standard_input_is_told_what_it_can_read_here() {
+fn a_verb_that_reads_standard_input_is_refused_with_a_hint() {
     let place = Place::new();
     let terminal = embedded(&place);
     terminal.line("set k -");

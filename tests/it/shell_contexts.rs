@@ -90,7 +90,7 @@ fn names_of_contexts_are_completed() {
 }
 
 #[test]
-fn a_store_in_memory_is_not_left_by_mistake() {
+fn leaving_a_store_in_memory_needs_confirmation() {
     let (place, [lab, _prod]) = plant();
     let terminal = Terminal::start(place.command(&["--embedded"]));
     terminal.ends_with("embedded>");

@@ -22,7 +22,7 @@ fn holder(place: &Place, server: &Server, key: &str) -> String {
 }
 
 #[test]
-fn the_broker_may_be_restarted_underneath() {
+fn the_prompt_survives_a_restart_of_the_broker() {
     let place = Place::new();
     let mut server = Server::start(&place, &["--data", "state"]);
     let terminal = at(&place, &server);
@@ -51,7 +51,7 @@ fn the_broker_may_be_restarted_underneath() {
 }
 
 #[test]
-fn a_session_that_was_taken_over_says_with_every_line_what_makes_another() {
+fn after_a_takeover_each_line_reports_how_to_reconnect() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let terminal = Terminal::start(place.command(&["-b", &server.url(), "-i", "me"]));
@@ -68,7 +68,7 @@ fn a_session_that_was_taken_over_says_with_every_line_what_makes_another() {
 }
 
 #[test]
-fn a_prompt_that_begins_offline_has_room_for_all_it_says() {
+fn a_prompt_that_starts_offline_reserves_room_for_its_status() {
     let place = Place::new();
     let mut server = Server::start(&place, &[]);
     let mut terminal = at(&place, &server);
@@ -81,7 +81,7 @@ fn a_prompt_that_begins_offline_has_room_for_all_it_says() {
 }
 
 #[test]
-fn a_lock_is_held_in_the_background_and_released_on_leaving() {
+fn a_background_lock_is_released_on_exit() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let mut terminal = at(&place, &server);
@@ -108,7 +108,7 @@ fn a_lock_is_held_in_the_background_and_released_on_leaving() {
 }
 
 #[test]
-fn a_lock_that_is_lost_is_told_loudly_above_the_line() {
+fn a_lost_lock_is_reported_in_red_above_the_line() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let terminal = at(&place, &server);
@@ -125,7 +125,7 @@ fn a_lock_that_is_lost_is_told_loudly_above_the_line() {
 }
 
 #[test]
-fn waiting_for_a_lock_can_be_stopped() {
+fn waiting_for_a_lock_can_be_cancelled() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let terminal = at(&place, &server);
@@ -140,7 +140,7 @@ fn waiting_for_a_lock_can_be_stopped() {
 }
 
 #[test]
-fn a_command_runs_under_a_lock_with_the_terminal_as_its_own() {
+fn a_command_under_a_lock_owns_the_terminal() {
     let place = Place::new();
     let terminal = Terminal::start(place.command(&["--embedded"]));
     terminal.ends_with("embedded>");
@@ -157,7 +157,7 @@ fn a_command_runs_under_a_lock_with_the_terminal_as_its_own() {
 }
 
 #[test]
-fn a_signal_ends_the_process_with_its_locks_released_and_the_terminal_given_back() {
+fn a_signal_releases_locks_and_restores_the_terminal() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let mut terminal = at(&place, &server);
@@ -171,7 +171,7 @@ fn a_signal_ends_the_process_with_its_locks_released_and_the_terminal_given_back
 }
 
 #[test]
-fn a_signal_ends_the_prompt_of_a_terminal_in_which_no_line_can_be_edited() {
+fn a_signal_ends_the_prompt_of_a_dumb_terminal() {
     let place = Place::new().with_variable("TERM", "dumb");
     let server = Server::start(&place, &[]);
     let mut terminal = at(&place, &server);
@@ -183,7 +183,7 @@ fn a_signal_ends_the_prompt_of_a_terminal_in_which_no_line_can_be_edited() {
 }
 
 #[test]
-fn ctrl_c_begins_a_new_line_where_none_can_be_edited_and_keeps_the_locks() {
+fn ctrl_c_in_a_dumb_terminal_starts_a_new_line_and_keeps_locks() {
     let place = Place::new().with_variable("TERM", "dumb");
     let server = Server::start(&place, &[]);
     let mut terminal = at(&place, &server);
@@ -212,7 +212,7 @@ fn ctrl_c_begins_a_new_line_where_none_can_be_edited_and_keeps_the_locks() {
 }
 
 #[test]
-fn a_line_that_is_no_text_is_refused_and_ends_nothing() {
+fn a_line_that_is_not_utf_8_is_refused_and_the_prompt_continues() {
     for term in ["dumb", "xterm"] {
         let place = Place::new().with_variable("TERM", term);
         let server = Server::start(&place, &[]);
@@ -227,7 +227,7 @@ fn a_line_that_is_no_text_is_refused_and_ends_nothing() {
 }
 
 #[test]
-fn a_terminal_in_which_no_line_can_be_edited_is_not_steered() {
+fn a_dumb_terminal_gets_no_escape_sequences() {
     let place = Place::new().with_variable("TERM", "dumb");
     let mut server = Server::start(&place, &["--data", "state"]);
     let mut terminal = at(&place, &server);
@@ -246,7 +246,7 @@ fn a_terminal_in_which_no_line_can_be_edited_is_not_steered() {
 }
 
 #[test]
-fn a_terminal_that_goes_away_takes_the_prompt_and_its_locks_along() {
+fn a_closed_terminal_ends_the_prompt_and_releases_locks() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let terminal = at(&place, &server);

@@ -14,7 +14,7 @@ use super::common::{Place, Server, wait_until, wire};
 const BIG: usize = 4 * 1024 * 1024;
 
 #[test]
-fn a_reader_that_has_had_enough_is_no_failure() {
+fn a_closed_pipe_is_not_an_error() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     place.write("big", vec![b'x'; BIG]);
@@ -33,7 +33,7 @@ fn a_reader_that_has_had_enough_is_no_failure() {
 }
 
 #[test]
-fn a_full_device_is_74() {
+fn a_full_device_exits_with_74() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     assert_eq!(place.run_at(&server.url(), &["set", "k", "v"]), "--- exit 0\n");
@@ -53,7 +53,7 @@ fn a_full_device_is_74() {
 }
 
 #[test]
-fn a_write_that_cannot_be_told_is_74_and_has_happened() {
+fn a_write_whose_output_fails_exits_with_74_and_reports_that_it_happened() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -69,7 +69,7 @@ fn a_write_that_cannot_be_told_is_74_and_has_happened() {
 }
 
 #[test]
-fn streams_that_are_closed_from_the_start_are_no_panic() {
+fn streams_closed_from_the_start_cause_no_panic() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let url = server.url();
@@ -91,7 +91,7 @@ fn streams_that_are_closed_from_the_start_are_no_panic() {
 }
 
 #[test]
-fn standard_input_that_is_a_folder_is_74() {
+fn a_folder_as_standard_input_exits_with_74() {
     let place = Place::new();
     let mut command = place.command(&["set", "k", "-"]);
     assert_eq!(
@@ -101,7 +101,7 @@ fn standard_input_that_is_a_folder_is_74() {
 }
 
 #[test]
-fn a_signal_ends_a_request_that_hangs() {
+fn a_signal_ends_a_hanging_request() {
     for (name, number) in [("INT", 2), ("TERM", 15)] {
         let (hanging, hangs) = mpsc::channel();
         let fake = FakeBroker::start(move |connection| {
@@ -121,7 +121,7 @@ fn a_signal_ends_a_request_that_hangs() {
 }
 
 #[test]
-fn a_signal_ends_a_connection_that_hangs() {
+fn a_signal_ends_a_hanging_connection() {
     let (hanging, hangs) = mpsc::channel();
     let fake = FakeBroker::start(move |connection| {
         connection.expect("CONNECT");
@@ -138,7 +138,7 @@ fn a_signal_ends_a_connection_that_hangs() {
 }
 
 #[test]
-fn a_signal_ends_a_server_well() {
+fn a_signal_shuts_a_server_down() {
     for name in ["INT", "TERM", "HUP"] {
         let place = Place::new();
         let words = ["serve", "--listen", "127.0.0.1:0", "--port-file", "port", "--data", "kept"];

@@ -38,7 +38,7 @@ const PORT_HINT: &str = "check the port; without TLS: -b mqtt://HOST:PORT or --n
 const CA_HINT: &str = "trust the CA that signed it: -T FILE, or MQKV_CAFILE=FILE";
 
 #[test]
-fn a_value_is_kept_and_read_over_tls() {
+fn a_value_is_written_and_read_over_tls() {
     let (place, _, server) = served(&[]);
     let port = server.port();
     assert_eq!(said(&place, port, "set k v -n localhost -p PORT -T ca.pem"), "--- exit 0\n");
@@ -56,7 +56,7 @@ fn a_value_is_kept_and_read_over_tls() {
 }
 
 #[test]
-fn tls_1_2_is_good_enough() {
+fn tls_1_2_is_accepted() {
     let place = Place::new();
     Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
     let server = Server::start(&place, &["-q"]);
@@ -69,7 +69,7 @@ fn tls_1_2_is_good_enough() {
 }
 
 #[test]
-fn a_value_larger_than_any_buffer_goes_both_ways() {
+fn a_value_larger_than_any_buffer_is_sent_in_both_directions() {
     let (place, _, server) = served(&[]);
     let big: Vec<u8> =
         (0..6_000_000u32).map(|number| number.to_le_bytes()[0] ^ number.to_le_bytes()[1]).collect();
@@ -80,7 +80,7 @@ fn a_value_larger_than_any_buffer_goes_both_ways() {
 }
 
 #[test]
-fn a_read_over_tls_is_four_round_trips_with_tcps() {
+fn a_read_over_tls_takes_four_round_trips_including_tcp() {
     let (place, _, server) = served(&[]);
     let proxy = Proxy::start(&server.url());
     let port: u16 = proxy.url().rsplit(':').next().unwrap().parse().unwrap();
@@ -94,7 +94,7 @@ fn a_read_over_tls_is_four_round_trips_with_tcps() {
 }
 
 #[test]
-fn a_broker_of_an_unknown_ca_is_not_trusted() {
+fn a_certificate_of_an_unknown_ca_is_rejected() {
     let (place, _, server) = served(&[]);
     Ca::new(&place, "other.pem");
     let shown = said(&place, server.port(), "get k -n localhost -p PORT -T other.pem");
@@ -109,7 +109,7 @@ fn a_broker_of_an_unknown_ca_is_not_trusted() {
 }
 
 #[test]
-fn this_machines_cas_are_trusted_unless_told_otherwise() {
+fn the_system_s_cas_are_trusted_by_default() {
     let (place, _, server) = served(&[]);
     let ca = place.path("ca.pem").display().to_string();
     let place = place.with_variable("SSL_CERT_FILE", &ca);
@@ -126,7 +126,7 @@ fn this_machines_cas_are_trusted_unless_told_otherwise() {
 }
 
 #[test]
-fn a_certificate_out_of_its_time_is_told_with_the_days() {
+fn an_expired_certificate_is_reported_with_the_days() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
     let hint = "renew the broker's certificate, or correct the clock of this machine";
@@ -151,7 +151,7 @@ fn a_certificate_out_of_its_time_is_told_with_the_days() {
 }
 
 #[test]
-fn a_certificate_for_another_name_is_told_with_its_names() {
+fn a_certificate_for_another_name_is_reported_with_its_names() {
     let place = Place::new();
     Ca::new(&place, "ca.pem").issue(&place, "plant", &["plant.example", "*.plant.example"]);
     let server = serve(&place, "plant", &[]);
@@ -172,7 +172,7 @@ fn a_certificate_for_another_name_is_told_with_its_names() {
 }
 
 #[test]
-fn whoever_answers_is_trusted_if_that_is_what_is_wanted_and_it_is_said_once() {
+fn insecure_accepts_any_certificate_and_warns_once() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
     ca.issue_between(&place, "old", &["plant.example"], [2020, 2021]);
@@ -187,7 +187,7 @@ fn whoever_answers_is_trusted_if_that_is_what_is_wanted_and_it_is_said_once() {
 }
 
 #[test]
-fn a_client_certificate_opens_a_server_that_wants_one() {
+fn a_client_certificate_is_accepted_by_a_server_that_requires_one() {
     let (place, ca, server) = served(&["--client-ca", "ca.pem"]);
     ca.issue(&place, "me", &["me"]);
     assert_eq!(said(&place, server.port(), &format!("{GET} -C me.pem -K me.key")), "--- exit 1\n");
@@ -200,7 +200,7 @@ fn a_client_certificate_opens_a_server_that_wants_one() {
 }
 
 #[test]
-fn a_client_certificate_that_is_refused_is_told_with_the_reason() {
+fn a_rejected_client_certificate_is_reported_with_the_reason() {
     let (place, ca, server) = served(&["--client-ca", "ca.pem"]);
     let hint = "use a certificate of a CA that the broker trusts: -C and -K";
     let refused =
@@ -214,7 +214,7 @@ fn a_client_certificate_that_is_refused_is_told_with_the_reason() {
 }
 
 #[test]
-fn plain_mqtt_at_a_port_with_tls_is_told() {
+fn plain_mqtt_to_a_tls_port_is_reported() {
     let (place, _, server) = served(&[]);
     let shown = said(&place, server.port(), "get k -b mqtt://127.0.0.1:PORT");
     let hint = "use TLS: use TLS: use TLS: -b mqtts://HOST:PORT, or -n without --notls";
@@ -222,7 +222,7 @@ fn plain_mqtt_at_a_port_with_tls_is_told() {
 }
 
 #[test]
-fn tls_at_a_port_without_is_told() {
+fn tls_to_a_plain_port_is_reported() {
     let place = Place::new();
     Ca::new(&place, "ca.pem");
     let server = Server::start(&place, &["-q"]);
@@ -232,7 +232,7 @@ fn tls_at_a_port_without_is_told() {
 }
 
 #[test]
-fn whoever_speaks_no_tls_or_ends_in_the_middle_of_it_is_told() {
+fn a_peer_without_tls_or_with_a_broken_handshake_is_reported() {
     let place = Place::new();
     Ca::new(&place, "ca.pem");
     let shown = said(&place, non_mqtt_server(b"HTTP/1.1 400 Bad Request\r\n\r\n"), GET);
@@ -245,7 +245,7 @@ fn whoever_speaks_no_tls_or_ends_in_the_middle_of_it_is_told() {
 }
 
 #[test]
-fn a_handshake_that_nobody_answers_is_124() {
+fn an_unanswered_handshake_exits_with_124() {
     let place = Place::new();
     Ca::new(&place, "ca.pem");
     // Connections wait in the listener's queue: they are established, and nobody answers.
@@ -257,7 +257,7 @@ fn a_handshake_that_nobody_answers_is_124() {
 }
 
 #[test]
-fn the_operator_hears_of_every_handshake_that_failed() {
+fn every_failed_handshake_is_logged() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
     ca.issue(&place, "server", &["localhost"]);
@@ -288,7 +288,7 @@ fn the_operator_hears_of_every_handshake_that_failed() {
 }
 
 #[test]
-fn a_watch_comes_back_over_tls_until_its_certificate_is_refused() {
+fn a_watch_reconnects_over_tls_until_its_certificate_is_rejected() {
     let (place, ca, mut server) = served(&["--client-ca", "ca.pem"]);
     ca.issue(&place, "me", &["me"]);
     Ca::new(&place, "other.pem");

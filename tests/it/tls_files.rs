@@ -41,7 +41,7 @@ fn said(place: &Place, server: &Server, options: &str) -> String {
 }
 
 #[test]
-fn a_key_comes_in_any_of_its_shapes() {
+fn a_private_key_is_read_in_each_format() {
     let (place, server) = served();
     for options in [
         "-C me.pem -K pkcs8",
@@ -57,7 +57,7 @@ fn a_key_comes_in_any_of_its_shapes() {
 }
 
 #[test]
-fn a_file_that_makes_no_sense_is_told_by_its_name() {
+fn an_invalid_file_is_reported_with_its_name() {
     let (place, server) = served();
     for (options, message, hint) in [
         ("-T empty", "empty is empty", ""),
@@ -113,7 +113,7 @@ fn a_file_that_makes_no_sense_is_told_by_its_name() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_74() {
+fn an_unreadable_file_exits_with_74() {
     let (place, server) = served();
     for (options, file, cause) in [
         ("-T nowhere", "nowhere", "No such file or directory (os error 2)"),
@@ -127,7 +127,7 @@ fn a_file_that_cannot_be_read_is_74() {
 }
 
 #[test]
-fn a_file_without_an_end_is_told_to_be_too_long() {
+fn an_endless_file_is_reported_as_too_long() {
     let (place, server) = served();
     for options in ["-T /dev/zero", "-T ca.pem -C me.pem -K /dev/zero"] {
         assert_eq!(
@@ -145,7 +145,7 @@ fn a_file_without_an_end_is_told_to_be_too_long() {
 }
 
 #[test]
-fn a_pipe_that_never_delivers_can_be_stopped_and_holds_up_no_longer_than_a_connection_may_take() {
+fn a_silent_pipe_can_be_interrupted_and_is_bounded_by_the_connect_timeout() {
     let place = Place::new();
     assert!(Command::new("mkfifo").arg(place.path("fifo")).status().unwrap().success());
     let message = "cannot read the files of the connection within 100ms";
@@ -182,7 +182,7 @@ fn no_file_is_opened_before_it_is_used() {
 }
 
 #[test]
-fn a_server_does_not_start_with_files_that_make_no_sense() {
+fn a_server_does_not_start_with_invalid_files() {
     let (place, _server) = served();
     for (options, expected) in [
         (

@@ -26,7 +26,7 @@ fn trace_of(place: &Place) -> String {
 }
 
 #[test]
-fn every_packet_of_a_verb_is_shown_as_what_it_means() {
+fn each_packet_of_a_verb_is_shown_decoded() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let words = ["set", "line1/temp", "21.5 °C", "--ttl", "30s", "-i", "me", "--trace=trace"];
@@ -75,7 +75,7 @@ fn notifications_are_shown_with_their_key() {
 }
 
 #[test]
-fn a_trace_is_json_where_json_is_asked_for_and_its_file_is_appended_to_for_its_owner_alone() {
+fn a_trace_is_json_with_json_and_its_private_file_is_appended_to() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     for _ in 0..2 {
@@ -92,7 +92,7 @@ fn a_trace_is_json_where_json_is_asked_for_and_its_file_is_appended_to_for_its_o
 }
 
 #[test]
-fn a_trace_stands_on_standard_error_before_the_error() {
+fn a_trace_is_on_standard_error_before_the_error() {
     let place = Place::new();
     let broker = FakeBroker::start(|connection| {
         connection.expect("CONNECT");
@@ -109,7 +109,7 @@ fn a_trace_stands_on_standard_error_before_the_error() {
 }
 
 #[test]
-fn the_version_of_tls_and_each_try_are_shown() {
+fn the_tls_version_and_each_attempt_are_shown() {
     let place = Place::new();
     Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
     let options = ["-q", "--tls-cert", "server.pem", "--tls-key", "server.key"];
@@ -129,7 +129,7 @@ fn the_version_of_tls_and_each_try_are_shown() {
 }
 
 #[test]
-fn a_trace_that_cannot_be_begun_is_told_and_one_that_cannot_go_on_ends_nothing() {
+fn a_trace_that_cannot_start_is_reported_and_one_that_fails_later_ends_nothing() {
     let place = Place::new();
     let shown = place.run_bounded(&["--embedded", "get", "k", "--trace=no/such"]);
     let message = "cannot write the trace to no/such: No such file or directory (os error 2)";
@@ -155,7 +155,7 @@ fn a_trace_that_cannot_be_begun_is_told_and_one_that_cannot_go_on_ends_nothing()
 }
 
 #[test]
-fn a_trace_has_no_use_for_a_separate_word() {
+fn a_trace_file_needs_an_equals_sign() {
     let place = Place::new();
     let shown = place.run_bounded(&["--embedded", "--trace", "get", "k", "-q"]);
     assert!(shown.contains("CONNECT") && shown.ends_with("--- exit 1\n"), "{shown}");
@@ -164,7 +164,7 @@ fn a_trace_has_no_use_for_a_separate_word() {
 }
 
 #[test]
-fn at_the_prompt_a_trace_is_turned_on_and_off_and_goes_above_the_line() {
+fn a_trace_at_the_prompt_is_switched_and_appears_above_the_line() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let words = ["shell", "-b", &server.url(), "-i", "me"];
@@ -191,7 +191,7 @@ fn at_the_prompt_a_trace_is_turned_on_and_off_and_goes_above_the_line() {
 }
 
 #[test]
-fn the_help_says_what_a_trace_shows_and_what_not() {
+fn the_help_describes_what_a_trace_shows() {
     let output = Command::new(env!("CARGO_BIN_EXE_mqkv")).args(["get", "--help"]).output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
     assert!(help.contains("--trace[=<FILE>]") && help.contains("Passwords and tokens are omitted"), "{help}");

@@ -17,7 +17,7 @@ fn run(place: &Place, server: &Server, line: &str) -> String {
 }
 
 #[test]
-fn what_one_terminal_sets_the_other_gets() {
+fn a_value_set_in_one_terminal_is_read_in_another() {
     let (place, server) = pair();
     let run = |line: &str| run(&place, &server, line);
     assert_eq!(run("set a 1"), "--- exit 0\n");
@@ -61,7 +61,7 @@ fn every_format_shows_the_same_value() {
 }
 
 #[test]
-fn a_write_says_what_it_did_in_json() {
+fn a_write_reports_its_result_as_json() {
     let (place, server) = pair();
     let run = |line: &str| run(&place, &server, line);
     let json = |record: &str, code: u8| format!("--- stdout\n{{\"v\":1,{record}}}\n--- exit {code}\n");
@@ -91,7 +91,7 @@ fn a_write_says_what_it_did_in_json() {
 }
 
 #[test]
-fn a_condition_that_does_not_hold_changes_nothing() {
+fn an_unmet_condition_changes_nothing() {
     let (place, server) = pair();
     let run = |line: &str| run(&place, &server, line);
     assert_eq!(run("set job worker-3 --nx"), "--- exit 0\n");
@@ -111,7 +111,7 @@ fn a_condition_that_does_not_hold_changes_nothing() {
 }
 
 #[test]
-fn a_key_with_a_time_to_live_goes_away() {
+fn a_key_with_a_time_to_live_expires() {
     let (place, server) = pair();
     let run = |line: &str| run(&place, &server, line);
     assert_eq!(run("set k v --ttl 300ms"), "--- exit 0\n");
@@ -124,7 +124,7 @@ fn a_key_with_a_time_to_live_goes_away() {
 }
 
 #[test]
-fn a_value_comes_in_every_way_there_is() {
+fn a_value_is_accepted_in_every_form() {
     let (place, server) = pair();
     let url = server.url();
     place.write("file", b"from a file\n");
@@ -152,7 +152,7 @@ fn a_value_comes_in_every_way_there_is() {
 }
 
 #[test]
-fn a_key_comes_in_every_way_there_is() {
+fn a_key_is_accepted_in_every_form() {
     let (place, server) = pair();
     let run = |line: &str| run(&place, &server, line);
     for key in ["-k a/b", "--key a/b", "--key-hex 612f62", "--key-base64 YS9i", "a/b"] {
@@ -199,7 +199,7 @@ fn a_key_is_deleted_only_with_its_value() {
 }
 
 #[test]
-fn a_ping_tells_connecting_and_the_way_there_and_back() {
+fn a_ping_reports_the_connect_time_and_the_round_trip() {
     let (place, server) = pair();
     let shown = run(&place, &server, "ping -c 2");
     let lines: Vec<&str> = shown.lines().collect();
@@ -269,7 +269,7 @@ fn the_command_lines_of_microsofts_tool_work_unchanged() {
 }
 
 #[test]
-fn a_file_is_written_whole_and_said() {
+fn a_file_is_written_whole_and_reported() {
     let (place, server) = pair();
     let run = |line: &str| run(&place, &server, line);
     assert_eq!(run("set k v"), "--- exit 0\n");

@@ -11,7 +11,7 @@ fn closed_port() -> u16 {
 }
 
 #[test]
-fn a_refused_connection_is_69_and_suggests_a_store() {
+fn a_refused_connection_exits_with_69_and_suggests_serve() {
     let place = Place::new();
     let url = format!("mqtt://127.0.0.1:{}", closed_port());
     let shown = place.run(&["get", "k", "-b", &url]);
@@ -33,7 +33,7 @@ fn a_write_that_was_never_sent_changed_nothing() {
 }
 
 #[test]
-fn a_broker_that_says_nothing_is_124() {
+fn a_silent_broker_exits_with_124() {
     // Connections wait in the listener's queue: they are established, and nobody answers.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -49,7 +49,7 @@ fn a_broker_that_says_nothing_is_124() {
 }
 
 #[test]
-fn a_file_is_not_touched_by_a_get_that_fails() {
+fn a_failed_get_does_not_modify_the_file() {
     let place = Place::new();
     place.write("kept", "as it was");
     let url = format!("mqtt://127.0.0.1:{}", closed_port());

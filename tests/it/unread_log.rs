@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::common::{Place, wait_until, wire};
 
 #[test]
-fn an_operator_who_does_not_read_holds_nobody_up() {
+fn an_unread_log_blocks_no_client() {
     let place = Place::new();
     let words = ["serve", "--listen", "127.0.0.1:0", "--port-file", "port", "-v"];
     let mut server = place.command(&words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

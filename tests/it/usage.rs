@@ -13,7 +13,7 @@ fn assert_usage(line: &str, words: &str) {
 }
 
 #[test]
-fn a_missing_value_is_no_wait_for_input() {
+fn a_missing_value_does_not_wait_for_input() {
     assert_usage(
         "set k",
         "error: VALUE is missing\nhint: mqkv set KEY VALUE\n\
@@ -22,7 +22,7 @@ fn a_missing_value_is_no_wait_for_input() {
 }
 
 #[test]
-fn what_redis_writes_behind_a_value_is_an_option() {
+fn redis_style_arguments_cause_a_hint() {
     for (word, option) in [("NX", "--nx"), ("nex", "--nex"), ("EX", "--ttl 5s"), ("PX", "--ttl 5000ms")] {
         let words =
             format!("error: unexpected argument '{word}' found\nhint: {option}\nhint: mqkv set --help\n");
@@ -32,7 +32,7 @@ fn what_redis_writes_behind_a_value_is_an_option() {
 }
 
 #[test]
-fn what_is_no_number_is_refused_in_plain_words() {
+fn an_invalid_number_is_refused_in_plain_words() {
     assert_usage(
         "keys --limit x",
         "error: invalid value 'x' for '--limit <N>': it is not a number\nhint: mqkv keys --help\n",
@@ -44,19 +44,19 @@ fn what_is_no_number_is_refused_in_plain_words() {
 }
 
 #[test]
-fn a_host_with_a_port_is_told_where_the_port_goes() {
+fn a_host_with_a_port_causes_a_hint() {
     assert_usage("get k -n broker:1883", "error: -n takes a host without a port\nhint: -n broker -p 1883\n");
 }
 
 #[test]
-fn a_missing_key_is_told_with_its_usage() {
+fn a_missing_key_argument_is_reported_with_the_usage() {
     assert_usage("get", "error: KEY is missing\nhint: mqkv get KEY\n");
     assert_usage("del", "error: KEY is missing\nhint: mqkv del KEY...\n");
     assert_usage("", "error: a verb is missing\nhint: mqkv help\n");
 }
 
 #[test]
-fn words_that_are_missing_are_named_with_their_usage() {
+fn missing_arguments_are_named_with_the_usage() {
     let raw = "error: WORD is missing\nhint: mqkv raw WORD...\nhint: mqkv raw --help\n";
     assert_usage("raw", raw);
     assert_usage(
@@ -70,7 +70,7 @@ fn words_that_are_missing_are_named_with_their_usage() {
 }
 
 #[test]
-fn a_server_refuses_what_only_a_client_can_use() {
+fn serve_refuses_client_options() {
     let listen = "hint: --listen HOST:PORT sets where to listen\n";
     let users = "hint: --users FILE requires a user of this file; mqkv serve user add FILE NAME adds one\n";
     for (typed, option, long, hint) in [
@@ -154,7 +154,7 @@ fn options_that_exclude_each_other_are_rejected_on_both_sides_of_the_verb() {
 }
 
 #[test]
-fn an_empty_key_is_none() {
+fn an_empty_key_is_refused() {
     let place = Place::new();
     assert_eq!(place.run(&["get", ""]), "--- stderr\nerror: the key is empty\n--- exit 2\n");
 }
@@ -170,7 +170,7 @@ fn a_value_given_twice_is_refused() {
 }
 
 #[test]
-fn a_host_after_h_does_not_pass_for_help() {
+fn a_host_after_h_is_not_taken_for_help() {
     let words = "error: -h prints help; the host is -n HOST or -b mqtt://HOST\n\
                  hint: mqkv get KEY -n HOST --notls\n";
     assert_usage("-h localhost get k", words);
@@ -218,7 +218,7 @@ fn conditions_exclude_each_other() {
 }
 
 #[test]
-fn a_fencing_token_is_read_before_anything_is_asked() {
+fn a_fencing_token_is_parsed_before_connecting() {
     assert_usage(
         "set k v --fence 5",
         "error: invalid value '5' for '--fence <TOKEN>': a timestamp has three parts, \
@@ -238,7 +238,7 @@ fn a_fencing_token_is_read_before_anything_is_asked() {
 }
 
 #[test]
-fn a_watch_says_what_it_can_wait_for_and_run() {
+fn invalid_watch_options_name_the_valid_ones() {
     assert_usage("watch", "error: KEY is missing\nhint: mqkv watch KEY...\n");
     assert_usage(
         "watch k --until gone",
@@ -256,7 +256,7 @@ fn a_watch_says_what_it_can_wait_for_and_run() {
 }
 
 #[test]
-fn hexadecimal_digits_come_in_pairs() {
+fn an_odd_number_of_hexadecimal_digits_is_refused() {
     assert_usage(
         "set k --hex abc",
         "error: invalid value 'abc' for '--hex <HEX>': two digits make a byte: their number must be even\n\
@@ -278,7 +278,7 @@ fn a_password_is_never_repeated() {
 }
 
 #[test]
-fn what_is_said_of_tls_must_fit_together() {
+fn contradicting_tls_options_are_refused() {
     assert_usage(
         "get k -b mqtts://host --notls",
         "error: mqtts:// is with TLS and --notls without\nhint: -b mqtt://HOST[:PORT] for plain MQTT\n",
@@ -295,7 +295,7 @@ fn what_is_said_of_tls_must_fit_together() {
 }
 
 #[test]
-fn errors_are_json_where_json_is_asked_for() {
+fn errors_are_json_with_json() {
     assert_usage(
         "set k -j",
         "{\"v\":1,\"error\":{\"kind\":\"usage\",\"code\":2,\"message\":\"VALUE is missing\",\"hints\":\
@@ -310,7 +310,7 @@ fn errors_are_json_where_json_is_asked_for() {
 }
 
 #[test]
-fn an_error_does_not_drive_the_terminal() {
+fn an_error_cannot_control_the_terminal() {
     let place = Place::new();
     assert_eq!(
         place.run(&["decode", "topic", "\x1b[2Jx"]),
@@ -319,7 +319,7 @@ fn an_error_does_not_drive_the_terminal() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_74() {
+fn an_unreadable_file_exits_with_74() {
     assert_eq!(
         run("set k -f missing"),
         "--- stderr\nerror: cannot read missing: No such file or directory (os error 2)\n--- exit 74\n"

@@ -63,7 +63,7 @@ fn the_values_come_first_and_the_changes_follow_in_order() {
 }
 
 #[test]
-fn text_is_for_eyes() {
+fn text_is_the_format_on_a_terminal() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     ok(&place, &server.url(), &["set", "b", "1"]);
@@ -117,7 +117,7 @@ fn json_is_one_object_a_line() {
 }
 
 #[test]
-fn a_wait_for_a_state_that_is_there_already_returns_at_once() {
+fn a_condition_that_is_already_met_ends_the_watch_at_once() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let url = server.url();
@@ -129,7 +129,7 @@ fn a_wait_for_a_state_that_is_there_already_returns_at_once() {
 }
 
 #[test]
-fn a_wait_ends_with_the_change_that_it_waits_for() {
+fn a_watch_ends_with_the_change_that_meets_its_condition() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let url = server.url();
@@ -143,7 +143,7 @@ fn a_wait_ends_with_the_change_that_it_waits_for() {
 }
 
 #[test]
-fn time_runs_out_with_success_unless_something_was_waited_for() {
+fn a_timeout_exits_with_0_unless_a_condition_was_given() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let url = server.url();
@@ -165,7 +165,7 @@ fn time_runs_out_with_success_unless_something_was_waited_for() {
 }
 
 #[test]
-fn only_what_is_asked_for_is_told_and_counted() {
+fn only_selected_events_are_printed_and_counted() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let url = server.url();
@@ -181,7 +181,7 @@ fn only_what_is_asked_for_is_told_and_counted() {
 }
 
 #[test]
-fn values_alone_are_exact_bytes_and_the_rest_is_words() {
+fn raw_values_are_exact_bytes_and_other_events_go_to_standard_error() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let url = server.url();
@@ -230,7 +230,7 @@ fn is_ignored(signal: Signal) -> bool {
 }
 
 #[test]
-fn a_signal_leaves_nothing_behind() {
+fn a_signal_stops_the_registrations() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGQUIT, 131), (Signal::SIGINT, 130)] {
@@ -247,7 +247,7 @@ fn a_signal_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_reader_that_leaves_ends_the_watch_though_nothing_changes() {
+fn a_closed_pipe_ends_the_watch_without_a_change() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let relay = Relay::start(server.port());
@@ -262,7 +262,7 @@ fn a_reader_that_leaves_ends_the_watch_though_nothing_changes() {
 }
 
 #[test]
-fn a_thousand_keys_are_registered_side_by_side() {
+fn a_thousand_keys_are_registered_concurrently() {
     const KEYS: usize = 1000;
     /// What may be under way at a time, or near it.
     const WINDOW_MIN: usize = 200;
@@ -312,7 +312,7 @@ pub fn set_numbers(port: u16, key: &str, numbers: std::ops::Range<usize>) {
 }
 
 #[test]
-fn ten_thousand_changes_arrive_all_in_order_and_each_once() {
+fn ten_thousand_changes_arrive_in_order_and_once() {
     const COUNT: usize = 10_000;
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);

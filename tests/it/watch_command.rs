@@ -40,7 +40,7 @@ fn a_command_gets_the_value_on_its_input_and_the_rest_in_its_environment() {
 }
 
 #[test]
-fn the_initial_value_fires_nothing_unless_asked() {
+fn the_initial_value_runs_no_command_unless_requested() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let url = server.url();
@@ -75,7 +75,7 @@ fn changes_of_a_key_collapse_into_the_latest_while_the_command_runs() {
 }
 
 #[test]
-fn a_command_that_fails_is_told_and_the_watch_goes_on() {
+fn a_failing_command_is_reported_and_the_watch_continues() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let url = server.url();
@@ -105,7 +105,7 @@ fn a_command_that_cannot_be_run_ends_the_watch() {
 }
 
 #[test]
-fn a_large_value_is_read_whole_or_not_at_all() {
+fn a_large_value_is_passed_whole_or_not_at_all() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let url = server.url();
@@ -120,7 +120,7 @@ fn a_large_value_is_read_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_command_whose_child_never_reads_holds_nothing_up() {
+fn a_command_that_never_reads_blocks_nothing() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let url = server.url();
@@ -164,7 +164,7 @@ fn a_key_of_any_bytes_goes_into_the_environment() {
 }
 
 #[test]
-fn a_gap_is_told_in_words_and_what_was_missed_runs_the_command() {
+fn a_gap_is_reported_and_the_missed_change_runs_the_command() {
     let place = Place::new();
     let mut server = Server::start(&place, &["-q"]);
     ok(&place, &server.url(), &["set", "k", "1"]);

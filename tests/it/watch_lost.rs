@@ -11,7 +11,7 @@ use super::watch::{ok, set_numbers, watch, without_time};
 const IMPATIENT: [&str; 4] = ["--keep-alive", "1s", "--connect-timeout", "1s"];
 
 #[test]
-fn a_broker_that_is_killed_and_restarted_makes_one_gap_and_the_right_value() {
+fn a_restarted_broker_causes_one_gap_and_the_current_value() {
     const COUNT: usize = 2_000;
     let place = Place::new();
     let mut server = Server::start(&place, &["-q"]);
@@ -42,7 +42,7 @@ fn a_broker_that_is_killed_and_restarted_makes_one_gap_and_the_right_value() {
 }
 
 #[test]
-fn a_session_that_is_taken_over_is_not_fought_for() {
+fn a_session_that_was_taken_over_is_not_taken_back() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let begin = || {
@@ -61,7 +61,7 @@ fn a_session_that_is_taken_over_is_not_fought_for() {
 }
 
 #[test]
-fn a_restart_that_changed_nothing_makes_a_gap_and_no_more() {
+fn a_restart_without_changes_causes_only_a_gap() {
     let place = Place::new();
     let data = ["--data", "state", "-q"];
     let mut server = Server::start(&place, &data);
@@ -82,7 +82,7 @@ fn a_restart_that_changed_nothing_makes_a_gap_and_no_more() {
 }
 
 #[test]
-fn a_line_cut_without_a_word_is_noticed_and_told() {
+fn a_silently_lost_connection_is_detected_and_reported() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let relay = Relay::start(server.port());
@@ -103,7 +103,7 @@ fn a_line_cut_without_a_word_is_noticed_and_told() {
 }
 
 #[test]
-fn a_reader_that_stalls_does_not_cost_the_connection() {
+fn a_stalled_reader_does_not_cost_the_connection() {
     /// More than a pipe holds.
     const CHANGES: usize = 10;
     let place = Place::new();
@@ -131,7 +131,7 @@ fn a_reader_that_stalls_does_not_cost_the_connection() {
 }
 
 #[test]
-fn a_gap_fails_where_it_is_asked_to() {
+fn on_gap_fail_ends_the_watch() {
     let place = Place::new();
     let mut server = Server::start(&place, &["-q"]);
     let running = watch(&place, &server.url(), &["k", "--on-gap", "fail"]);

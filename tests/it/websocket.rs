@@ -62,7 +62,7 @@ fn is_served(client: &mut RawClient) {
 }
 
 #[test]
-fn values_large_and_small_go_both_ways() {
+fn values_of_all_sizes_are_sent_in_both_directions() {
     let (place, _server, url) = served();
     assert_eq!(place.run_at(&url, &["set", "k", "v"]), "--- exit 0\n");
     assert_eq!(place.bytes_at(&format!("{url}/mqtt"), &["get", "k"]), b"v");
@@ -74,7 +74,7 @@ fn values_large_and_small_go_both_ways() {
 }
 
 #[test]
-fn many_lines_go_over_one_web_socket() {
+fn a_batch_uses_one_websocket() {
     let (place, _server, url) = served();
     let lines: String = (0..3000).map(|number| format!("set k{number} v{number}\n")).collect();
     let shown = place.run_at_with_input(&url, &["batch", "-"], lines.as_bytes());
@@ -83,7 +83,7 @@ fn many_lines_go_over_one_web_socket() {
 }
 
 #[test]
-fn a_watch_hears_of_changes_and_goodbyes_are_clean() {
+fn a_watch_receives_changes_and_closes_cleanly() {
     let (place, server, url) = served();
     let watch =
         StreamedProcess::start(&mut place.command(&["watch", "k", "-j", "-c", "1", "-b", &url, "-i", "w"]));
@@ -99,7 +99,7 @@ fn a_watch_hears_of_changes_and_goodbyes_are_clean() {
 }
 
 #[test]
-fn tls_goes_below_and_is_checked() {
+fn tls_below_a_websocket_is_verified() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
     ca.issue(&place, "server", &["localhost"]);
@@ -141,7 +141,7 @@ fn non_mqtt_server_at(words: &'static [u8]) -> String {
 }
 
 #[test]
-fn a_client_says_what_it_has_found_instead() {
+fn an_unexpected_answer_is_described() {
     let (place, server, url) = served();
     let mqtt = Server::start(&place, &["-q"]);
     let path_hint = "check the path: -b ws://HOST:PORT/PATH; the default is /mqtt";
@@ -182,7 +182,7 @@ fn a_client_says_what_it_has_found_instead() {
 }
 
 #[test]
-fn a_port_that_says_nothing_is_124() {
+fn a_silent_port_exits_with_124() {
     let place = Place::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
@@ -193,7 +193,7 @@ fn a_port_that_says_nothing_is_124() {
 }
 
 #[test]
-fn a_page_from_elsewhere_is_not_let_in_unless_it_is_allowed() {
+fn a_page_of_another_origin_is_rejected_unless_allowed() {
     let place = Place::new();
     let allowed = ["--ws-origin", "https://dash.example"];
     let listen = ["--listen", "ws://127.0.0.1:0", "--listen", "ws://localhost:0"];
@@ -223,7 +223,7 @@ fn a_page_from_elsewhere_is_not_let_in_unless_it_is_allowed() {
 }
 
 #[test]
-fn packets_may_span_and_share_messages() {
+fn packets_may_span_and_share_frames() {
     let (_place, server, _) = served();
     let mut client = inside(&server, "c");
     let packets = [wire::subscribe(1, "a"), PINGREQ.to_vec()].concat();
@@ -236,7 +236,7 @@ fn packets_may_span_and_share_messages() {
 }
 
 #[test]
-fn bad_frames_end_their_connection_and_nobody_elses() {
+fn an_invalid_frame_ends_its_own_connection_only() {
     let (_place, server, _) = served();
     let mut bystander = inside(&server, "bystander");
     for (bytes, words, code) in [
@@ -267,7 +267,7 @@ fn bad_frames_end_their_connection_and_nobody_elses() {
 }
 
 #[test]
-fn what_a_stranger_announces_is_bounded_and_who_has_come_in_may_send_more() {
+fn frames_are_bounded_until_the_client_is_accepted() {
     const LEN: u32 = 3 * 1024 * 1024;
     let (_place, server, _) = served();
     let head = [&[0x82, 0xFF, 0, 0, 0, 0][..], &LEN.to_be_bytes(), &[0; 4]].concat();
@@ -293,7 +293,7 @@ fn what_a_stranger_announces_is_bounded_and_who_has_come_in_may_send_more() {
 }
 
 #[test]
-fn bad_handshakes_are_answered_and_nobody_else_notices() {
+fn invalid_handshakes_are_answered_and_disturb_no_other_client() {
     let (_place, server, _) = served();
     let mut bystander = inside(&server, "bystander");
     // It never goes on.
@@ -330,7 +330,7 @@ fn bad_handshakes_are_answered_and_nobody_else_notices() {
 }
 
 #[test]
-fn all_steps_of_a_connection_have_one_timeout_together() {
+fn one_timeout_bounds_all_steps_of_a_connection() {
     const STEP: Duration = Duration::from_millis(600);
     let (place, _server, url) = served();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

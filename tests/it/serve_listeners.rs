@@ -6,7 +6,7 @@ use super::common::pki::Ca;
 use super::common::{LoggedServer, Place};
 
 #[test]
-fn several_doors_lead_to_one_store() {
+fn several_listeners_share_one_store() {
     let place = Place::new();
     Ca::new(&place, "ca.pem").issue(&place, "server", &["127.0.0.1"]);
     let server = LoggedServer::start(
@@ -44,14 +44,14 @@ fn several_doors_lead_to_one_store() {
 }
 
 #[test]
-fn doors_of_one_kind_are_told_as_addresses() {
+fn listeners_of_one_kind_are_printed_as_addresses() {
     let place = Place::new();
     let server = LoggedServer::start(&place, &["--listen", "127.0.0.1:0", "--listen", "mqtt://127.0.0.1:0"]);
     assert_eq!(server.ready(), "listening on 127.0.0.1:PORT and 127.0.0.1:PORT, in memory");
 }
 
 #[test]
-fn doors_that_contradict_the_other_options_are_usage_errors() {
+fn listeners_that_contradict_other_options_are_usage_errors() {
     let place = Place::new();
     Ca::new(&place, "ca.pem").issue(&place, "server", &["127.0.0.1"]);
     let tls = "--tls-cert server.pem --tls-key server.key";
