@@ -1,4 +1,4 @@
-//! `mqkv serve --authz`: what the rules let a client do, what it hears otherwise, and what the operator does.
+//! `mqkv serve --authz`: permissions of clients, rejections, and reloading the rules.
 
 use nix::sys::signal::Signal;
 
@@ -9,7 +9,8 @@ use super::common::{LoggedServer, Place, RawClient, StreamedProcess};
 const TAIL: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
 const NOTIFY: &str = "clients/statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8";
 
-/// Two clients: `press` reads and writes below its own name and reads what is `shared`, `guest` comes in and no more.
+/// `press` may read and write the keys below its own client id and read `shared`. `guest` may only connect. `chief`
+/// may do everything.
 const RULES: &str = r##"
 rules:
 - principals: {clientIds: [press, press-2]}
@@ -52,11 +53,11 @@ fn run(place: &Place, server: &LoggedServer, line: &str) -> String {
     place.run(&words).replace(&url["mqtt://".len()..], "BROKER")
 }
 
-/// A client on the wire that has been let in.
+/// Connects a client at packet level.
 fn raw(server: &LoggedServer, client_id: &str) -> RawClient {
     let mut client = RawClient::connect(server.port(0));
     client.send(&wire::connect(client_id));
-    assert_eq!(client.receive().unwrap().body[1], 0, "{client_id} is let in");
+    assert_eq!(client.receive().unwrap().body[1], 0, "{client_id} is accepted");
     client
 }
 
@@ -66,7 +67,7 @@ fn suback(client: &mut RawClient, filter: &str) -> u8 {
 }
 
 #[test]
-fn keys_are_read_and_written_as_far_as_a_rule_allows() {
+fn rules_limit_which_keys_a_client_reads_and_writes() {
     let place = place();
     let server = serve(&place);
     let chief = "-u chief --password-file password -q";
@@ -87,20 +88,20 @@ fn keys_are_read_and_written_as_far_as_a_rule_allows() {
     assert_eq!(run(&place, &server, "del press/a -i press-2"), refused("  nothing was changed\n"));
     assert_eq!(run(&place, &server, "get press/a -i press-2"), refused(""));
     assert_eq!(run(&place, &server, "watch press/a -i press-2 -c 1"), refused(""));
-    for told in
+    for line in
         ["press may not write", "press-2 may not write", "press-2 may not read", "press-2 may not read"]
     {
-        let key = if told.starts_with("press ") { "shared" } else { "press/a" };
-        assert_eq!(server.log_line_with("may not"), format!("{told} the key {key}: no rule allows it"));
+        let key = if line.starts_with("press ") { "shared" } else { "press/a" };
+        assert_eq!(server.log_line_with("may not"), format!("{line} the key {key}: no rule allows it"));
     }
     let url = format!("mqtt://127.0.0.1:{}", server.port(0));
     place.run(&["get", "--key-hex", "ff0a", "-i", "press", "-b", &url]);
-    let told = server.log_line_with("may not");
-    assert_eq!(told, "press may not read the key \u{FFFD}\\n: no rule allows it");
+    let line = server.log_line_with("may not");
+    assert_eq!(line, "press may not read the key \u{FFFD}\\n: no rule allows it");
 }
 
 #[test]
-fn a_certificate_brings_the_rights_of_what_it_says() {
+fn permissions_follow_from_the_attributes_of_a_certificate() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
     for (name, names) in [("server", ["127.0.0.1"]), ("seven", ["press-7"]), ("eight", ["press-8"])] {
@@ -127,35 +128,38 @@ rules:
         place.run(&[&["set", key, "v", "-q", "-b", &url], &files[..]].concat())
     };
     assert_eq!(set("press-7/k", "seven"), "--- exit 0\n");
-    let said = set("press-8/k", "seven");
+    let shown = set("press-8/k", "seven");
     assert!(
-        said.contains("the store refused the request: not authorized") && said.ends_with("--- exit 77\n"),
-        "{said}"
+        shown.contains("the store refused the request: not authorized") && shown.ends_with("--- exit 77\n"),
+        "{shown}"
     );
-    let said = set("press-8/k", "eight");
-    assert!(said.contains("no rule lets this client come in") && said.ends_with("--- exit 77\n"), "{said}");
+    let shown = set("press-8/k", "eight");
+    assert!(
+        shown.contains("no rule lets this client come in") && shown.ends_with("--- exit 77\n"),
+        "{shown}"
+    );
 }
 
 #[test]
-fn whoever_no_rule_lets_in_or_publish_is_told_so_and_the_operator_too() {
+fn a_denied_connect_or_publish_is_reported_to_the_client_and_in_the_log() {
     let place = place();
     let server = serve(&place);
-    let said = run(&place, &server, "get k -i stranger");
+    let shown = run(&place, &server, "get k -i unlisted");
     assert!(
-        said.contains("rejected the connection: not authorized (0x87)") && said.ends_with("--- exit 77\n")
+        shown.contains("rejected the connection: not authorized (0x87)") && shown.ends_with("--- exit 77\n")
     );
     assert_eq!(
         server.log_line_with("not let in"),
-        "stranger from PORT is not let in: not authorized (0x87): no rule lets this client come in"
+        "unlisted from PORT is not let in: not authorized (0x87): no rule lets this client come in"
     );
-    let said = run(&place, &server, "get k -i guest");
-    assert!(said.contains("not authorized (0x87)") && said.ends_with("--- exit 77\n"), "{said}");
-    let told = server.log_line_with("may not");
-    assert!(told.starts_with("guest may not ") && told.ends_with(": no rule allows it"), "{told}");
+    let shown = run(&place, &server, "get k -i guest");
+    assert!(shown.contains("not authorized (0x87)") && shown.ends_with("--- exit 77\n"), "{shown}");
+    let line = server.log_line_with("may not");
+    assert!(line.starts_with("guest may not ") && line.ends_with(": no rule allows it"), "{line}");
 }
 
 #[test]
-fn subscriptions_and_messages_need_a_rule_and_a_clients_own_notifications_none() {
+fn subscriptions_and_messages_need_a_rule_except_for_the_clients_own_notifications() {
     let place = place();
     let server = serve(&place);
     let mut press = raw(&server, "press");
@@ -174,16 +178,16 @@ fn subscriptions_and_messages_need_a_rule_and_a_clients_own_notifications_none()
     for (id, answer) in [("7072657373", 1), ("press", 1), ("67756573747", 0x87), ("+", 0x87)] {
         assert_eq!(suback(&mut press, &format!("{NOTIFY}/{id}/command/notify/#")), answer, "{id}");
     }
-    let mut say = |topic: &str| {
+    let mut publish = |topic: &str| {
         let publish = Publish { topic: topic.to_owned(), packet_id: 7, ..Publish::default() };
         press.send(&publish.encode());
         let puback = press.receive().unwrap();
         assert_eq!(puback.name(), "PUBACK");
         puback.body.get(2).copied().unwrap_or(0)
     };
-    assert_eq!(say("talk"), 0x10, "nobody subscribes to it, but it may be said");
-    assert_eq!(say("talk/loud"), 0x87);
-    // QoS 2: refused in the PUBREC, and the packet id is free again.
+    assert_eq!(publish("talk"), 0x10, "no subscriber, but publishing is allowed");
+    assert_eq!(publish("talk/loud"), 0x87);
+    // QoS 2: the PUBREC has the reason, which frees the packet identifier.
     for _ in 0..2 {
         press.send(&wire::packet(0x34, [wire::text("talk/loud"), vec![0, 9, 0]].concat()));
         let Packet { first, body } = press.receive().unwrap();
@@ -192,7 +196,7 @@ fn subscriptions_and_messages_need_a_rule_and_a_clients_own_notifications_none()
 }
 
 #[test]
-fn the_store_publishes_no_answer_where_the_client_itself_may_not() {
+fn the_store_publishes_no_answer_to_a_topic_that_the_client_may_not_publish_to() {
     let place = place();
     let server = serve(&place);
     let mut press = raw(&server, "press");
@@ -211,12 +215,12 @@ fn the_store_publishes_no_answer_where_the_client_itself_may_not() {
     };
     assert_eq!(ask("clients/guest/answers"), 0x87);
     assert_eq!(ask("clients/press/answers"), 0);
-    let told = server.log_line_with("may not");
-    assert_eq!(told, "press may not have its answer published to clients/guest/answers: no rule allows it");
+    let line = server.log_line_with("may not");
+    assert_eq!(line, "press may not have its answer published to clients/guest/answers: no rule allows it");
 }
 
 #[test]
-fn a_hangup_brings_other_rules_to_those_who_are_connected_and_a_mistake_changes_nothing() {
+fn sighup_reloads_the_rules_for_connected_clients_and_keeps_the_old_ones_on_an_error() {
     let place = place();
     let server = serve(&place);
     let url = format!("mqtt://127.0.0.1:{}", server.port(0));
@@ -227,9 +231,9 @@ fn a_hangup_brings_other_rules_to_those_who_are_connected_and_a_mistake_changes_
     assert!(watch.line().ends_with("\tpress/a\t1"));
     place.write("rules", "rules:\n- principals: {}\n  brokerResource: []\n");
     server.signal(Signal::SIGHUP);
-    let told = server.log_line_with("rules");
+    let line = server.log_line_with("rules");
     assert_eq!(
-        told,
+        line,
         "rules:3: unknown name brokerResource in a rule: expected principals, brokerResources, stateStoreResources; the \
          rules before stay in force"
     );
@@ -239,29 +243,29 @@ fn a_hangup_brings_other_rules_to_those_who_are_connected_and_a_mistake_changes_
     server.signal(Signal::SIGHUP);
     assert_eq!(server.log_line_with("rules"), "the rules were read again: 3");
     assert_eq!(set("3"), "--- exit 0\n");
-    let said = run(&place, &server, "set press/a 4 -i press-2");
-    assert!(said.ends_with("--- exit 77\n"), "{said}");
+    let shown = run(&place, &server, "set press/a 4 -i press-2");
+    assert!(shown.ends_with("--- exit 77\n"), "{shown}");
     watch.signal(Signal::SIGINT);
     let (lines, _, _) = watch.end();
     assert!(!lines.iter().any(|line| line.ends_with("\t3")), "{lines:?}");
 }
 
 #[test]
-fn rules_with_a_mistake_or_that_cannot_be_read_are_refused_at_the_start() {
+fn invalid_or_unreadable_rules_are_rejected_at_the_start() {
     let place = place();
     place.write("unclosed", "rules:\n- principals: {clientIds: [a]}\n  stateStoreResources:\n  - {method: Read, keyType: Pattern, keys: [\"a[\"]}\n");
     place.write("look", "rules:\n- principals: {clientIds: [a]}\n  stateStoreResources:\n  - {method: Look, keyType: Binary, keys: [\"a\"]}\n");
     place.write("base64", "rules:\n- principals: {clientIds: [a]}\n  stateStoreResources:\n  - {method: Read, keyType: Binary, keys: [\"a\"]}\n");
-    place.write("nobody", "rules:\n- principals: {}\n  brokerResources: [{method: Connect}]\n");
+    place.write("empty", "rules:\n- principals: {}\n  brokerResources: [{method: Connect}]\n");
     for (file, words, code) in [
-        ("nobody", "nobody:2: principals is empty: expected one of clientIds, usernames, attributes", 78),
+        ("empty", "empty:2: principals is empty: expected one of clientIds, usernames, attributes", 78),
         ("unclosed", "unclosed:4: a[ is not a valid pattern: unclosed [", 78),
         ("look", "look:4: unknown method Look: expected Read, Write, ReadWrite", 78),
         ("base64", "base64:4: a is not base64: ", 78),
         ("gone", "cannot read gone: No such file or directory", 74),
     ] {
-        let said = place.run(&["serve", "--listen", "127.0.0.1:0", "--authz", file]);
-        assert!(said.contains(&format!("error: {words}")), "{said}");
-        assert!(said.ends_with(&format!("--- exit {code}\n")), "{said}");
+        let shown = place.run(&["serve", "--listen", "127.0.0.1:0", "--authz", file]);
+        assert!(shown.contains(&format!("error: {words}")), "{shown}");
+        assert!(shown.ends_with(&format!("--- exit {code}\n")), "{shown}");
     }
 }

@@ -1,11 +1,11 @@
-//! Sessions where there are rules and users: what is left of one when the rules change, and whose it is.
+//! Sessions with rules and users: the effect of changed rules, and the identity that owns a session.
 
 use nix::sys::signal::Signal;
 
 use super::common::wire::{self, ConnectOptions, PINGREQ, Publish};
 use super::common::{LoggedServer, Place, RawClient};
 
-/// `keeper` and `other` hear `talk/+`, on which `chief` publishes; `keeper` may leave a will on `will`.
+/// `keeper` and `other` may subscribe to `talk/+`, where `chief` publishes. `keeper` may have a will on `will`.
 const RULES: &str = r##"
 rules:
 - principals: {clientIds: [keeper, other]}
@@ -41,21 +41,21 @@ fn reload(place: &Place, server: &LoggedServer, rules: &str) {
     assert_eq!(server.log_line_with("the rules were read again"), "the rules were read again: 2");
 }
 
-/// Says hello; the client, the reason code, and whether its session goes on.
-fn come(server: &LoggedServer, hello: ConnectOptions<'_>) -> (RawClient, u8, bool) {
+/// Connects; returns the client, the reason code and whether a session was present.
+fn connect_with(server: &LoggedServer, connect: ConnectOptions<'_>) -> (RawClient, u8, bool) {
     let mut client = RawClient::connect(server.port(0));
-    client.send(&hello.encode());
+    client.send(&connect.encode());
     let connack = client.receive().unwrap();
     assert_eq!(connack.name(), "CONNACK");
     (client, connack.body[1], connack.body[0] == 1)
 }
 
-fn lasting(client_id: &str) -> ConnectOptions<'_> {
+fn persistent(client_id: &str) -> ConnectOptions<'_> {
     ConnectOptions { client_id, keeps_session: true, ..ConnectOptions::default() }
 }
 
-fn let_in(server: &LoggedServer, hello: ConnectOptions<'_>) -> RawClient {
-    let (client, reason, _) = come(server, hello);
+fn accepted(server: &LoggedServer, connect: ConnectOptions<'_>) -> RawClient {
+    let (client, reason, _) = connect_with(server, connect);
     assert_eq!(reason, 0);
     client
 }
@@ -65,8 +65,8 @@ fn subscribe(client: &mut RawClient, filter: &str) {
     assert_eq!(client.receive().unwrap().body.last(), Some(&1), "{filter}");
 }
 
-/// Publishes and waits until it has gone where it goes; says whether anybody got it.
-fn say(client: &mut RawClient, topic: &str) -> bool {
+/// Publishes, waits for the PUBACK, and returns whether there was a matching subscriber.
+fn publish(client: &mut RawClient, topic: &str) -> bool {
     let publish = Publish { topic: topic.to_owned(), packet_id: 7, ..Publish::default() };
     client.send(&publish.encode());
     let puback = client.receive().unwrap();
@@ -74,105 +74,105 @@ fn say(client: &mut RawClient, topic: &str) -> bool {
     puback.body.get(2).copied().unwrap_or(0) == 0
 }
 
-/// The next message's topic, acknowledged.
-fn heard(client: &mut RawClient) -> String {
+/// Receives a message, acknowledges it and returns its topic.
+fn receive_topic(client: &mut RawClient) -> String {
     let publish = Publish::decode(&client.receive().unwrap());
     client.send(&wire::puback(publish.packet_id, 0));
     publish.topic
 }
 
-/// Goes without ending the session, and waits until the server knows.
-fn leave(client: RawClient, server: &LoggedServer, client_id: &str) {
+/// Closes the network connection, which leaves the session, and waits until the server has logged it.
+fn drop_connection(client: RawClient, server: &LoggedServer, client_id: &str) {
     drop(client);
     server.log_line_with(&format!("{client_id} is gone"));
 }
 
 #[test]
-fn a_subscription_brings_nothing_while_no_rule_allows_it_and_nobody_is_disconnected() {
+fn a_subscription_that_no_rule_allows_any_more_delivers_nothing_and_disconnects_no_client() {
     let place = place();
     let server = with_rules(&place);
-    let mut chief = let_in(&server, lasting("chief"));
-    let mut keeper = let_in(&server, lasting("keeper"));
+    let mut chief = accepted(&server, persistent("chief"));
+    let mut keeper = accepted(&server, persistent("keeper"));
     subscribe(&mut keeper, "talk/+");
     subscribe(&mut keeper, "ping");
     reload(&place, &server, &RULES.replace("\"talk/+\", ", ""));
-    assert!(!say(&mut chief, "talk/1"), "nobody gets it");
-    assert!(say(&mut chief, "ping"));
-    assert_eq!(heard(&mut keeper), "ping");
+    assert!(!publish(&mut chief, "talk/1"), "no subscriber");
+    assert!(publish(&mut chief, "ping"));
+    assert_eq!(receive_topic(&mut keeper), "ping");
     reload(&place, &server, RULES);
-    assert!(say(&mut chief, "talk/2"));
-    assert_eq!(heard(&mut keeper), "talk/2", "not what was said meanwhile");
+    assert!(publish(&mut chief, "talk/2"));
+    assert_eq!(receive_topic(&mut keeper), "talk/2", "not the message published in between");
     keeper.send(&PINGREQ);
     assert_eq!(keeper.receive().unwrap().name(), "PINGRESP");
 }
 
 #[test]
-fn the_operator_is_told_of_a_subscription_that_is_no_longer_allowed() {
+fn a_subscription_that_is_no_longer_allowed_is_logged() {
     let place = place();
     let server = with_rules(&place);
-    let mut keeper = let_in(&server, lasting("keeper"));
+    let mut keeper = accepted(&server, persistent("keeper"));
     subscribe(&mut keeper, "talk/+");
     place.write("rules", RULES.replace("\"talk/+\", ", ""));
     server.signal(Signal::SIGHUP);
-    let told = server.log_line_with("may not");
-    assert_eq!(told, "keeper may not keep its subscription to talk/+: no rule allows it");
+    let line = server.log_line_with("may not");
+    assert_eq!(line, "keeper may not keep its subscription to talk/+: no rule allows it");
 }
 
 #[test]
-fn whoever_is_away_when_the_rules_change_comes_back_to_what_is_allowed() {
+fn a_session_that_resumes_after_a_change_of_rules_gets_only_what_they_allow() {
     let place = place();
     let server = with_rules(&place);
-    let mut chief = let_in(&server, lasting("chief"));
-    let mut keeper = let_in(&server, lasting("keeper"));
+    let mut chief = accepted(&server, persistent("chief"));
+    let mut keeper = accepted(&server, persistent("keeper"));
     subscribe(&mut keeper, "talk/+");
     subscribe(&mut keeper, "ping");
-    leave(keeper, &server, "keeper");
-    assert!(say(&mut chief, "talk/before") && say(&mut chief, "ping"));
+    drop_connection(keeper, &server, "keeper");
+    assert!(publish(&mut chief, "talk/before") && publish(&mut chief, "ping"));
     reload(&place, &server, &RULES.replace("\"talk/+\", ", ""));
-    assert!(!say(&mut chief, "talk/after"));
-    let (mut keeper, _, session_present) = come(&server, lasting("keeper"));
+    assert!(!publish(&mut chief, "talk/after"));
+    let (mut keeper, _, session_present) = connect_with(&server, persistent("keeper"));
     assert!(session_present);
-    assert_eq!(heard(&mut keeper), "ping", "nothing of what waited and is no longer allowed");
-    assert!(!say(&mut chief, "talk/again"));
+    assert_eq!(receive_topic(&mut keeper), "ping", "not the queued message that is no longer allowed");
+    assert!(!publish(&mut chief, "talk/again"));
 }
 
 #[test]
-fn a_group_goes_on_without_the_member_that_may_not_share_any_more() {
+fn a_share_continues_without_a_member_that_lost_its_permission() {
     let place = place();
     let server = with_rules(&place);
-    let mut chief = let_in(&server, lasting("chief"));
-    let mut keeper = let_in(&server, lasting("keeper"));
+    let mut chief = accepted(&server, persistent("chief"));
+    let mut keeper = accepted(&server, persistent("keeper"));
     subscribe(&mut keeper, "$share/g/talk/+");
-    leave(keeper, &server, "keeper");
-    assert!(say(&mut chief, "talk/waits"));
-    let mut helper = let_in(&server, lasting("other"));
-    subscribe(&mut helper, "$share/g/talk/+");
+    drop_connection(keeper, &server, "keeper");
+    assert!(publish(&mut chief, "talk/waits"));
+    let mut member = accepted(&server, persistent("other"));
+    subscribe(&mut member, "$share/g/talk/+");
     reload(&place, &server, &RULES.replace("[keeper, other]", "[other]"));
-    assert_eq!(heard(&mut helper), "talk/waits");
+    assert_eq!(receive_topic(&mut member), "talk/waits");
     for topic in ["talk/1", "talk/2"] {
-        assert!(say(&mut chief, topic));
-        assert_eq!(heard(&mut helper), topic);
+        assert!(publish(&mut chief, topic));
+        assert_eq!(receive_topic(&mut member), topic);
     }
 }
 
 #[test]
-fn a_will_is_published_only_where_the_client_still_may() {
+fn a_will_is_published_only_if_its_client_still_has_the_permission() {
     let place = place();
     let server = with_rules(&place);
-    let mut chief = let_in(&server, lasting("chief"));
+    let mut chief = accepted(&server, persistent("chief"));
     subscribe(&mut chief, "#");
-    let mut hello = wire::text("MQTT");
-    // Clean start and a will of QoS 1.
-    hello.extend([5, 0x0E, 0, 0, 0]);
-    hello.extend([wire::text("keeper"), vec![0], wire::text("will"), wire::text("gone")].concat());
-    let hello = wire::packet(0x10, hello);
+    let mut connect = wire::text("MQTT");
+    // Clean Start and a will of QoS 1.
+    connect.extend([5, 0x0E, 0, 0, 0]);
+    connect.extend([wire::text("keeper"), vec![0], wire::text("will"), wire::text("gone")].concat());
+    let connect = wire::packet(0x10, connect);
     for (rules, is_published) in [(RULES.to_owned(), true), (RULES.replace("[will]", "[other]"), false)] {
         let mut keeper = RawClient::connect(server.port(0));
-        keeper.send(&hello);
+        keeper.send(&connect);
         assert_eq!(keeper.receive().unwrap().body[1], 0);
         reload(&place, &server, &rules);
-        leave(keeper, &server, "keeper");
-        // Its own message comes back behind the will, if there is one.
+        drop_connection(keeper, &server, "keeper");
+        // `chief` receives its own message after the will, if there is one.
         chief.send(&Publish { topic: "end".to_owned(), packet_id: 7, ..Publish::default() }.encode());
         let mut topics = Vec::new();
         while topics.last().is_none_or(|topic| topic != "end") {
@@ -186,64 +186,64 @@ fn a_will_is_published_only_where_the_client_still_may() {
         assert_eq!(topics.contains(&"will".to_owned()), is_published, "{topics:?}");
     }
     let mut keeper = RawClient::connect(server.port(0));
-    keeper.send(&hello);
-    assert_eq!(keeper.receive().unwrap().body[1], 0x87, "by the rules that are in force now");
-    let told = server.log_line_with("not let in");
-    assert!(told.ends_with("no rule lets this client publish to the topic of its will"), "{told}");
+    keeper.send(&connect);
+    assert_eq!(keeper.receive().unwrap().body[1], 0x87, "by the new rules");
+    let line = server.log_line_with("not let in");
+    assert!(line.ends_with("no rule lets this client publish to the topic of its will"), "{line}");
 }
 
-const OPEN_TO_ALL: [&str; 4] = ["--users", "users", "--listen", "mqtt://127.0.0.1:0?anonymous=yes"];
+const USERS_AND_ANONYMOUS: [&str; 4] = ["--users", "users", "--listen", "mqtt://127.0.0.1:0?anonymous=yes"];
 
 fn ann() -> ConnectOptions<'static> {
-    ConnectOptions { user: Some("ann"), password: Some(b"p1"), ..lasting("line") }
+    ConnectOptions { user: Some("ann"), password: Some(b"p1"), ..persistent("line") }
 }
 
 fn bob() -> ConnectOptions<'static> {
-    ConnectOptions { user: Some("bob"), password: Some(b"p2"), ..lasting("line") }
+    ConnectOptions { user: Some("bob"), password: Some(b"p2"), ..persistent("line") }
 }
 
 #[test]
-fn nobody_takes_over_the_connection_of_somebody_else() {
+fn another_identity_cannot_take_over_a_session_that_is_connected() {
     let place = place();
-    let server = LoggedServer::start(&place, &OPEN_TO_ALL);
-    let mut first = let_in(&server, ann());
-    for hello in [bob(), lasting("line"), ConnectOptions { keeps_session: false, ..bob() }] {
-        let (mut other, reason, _) = come(&server, hello);
+    let server = LoggedServer::start(&place, &USERS_AND_ANONYMOUS);
+    let mut first = accepted(&server, ann());
+    for connect in [bob(), persistent("line"), ConnectOptions { keeps_session: false, ..bob() }] {
+        let (mut other, reason, _) = connect_with(&server, connect);
         assert_eq!((reason, other.receive()), (0x87, None));
-        let told = server.log_line_with("line from PORT is not let in");
-        assert!(told.contains("somebody else is connected with this client id"), "{told}");
+        let line = server.log_line_with("line from PORT is not let in");
+        assert!(line.contains("somebody else is connected with this client id"), "{line}");
     }
     first.send(&PINGREQ);
     assert_eq!(first.receive().unwrap().name(), "PINGRESP");
-    let (mut second, reason, session_present) = come(&server, ann());
-    assert_eq!((reason, session_present), (0, true), "the same user may");
+    let (mut second, reason, session_present) = connect_with(&server, ann());
+    assert_eq!((reason, session_present), (0, true), "the same user takes over");
     assert_eq!(first.receive().unwrap().body[0], 0x8E);
     second.send(&PINGREQ);
     assert_eq!(second.receive().unwrap().name(), "PINGRESP");
 }
 
 #[test]
-fn a_session_is_for_whoever_began_it_and_somebody_else_gets_none_of_it() {
+fn another_identity_with_the_same_client_id_gets_a_new_session() {
     let place = place();
-    let server = LoggedServer::start(&place, &OPEN_TO_ALL);
-    let mut chief = let_in(&server, lasting("chief"));
-    let mut first = let_in(&server, ann());
+    let server = LoggedServer::start(&place, &USERS_AND_ANONYMOUS);
+    let mut chief = accepted(&server, persistent("chief"));
+    let mut first = accepted(&server, ann());
     subscribe(&mut first, "talk");
-    leave(first, &server, "line");
-    assert!(say(&mut chief, "talk"));
-    let (mut other, reason, session_present) = come(&server, bob());
+    drop_connection(first, &server, "line");
+    assert!(publish(&mut chief, "talk"));
+    let (mut other, reason, session_present) = connect_with(&server, bob());
     assert_eq!((reason, session_present), (0, false));
     other.send(&PINGREQ);
-    assert_eq!(other.receive().unwrap().name(), "PINGRESP", "and not what waited");
-    assert!(!say(&mut chief, "talk"), "nobody subscribes any more");
+    assert_eq!(other.receive().unwrap().name(), "PINGRESP", "not the queued message");
+    assert!(!publish(&mut chief, "talk"), "the subscription is gone");
 }
 
 #[test]
-fn whoever_says_who_he_is_does_not_wait_for_a_nobody_with_his_client_id() {
+fn an_authenticated_client_takes_over_from_an_anonymous_one() {
     let place = place();
-    let server = LoggedServer::start(&place, &OPEN_TO_ALL);
-    let mut nobody = let_in(&server, lasting("line"));
-    let (_, reason, session_present) = come(&server, ann());
+    let server = LoggedServer::start(&place, &USERS_AND_ANONYMOUS);
+    let mut anonymous = accepted(&server, persistent("line"));
+    let (_, reason, session_present) = connect_with(&server, ann());
     assert_eq!((reason, session_present), (0, false));
-    assert_eq!(nobody.receive().unwrap().body[0], 0x8E);
+    assert_eq!(anonymous.receive().unwrap().body[0], 0x8E);
 }

@@ -1,4 +1,4 @@
-//! Answers that make no sense, and answers to somebody else.
+//! Malformed answers of the store, and answers to other requests.
 
 use super::common::Place;
 use super::common::fake_broker::{FakeBroker, answer};
@@ -6,8 +6,8 @@ use super::common::fake_broker::{FakeBroker, answer};
 const UNKNOWN: &str = "  the write may or may not have happened\n";
 const SYNCHRONISE: &str = "hint: synchronize the clocks of this machine and of the broker with NTP\n";
 
-/// Runs a line against a store that answers so; `{now+N}` in a property stands for a version N milliseconds ahead of
-/// the request's.
+/// Runs a line against a store that answers with this payload and these properties. A property `+N` stands for a
+/// version N milliseconds ahead of the one in the request.
 fn run(line: &str, payload: &'static str, properties: &'static [(&'static str, &'static str)]) -> String {
     let fake = FakeBroker::start(move |connection| {
         let request = connection.serve();
@@ -32,7 +32,7 @@ fn error(message: &str, more: &str) -> String {
 }
 
 #[test]
-fn garbage_is_no_reply() {
+fn garbage_is_a_malformed_reply() {
     for garbage in [
         "",
         "hello",
@@ -56,35 +56,35 @@ fn garbage_is_no_reply() {
 }
 
 #[test]
-fn a_reply_to_another_verb_is_none() {
-    let nonsense = |cause: &str| format!("malformed reply from the store: {cause}");
-    assert_eq!(run("get k", "+OK\r\n", &[]), error(&nonsense("+OK is not a reply to GET"), ""));
-    assert_eq!(run("set k v", ":-1\r\n", &[]), error(&nonsense("-1 is not a reply to SET"), UNKNOWN));
-    assert_eq!(run("del k", "$1\r\nv\r\n", &[]), error(&nonsense("a value is not a reply to DEL"), UNKNOWN));
-    assert_eq!(run("vdel k v", ":2\r\n", &[]), error(&nonsense("a count is not a reply to VDEL"), UNKNOWN));
+fn a_reply_to_another_verb_is_malformed() {
+    let malformed = |cause: &str| format!("malformed reply from the store: {cause}");
+    assert_eq!(run("get k", "+OK\r\n", &[]), error(&malformed("+OK is not a reply to GET"), ""));
+    assert_eq!(run("set k v", ":-1\r\n", &[]), error(&malformed("-1 is not a reply to SET"), UNKNOWN));
+    assert_eq!(run("del k", "$1\r\nv\r\n", &[]), error(&malformed("a value is not a reply to DEL"), UNKNOWN));
+    assert_eq!(run("vdel k v", ":2\r\n", &[]), error(&malformed("a count is not a reply to VDEL"), UNKNOWN));
 }
 
 #[test]
-fn another_status_is_told() {
-    let nonsense = |cause: &str| format!("malformed reply from the store: {cause}");
-    assert_eq!(run("get k", "$1\r\nv\r\n", &[("__stat", "500")]), error(&nonsense("status 500"), ""));
+fn an_unknown_status_version_or_timestamp_is_reported() {
+    let malformed = |cause: &str| format!("malformed reply from the store: {cause}");
+    assert_eq!(run("get k", "$1\r\nv\r\n", &[("__stat", "500")]), error(&malformed("status 500"), ""));
     assert_eq!(
         run("set k v", "+OK\r\n", &[("__stat", "\u{1b}[2J")]),
-        error(&nonsense("status \\u{1b}[2J"), UNKNOWN)
+        error(&malformed("status \\u{1b}[2J"), UNKNOWN)
     );
     assert_eq!(
         run("get k", "$1\r\nv\r\n", &[("__protVer", "2.0")]),
-        error(&nonsense("protocol version 2.0"), "")
+        error(&malformed("protocol version 2.0"), "")
     );
     assert_eq!(
         run("get k", "$1\r\nv\r\n", &[("__ts", "yesterday")]),
-        error(&nonsense("version yesterday: a timestamp has three parts, MILLISECONDS:COUNTER:NODE"), "")
+        error(&malformed("version yesterday: a timestamp has three parts, MILLISECONDS:COUNTER:NODE"), "")
     );
 }
 
 #[test]
-fn a_version_more_than_a_minute_ahead_is_told() {
-    // The client's clock goes on between its request and the answer; two seconds are more than that takes here.
+fn a_version_more_than_a_minute_ahead_is_an_error() {
+    // The client's clock advances between its request and the answer; the margins of seconds allow for that.
     assert_eq!(
         run("get k", "$1\r\nv\r\n", &[("__ts", "+55000")]),
         "--- stdout\nv(no line feed)\n--- exit 0\n"
@@ -100,7 +100,7 @@ fn a_version_more_than_a_minute_ahead_is_told() {
 }
 
 #[test]
-fn the_other_spellings_of_no_are_understood() {
+fn each_encoding_of_not_applied_is_accepted() {
     assert_eq!(run("set k v --nx", "-1\r\n", &[]), "--- exit 1\n");
     assert_eq!(run("set k v --nx", "$-1\r\n", &[]), "--- exit 1\n");
     assert_eq!(run("set k v --nx", ":0\r\n", &[]), "--- exit 1\n");
@@ -108,7 +108,7 @@ fn the_other_spellings_of_no_are_understood() {
 }
 
 #[test]
-fn a_refusal_is_repeated_in_the_stores_words() {
+fn the_error_text_of_the_store_is_printed_with_control_characters_escaped() {
     assert_eq!(
         run("set k v", "-ERR the\x1b[2J moon is full\r\n", &[]),
         error("the store refused the request: the\\u{1b}[2J moon is full", "  nothing was changed\n")
@@ -118,7 +118,7 @@ fn a_refusal_is_repeated_in_the_stores_words() {
 }
 
 #[test]
-fn an_answer_to_another_request_is_not_taken() {
+fn an_answer_to_another_request_is_ignored() {
     let fake = FakeBroker::start(|connection| {
         let request = connection.serve();
         for correlation in [&b""[..], b"x", &[0; 16], &[request.correlation.as_slice(), b"x"].concat()] {
@@ -126,9 +126,9 @@ fn an_answer_to_another_request_is_not_taken() {
             other.correlation = correlation.to_vec();
             connection.send(&answer(&other, "+OK\r\n", &[]).encode());
         }
-        // The right correlation data at another place.
+        // The right correlation data on another topic.
         let mut other = answer(&request, "+OK\r\n", &[]);
-        other.topic = "clients/somebody/else".to_owned();
+        other.topic = "clients/another/client".to_owned();
         connection.send(&other.encode());
         connection.listen();
     });
@@ -139,7 +139,7 @@ fn an_answer_to_another_request_is_not_taken() {
 }
 
 #[test]
-fn an_answer_before_the_acknowledgement_is_an_answer() {
+fn an_answer_before_the_puback_is_accepted() {
     let fake = FakeBroker::start(|connection| {
         let request = connection.serve();
         connection.send(&answer(&request, "+OK\r\n", &[]).encode());
@@ -150,7 +150,7 @@ fn an_answer_before_the_acknowledgement_is_an_answer() {
 }
 
 #[test]
-fn a_batch_of_deletes_says_which_keys_have_no_answer() {
+fn a_delete_of_several_keys_lists_those_without_an_answer() {
     let fake = FakeBroker::start(|connection| {
         let first = connection.serve();
         connection.answer(&first, ":1\r\n", &[]);
@@ -158,7 +158,7 @@ fn a_batch_of_deletes_says_which_keys_have_no_answer() {
     });
     let shown = Place::new().run_at(&fake.url(), &["del", "a", "b", "c", "-o", "text", "--timeout", "1s"]);
     fake.end();
-    // Which of them came first is up to the scheduler.
+    // The order of the requests is up to the scheduler.
     assert!(shown.starts_with("--- stdout\ndeleted "), "{shown}");
     assert!(shown.contains("--- stderr\nerror: no answer from BROKER within 1s\n  2 of 3 keys: "), "{shown}");
     assert!(shown.contains(UNKNOWN) && shown.ends_with("--- exit 124\n"), "{shown}");

@@ -1,5 +1,6 @@
-//! Brokers that misbehave: what is said, how it is said in JSON, and which code it is. No run may wait for a timeout
-//! that it need not wait for: those that must not are given an hour, and half a minute to end.
+//! Brokers that misbehave: messages, JSON errors and exit codes.
+//!
+//! A run that need not wait for a timeout gets timeouts of an hour and must end within half a minute.
 
 use super::common::Place;
 use super::common::fake_broker::{Connection, FakeBroker};
@@ -9,7 +10,7 @@ const AN_HOUR: &[&str] = &["--timeout", "1h", "--connect-timeout", "1h"];
 const UNKNOWN: &str = "  the write may or may not have happened\n";
 const UNCHANGED: &str = "  nothing was changed\n";
 
-/// Runs a line against a broker that runs a script; the broker hears the client out.
+/// Runs a line against a broker that runs a script and then reads until the client has disconnected.
 #[track_caller]
 fn run(line: &str, script: impl FnOnce(&mut Connection) + Send + 'static) -> String {
     let fake = FakeBroker::start(move |connection| {
@@ -17,8 +18,8 @@ fn run(line: &str, script: impl FnOnce(&mut Connection) + Send + 'static) -> Str
         connection.listen()
     });
     let words: Vec<&str> = line.split_whitespace().collect();
-    let patience = if line.contains("timeout") { &[][..] } else { AN_HOUR };
-    let shown = Place::new().run_at(&fake.url(), &[patience, &words].concat());
+    let timeouts = if line.contains("timeout") { &[][..] } else { AN_HOUR };
+    let shown = Place::new().run_at(&fake.url(), &[timeouts, &words].concat());
     fake.end();
     shown
 }
@@ -32,13 +33,13 @@ fn hint(hint: &str) -> String {
 }
 
 const ANSWERS: [&str; 2] = ["mqkv doctor", "increase --timeout"];
-const LOGIN: &str = "check the user name (-u) and the password (--password-file or --ask-password)";
-const IDENTITY: &str =
+const LOGIN_HINT: &str = "check the user name (-u) and the password (--password-file or --ask-password)";
+const IDENTITY_HINT: &str =
     "authenticate with -u NAME and --password-file FILE, with --sat-file FILE, or with -C and -K";
-const RIGHT: &str = "this client id (-i) needs the permission to use the state store";
+const PERMISSION_HINT: &str = "this client id (-i) needs the permission to use the state store";
 
 #[test]
-fn a_client_that_may_not_come_in_is_77_and_a_busy_broker_is_69() {
+fn an_unauthorized_client_exits_with_77_and_a_busy_broker_with_69() {
     let reject = |line: &str, reason| {
         run(line, move |connection| {
             connection.expect("CONNECT");
@@ -49,13 +50,13 @@ fn a_client_that_may_not_come_in_is_77_and_a_busy_broker_is_69() {
         reject("set k v", 0x87),
         error(
             "BROKER rejected the connection: not authorized (0x87)",
-            &format!("{UNCHANGED}{}", hint(IDENTITY)),
+            &format!("{UNCHANGED}{}", hint(IDENTITY_HINT)),
             77
         )
     );
     assert_eq!(
         reject("get k", 0x86),
-        error("BROKER rejected the connection: bad user name or password (0x86)", &hint(LOGIN), 77)
+        error("BROKER rejected the connection: bad user name or password (0x86)", &hint(LOGIN_HINT), 77)
     );
     let later = "try again later, or use --retries N";
     assert_eq!(
@@ -72,7 +73,7 @@ fn a_client_that_may_not_come_in_is_77_and_a_busy_broker_is_69() {
 }
 
 #[test]
-fn the_brokers_own_words_are_passed_on_and_do_not_drive_the_terminal() {
+fn the_reason_string_of_the_broker_is_printed_with_control_characters_escaped() {
     let shown = run("get k", |connection| {
         connection.expect("CONNECT");
         let words = b"come back\x1b[2J";
@@ -85,7 +86,7 @@ fn the_brokers_own_words_are_passed_on_and_do_not_drive_the_terminal() {
 }
 
 #[test]
-fn whoever_speaks_no_mqtt_is_told_by_its_first_words() {
+fn a_peer_that_does_not_speak_mqtt_is_recognized_by_its_first_bytes() {
     let answered = |words: &'static [u8], line: &str| {
         run(line, move |connection| {
             connection.expect("CONNECT");
@@ -93,17 +94,17 @@ fn whoever_speaks_no_mqtt_is_told_by_its_first_words() {
         })
     };
     let port = hint("check the port: 1883 is the default for MQTT without TLS");
-    let no_mqtt = |cause: &str, outcome: &str| {
+    let not_mqtt = |cause: &str, outcome: &str| {
         error(&format!("BROKER does not speak MQTT 5: {cause}"), &format!("{outcome}{port}"), 76)
     };
-    // Read as MQTT, these are packets of which much is still to come.
+    // As MQTT, these bytes would be the beginnings of long packets.
     assert_eq!(
         answered(b"HTTP/1.1 400 Bad Request\r\n\r\n", "get k"),
-        no_mqtt("received HTTP/1.1 400 Bad Request\\r\\n\\r\\n", "")
+        not_mqtt("received HTTP/1.1 400 Bad Request\\r\\n\\r\\n", "")
     );
     assert_eq!(
         answered(b"SSH-2.0-OpenSSH\r\n", "set k v"),
-        no_mqtt("received SSH-2.0-OpenSSH\\r\\n", UNCHANGED)
+        not_mqtt("received SSH-2.0-OpenSSH\\r\\n", UNCHANGED)
     );
     assert_eq!(
         answered(b"\x15\x03\x03\0\x02\x02\x50", "set k v"),
@@ -117,10 +118,10 @@ fn whoever_speaks_no_mqtt_is_told_by_its_first_words() {
         )
     );
     let suback = answered(&[0x90, 4, 0, 1, 0, 0], "get k");
-    assert_eq!(suback, no_mqtt("received \\x90\\x04\\x00\\x01\\x00\\x00", ""));
-    assert_eq!(answered(b"\x20\x02\0\x01", "get k"), no_mqtt("the broker supports older versions only", ""));
+    assert_eq!(suback, not_mqtt("received \\x90\\x04\\x00\\x01\\x00\\x00", ""));
+    assert_eq!(answered(b"\x20\x02\0\x01", "get k"), not_mqtt("the broker supports older versions only", ""));
     let long = answered(&[0xFF; 5000], "get k");
-    assert_eq!(long, no_mqtt(&format!("received {}", "\\xff".repeat(32)), ""));
+    assert_eq!(long, not_mqtt(&format!("received {}", "\\xff".repeat(32)), ""));
     for garbage in
         [&b"\x20\0"[..], b"\x20\x03\0\0\x05", b"\x20\x03\0\xEE\0", b"\xE0\x02\0\0", b"\xF0\x02\0\0"]
     {
@@ -134,7 +135,7 @@ fn whoever_speaks_no_mqtt_is_told_by_its_first_words() {
 }
 
 #[test]
-fn a_broker_that_hangs_up_before_its_connack_is_69() {
+fn a_connection_that_closes_before_its_connack_exits_with_69() {
     let fake = FakeBroker::start(|connection| drop(connection.expect("CONNECT")));
     let shown = Place::new().run_at(&fake.url(), &[AN_HOUR, &["set", "k", "v"]].concat());
     assert!(shown.contains("connection closed by the other side"), "{shown}");
@@ -142,7 +143,7 @@ fn a_broker_that_hangs_up_before_its_connack_is_69() {
 }
 
 #[test]
-fn half_a_connack_is_none() {
+fn half_a_connack_times_out() {
     let shown = run("get k --connect-timeout 500ms", |connection| {
         connection.expect("CONNECT");
         let connack = wire::connack(0, &[]);
@@ -154,7 +155,7 @@ fn half_a_connack_is_none() {
 }
 
 #[test]
-fn a_huge_announced_length_is_neither_allocated_nor_waited_for() {
+fn a_huge_remaining_length_fails_at_once_without_an_allocation() {
     let shown = run("get k", |connection| {
         connection.expect("CONNECT");
         connection.send(&[0x20, 0xFF, 0xFF, 0xFF, 0x7F]);
@@ -173,7 +174,7 @@ fn a_huge_announced_length_is_neither_allocated_nor_waited_for() {
 }
 
 #[test]
-fn a_subscription_that_is_refused_is_77() {
+fn a_rejected_subscription_exits_with_77() {
     for (request, outcome) in [("get k", ""), ("set k v", UNCHANGED)] {
         let shown = run(request, |connection| {
             connection.accept();
@@ -183,13 +184,13 @@ fn a_subscription_that_is_refused_is_77() {
             shown.starts_with("--- stderr\nerror: the broker refused the subscription to clients/"),
             "{shown}"
         );
-        let end = format!(": not authorized (0x87)\n{outcome}{}--- exit 77\n", hint(RIGHT));
+        let end = format!(": not authorized (0x87)\n{outcome}{}--- exit 77\n", hint(PERMISSION_HINT));
         assert!(shown.ends_with(&end), "{shown}");
     }
 }
 
 #[test]
-fn a_request_that_the_broker_refuses_is_77_or_76() {
+fn a_request_that_the_broker_rejects_exits_with_77_or_76() {
     let refuse = |request: &str, reason| {
         run(request, move |connection| {
             let request = connection.serve();
@@ -197,30 +198,30 @@ fn a_request_that_the_broker_refuses_is_77_or_76() {
         })
     };
     let message = "the broker refused the request: not authorized (0x87)";
-    assert_eq!(refuse("set k v", 0x87), error(message, &format!("{UNCHANGED}{}", hint(RIGHT)), 77));
-    assert_eq!(refuse("get k", 0x87), error(message, &hint(RIGHT), 77));
+    assert_eq!(refuse("set k v", 0x87), error(message, &format!("{UNCHANGED}{}", hint(PERMISSION_HINT)), 77));
+    assert_eq!(refuse("get k", 0x87), error(message, &hint(PERMISSION_HINT), 77));
     let message = "the broker refused the request: quota exceeded (0x97)";
     assert_eq!(refuse("set k v", 0x97), error(message, UNCHANGED, 76));
 }
 
 #[test]
-fn a_broker_without_a_store_says_so() {
-    let alone = |request: &str| {
+fn a_broker_without_a_store_is_reported() {
+    let without_store = |request: &str| {
         run(request, |connection| {
             let request = connection.serve();
             connection.send(&wire::puback(request.packet_id, 0x10));
         })
     };
     let message = "no state store at BROKER: no subscriber to its request topic";
-    let is_it = hint("connect to Azure IoT Operations or to `mqkv serve`");
-    assert_eq!(alone("get k"), error(message, &is_it, 69));
-    // The broker's word is no proof: one that has the store inside may not count it among the subscribers.
-    assert_eq!(alone("set k v"), error(message, &format!("{UNKNOWN}{is_it}"), 69));
-    assert_eq!(alone("ping"), error(message, &is_it, 69));
+    let other_broker = hint("connect to Azure IoT Operations or to `mqkv serve`");
+    assert_eq!(without_store("get k"), error(message, &other_broker, 69));
+    // The reason code is no proof: a broker with a built-in store may not count it as a subscriber.
+    assert_eq!(without_store("set k v"), error(message, &format!("{UNKNOWN}{other_broker}"), 69));
+    assert_eq!(without_store("ping"), error(message, &other_broker, 69));
 }
 
 #[test]
-fn no_answer_is_124_and_a_write_without_one_is_unknown() {
+fn a_missing_answer_exits_with_124_and_the_outcome_of_a_write_is_unknown() {
     let silent = |request: &str| {
         run(request, |connection| {
             let request = connection.serve();
@@ -247,15 +248,15 @@ fn no_answer_is_124_and_a_write_without_one_is_unknown() {
 }
 
 #[test]
-fn a_write_that_waits_for_its_subscription_was_not_sent() {
+fn a_write_whose_subscription_times_out_was_not_sent() {
     let shown = run("set k v --timeout 200ms", Connection::accept);
     let message = "no answer from BROKER within 200ms";
     assert_eq!(shown, error(message, &format!("{UNCHANGED}{}", ANSWERS.map(hint).concat()), 124));
 }
 
 #[test]
-fn a_connection_that_ends_under_a_write_leaves_it_unknown() {
-    let cut = |request: &str| {
+fn a_connection_lost_during_a_write_leaves_its_outcome_unknown() {
+    let disconnect = |request: &str| {
         run(request, |connection| {
             connection.serve();
             connection.send(&wire::disconnect(0x8B));
@@ -263,10 +264,10 @@ fn a_connection_that_ends_under_a_write_leaves_it_unknown() {
     };
     let message =
         "lost the connection to BROKER: the broker ended the connection: server shutting down (0x8B)";
-    assert_eq!(cut("get k"), error(message, "", 69));
-    assert_eq!(cut("set k v"), error(message, UNKNOWN, 69));
-    assert_eq!(cut("del k l"), error(message, &format!("  2 of 2 keys: k, l\n{UNKNOWN}"), 69));
-    // Without a word of goodbye.
+    assert_eq!(disconnect("get k"), error(message, "", 69));
+    assert_eq!(disconnect("set k v"), error(message, UNKNOWN, 69));
+    assert_eq!(disconnect("del k l"), error(message, &format!("  2 of 2 keys: k, l\n{UNKNOWN}"), 69));
+    // Without a DISCONNECT.
     let fake = FakeBroker::start(|connection| drop(connection.serve()));
     let shown = Place::new().run_at(&fake.url(), &[AN_HOUR, &["set", "k", "v", "-j"]].concat());
     assert!(shown.contains("\"kind\":\"unavailable\",\"code\":69,"), "{shown}");
@@ -274,7 +275,7 @@ fn a_connection_that_ends_under_a_write_leaves_it_unknown() {
 }
 
 #[test]
-fn a_write_is_sent_once_and_a_read_is_asked_again() {
+fn a_write_is_sent_once_and_a_read_is_repeated() {
     let requests = |request: &'static str| {
         let fake = FakeBroker::start(|connection| {
             let request = connection.serve();
@@ -293,7 +294,7 @@ fn a_write_is_sent_once_and_a_read_is_asked_again() {
 const OTHER_ID: &str = "hint: use a unique client id with -i, or omit -i\n";
 
 #[test]
-fn a_session_taken_over_is_told() {
+fn a_session_takeover_is_reported() {
     let shown = run("set k v", |connection| {
         connection.serve();
         connection.send(&wire::disconnect(0x8E));
@@ -303,7 +304,7 @@ fn a_session_taken_over_is_told() {
 }
 
 #[test]
-fn a_goodbye_and_a_refusal_may_leave_their_properties_out() {
+fn a_disconnect_and_a_puback_may_omit_their_properties() {
     let shown = run("set k v", |connection| {
         connection.serve();
         connection.send(&[0xE0, 1, 0x8E]);
@@ -318,7 +319,7 @@ fn a_goodbye_and_a_refusal_may_leave_their_properties_out() {
 }
 
 #[test]
-fn a_packet_that_is_too_short_within_is_malformed_and_not_waited_for() {
+fn a_truncated_packet_body_is_malformed_at_once() {
     for packet in [&[0x32, 3, 0, 9, b'x'][..], &[0x40, 1, 0], &[0x90, 2, 0, 1]] {
         let shown = run("set k v", move |connection| {
             connection.serve();

@@ -1,5 +1,5 @@
-//! Input that makes no sense beyond the grammar: keys and values that are too large, bytes that are no text, files
-//! that cannot be read or written.
+//! Input that is invalid beyond the grammar: keys and values over a limit, text that is not UTF-8, files that cannot be
+//! read or written.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -8,14 +8,14 @@ use super::common::bounded::bounded_transcript;
 use super::common::fake_broker::FakeBroker;
 use super::common::{Place, Server, wire};
 
-/// Runs words of any bytes.
+/// Runs a command line of arbitrary bytes.
 fn run(place: &Place, words: &[&[u8]]) -> String {
     let words: Vec<&OsStr> = words.iter().map(|word| OsStr::from_bytes(word)).collect();
     bounded_transcript(&mut place.command_os(&words))
 }
 
 #[test]
-fn a_key_has_one_byte_to_the_limit() {
+fn an_empty_key_and_one_over_the_limit_are_usage_errors() {
     let place = Place::new();
     let long = vec![b'k'; 65_536];
     for verb in [&["get"][..], &["set", "--value", "v"], &["del"], &["vdel", "--value", "v"]] {
@@ -36,7 +36,7 @@ fn a_key_has_one_byte_to_the_limit() {
 }
 
 #[test]
-fn a_value_over_the_brokers_packet_limit_is_65_and_not_sent() {
+fn a_value_over_the_brokers_packet_limit_exits_with_65_and_is_not_sent() {
     let fake = FakeBroker::start(|connection| {
         connection.expect("CONNECT");
         // Maximum packet size: 1,000 bytes.
@@ -59,9 +59,9 @@ fn a_value_over_the_brokers_packet_limit_is_65_and_not_sent() {
 }
 
 #[test]
-fn a_value_over_the_limit_is_65_before_anything_is_sent() {
+fn a_value_over_the_limit_exits_with_65_before_anything_is_sent() {
     let place = Place::new();
-    // Sparse: it takes no room.
+    // A sparse file takes no space.
     let file = std::fs::File::create(place.path("huge")).unwrap();
     file.set_len(256 * 1024 * 1024).unwrap();
     assert_eq!(
@@ -77,25 +77,25 @@ fn a_value_over_the_limit_is_65_before_anything_is_sent() {
 }
 
 #[test]
-fn text_that_is_no_utf_8_is_told_where_text_is_needed() {
+fn text_that_is_not_utf_8_is_a_usage_error() {
     let place = Place::new();
-    let told = |word: &str, verb: &str| {
+    let error = |word: &str, verb: &str| {
         format!(
             "--- stderr\nerror: invalid UTF-8: {word}\n  only keys, values and file names may contain arbitrary bytes\n\
              hint: {verb} --help\n--- exit 2\n"
         )
     };
     let get = |option: &[u8], value: &[u8]| run(&place, &[b"get", b"k", option, value]);
-    assert_eq!(get(b"-b", b"mqtt://h\xff"), told("mqtt://h\\xff", "mqkv get"));
-    assert_eq!(get(b"-n", b"h\xff"), told("h\\xff", "mqkv get"));
-    assert_eq!(get(b"-i", b"h\xff"), told("h\\xff", "mqkv get"));
-    assert_eq!(get(b"-t", b"\xff"), told("\\xff", "mqkv get"));
+    assert_eq!(get(b"-b", b"mqtt://h\xff"), error("mqtt://h\\xff", "mqkv get"));
+    assert_eq!(get(b"-n", b"h\xff"), error("h\\xff", "mqkv get"));
+    assert_eq!(get(b"-i", b"h\xff"), error("h\\xff", "mqkv get"));
+    assert_eq!(get(b"-t", b"\xff"), error("\\xff", "mqkv get"));
     let set = |option: &[u8], value: &[u8]| run(&place, &[b"set", b"k", b"v", option, value]);
-    assert_eq!(set(b"--ttl", b"5\xffs"), told("5\\xffs", "mqkv set"));
-    assert_eq!(set(b"--fence", b"1:0:\xff"), told("1:0:\\xff", "mqkv set"));
-    assert_eq!(run(&place, &[b"set", b"k", b"--hex", b"\xff"]), told("\\xff", "mqkv set"));
-    assert_eq!(run(&place, &[b"serve", b"--listen", b"\xff:0"]), told("\\xff:0", "mqkv serve"));
-    assert_eq!(run(&place, &[b"decode", b"hlc", b"\xff"]), told("\\xff", "mqkv decode hlc"));
+    assert_eq!(set(b"--ttl", b"5\xffs"), error("5\\xffs", "mqkv set"));
+    assert_eq!(set(b"--fence", b"1:0:\xff"), error("1:0:\\xff", "mqkv set"));
+    assert_eq!(run(&place, &[b"set", b"k", b"--hex", b"\xff"]), error("\\xff", "mqkv set"));
+    assert_eq!(run(&place, &[b"serve", b"--listen", b"\xff:0"]), error("\\xff:0", "mqkv serve"));
+    assert_eq!(run(&place, &[b"decode", b"hlc", b"\xff"]), error("\\xff", "mqkv decode hlc"));
     for words in [
         &[&b"\xff"[..]][..],
         &[b"get", b"k", b"-o", b"\xff"],
@@ -111,7 +111,7 @@ fn text_that_is_no_utf_8_is_told_where_text_is_needed() {
 }
 
 #[test]
-fn names_of_files_may_hold_any_byte() {
+fn file_names_may_contain_any_byte() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let url = server.url();
@@ -137,22 +137,22 @@ fn names_of_files_may_hold_any_byte() {
 }
 
 #[test]
-fn a_url_that_is_none_is_told_with_one_that_is() {
+fn an_invalid_url_is_reported_with_a_valid_example() {
     let place = Place::new();
-    let told = |url: &str| place.run_bounded(&["get", "k", "-b", url]);
+    let get = |url: &str| place.run_bounded(&["get", "k", "-b", url]);
     let usage =
         |message: &str, hint: &str| format!("--- stderr\nerror: {message}\nhint: {hint}\n--- exit 2\n");
-    assert_eq!(told("localhost"), usage("the broker is a URL", "-b mqtt://localhost"));
-    assert_eq!(told("http://h"), usage("no broker speaks http://", "-b mqtt://HOST[:PORT]"));
-    assert_eq!(told("mqtt://h:port"), usage("no host and port in mqtt://h:port", "-b mqtt://HOST[:PORT]"));
-    assert_eq!(told("mqtt://"), usage("no host and port in mqtt://", "-b mqtt://HOST[:PORT]"));
-    let shown = told("mqtt://no..such");
+    assert_eq!(get("localhost"), usage("the broker is a URL", "-b mqtt://localhost"));
+    assert_eq!(get("http://h"), usage("no broker speaks http://", "-b mqtt://HOST[:PORT]"));
+    assert_eq!(get("mqtt://h:port"), usage("no host and port in mqtt://h:port", "-b mqtt://HOST[:PORT]"));
+    assert_eq!(get("mqtt://"), usage("no host and port in mqtt://", "-b mqtt://HOST[:PORT]"));
+    let shown = get("mqtt://no..such");
     assert!(shown.starts_with("--- stderr\nerror: cannot resolve no..such:1883: "), "{shown}");
     assert!(shown.ends_with("--- exit 69\n"), "{shown}");
 }
 
 #[test]
-fn a_client_id_must_fit_into_topics() {
+fn a_client_id_that_no_topic_can_contain_is_a_usage_error() {
     let place = Place::new();
     let with = |id: &str| place.run_bounded(&["--embedded", "get", "k", "-i", id]);
     let usage = |message: &str| format!("--- stderr\nerror: {message}\n--- exit 2\n");
@@ -167,7 +167,7 @@ fn a_client_id_must_fit_into_topics() {
 }
 
 #[test]
-fn patience_has_no_limit() {
+fn timeouts_have_no_upper_limit() {
     let place = Place::new();
     for duration in ["1h", "500000000y"] {
         let words = ["--embedded", "get", "k", "--timeout", duration, "--connect-timeout", duration];
@@ -178,7 +178,7 @@ fn patience_has_no_limit() {
 }
 
 #[test]
-fn an_address_that_cannot_be_listened_at_is_told_with_one_that_can() {
+fn an_address_that_cannot_be_bound_is_reported_with_one_that_can() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let taken = server.url().replace("mqtt://", "");
@@ -197,7 +197,7 @@ fn an_address_that_cannot_be_listened_at_is_told_with_one_that_can() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_74() {
+fn a_file_that_cannot_be_read_or_written_exits_with_74() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let at = |words: &[&str]| place.run_at(&server.url(), words);

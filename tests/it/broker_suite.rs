@@ -21,28 +21,28 @@ fn messages_of_each_qos_arrive() {
             let answer = client.receive();
             assert_eq!(answer.name(), if qos == 1 { "PUBACK" } else { "PUBREC" });
         }
-        let heard = client.receive_publish();
-        assert_eq!((heard.qos(), &heard.payload[..]), (qos, &[b'0' + qos][..]));
-        client.acknowledge(&heard);
+        let message = client.receive_publish();
+        assert_eq!((message.qos(), &message.payload[..]), (qos, &[b'0' + qos][..]));
+        client.acknowledge(&message);
     }
     client.disconnect(b"");
 }
 
 #[test]
-fn retained_messages_wait_for_whoever_subscribes() {
+fn retained_messages_are_sent_to_new_subscribers() {
     let (_place, server) = serve();
     let mut client = Client::connect(&server, "a");
     for qos in 0..3 {
         client.publish(RETAIN | qos << 1, &format!("t/{qos}"), &format!("qos {qos}"));
     }
     client.subscribe("t/+", 2);
-    let mut heard: Vec<_> = (0..3).map(|_| client.receive_publish()).collect();
-    for message in &heard {
+    let mut message: Vec<_> = (0..3).map(|_| client.receive_publish()).collect();
+    for message in &message {
         client.acknowledge(message);
     }
-    heard.sort_by(|one, other| one.topic.cmp(&other.topic));
-    let said: Vec<_> = heard.iter().map(|heard| (heard.flags, &heard.payload[..])).collect();
-    assert_eq!(said, [(1, &b"qos 0"[..]), (3, b"qos 1"), (5, b"qos 2")]);
+    message.sort_by(|one, other| one.topic.cmp(&other.topic));
+    let messages: Vec<_> = message.iter().map(|message| (message.flags, &message.payload[..])).collect();
+    assert_eq!(messages, [(1, &b"qos 0"[..]), (3, b"qos 1"), (5, b"qos 2")]);
     let mut other = Client::connect(&server, "b");
     for qos in 0..3 {
         other.publish(RETAIN | qos << 1, &format!("t/{qos}"), "");
@@ -52,88 +52,88 @@ fn retained_messages_wait_for_whoever_subscribes() {
 }
 
 #[test]
-fn another_connect_and_another_protocol_are_refused() {
+fn a_second_connect_and_an_unknown_protocol_name_are_rejected() {
     let (_place, server) = serve();
     let mut client = Client::connect(&server, "a");
     client.raw.send(&wire::connect("a"));
     assert_eq!(client.disconnect_reason(), 0x82);
-    let mut stranger = RawClient::connect(server.port());
-    stranger.send(b"\x10\x0c\0\x02hj\x05\x02\0\0\0\0\x01a");
-    let connack = stranger.receive().unwrap();
-    assert_eq!((connack.name(), connack.body[1], stranger.receive()), ("CONNACK", 0x84, None));
+    let mut other = RawClient::connect(server.port());
+    other.send(b"\x10\x0c\0\x02hj\x05\x02\0\0\0\0\x01a");
+    let connack = other.receive().unwrap();
+    assert_eq!((connack.name(), connack.body[1], other.receive()), ("CONNACK", 0x84, None));
 }
 
-/// A will on `will` of QoS 1, with these properties: the flags of CONNECT and its fields.
+/// A will of QoS 1 for the topic `will` with these encoded properties. Returns the flags and the fields of CONNECT.
 fn will(properties: &[u8]) -> (u8, Vec<u8>) {
     let fields = [&length(properties.len())[..], properties, &text("will"), &text("gone")].concat();
     (CLEAN | 0x0C, fields)
 }
 
 #[test]
-fn a_will_is_heard_when_a_connection_breaks() {
+fn a_will_is_published_when_a_connection_breaks() {
     let (_place, server) = serve();
-    let mut watcher = Client::connect(&server, "watcher");
-    watcher.subscribe("will", 2);
+    let mut subscriber = Client::connect(&server, "subscriber");
+    subscriber.subscribe("will", 2);
     let (flags, fields) = will(b"\x26\0\x01a\0\x01b");
     Client::connect_with(&server, "a", flags, b"", &fields).0.disconnect(b"");
     drop(Client::connect_with(&server, "b", flags, b"", &fields));
-    let heard = watcher.receive_publish();
+    let message = subscriber.receive_publish();
     assert_eq!(
-        (heard.qos(), &heard.payload[..], &heard.properties[..]),
+        (message.qos(), &message.payload[..], &message.properties[..]),
         (1, &b"gone"[..], &b"\x26\0\x01a\0\x01b"[..])
     );
-    watcher.expect_nothing();
+    subscriber.expect_nothing();
 }
 
 #[test]
-fn a_will_waits_for_its_delay_or_the_sessions_end() {
+fn a_will_is_published_after_its_delay_or_at_the_end_of_the_session() {
     let (_place, server) = serve();
-    let mut watcher = Client::connect(&server, "watcher");
-    watcher.subscribe("will", 2);
-    // A delay of an hour, and a session of a second: that ends first.
+    let mut subscriber = Client::connect(&server, "subscriber");
+    subscriber.subscribe("will", 2);
+    // The session ends after a second, before the delay of an hour.
     let (flags, fields) = will(b"\x18\0\0\x0e\x10");
     drop(Client::connect_with(&server, "a", flags, b"\x11\0\0\0\x01", &fields));
-    watcher.expect_nothing();
-    assert_eq!(watcher.receive_payloads(1), ["gone"]);
-    // Who comes back in time takes it with it.
+    subscriber.expect_nothing();
+    assert_eq!(subscriber.receive_payloads(1), ["gone"]);
+    // A client that reconnects in time cancels its will.
     drop(Client::connect_with(&server, "a", flags & !CLEAN, b"\x11\0\0\x0e\x10", &fields));
     let (back, is_present) = Client::resume(&server, "a", b"");
     assert!(is_present);
     back.disconnect(b"");
-    watcher.expect_nothing();
+    subscriber.expect_nothing();
 }
 
 #[test]
-fn a_will_comes_at_its_delay_and_at_once_where_no_session_is_left() {
+fn a_will_is_published_at_its_delay_or_at_once_if_the_session_ends() {
     let (_place, server) = serve();
-    let mut watcher = Client::connect(&server, "watcher");
-    watcher.subscribe("will", 2);
+    let mut subscriber = Client::connect(&server, "subscriber");
+    subscriber.subscribe("will", 2);
     for (delay, expiry) in [(b"\x18\0\0\0\x01", &b"\x11\0\0\x0e\x10"[..]), (b"\x18\0\0\x0e\x10", b"")] {
         let (flags, fields) = will(delay);
         drop(Client::connect_with(&server, "a", flags, expiry, &fields));
-        assert_eq!(watcher.receive_payloads(1), ["gone"]);
-        watcher.expect_nothing();
+        assert_eq!(subscriber.receive_payloads(1), ["gone"]);
+        subscriber.expect_nothing();
     }
 }
 
 #[test]
-fn who_falls_silent_is_cut_off_and_its_will_is_heard() {
+fn a_keep_alive_timeout_disconnects_the_client_and_publishes_its_will() {
     let (_place, server) = serve();
-    let mut watcher = Client::connect(&server, "watcher");
-    watcher.subscribe("will", 2);
+    let mut subscriber = Client::connect(&server, "subscriber");
+    subscriber.subscribe("will", 2);
     let (flags, fields) = will(b"");
     let mut silent = RawClient::connect(server.port());
-    // With a keep-alive of a second.
+    // Keep Alive is one second.
     let head = [&text("MQTT")[..], &[5, flags, 0, 1, 0], &text("a"), &fields].concat();
     silent.send(&packet(0x10, head));
     assert_eq!(silent.receive().unwrap().name(), "CONNACK");
-    assert_eq!(watcher.receive_payloads(1), ["gone"]);
-    let goodbye = silent.receive().unwrap();
-    assert_eq!((goodbye.name(), goodbye.body[0], silent.receive()), ("DISCONNECT", 0x8D, None));
+    assert_eq!(subscriber.receive_payloads(1), ["gone"]);
+    let disconnect = silent.receive().unwrap();
+    assert_eq!((disconnect.name(), disconnect.body[0], silent.receive()), ("DISCONNECT", 0x8D, None));
 }
 
 #[test]
-fn a_subscription_that_cannot_be_fails_alone() {
+fn an_invalid_topic_filter_fails_alone() {
     let (_place, server) = serve();
     let mut client = Client::connect(&server, "a");
     for filter in ["t/#/x", "t+", "$share/group", "$share//t", ""] {
@@ -145,7 +145,7 @@ fn a_subscription_that_cannot_be_fails_alone() {
 }
 
 #[test]
-fn a_client_without_an_id_is_given_one() {
+fn a_client_without_a_client_id_is_assigned_one() {
     let (_place, server) = serve();
     let id = |connack: &[u8]| {
         let at = connack.iter().position(|byte| *byte == 0x12).unwrap();
@@ -161,7 +161,7 @@ fn a_client_without_an_id_is_given_one() {
 }
 
 #[test]
-fn messages_wait_for_a_session_that_is_away() {
+fn messages_are_queued_for_a_disconnected_session() {
     let (_place, server) = serve();
     let (mut client, is_present) = Client::resume(&server, "a", b"");
     assert!(!is_present);
@@ -178,7 +178,7 @@ fn messages_wait_for_a_session_that_is_away() {
 }
 
 #[test]
-fn overlapping_subscriptions_bring_the_highest_qos_and_all_identifiers_once() {
+fn overlapping_subscriptions_deliver_once_with_the_highest_qos_and_all_identifiers() {
     let (_place, server) = serve();
     let mut client = Client::connect(&server, "a");
     assert_eq!(client.subscribe_with("t/#", 2, 1), 2);
@@ -186,17 +186,17 @@ fn overlapping_subscriptions_bring_the_highest_qos_and_all_identifiers_once() {
     client.publish(RETAIN, "other", "x");
     client.send_publish(4, "t/a", b"", b"x");
     assert_eq!(client.receive().name(), "PUBREC");
-    let heard = client.receive_publish();
-    assert_eq!(heard.qos(), 2);
-    let mut identifiers: Vec<_> = heard.properties.chunks(2).map(<[u8]>::to_vec).collect();
+    let message = client.receive_publish();
+    assert_eq!(message.qos(), 2);
+    let mut identifiers: Vec<_> = message.properties.chunks(2).map(<[u8]>::to_vec).collect();
     identifiers.sort();
     assert_eq!(identifiers, [[0x0B, 1], [0x0B, 2]]);
-    client.acknowledge(&heard);
+    client.acknowledge(&message);
     client.expect_nothing();
 }
 
 #[test]
-fn what_was_not_acknowledged_is_sent_again_after_a_reconnect() {
+fn unacknowledged_messages_are_sent_again_after_a_reconnect() {
     let (_place, server) = serve();
     let (mut client, _) = Client::resume(&server, "a", b"");
     client.subscribe("t", 2);
@@ -207,9 +207,9 @@ fn what_was_not_acknowledged_is_sent_again_after_a_reconnect() {
     let sent = [client.receive_publish(), client.receive_publish()];
     drop(client);
     let (mut client, _) = Client::resume(&server, "a", b"");
-    for heard in sent {
+    for message in sent {
         let again = client.receive_publish();
-        assert_eq!(again, Message { flags: heard.flags | DUP, ..heard });
+        assert_eq!(again, Message { flags: message.flags | DUP, ..message });
         client.raw.send(&packet(0x50, again.id.to_be_bytes().to_vec()));
         client.receive_pubrel(again.id);
     }
@@ -224,7 +224,7 @@ fn what_was_not_acknowledged_is_sent_again_after_a_reconnect() {
 }
 
 #[test]
-fn topics_with_a_dollar_are_hidden_from_wildcards() {
+fn topics_that_begin_with_a_dollar_match_no_leading_wildcard() {
     let (_place, server) = serve();
     let mut client = Client::connect(&server, "a");
     client.subscribe("#", 2);
@@ -237,7 +237,7 @@ fn topics_with_a_dollar_are_hidden_from_wildcards() {
 }
 
 #[test]
-fn a_subscription_ends_when_it_is_ended() {
+fn an_unsubscribe_ends_the_subscription() {
     let (_place, server) = serve();
     let mut client = Client::connect(&server, "a");
     client.subscribe("t/a", 2);
@@ -249,17 +249,17 @@ fn a_subscription_ends_when_it_is_ended() {
 }
 
 #[test]
-fn a_session_lasts_as_long_as_was_said_last() {
+fn the_last_session_expiry_interval_applies() {
     let (_place, server) = serve();
     let (client, _) = Client::resume(&server, "a", b"");
     client.disconnect(b"");
     let (client, is_present) = Client::resume(&server, "a", b"");
     assert!(is_present);
     client.disconnect(b"\x11\0\0\0\0");
-    assert!(!Client::resume(&server, "a", b"").1, "it was ended by the goodbye");
+    assert!(!Client::resume(&server, "a", b"").1, "the DISCONNECT ended it");
     drop(Client::connect(&server, "a"));
     let (client, is_present) = Client::resume(&server, "a", b"");
-    assert!(!is_present, "it was ended by a clean start");
+    assert!(!is_present, "Clean Start ended it");
     drop(client);
     let (client, connack) = Client::connect_with(&server, "a", 0, b"", b"");
     assert_eq!(connack[0], 1);
@@ -268,7 +268,7 @@ fn a_session_lasts_as_long_as_was_said_last() {
 }
 
 #[test]
-fn a_share_gives_each_message_to_one() {
+fn a_shared_subscription_gives_each_message_to_one_member() {
     let (_place, server) = serve();
     let mut members = [Client::connect(&server, "a"), Client::connect(&server, "b")];
     for client in &mut members {
@@ -281,7 +281,7 @@ fn a_share_gives_each_message_to_one() {
     }
     let mut all = Vec::new();
     for mut client in members {
-        // Its five, and once more what both have subscribed to.
+        // Five of the shared messages, and `t/0` once more for the subscription of each client.
         let payloads = client.receive_payloads(6);
         assert!(payloads.contains(&"0".to_owned()));
         all.extend(payloads);
@@ -293,7 +293,7 @@ fn a_share_gives_each_message_to_one() {
 }
 
 #[test]
-fn packets_keep_to_the_maximum_of_whoever_gets_them() {
+fn packets_respect_the_maximum_packet_size_of_their_receiver() {
     let (_place, server) = serve();
     let (mut small, _) = Client::connect_with(&server, "small", CLEAN, b"\x27\0\0\0\x64", b"");
     small.subscribe("t", 2);
@@ -301,13 +301,13 @@ fn packets_keep_to_the_maximum_of_whoever_gets_them() {
     other.publish(2, "t", &"x".repeat(100));
     other.publish(2, "t", "fits");
     assert_eq!(small.receive_payloads(1), ["fits"]);
-    // The limit of the broker is 64 MB: a header is enough to say more.
+    // The limit of the broker is 64 MB; the fixed header already announces more.
     other.raw.send(b"\x30\xff\xff\xff\x7f");
     assert_eq!(other.disconnect_reason(), 0x95);
 }
 
 #[test]
-fn nobody_gets_more_at_once_than_it_takes() {
+fn the_receive_maximum_limits_both_directions() {
     let (_place, server) = serve();
     let (mut client, _) = Client::connect_with(&server, "a", CLEAN, b"\x21\0\x02", b"");
     client.subscribe("t", 2);
@@ -317,11 +317,11 @@ fn nobody_gets_more_at_once_than_it_takes() {
     }
     let first = [client.receive_publish(), client.receive_publish()];
     client.expect_nothing();
-    for heard in &first {
-        client.acknowledge(heard);
+    for message in &first {
+        client.acknowledge(message);
     }
     assert_eq!(client.receive_payloads(3), ["2", "3", "4"]);
-    // The other way: the broker takes 1024 without their release.
+    // In the other direction the broker accepts 1024 messages before their PUBREL.
     for _ in 0..1025 {
         other.send_publish(4, "t", b"", b"");
     }
@@ -335,11 +335,11 @@ fn nobody_gets_more_at_once_than_it_takes() {
 }
 
 #[test]
-fn the_options_of_a_subscription_count() {
+fn the_subscription_options_apply() {
     let (_place, server) = serve();
     let mut client = Client::connect(&server, "a");
     client.subscribe("mine", 2 | NO_LOCAL);
-    client.publish(2, "mine", "not heard");
+    client.publish(2, "mine", "not delivered");
     client.subscribe("plain", 2);
     client.subscribe("kept", 2 | RETAIN_AS_PUBLISHED);
     for topic in ["plain", "kept"] {
@@ -358,7 +358,7 @@ fn the_options_of_a_subscription_count() {
 }
 
 #[test]
-fn a_message_that_expires_before_its_reader_comes_is_gone() {
+fn a_queued_message_that_expires_is_not_delivered() {
     let (_place, server) = serve();
     let (mut client, _) = Client::resume(&server, "a", b"");
     client.subscribe("t", 1);
@@ -369,15 +369,15 @@ fn a_message_that_expires_before_its_reader_comes_is_gone() {
         assert_eq!(other.receive().name(), "PUBACK");
     }
     let (mut client, _) = Client::resume(&server, "a", b"");
-    let heard = client.receive_publish();
-    assert_eq!((&heard.payload[..], &heard.properties[..4]), (&b"new"[..], &[2, 0, 0, 0][..]));
-    assert!((1..=100).contains(&heard.properties[4]));
-    client.acknowledge(&heard);
+    let message = client.receive_publish();
+    assert_eq!((&message.payload[..], &message.properties[..4]), (&b"new"[..], &[2, 0, 0, 0][..]));
+    assert!((1..=100).contains(&message.properties[4]));
+    client.acknowledge(&message);
     client.expect_nothing();
 }
 
 #[test]
-fn clients_of_mqtt_3_1_1_are_served_beside_the_others() {
+fn clients_of_mqtt_3_1_1_and_mqtt_5_exchange_messages() {
     let (_place, server) = serve();
     let mut old = RawClient::connect(server.port());
     old.send(b"\x10\x0f\0\x04MQTT\x04\x02\0\0\0\x03old");

@@ -14,7 +14,7 @@ use super::common::fake_broker::FakeBroker;
 use super::common::wire::Publish;
 use super::common::{Place, Server};
 
-/// Numbers that look random and are the same in each run.
+/// A pseudo-random sequence with a fixed seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -36,7 +36,7 @@ fn batch(place: &Place, server: &Server, options: &[&str], lines: &str) -> Strin
 }
 
 #[test]
-fn answers_come_in_the_order_of_the_lines_and_lines_see_what_stands_before_them() {
+fn answers_keep_the_order_of_the_lines_and_each_line_sees_the_effects_of_earlier_ones() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let (mut lines, mut answers) = (String::new(), String::new());
@@ -52,7 +52,7 @@ fn answers_come_in_the_order_of_the_lines_and_lines_see_what_stands_before_them(
 }
 
 #[test]
-fn a_line_of_several_requests_waits_and_is_waited_for() {
+fn a_line_of_several_requests_is_ordered_with_the_lines_around_it() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let lines = "set a 1\nset b 2\ndel a b\nset a 3\nkeys\nget a\nget b\n";
@@ -60,7 +60,7 @@ fn a_line_of_several_requests_waits_and_is_waited_for() {
 }
 
 #[test]
-fn lines_are_written_as_in_a_shell_or_as_on_the_wire() {
+fn lines_use_shell_quoting_or_protocol_syntax() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let lines =
@@ -69,7 +69,7 @@ fn lines_are_written_as_in_a_shell_or_as_on_the_wire() {
 }
 
 #[test]
-fn the_first_trouble_ends_a_batch_and_says_what_was_sent() {
+fn the_first_error_ends_a_batch_and_reports_what_was_sent() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     assert_eq!(
@@ -86,7 +86,7 @@ fn the_first_trouble_ends_a_batch_and_says_what_was_sent() {
 }
 
 #[test]
-fn what_was_sent_behind_the_first_trouble_is_waited_for_and_told() {
+fn requests_sent_before_the_first_error_was_seen_are_awaited_and_reported() {
     let fake = FakeBroker::start(|connection| {
         let mut requests = vec![connection.serve()];
         while requests.len() < 4 {
@@ -112,7 +112,7 @@ fn what_was_sent_behind_the_first_trouble_is_waited_for_and_told() {
 }
 
 #[test]
-fn going_on_runs_all_and_ends_with_the_greatest_code() {
+fn keep_going_runs_all_lines_and_exits_with_the_greatest_code() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let lines = "get none\nset a 1 --fence 999999999999999:00000:x\nset\nget \"a\nset a 2\nget a\n";
@@ -128,7 +128,7 @@ fn going_on_runs_all_and_ends_with_the_greatest_code() {
 }
 
 #[test]
-fn json_lines_go_in_and_out_with_their_ids() {
+fn json_lines_are_answered_with_their_ids() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let lines = concat!(
@@ -163,7 +163,7 @@ fn json_lines_go_in_and_out_with_their_ids() {
 }
 
 #[test]
-fn a_batch_reads_no_input_for_its_lines_and_no_batch() {
+fn a_line_of_a_batch_reads_no_standard_input_and_starts_no_batch() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let shown = batch(&place, &server, &[], "set k -\nset k v\n");
@@ -180,7 +180,7 @@ fn a_batch_reads_no_input_for_its_lines_and_no_batch() {
 }
 
 #[test]
-fn nobody_waits_for_a_broker_because_of_a_line_that_makes_no_sense() {
+fn an_invalid_line_is_reported_without_a_connection() {
     let place = Place::new();
     let shown = place.run_at_with_input("mqtt://127.0.0.1:1", &["batch", "-"], b"gte k\n");
     assert!(shown.contains("unknown command 'gte'"), "{shown}");
@@ -195,8 +195,9 @@ fn resident_bytes(child: &Child) -> u64 {
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024
 }
 
-/// Writes lines until nobody takes any more; gives their number of bytes.
-fn pour(child: &mut Child, line: String, bytes_max: usize) -> thread::JoinHandle<usize> {
+/// Writes a line again and again until the pipe is closed or `bytes_max` is reached. The thread returns the number of
+/// bytes.
+fn write_repeatedly(child: &mut Child, line: String, bytes_max: usize) -> thread::JoinHandle<usize> {
     let mut stdin = child.stdin.take().unwrap();
     thread::spawn(move || {
         let mut written = 0;
@@ -208,7 +209,7 @@ fn pour(child: &mut Child, line: String, bytes_max: usize) -> thread::JoinHandle
 }
 
 #[test]
-fn a_store_that_does_not_answer_holds_the_input_up_and_nothing_grows() {
+fn a_store_that_does_not_answer_stops_the_input_and_memory_stays_bounded() {
     const LINE_BYTES: usize = 32 * 1024;
     const INPUT_BYTES: usize = 1024 * 1024 * 1024;
     let place = Place::new();
@@ -229,19 +230,19 @@ fn a_store_that_does_not_answer_holds_the_input_up_and_nothing_grows() {
     assert_eq!(line, "1\n", "an answer does not wait for the end of the input");
     server.signal(Signal::SIGSTOP);
     child.stdin = Some(stdin);
-    let poured = pour(&mut child, format!("set k {}\n", "v".repeat(LINE_BYTES)), INPUT_BYTES);
+    let written = write_repeatedly(&mut child, format!("set k {}\n", "v".repeat(LINE_BYTES)), INPUT_BYTES);
     thread::sleep(std::time::Duration::from_secs(3));
     let resident = resident_bytes(&child);
     child.kill().unwrap();
     wait_for_exit(&mut child);
-    let poured = poured.join().unwrap();
+    let written = written.join().unwrap();
     server.signal(Signal::SIGCONT);
-    assert!(resident < 100 * 1024 * 1024, "{resident} bytes in memory after {poured} bytes of input");
-    assert!(poured < INPUT_BYTES / 2, "{poured}");
+    assert!(resident < 100 * 1024 * 1024, "{resident} bytes in memory after {written} bytes of input");
+    assert!(written < INPUT_BYTES / 2, "{written}");
 }
 
 #[test]
-fn keys_are_listed_and_an_empty_list_is_an_answer() {
+fn keys_are_listed_and_an_empty_list_is_success() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     batch(&place, &server, &[], "set \"a\\n\" 1\nset a\\\\b 2\nset ab 3\nset \"\\xff\" 4\n");
@@ -269,7 +270,7 @@ fn keys_are_listed_and_an_empty_list_is_an_answer() {
 }
 
 #[test]
-fn a_broker_without_scan_is_told_of() {
+fn a_store_without_scan_is_reported() {
     for words in [&["keys"][..], &["export"]] {
         let fake = FakeBroker::start(|connection| {
             let request = connection.serve();
@@ -286,7 +287,7 @@ fn a_broker_without_scan_is_told_of() {
 }
 
 #[test]
-fn a_key_that_is_deleted_on_the_way_is_left_out_of_an_export() {
+fn a_key_that_is_deleted_during_an_export_is_left_out() {
     let fake = FakeBroker::start(|connection| {
         let scan = connection.serve();
         connection.answer(&scan, "*1\r\n*1\r\n$1\r\na\r\n", &[]);
@@ -320,7 +321,7 @@ fn a_key_that_is_deleted_on_the_way_is_left_out_of_an_export() {
     assert!(shown.ends_with("--- exit 65\n"), "{shown}");
 }
 
-/// An export without versions, as a map.
+/// Returns the lines of an export by their text before the version.
 fn entries(export: &[u8]) -> BTreeMap<String, String> {
     let text = std::str::from_utf8(export).unwrap();
     text.lines()
@@ -328,7 +329,7 @@ fn entries(export: &[u8]) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Runs it with its output in a file, and returns what it says on standard error.
+/// Runs a verb with its standard output in a file. Returns standard error and the exit code.
 fn run_into(place: &Place, file: &str, words: &[&str]) -> String {
     let output = fs::File::create(place.path(file)).unwrap();
     let output = place.command(words).stdout(output).output().unwrap();
@@ -360,7 +361,7 @@ fn round_trip(count: usize) {
     }
     place.write("lines", lines);
     place.write("names", names);
-    // Not bounded: so many lines take their time on a machine that has much else to do.
+    // Without a time limit: so many lines take long on a busy machine.
     assert_eq!(place.run(&["batch", "lines", "-b", &from.url()]), "--- exit 0\n");
     let (from_url, words) = (from.url(), ["export", "--keys-from", "names", "-b"]);
     let exported = format!("exported {count} keys (remaining times to live are not known)\nexit Some(0)");
@@ -375,8 +376,8 @@ fn round_trip(count: usize) {
     let one = entries(&fs::read(place.path("one")).unwrap());
     let two = entries(&fs::read(place.path("two")).unwrap());
     assert_eq!(one.len(), count);
-    assert!(one.keys().eq(two.keys()), "what came back is not what was there");
-    // Of what SCAN lists, page after page, nothing is missing either.
+    assert!(one.keys().eq(two.keys()), "the second export differs from the first");
+    // SCAN lists all keys too, page by page.
     let listed = place.bytes_at(&to.url(), &["keys"]);
     let text = one.keys().filter(|line| !line.contains("\"key_encoding\"")).count();
     assert_eq!(listed.split(|byte| *byte == b'\n').count() - 1, text);
@@ -385,7 +386,7 @@ fn round_trip(count: usize) {
 }
 
 #[test]
-fn an_import_looks_before_it_writes_and_leaves_what_it_is_told_to_leave() {
+fn an_import_checks_its_file_and_keeps_existing_keys_with_nx() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let at = |words: &[&str]| place.run_at(&server.url(), words);
@@ -421,7 +422,7 @@ fn an_import_looks_before_it_writes_and_leaves_what_it_is_told_to_leave() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_ends_it_quietly() {
+fn a_broken_pipe_ends_keys_and_export_without_an_error() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let lines: String = (0..5000).map(|number| format!("set k/{number} {number}\n")).collect();
@@ -436,7 +437,7 @@ fn a_reader_that_leaves_early_ends_it_quietly() {
 }
 
 #[test]
-fn a_disk_that_is_full_keeps_whole_lines() {
+fn a_full_disk_leaves_only_whole_lines() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let value = "v".repeat(1000);
@@ -449,7 +450,7 @@ fn a_disk_that_is_full_keeps_whole_lines() {
         String::from_utf8(output.stderr).unwrap(),
         "error: cannot write to standard output: No space left on device (os error 28)\n"
     );
-    // A limit on the size of files, in blocks of 512 bytes or 1 KiB, takes a part of a write as a full disk does.
+    // A limit on the size of files, in blocks of 512 bytes or 1 KiB, truncates a write as a full disk does.
     let script = "trap '' XFSZ; ulimit -f 20; exec \"$0\" export -b \"$1\" >> out";
     place.write("out", "before\n");
     let output = Command::new("sh")

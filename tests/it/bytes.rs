@@ -1,4 +1,4 @@
-//! Bytes in are bytes stored, bytes stored are bytes out.
+//! Keys and values of arbitrary bytes.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use super::common::bounded::bounded_transcript;
 use super::common::{Place, Server};
 
 #[test]
-fn a_value_of_any_bytes_comes_back_as_it_was() {
+fn a_value_of_any_bytes_is_returned_unchanged() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let url = server.url();
@@ -28,7 +28,7 @@ fn a_key_of_any_bytes_is_a_key() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let url = server.url();
-    // No process can be given an argument with a zero in it.
+    // An argument of a process cannot contain a zero byte.
     let all: Vec<u8> = (1..=u8::MAX).collect();
     let longest = vec![b'k'; 65_535];
     for key in [&all[..], b"\xff", b"\n", b" ", b"+/#/$", "Schlüssel".as_bytes(), &longest] {
@@ -41,7 +41,7 @@ fn a_key_of_any_bytes_is_a_key() {
         assert_eq!(run(&[verb("del"), verb("-k"), key]), "--- exit 0\n", "{key:?}");
         assert_eq!(run(&[verb("del"), verb("-k"), key]), "--- exit 1\n", "{key:?}");
     }
-    // With the zero too.
+    // A zero byte needs an encoding.
     assert_eq!(place.run_at(&url, &["set", "--key-hex", "00", "v"]), "--- exit 0\n");
     assert_eq!(
         place.run_at(&url, &["get", "--key-base64", "AA==", "-j"]),
@@ -56,7 +56,7 @@ fn a_key_of_any_bytes_is_a_key() {
 }
 
 #[test]
-fn a_value_does_not_drive_the_terminal() {
+fn a_value_cannot_send_control_characters_to_the_terminal() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let url = server.url();

@@ -1,4 +1,4 @@
-//! Completion in real shells: what a Tab makes of a line.
+//! Completion in real shells.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use super::common::{Place, TAB, Terminal, wait_until};
 
-/// Erases the line.
+/// Erases the input line.
 const CTRL_U: &str = "\x15";
 
-/// Lines, and what a Tab at their end makes of them.
+/// Lines, each with its completion.
 const LINES: &[(&str, &str)] = &[
     ("mqkv hol", "mqkv holder "),
     ("mqkv -q hol", "mqkv -q holder "),
@@ -35,14 +35,14 @@ const LINES: &[(&str, &str)] = &[
     ("mqkv --embedded=store get line1/t", "mqkv --embedded=store get line1/t"),
 ];
 
-/// Lines with keys of the store, and what a Tab makes of them where the user has asked for keys.
+/// Lines with keys of the store, each with its completion if completion of keys is enabled.
 const LINES_WITH_KEYS: &[(&str, &str)] = &[
     ("mqkv --embedded=store get line1/t", "mqkv --embedded=store get line1/temp "),
     ("mqkv --embedded=store get --key=line1/t", "mqkv --embedded=store get --key=line1/temp "),
     ("mqkv -x stored del line1/temp a", "mqkv -x stored del line1/temp a\\ b "),
 ];
 
-/// A home with contexts, files, a command and a store.
+/// A home directory with contexts, files, a command and a store.
 fn place() -> Place {
     let place = Place::new();
     for directory in [".config/mqkv", "bin", "store"] {
@@ -94,7 +94,7 @@ impl Interactive {
     /// Types a line and a Tab, and returns the line that this leaves.
     #[track_caller]
     fn complete(&self, line: &str) -> String {
-        // The sign shows where the cursor is, and that the shell has done with the Tab.
+        // The tilde appears at the cursor once the shell has processed the Tab.
         self.0.keys(&format!("{line}{TAB}~"));
         let has_ended = |screen: &str| screen.lines().last().is_some_and(|row| row.ends_with('~'));
         let screen = self.0.wait_for(line, has_ended);
@@ -112,7 +112,7 @@ fn assert_completes(shell: &Interactive) {
     }
 }
 
-/// A key is not listed where the store does not answer in time, which a busy machine may cause.
+/// Asserts that keys are completed. It tries again, because a store that answers late on a busy machine lists no keys.
 #[track_caller]
 fn assert_completes_keys(complete: impl Fn(&str) -> String) {
     for (line, completed) in LINES_WITH_KEYS {
@@ -147,11 +147,11 @@ fn fish(place: &Place, line: &str, variables: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn bash_completes_what_belongs_at_the_cursor() {
+fn bash_completes_the_word_at_the_cursor() {
     let place = place();
     let bash = bash(&place, &[]);
     assert_completes(&bash);
-    // In quotes, and behind words that bash splits.
+    // In quotes, and after words that bash splits.
     assert_eq!(bash.complete("mqkv get -x 'pr"), "mqkv get -x 'prod' ");
     assert_eq!(
         bash.complete("mqkv -b mqtt://h:1 get 'a b' --outp"),
@@ -170,7 +170,7 @@ fn bash_lists_the_candidates_of_a_second_tab() {
 }
 
 #[test]
-fn bash_completes_keys_where_the_user_has_asked_for_them() {
+fn bash_completes_keys_if_enabled() {
     let place = place();
     let bash = bash(&place, &[("MQKV_COMPLETE_KEYS", "1")]);
     assert_completes_keys(|line| bash.complete(line));
@@ -182,14 +182,14 @@ fn bash_completes_keys_where_the_user_has_asked_for_them() {
 
 #[test]
 #[ignore = "needs Debian's zsh"]
-fn zsh_completes_what_belongs_at_the_cursor() {
+fn zsh_completes_the_word_at_the_cursor() {
     let place = place();
     assert_completes(&zsh(&place, &[]));
 }
 
 #[test]
 #[ignore = "needs Debian's zsh"]
-fn zsh_completes_keys_where_the_user_has_asked_for_them() {
+fn zsh_completes_keys_if_enabled() {
     let place = place();
     let zsh = zsh(&place, &[("MQKV_COMPLETE_KEYS", "1")]);
     assert_completes_keys(|line| zsh.complete(line));
@@ -197,7 +197,7 @@ fn zsh_completes_keys_where_the_user_has_asked_for_them() {
 
 #[test]
 #[ignore = "needs Debian's fish"]
-fn fish_completes_what_belongs_at_the_cursor() {
+fn fish_completes_the_word_at_the_cursor() {
     let place = place();
     for (line, completed) in LINES {
         assert_eq!(fish(&place, line, &[]), *completed, "{line}");
@@ -210,13 +210,13 @@ fn fish_completes_what_belongs_at_the_cursor() {
 
 #[test]
 #[ignore = "needs Debian's fish"]
-fn fish_completes_keys_where_the_user_has_asked_for_them() {
+fn fish_completes_keys_if_enabled() {
     let place = place();
     assert_completes_keys(|line| fish(&place, line, &[("MQKV_COMPLETE_KEYS", "1")]));
 }
 
 #[test]
-fn an_option_is_offered_only_where_its_verb_takes_it() {
+fn an_option_is_offered_only_for_verbs_that_accept_it() {
     let place = Place::new();
     for (verb, has_broker, has_password) in [
         (&["get"][..], true, true),

@@ -1,4 +1,4 @@
-//! Where settings come from: flags, contexts of a file, variables, one over the other.
+//! Precedence and errors of settings: options, contexts in a file, variables.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use super::common::{Place, Server};
 
 const FILE: &str = ".config/mqkv/config.toml";
 
-/// A place with a configuration file.
+/// A directory with a configuration file.
 fn configured(text: impl AsRef<[u8]>) -> Place {
     let place = Place::new();
     write(&place, text);
@@ -19,28 +19,29 @@ fn write(place: &Place, text: impl AsRef<[u8]>) {
     place.write(FILE, text);
 }
 
-/// A server whose key `who` says which one it is.
-fn server(place: &Place, who: &str) -> Server {
+/// A server that stores its name under the key `name`.
+fn server(place: &Place, name: &str) -> Server {
     let server = Server::start(place, &[]);
-    assert_eq!(place.run(&["-b", &server.url(), "set", "who", who]), "--- exit 0\n");
+    assert_eq!(place.run(&["-b", &server.url(), "set", "name", name]), "--- exit 0\n");
     server
 }
 
-fn who(place: &Place, words: &[&str]) -> String {
-    place.run(&[&["get", "who"], words].concat())
+/// Reads the name of the server that the settings lead to.
+fn get_name(place: &Place, words: &[&str]) -> String {
+    place.run(&[&["get", "name"], words].concat())
 }
 
-fn is(who: &str) -> String {
-    format!("--- stdout\n{who}(no line feed)\n--- exit 0\n")
+fn is(name: &str) -> String {
+    format!("--- stdout\n{name}(no line feed)\n--- exit 0\n")
 }
 
-/// Standard error and the exit code, with the file's folder taken out.
-fn wrong(place: &Place, words: &[&str]) -> String {
+/// Runs a verb and removes the path of the directory from its output.
+fn run(place: &Place, words: &[&str]) -> String {
     place.run(words).replace(&format!("{}/", place.folder().display()), "")
 }
 
 #[test]
-fn of_each_two_layers_the_higher_one_says_where_the_broker_is() {
+fn the_broker_comes_from_the_highest_layer_that_sets_it() {
     let servers = Place::new();
     let (one, other) = (server(&servers, "one"), server(&servers, "other"));
     let file = format!(
@@ -56,21 +57,25 @@ fn of_each_two_layers_the_higher_one_says_where_the_broker_is() {
             .with_variable("AIO_BROKER_TCP_PORT", port)
             .with_variable("AIO_MQTT_USE_TLS", "false")
     };
-    assert_eq!(who(&place(), &[]), is("one"), "the default context");
-    assert_eq!(who(&pod(place(), &other_port), &[]), is("other"), "AIO_* over the default context");
+    assert_eq!(get_name(&place(), &[]), is("one"), "the default context");
+    assert_eq!(get_name(&pod(place(), &other_port), &[]), is("other"), "AIO_* over the default context");
     let named = |place: Place, name| place.with_variable("MQKV_CONTEXT", name);
-    assert_eq!(who(&named(pod(place(), &other_port), "one"), &[]), is("one"), "MQKV_CONTEXT over AIO_*");
+    assert_eq!(get_name(&named(pod(place(), &other_port), "one"), &[]), is("one"), "MQKV_CONTEXT over AIO_*");
     let broker = |place: Place, server: &Server| place.with_variable("MQKV_BROKER", &server.url());
     let place_of = || broker(named(pod(place(), &one_port), "one"), &other);
-    assert_eq!(who(&place_of(), &[]), is("other"), "MQKV_BROKER over MQKV_CONTEXT");
-    assert_eq!(who(&place_of(), &["-x", "one"]), is("one"), "-x over MQKV_BROKER");
-    assert_eq!(who(&place_of(), &["-x", "one", "-b", &other.url()]), is("other"), "-b over -x");
-    assert_eq!(who(&place_of(), &["-x", "one", "-p", &other_port]), is("other"), "-p is another port of it");
-    assert_eq!(who(&broker(named(place(), "one"), &other), &["--no-context"]), is("other"));
+    assert_eq!(get_name(&place_of(), &[]), is("other"), "MQKV_BROKER over MQKV_CONTEXT");
+    assert_eq!(get_name(&place_of(), &["-x", "one"]), is("one"), "-x over MQKV_BROKER");
+    assert_eq!(get_name(&place_of(), &["-x", "one", "-b", &other.url()]), is("other"), "-b over -x");
+    assert_eq!(
+        get_name(&place_of(), &["-x", "one", "-p", &other_port]),
+        is("other"),
+        "-p is another port of it"
+    );
+    assert_eq!(get_name(&broker(named(place(), "one"), &other), &["--no-context"]), is("other"));
 }
 
 #[test]
-fn inside_a_pod_no_flag_is_needed() {
+fn inside_a_pod_no_option_is_needed() {
     let servers = Place::new();
     let server = server(&servers, "pod");
     let place = Place::new()
@@ -79,24 +84,27 @@ fn inside_a_pod_no_flag_is_needed() {
         .with_variable("AIO_MQTT_USE_TLS", "false")
         .with_variable("AIO_MQTT_CLIENT_ID", "application")
         .with_variable("AIO_MQTT_SESSION_EXPIRY", "3600");
-    assert_eq!(who(&place, &[]), is("pod"));
+    assert_eq!(get_name(&place, &[]), is("pod"));
 }
 
 #[test]
-fn a_default_context_says_nothing_where_the_broker_is_typed() {
+fn the_default_context_is_ignored_if_the_command_line_has_a_broker() {
     let servers = Place::new();
     let server = server(&servers, "typed");
     let place = configured("default_context = 'a'\n[context.a]\nread_only = true\noutput = 'hex'\n");
-    assert_eq!(who(&place, &["-b", &server.url()]), is("typed"));
+    assert_eq!(get_name(&place, &["-b", &server.url()]), is("typed"));
     assert_eq!(place.run(&["set", "k", "v", "-b", &server.url()]), "--- exit 0\n");
-    // A file that is of no use is not even read.
+    // A file whose settings cannot apply is not read.
     write(&place, "nonsense");
-    assert_eq!(who(&place, &["-b", &server.url()]), is("typed"));
-    assert_eq!(who(&place, &["-n", "127.0.0.1", "-p", &server.port().to_string(), "--notls"]), is("typed"));
+    assert_eq!(get_name(&place, &["-b", &server.url()]), is("typed"));
+    assert_eq!(
+        get_name(&place, &["-n", "127.0.0.1", "-p", &server.port().to_string(), "--notls"]),
+        is("typed")
+    );
 }
 
 #[test]
-fn output_is_settled_as_the_connection_is() {
+fn the_output_format_is_resolved_like_the_connection() {
     let hlc = ["decode", "hlc", "1:2:n"];
     let json = "{\"v\":1,\"op\":\"decode\",\"kind\":\"hlc\",\"time\":\"1970-01-01T00:00:00.001Z\",\"ms\":1,\"counter\":2,\"node\":\"n\"}\n";
     let expected = format!("--- stdout\n{json}--- exit 0\n");
@@ -108,7 +116,7 @@ fn output_is_settled_as_the_connection_is() {
 }
 
 #[test]
-fn what_a_variable_cannot_be_is_told_with_its_name() {
+fn an_invalid_value_of_a_variable_is_reported_with_its_name() {
     let place = Place::new().with_variable("MQKV_PORT", "1883a");
     assert_eq!(
         place.run(&["get", "k"]),
@@ -125,7 +133,7 @@ fn what_a_variable_cannot_be_is_told_with_its_name() {
 }
 
 #[test]
-fn a_mistyped_variable_is_told_and_those_that_others_set_are_not() {
+fn a_mistyped_variable_is_reported_and_variables_of_other_programs_are_not() {
     let hlc = ["decode", "hlc", "1:2:n"];
     let place =
         Place::new().with_variable("MQKV_BROCKER", "mqtt://h").with_variable("MQKV_PASSWORD", "hunter2");
@@ -139,7 +147,7 @@ fn a_mistyped_variable_is_told_and_those_that_others_set_are_not() {
 }
 
 #[test]
-fn what_makes_no_sense_in_the_file_is_told_with_its_line() {
+fn an_invalid_setting_in_the_file_is_reported_with_its_line() {
     for (text, message) in [
         ("[context.a]\nread_onyl = true\n", "2: there is no setting read_onyl\nhint: read_only\n"),
         ("[context.a]\nnotls = 'yes'\n", "2: notls: it takes true or false, not a text\n"),
@@ -157,23 +165,23 @@ fn what_makes_no_sense_in_the_file_is_told_with_its_line() {
     ] {
         let place = configured(text);
         assert_eq!(
-            wrong(&place, &["get", "k"]),
+            run(&place, &["get", "k"]),
             format!("--- stderr\nerror: {FILE}:{message}--- exit 78\n"),
             "{text}"
         );
     }
-    let shown = wrong(&configured("[context.a]\nbroker = mqtt://h\n"), &["get", "k"]);
+    let shown = run(&configured("[context.a]\nbroker = mqtt://h\n"), &["get", "k"]);
     assert!(shown.contains(&format!("error: {FILE}:2:10: ")), "{shown}");
     assert!(shown.contains("\n  broker = mqtt://h\n           ^\n"), "{shown}");
-    let shown = wrong(&configured(b"\n# \xff\n"), &["get", "k", "-j"]);
+    let shown = run(&configured(b"\n# \xff\n"), &["get", "k", "-j"]);
     assert!(shown.contains("config.toml:2: it is not UTF-8") && shown.contains("\"code\":78"), "{shown}");
 }
 
 #[test]
-fn a_file_that_is_a_folder_is_a_matter_of_files() {
+fn a_configuration_file_that_is_a_directory_is_a_file_error() {
     let place = Place::new();
     fs::create_dir_all(place.path(FILE)).unwrap();
-    let shown = wrong(&place, &["get", "k"]);
+    let shown = run(&place, &["get", "k"]);
     assert_eq!(
         shown,
         format!("--- stderr\nerror: cannot read {FILE}: Is a directory (os error 21)\n--- exit 74\n")
@@ -181,10 +189,10 @@ fn a_file_that_is_a_folder_is_a_matter_of_files() {
 }
 
 #[test]
-fn a_context_that_there_is_not_is_told_with_the_file_that_was_looked_for() {
+fn an_unknown_context_is_reported_with_the_configuration_file() {
     let place = Place::new();
     assert_eq!(
-        wrong(&place, &["get", "k", "-x", "prod"]),
+        run(&place, &["get", "k", "-x", "prod"]),
         format!(
             "--- stderr\nerror: unknown context prod: {FILE} does not exist\n\
              hint: mqkv context add prod -b URL\n--- exit 78\n"
@@ -192,25 +200,25 @@ fn a_context_that_there_is_not_is_told_with_the_file_that_was_looked_for() {
     );
     write(&place, "[context.prod]\n[context.lab]\n");
     assert_eq!(
-        wrong(&place, &["get", "k", "-x", "prdo"]),
+        run(&place, &["get", "k", "-x", "prdo"]),
         format!(
             "--- stderr\nerror: unknown context prdo in {FILE}\n  contexts: prod, lab\nhint: prod\n--- exit 78\n"
         )
     );
     let place = place.with_variable("MQKV_CONTEXT", "lba");
-    let shown = wrong(&place, &["get", "k"]);
+    let shown = run(&place, &["get", "k"]);
     assert!(shown.contains("\n  set by MQKV_CONTEXT\nhint: lab\n--- exit 78\n"), "{shown}");
     write(&place, "default_context = 'gone'\n");
     let shown = Place::new();
     write(&shown, "default_context = 'gone'\n");
-    assert!(wrong(&shown, &["get", "k"]).contains("\n  set by default_context\n"));
-    assert!(!wrong(&shown, &["get", "k", "--no-context", "--timeout", "1s"]).contains("gone"));
+    assert!(run(&shown, &["get", "k"]).contains("\n  set by default_context\n"));
+    assert!(!run(&shown, &["get", "k", "--no-context", "--timeout", "1s"]).contains("gone"));
 }
 
 #[test]
-fn the_file_is_where_it_is_said_to_be() {
+fn the_path_of_the_file_comes_from_options_and_variables() {
     let path = |place: &Place, words: &[&str]| {
-        let shown = wrong(place, &[&["config", "path"], words].concat());
+        let shown = run(place, &[&["config", "path"], words].concat());
         shown.replace("--- stdout\n", "").replace("\n--- exit 0\n", "")
     };
     let place = Place::new();
@@ -232,20 +240,20 @@ fn the_file_is_where_it_is_said_to_be() {
 }
 
 #[test]
-fn paths_in_the_file_begin_at_its_folder_or_at_home() {
+fn paths_in_the_file_are_relative_to_its_directory_or_to_home() {
     let place =
         configured("[context.a]\nbroker='mqtts://h'\ncafile='ca'\ncertfile='~/crt'\nkeyfile='/key'\n");
-    let shown = wrong(&place, &["config", "show", "-x", "a"]);
+    let shown = run(&place, &["config", "show", "-x", "a"]);
     assert!(shown.contains("cafile\t.config/mqkv/ca\ncertfile\tcrt\nkeyfile\t/key\n"), "{shown}");
 }
 
 #[test]
-fn every_setting_is_shown_with_where_it_comes_from() {
+fn every_setting_is_shown_with_its_origin() {
     let place =
         configured("[context.lab]\nhostname = 'h'\nport = 1\nusername = 'ann'\npassword_file = '/p'\n")
             .with_variable("MQKV_RETRIES", "3")
             .with_variable("MQKV_CONTEXT", "lab");
-    let shown = wrong(&place, &["config", "show", "--origin", "-t", "3s"]);
+    let shown = run(&place, &["config", "show", "--origin", "-t", "3s"]);
     let expected = format!(
         "--- stdout\nbroker\tmqtts://h:1\tcontext lab, {FILE}:2\n\
          username\tann\tcontext lab, {FILE}:4\n\
@@ -259,13 +267,13 @@ fn every_setting_is_shown_with_where_it_comes_from() {
          color\tauto\tbuilt in\n--- exit 0\n"
     );
     assert_eq!(shown, expected);
-    let shown = wrong(&place, &["config", "show", "-j"]);
+    let shown = run(&place, &["config", "show", "-j"]);
     assert!(shown.contains("{\"v\":1,\"op\":\"config\",\"context\":\"lab\",\"file\":"), "{shown}");
     assert!(shown.contains("\"retries\":{\"value\":3,\"origin\":\"MQKV_RETRIES\"}"), "{shown}");
 }
 
 #[test]
-fn what_asks_no_broker_works_whatever_the_file_says() {
+fn verbs_without_a_broker_ignore_an_invalid_file() {
     let place = configured("nonsense");
     for words in [
         &["help"][..],
@@ -282,22 +290,22 @@ fn what_asks_no_broker_works_whatever_the_file_says() {
 }
 
 #[test]
-fn a_secret_that_others_may_read_is_told_once() {
+fn a_secret_file_that_other_users_can_read_is_reported_once() {
     let servers = Place::new();
     let server = server(&servers, "open");
     let place = Place::new();
     place.write("password", "x");
     let words = ["-b", &server.url(), "-u", "ann", "--password-file", "password"];
-    let told =
+    let warning =
         "warning: password holds a secret, and others than you may use it (mode 0644): chmod 600 password\n";
     let mode = |mode| fs::set_permissions(place.path("password"), fs::Permissions::from_mode(mode)).unwrap();
     mode(0o644);
-    assert_eq!(who(&place, &words).matches(told).count(), 1, "{}", who(&place, &words));
-    assert!(!who(&place, &[&words[..], &["-q"]].concat()).contains("warning"));
+    assert_eq!(get_name(&place, &words).matches(warning).count(), 1, "{}", get_name(&place, &words));
+    assert!(!get_name(&place, &[&words[..], &["-q"]].concat()).contains("warning"));
     for json in [&["-j"][..], &["-o", "jsonl"]] {
-        let shown = who(&place, &[&words[..], json].concat());
+        let shown = get_name(&place, &[&words[..], json].concat());
         assert!(shown.starts_with("--- stdout\n{") && !shown.contains("warning"), "{shown}");
     }
     mode(0o600);
-    assert!(!who(&place, &words).contains("warning"));
+    assert!(!get_name(&place, &words).contains("warning"));
 }

@@ -1,4 +1,4 @@
-//! Contexts: kept, listed, changed, tried, and what one that is read-only keeps from being written.
+//! Contexts: adding, listing, changing, testing, and read-only contexts.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -26,7 +26,7 @@ fn shown(place: &Place, words: &[&str]) -> String {
 }
 
 #[test]
-fn what_is_typed_is_kept_and_nothing_else() {
+fn a_new_context_stores_exactly_the_options_that_were_typed() {
     let place = Place::new();
     assert_done(&place, &["context", "add", "lab", "-b", "mqtt://lab:1884", "-t", "30s", "-j", "-q"][..7]);
     assert_eq!(file(&place), "[context.lab]\nbroker = \"mqtt://lab:1884\"\ntimeout = \"30s\"\n");
@@ -41,7 +41,7 @@ fn what_is_typed_is_kept_and_nothing_else() {
 }
 
 #[test]
-fn contexts_are_listed_used_shown_and_removed() {
+fn contexts_are_listed_selected_shown_and_removed() {
     let place = Place::new();
     let none = "--- stderr\nno contexts yet; `mqkv context add NAME -b URL` makes one\n--- exit 0\n";
     assert_eq!(place.run(&["context", "ls"]), none);
@@ -71,7 +71,7 @@ fn contexts_are_listed_used_shown_and_removed() {
 }
 
 #[test]
-fn remarks_and_order_are_kept() {
+fn comments_and_order_of_the_file_are_preserved() {
     let place = Place::new();
     let text = "# Ours.\ndefault_context = 'a' # for now\n\n# The desk.\n[context.a]\nport = 1 # odd\n\n[context.b]\nport = 2\n";
     write(&place, text);
@@ -81,11 +81,11 @@ fn remarks_and_order_are_kept() {
     assert_done(&place, &["context", "add", "c", "-p", "3"]);
     assert_eq!(file(&place), text.replace("'a' #", "\"b\" #") + "\n[context.c]\nport = 3\n");
     let mode = fs::metadata(place.path(FILE)).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode, 0o640, "what somebody has chosen stays");
+    assert_eq!(mode, 0o640, "the mode of the file is preserved");
 }
 
 #[test]
-fn a_context_is_not_overwritten_unasked_and_makes_sense_from_the_beginning() {
+fn a_context_is_overwritten_only_with_force_and_checked_before_it_is_stored() {
     let place = Place::new();
     assert_done(&place, &["context", "add", "lab", "-b", "mqtt://lab"]);
     assert_eq!(
@@ -111,7 +111,7 @@ fn a_context_is_not_overwritten_unasked_and_makes_sense_from_the_beginning() {
 }
 
 #[test]
-fn a_context_is_tried_before_it_is_needed() {
+fn context_test_connects_to_the_broker_of_a_context() {
     let servers = Place::new();
     let server = Server::start(&servers, &[]);
     let place = Place::new();
@@ -132,20 +132,20 @@ fn a_context_is_tried_before_it_is_needed() {
 }
 
 #[test]
-fn an_edited_file_counts_only_if_it_makes_sense() {
+fn an_edited_file_is_stored_only_if_it_is_valid() {
     let edit = |place: Place, editor: &str| {
         let place = place.with_variable("EDITOR", editor);
         let shown = shown(&place, &["context", "edit", "-o", "text"]);
         (place, shown)
     };
-    let (place, said) = edit(Place::new(), "printf '[context.a]\\nport = 1\\n' >");
-    assert_eq!(said, format!("--- stdout\nchanged {FILE}\n--- exit 0\n"));
+    let (place, message) = edit(Place::new(), "printf '[context.a]\\nport = 1\\n' >");
+    assert_eq!(message, format!("--- stdout\nchanged {FILE}\n--- exit 0\n"));
     assert_eq!(file(&place), "[context.a]\nport = 1\n");
-    let (place, said) = edit(place, "true");
-    assert_eq!(said, format!("--- stdout\n{FILE} stays as it was\n--- exit 0\n"));
-    let (place, said) = edit(place, "echo read_onyl = true >>");
+    let (place, message) = edit(place, "true");
+    assert_eq!(message, format!("--- stdout\n{FILE} stays as it was\n--- exit 0\n"));
+    let (place, message) = edit(place, "echo read_onyl = true >>");
     assert_eq!(
-        said,
+        message,
         format!(
             "--- stderr\nerror: .config/mqkv/config.broken.toml:3: there is no setting read_onyl\n  \
              {FILE} stays as it was\n  what you have written is in .config/mqkv/config.broken.toml\n\
@@ -155,9 +155,12 @@ fn an_edited_file_counts_only_if_it_makes_sense() {
     assert_eq!(file(&place), "[context.a]\nport = 1\n");
     let broken = fs::read_to_string(place.path(".config/mqkv/config.broken.toml")).unwrap();
     assert_eq!(broken, "[context.a]\nport = 1\nread_onyl = true\n");
-    let (place, said) = edit(place, "false");
-    assert!(said.contains("the editor has ended with 1") && said.ends_with("--- exit 74\n"), "{said}");
-    // A file that is broken already can be mended.
+    let (place, message) = edit(place, "false");
+    assert!(
+        message.contains("the editor has ended with 1") && message.ends_with("--- exit 74\n"),
+        "{message}"
+    );
+    // An invalid file can be repaired.
     write(&place, "nonsense");
     let (place, _) = edit(place, "echo '[context.b]' >");
     assert_eq!(file(&place), "[context.b]\n");
@@ -165,21 +168,21 @@ fn an_edited_file_counts_only_if_it_makes_sense() {
 }
 
 #[test]
-fn a_key_of_the_editors_does_not_end_what_waits_for_it() {
+fn ctrl_c_in_the_editor_does_not_end_context_edit() {
     const EDITOR: &str =
-        "trap 'echo heard' INT; echo open; until read line; do :; done; printf '[context.a]\\n' >";
+        "trap 'echo interrupted' INT; echo open; until read line; do :; done; printf '[context.a]\\n' >";
     let place = Place::new().with_variable("EDITOR", EDITOR);
     let mut terminal = Terminal::start(place.command(&["context", "edit"]));
     terminal.shows("open");
     terminal.keys(CTRL_C);
-    terminal.shows("heard");
+    terminal.shows("interrupted");
     terminal.line("");
     assert_eq!(terminal.end(), Some(0), "{}", terminal.screen());
     assert_eq!(file(&place), "[context.a]\n");
 }
 
 #[test]
-fn what_is_read_only_is_not_written_to_by_any_verb() {
+fn no_verb_writes_in_a_read_only_context() {
     let servers = Place::new();
     let server = Server::start(&servers, &[]);
     let place = Place::new();
@@ -221,7 +224,7 @@ fn what_is_read_only_is_not_written_to_by_any_verb() {
 }
 
 #[test]
-fn a_context_brings_what_it_says_of_the_output() {
+fn a_context_sets_the_output_format() {
     let servers = Place::new();
     let server = Server::start(&servers, &[]);
     let place = Place::new();

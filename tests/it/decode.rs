@@ -7,7 +7,7 @@ fn run(words: &[&str]) -> String {
 }
 
 #[test]
-fn a_version_is_taken_apart() {
+fn a_version_is_split_into_time_counter_and_node() {
     assert_eq!(
         run(&["decode", "hlc", "001763669639958:00003:StateStore"]),
         "--- stdout\n2025-11-20T20:13:59.958Z  counter 3  node StateStore\n--- exit 0\n"
@@ -42,7 +42,7 @@ fn a_topic_names_its_client_and_key() {
 }
 
 #[test]
-fn a_frame_comes_from_digits_a_file_or_standard_input() {
+fn a_frame_is_read_from_digits_a_file_or_standard_input() {
     let place = Place::new();
     let expected = "--- stdout\nrequest: GET k\n1) \"GET\"\n2) \"k\"\n--- exit 0\n";
     let payload = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
@@ -56,7 +56,7 @@ fn a_frame_comes_from_digits_a_file_or_standard_input() {
 }
 
 #[test]
-fn bytes_that_are_no_frame_are_65() {
+fn an_invalid_frame_exits_with_65() {
     assert_eq!(
         run(&["decode", "frame", "--hex", "2b4f4b0a"]),
         "--- stderr\nerror: invalid frame: CRLF missing at byte 3\n\

@@ -1,4 +1,4 @@
-//! The doctor: what it sees of a sound way to the store, and what it says of each thing that can be wrong with one.
+//! `doctor`: its checks of a sound connection, and its message and hint for each kind of failure.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -25,9 +25,9 @@ impl Check {
     }
 }
 
-/// What the doctor finds, and its exit code. Whoever does not come to an end within half a minute has failed.
+/// Runs `doctor` and returns its checks and its exit code. A run of more than half a minute fails the test.
 #[track_caller]
-fn examined(place: &Place, line: &str) -> (Vec<Check>, i32) {
+fn run(place: &Place, line: &str) -> (Vec<Check>, i32) {
     let words: Vec<&str> = line.split_whitespace().collect();
     let mut child = place.command(&[&["doctor", "-j"], &words[..]].concat()).spawn().unwrap();
     super::common::bounded::wait_for_exit(&mut child);
@@ -50,10 +50,10 @@ fn find<'a>(checks: &'a [Check], name: &str) -> &'a Check {
     found.unwrap_or_else(|| panic!("no {name} in {checks:?}"))
 }
 
-/// The only failure: which check, its message and hint without the port, and the exit code.
+/// Runs `doctor` and returns its only failure: the check, its message and hint without the port, and the exit code.
 #[track_caller]
 fn failure(place: &Place, line: &str) -> (String, String, String, i32) {
-    let (checks, code) = examined(place, line);
+    let (checks, code) = run(place, line);
     let failed: Vec<_> = checks.iter().filter(|check| check.text("status") == "fail").collect();
     let [failed] = failed.as_slice() else { panic!("{checks:?}") };
     assert_eq!(failed.0["code"], code, "{checks:?}");
@@ -75,7 +75,7 @@ fn failed(check: &str, message: &str, hint: &str, code: i32) -> (String, String,
     (check.to_owned(), message.to_owned(), hint.to_owned(), code)
 }
 
-/// The only failure at a broker that runs a script.
+/// Returns the only failure with a broker that runs a script.
 #[track_caller]
 fn failure_at(
     options: &str,
@@ -90,11 +90,11 @@ fn failure_at(
     found
 }
 
-/// What the doctor finds at an odd store, its exit code, and what it asked.
+/// Runs `doctor` with a faulty store. Returns the checks, the exit code and the requests.
 #[track_caller]
 fn at_store(options: &str, faults: Faults) -> (Vec<Check>, i32, Vec<String>) {
     let fake = FakeBroker::start(move |connection| fake_store::serve(connection, &faults));
-    let (checks, code) = examined(&Place::new(), &format!("-b {} {options}", fake.url()));
+    let (checks, code) = run(&Place::new(), &format!("-b {} {options}", fake.url()));
     (checks, code, fake.end())
 }
 
@@ -109,16 +109,16 @@ fn tls_server(place: &Place, name: &str, options: &[&str]) -> (Server, String) {
 
 const SOUND_OUTLINE: &str = "dns ok, tcp ok, tls skipped, connack ok, subscribe ok, request ok, clock ok, \
                              notifications ok";
-const LOOK: &str = "see the broker's log, and every packet of this client with --trace";
+const LOG_HINT: &str = "see the broker's log, and every packet of this client with --trace";
 const PORT_HINT: &str = "check the port; without TLS: -b mqtt://HOST:PORT or --notls";
-const RIGHT: &str = "this client id (-i) needs the permission to use the state store";
-const SYNCHRONISE: &str = "synchronize the clocks of this machine and of the broker with NTP";
+const PERMISSION_HINT: &str = "this client id (-i) needs the permission to use the state store";
+const CLOCK_HINT: &str = "synchronize the clocks of this machine and of the broker with NTP";
 
 #[test]
-fn a_sound_way_is_told_step_by_step_and_nothing_is_left_behind() {
+fn each_check_of_a_sound_connection_is_reported_and_the_test_key_is_deleted() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
-    let (checks, code) = examined(&place, &format!("-b {} -i me", server.url()));
+    let (checks, code) = run(&place, &format!("-b {} -i me", server.url()));
     assert_eq!((outline(&checks).as_str(), code), (SOUND_OUTLINE, 0));
     assert_eq!(find(&checks, "dns").text("message"), "127.0.0.1 is an address and no name");
     assert_eq!(without_ports(find(&checks, "tcp").text("message")), "BROKER answers");
@@ -143,7 +143,7 @@ fn a_sound_way_is_told_step_by_step_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn in_a_pipe_it_is_a_line_a_check_and_at_a_terminal_there_are_glyphs() {
+fn output_in_a_pipe_has_one_line_per_check_and_output_on_a_terminal_has_symbols() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let shown = place.run_at(&server.url(), &["doctor"]);
@@ -160,14 +160,14 @@ fn in_a_pipe_it_is_a_line_a_check_and_at_a_terminal_there_are_glyphs() {
 }
 
 #[test]
-fn localhost_is_this_machine_and_each_address_is_tried() {
+fn localhost_needs_no_lookup_and_each_address_is_tried() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let url = server.url().replace("127.0.0.1", "localhost");
-    let (checks, code) = examined(&place, &format!("-b {url}"));
+    let (checks, code) = run(&place, &format!("-b {url}"));
     assert_eq!(code, 0);
     assert_eq!(find(&checks, "dns").text("message"), "localhost is 127.0.0.1 and ::1 by definition");
-    let (checks, code) = examined(&place, "-b mqtt://localhost:1");
+    let (checks, code) = run(&place, "-b mqtt://localhost:1");
     assert_eq!(code, 69);
     let tcp = find(&checks, "tcp");
     assert_eq!(tcp.text("message"), "connection refused: localhost:1");
@@ -178,9 +178,9 @@ fn localhost_is_this_machine_and_each_address_is_tried() {
 }
 
 #[test]
-fn a_name_without_an_address_is_dns() {
+fn a_host_name_without_an_address_fails_the_dns_check() {
     let place = Place::new();
-    let (checks, code) = examined(&place, "-b mqtt://no..such");
+    let (checks, code) = run(&place, "-b mqtt://no..such");
     let dns = find(&checks, "dns");
     assert!(dns.text("message").starts_with("cannot resolve no..such:1883: "), "{dns:?}");
     assert_eq!(dns.text("hint"), "check the spelling of the host: -b mqtt://HOST or -n HOST");
@@ -188,27 +188,27 @@ fn a_name_without_an_address_is_dns() {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_is_told_before_anything_else() {
+fn an_unusable_file_fails_the_settings_check_before_all_others() {
     let place = Place::new();
     place.write("empty", "");
-    let (checks, code) = examined(&place, "-n localhost -T nothing");
+    let (checks, code) = run(&place, "-n localhost -T nothing");
     assert!(outline(&checks).starts_with("settings fail, dns skipped, "), "{checks:?}");
     assert_eq!(code, 74);
-    let (checks, code) = examined(&place, "-b mqtt://localhost -u ann --password-file empty");
+    let (checks, code) = run(&place, "-b mqtt://localhost -u ann --password-file empty");
     assert!(outline(&checks).starts_with("settings fail, dns skipped, "), "{checks:?}");
     assert_eq!(code, 78);
 }
 
 #[test]
-fn a_store_inside_this_process_has_no_network() {
-    let (checks, code) = examined(&Place::new(), "--embedded");
+fn an_embedded_store_skips_the_network_checks() {
+    let (checks, code) = run(&Place::new(), "--embedded");
     let expected = SOUND_OUTLINE.replace("dns ok, tcp ok", "dns skipped, tcp skipped");
     assert_eq!((outline(&checks), code), (expected, 0));
     assert_eq!(find(&checks, "tls").text("message"), "the store is inside this process");
 }
 
 #[test]
-fn who_wants_quiet_hears_of_failures_alone() {
+fn quiet_output_has_only_failures() {
     let place = Place::new();
     assert_eq!(place.run_bounded(&["doctor", "--embedded", "-q"]), "--- exit 0\n");
     assert_eq!(place.run_bounded(&["doctor", "--embedded", "-q", "-j"]), "--- stdout\n[]\n--- exit 0\n");
@@ -218,13 +218,13 @@ fn who_wants_quiet_hears_of_failures_alone() {
 }
 
 #[test]
-fn tls_is_told_with_its_chain_names_days_and_roots() {
+fn the_tls_check_reports_chain_names_expiry_and_roots() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
     ca.issue(&place, "server", &["localhost", "127.0.0.1"]);
     ca.issue(&place, "me", &["me"]);
     let (_server, url) = tls_server(&place, "server", &[]);
-    let (checks, code) = examined(&place, &format!("-b {url} -T ca.pem"));
+    let (checks, code) = run(&place, &format!("-b {url} -T ca.pem"));
     assert_eq!((outline(&checks), code), (SOUND_OUTLINE.replace("tls skipped", "tls ok"), 0));
     let tls = find(&checks, "tls");
     assert_eq!((tls.detail("version"), tls.detail("roots")), (&"1.3".into(), &"file".into()));
@@ -237,34 +237,34 @@ fn tls_is_told_with_its_chain_names_days_and_roots() {
     assert!(own["days_left"].as_i64().unwrap() > 700_000, "{own}");
     assert!(tls.text("message").contains("CN=ca.pem; for localhost, 127.0.0.1; "), "{tls:?}");
     assert!(tls.text("message").ends_with("trusted: ca.pem; no client certificate asked for"), "{tls:?}");
-    let (checks, _) = examined(&place, &format!("-b {url} -T ca.pem -C me.pem -K me.key"));
+    let (checks, _) = run(&place, &format!("-b {url} -T ca.pem -C me.pem -K me.key"));
     let tls = find(&checks, "tls");
     assert!(tls.text("message").contains("client certificate CN=rcgen self signed cert not asked for, "));
     let place = place.with_variable("SSL_CERT_FILE", "ca.pem");
-    let (checks, _) = examined(&place, &format!("-b {url}"));
+    let (checks, _) = run(&place, &format!("-b {url}"));
     assert_eq!(find(&checks, "tls").detail("roots"), "platform");
 }
 
 #[test]
-fn tls_1_2_is_told_as_such() {
+fn the_tls_check_reports_tls_1_2() {
     let place = Place::new();
     Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
     let server = Server::start(&place, &["-q"]);
     let port = tls12::proxy(&place.path("server.pem"), &place.path("server.key"), server.port());
-    let (checks, code) = examined(&place, &format!("-b mqtts://localhost:{port} -T ca.pem"));
+    let (checks, code) = run(&place, &format!("-b mqtts://localhost:{port} -T ca.pem"));
     assert_eq!((find(&checks, "tls").detail("version"), code), (&"1.2".into(), 0));
 }
 
 #[test]
-fn a_client_certificate_is_sent_missing_or_refused() {
+fn the_tls_check_reports_a_missing_a_rejected_and_an_expiring_client_certificate() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
     ca.issue(&place, "server", &["127.0.0.1"]);
     ca.issue_for_days(&place, "me", &["me"], 7);
-    Ca::new(&place, "other.pem").issue(&place, "stranger", &["me"]);
+    Ca::new(&place, "other.pem").issue(&place, "unknown", &["me"]);
     let (_server, url) = tls_server(&place, "server", &["--client-ca", "ca.pem"]);
     let line = |options: &str| format!("-b {url} -T ca.pem {options}");
-    let (checks, code) = examined(&place, &line("-C me.pem -K me.key"));
+    let (checks, code) = run(&place, &line("-C me.pem -K me.key"));
     let tls = find(&checks, "tls");
     assert_eq!((tls.text("message"), code), ("the client's certificate expires in 7 days", 0));
     assert_eq!(tls.text("hint"), "a new certificate for this client: -C and -K");
@@ -280,7 +280,7 @@ fn a_client_certificate_is_sent_missing_or_refused() {
         )
     );
     assert_eq!(
-        failure(&place, &line("-C stranger.pem -K stranger.key")),
+        failure(&place, &line("-C unknown.pem -K unknown.key")),
         failed(
             "tls",
             "BROKER rejected the client certificate: unknown CA",
@@ -288,12 +288,12 @@ fn a_client_certificate_is_sent_missing_or_refused() {
             69
         )
     );
-    let (checks, _) = examined(&place, &line("-C stranger.pem -K stranger.key"));
+    let (checks, _) = run(&place, &line("-C unknown.pem -K unknown.key"));
     assert_eq!(find(&checks, "connack").text("message"), "tls failed");
 }
 
 #[test]
-fn a_certificate_that_ends_soon_is_a_warning_and_one_that_has_ended_a_failure() {
+fn a_certificate_that_expires_soon_is_a_warning_and_an_expired_one_a_failure() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
     let names = ["127.0.0.1"];
@@ -302,26 +302,26 @@ fn a_certificate_that_ends_soon_is_a_warning_and_one_that_has_ended_a_failure() 
     }
     ca.issue_between(&place, "old", &names, [2020, 2021]);
     let (_server, url) = tls_server(&place, "soon", &[]);
-    let (checks, code) = examined(&place, &format!("-b {url} -T ca.pem"));
+    let (checks, code) = run(&place, &format!("-b {url} -T ca.pem"));
     let tls = find(&checks, "tls");
     assert_eq!((tls.text("status"), code), ("warn", 0));
     assert_eq!(tls.text("message"), "the broker's certificate expires in 12 days");
     let (_server, url) = tls_server(&place, "month", &[]);
-    let (checks, _) = examined(&place, &format!("-b {url} -T ca.pem"));
+    let (checks, _) = run(&place, &format!("-b {url} -T ca.pem"));
     assert_eq!(find(&checks, "tls").text("status"), "ok", "{checks:?}");
     let (_server, url) = tls_server(&place, "old", &[]);
     let (check, message, hint, code) = failure(&place, &format!("-b {url} -T ca.pem"));
     assert_eq!((check.as_str(), code), ("tls", 69));
     assert!(message.starts_with("the certificate of BROKER expired ") && message.ends_with(" days ago"));
     assert_eq!(hint, "renew the broker's certificate, or correct the clock of this machine");
-    // Nobody looks at the dates where whoever answers is trusted, but for the doctor.
-    let (checks, code) = examined(&place, &format!("-b {url} --insecure"));
+    // With --insecure a connection ignores the dates; `doctor` checks them all the same.
+    let (checks, code) = run(&place, &format!("-b {url} --insecure"));
     assert_eq!((outline(&checks), code), (SOUND_OUTLINE.replace("tls skipped", "tls fail"), 69));
     assert!(find(&checks, "tls").text("message").contains(" expired "), "{checks:?}");
 }
 
 #[test]
-fn a_certificate_that_is_not_believed_is_shown_all_the_same() {
+fn a_certificate_that_fails_verification_is_still_shown() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
     ca.issue(&place, "plant", &["plant.example"]);
@@ -330,19 +330,19 @@ fn a_certificate_that_is_not_believed_is_shown_all_the_same() {
     let message = "the certificate of BROKER is from an unknown CA";
     let hint = "trust the CA that signed it: -T FILE, or MQKV_CAFILE=FILE";
     assert_eq!(failure(&place, &format!("-b {url} -T other.pem")), failed("tls", message, hint, 69));
-    let (checks, _) = examined(&place, &format!("-b {url} -T other.pem"));
+    let (checks, _) = run(&place, &format!("-b {url} -T other.pem"));
     let own = &find(&checks, "tls").detail("chain")[0];
     assert!(own["issuer"].as_str().unwrap().contains("CN=ca.pem"), "{own}");
     let message = "the certificate of BROKER is for plant.example, not for 127.0.0.1";
     let hint = "use a name of the certificate: -n NAME, or --server-name NAME";
     assert_eq!(failure(&place, &format!("-b {url} -T ca.pem")), failed("tls", message, hint, 69));
-    let (checks, code) = examined(&place, &format!("-b {url} --insecure"));
+    let (checks, code) = run(&place, &format!("-b {url} --insecure"));
     let tls = find(&checks, "tls");
     assert_eq!((tls.text("message"), code), ("--insecure: the broker is not authenticated", 0));
 }
 
 #[test]
-fn tls_and_plain_that_meet_are_told_apart() {
+fn a_mismatch_of_tls_and_plain_mqtt_is_recognized() {
     let place = Place::new();
     Ca::new(&place, "ca.pem").issue(&place, "server", &["127.0.0.1"]);
     let (server, _) = tls_server(&place, "server", &[]);
@@ -353,32 +353,32 @@ fn tls_and_plain_that_meet_are_told_apart() {
     let url = plain.url().replace("mqtt://", "mqtts://");
     let message = "BROKER does not speak TLS";
     assert_eq!(failure(&place, &format!("-b {url} -T ca.pem")), failed("tls", message, PORT_HINT, 69));
-    // A broker that says nothing of it, as most do: the second time it is asked in the other way.
+    // Most brokers just close the connection: `doctor` then tries a TLS handshake.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("mqtt://{}", silent.local_addr().unwrap());
-    let twice = spawn(move || {
+    let peer = spawn(move || {
         let mut bytes = [0; 65_536];
         let read = silent.accept().unwrap().0.read(&mut bytes).unwrap();
         assert_eq!((read > 0, bytes[0]), (true, 0x10), "CONNECT");
-        let (mut again, _) = silent.accept().unwrap();
-        let read = again.read(&mut bytes).unwrap();
+        let (mut second, _) = silent.accept().unwrap();
+        let read = second.read(&mut bytes).unwrap();
         assert_eq!((read > 0, bytes[0]), (true, 0x16), "a ClientHello");
-        again.write_all(b"\x15\x03\x03\0\x02\x02\x28").unwrap();
+        second.write_all(b"\x15\x03\x03\0\x02\x02\x28").unwrap();
     });
     let message = "BROKER requires TLS";
     assert_eq!(failure(&place, &format!("-b {url}")), failed("tls", message, hint, 69));
-    twice.join().unwrap();
+    peer.join().unwrap();
 }
 
 #[test]
-fn a_handshake_that_is_cut_refused_strange_or_silent_is_told_by_name() {
+fn each_kind_of_failed_handshake_has_its_own_message() {
     let place = Place::new();
     Ca::new(&place, "ca.pem");
-    let patience = |port: u16, patience: &str| {
-        let line = format!("-b mqtts://127.0.0.1:{port} -T ca.pem --connect-timeout {patience}");
+    let with_timeout = |port: u16, timeout: &str| {
+        let line = format!("-b mqtts://127.0.0.1:{port} -T ca.pem --connect-timeout {timeout}");
         failure(&place, &line)
     };
-    let at = |port: u16| patience(port, "1h");
+    let at = |port: u16| with_timeout(port, "1h");
     let message = "BROKER does not speak TLS";
     assert_eq!(
         at(non_mqtt_server(b"HTTP/1.1 400 Bad Request\r\n\r\n")),
@@ -392,11 +392,11 @@ fn a_handshake_that_is_cut_refused_strange_or_silent_is_told_by_name() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let message = "TLS handshake with BROKER timed out after 200ms";
     let port = silent.local_addr().unwrap().port();
-    assert_eq!(patience(port, "200ms"), failed("tls", message, PORT_HINT, 124));
+    assert_eq!(with_timeout(port, "200ms"), failed("tls", message, PORT_HINT, 124));
 }
 
 #[test]
-fn a_broker_that_does_not_let_the_client_in_is_connack() {
+fn a_rejected_connection_fails_the_connack_check() {
     let reject = |reason| {
         failure_at("", move |connection| {
             connection.expect("CONNECT");
@@ -423,7 +423,7 @@ fn a_broker_that_does_not_let_the_client_in_is_connack() {
 }
 
 #[test]
-fn what_a_broker_grants_is_told() {
+fn the_connack_check_reports_the_limits_of_the_broker() {
     // QoS 0, no retained messages, 10 unacknowledged, packets of 1000 bytes, an hour, a client id, 5 s of keep-alive.
     let connack =
         b"\x24\0\x25\0\x21\0\x0a\x27\0\0\x03\xe8\x11\0\0\x0e\x10\x12\0\x02ab\x13\0\x05\x22\0\x07\x28\0\x29\0\x2a\0";
@@ -443,14 +443,14 @@ fn what_a_broker_grants_is_told() {
 }
 
 #[test]
-fn a_subscription_that_is_refused_or_granted_less_is_told() {
+fn a_subscription_that_is_rejected_or_granted_a_lower_qos_is_reported() {
     let found = failure_at("-i me", |connection| {
         connection.accept();
         connection.subscribe(0x87);
     });
     let message = "the broker refused the subscription to clients/me/services/statestore/v1/\
                    FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke/response: not authorized (0x87)";
-    assert_eq!(found, failed("subscribe", message, RIGHT, 77));
+    assert_eq!(found, failed("subscribe", message, PERMISSION_HINT, 77));
     let found = failure_at("--timeout 200ms", Connection::accept);
     let message = "no answer from BROKER within 200ms";
     assert_eq!(found, failed("subscribe", message, "increase --timeout", 124));
@@ -461,7 +461,7 @@ fn a_subscription_that_is_refused_or_granted_less_is_told() {
 }
 
 #[test]
-fn a_broker_without_a_store_is_told_from_a_silent_and_from_a_closed_one() {
+fn a_missing_a_silent_and_a_closing_store_have_different_messages() {
     let request = |options: &str, reason: Option<u8>| {
         failure_at(options, move |connection| {
             let request = connection.serve();
@@ -478,16 +478,16 @@ fn a_broker_without_a_store_is_told_from_a_silent_and_from_a_closed_one() {
     let silent = request("--timeout 1s", Some(0));
     assert_eq!(silent, failed("request", message, "increase --timeout", 124));
     let message = "the broker refused the request: not authorized (0x87)";
-    assert_eq!(request("", Some(0x87)), failed("request", message, RIGHT, 77));
+    assert_eq!(request("", Some(0x87)), failed("request", message, PERMISSION_HINT, 77));
     let message =
         "lost the connection to BROKER: the broker ended the connection: server shutting down (0x8B)";
-    assert_eq!(request("", None), failed("request", message, LOOK, 69));
+    assert_eq!(request("", None), failed("request", message, LOG_HINT, 69));
 }
 
 #[test]
-fn a_store_that_refuses_is_told_with_the_check_and_what_mends_it() {
-    let says = |verb, text| at_store("", Faults { reply_instead: Some((verb, text)), ..NO_FAULTS });
-    let (checks, code, asked) = says("SET", "-ERR the quota has been exceeded\r\n");
+fn a_refusal_of_the_store_fails_the_check_with_a_hint() {
+    let reply = |verb, text| at_store("", Faults { reply_instead: Some((verb, text)), ..NO_FAULTS });
+    let (checks, code, asked) = reply("SET", "-ERR the quota has been exceeded\r\n");
     assert_eq!(
         outline(&checks),
         SOUND_OUTLINE.replace("clock ok, notifications ok", "clock fail, notifications skipped")
@@ -499,23 +499,23 @@ fn a_store_that_refuses_is_told_with_the_check_and_what_mends_it() {
     );
     assert_eq!(clock.text("hint"), "delete unused keys, or let them expire (--ttl)");
     assert_eq!(asked.len(), 2, "{asked:?}");
-    // Who may not read may still write.
-    let (checks, code, _) = says("GET", "-ERR not authorized\r\n");
+    // A client without permission to read may still have permission to write.
+    let (checks, code, _) = reply("GET", "-ERR not authorized\r\n");
     assert!(outline(&checks).ends_with("request fail, clock ok, notifications fail"), "{checks:?}");
     assert_eq!((find(&checks, "request").text("kind"), code), ("authorization", 77));
-    let (checks, code, _) = says("KEYNOTIFY", "-ERR not authorized\r\n");
+    let (checks, code, _) = reply("KEYNOTIFY", "-ERR not authorized\r\n");
     assert!(outline(&checks).ends_with("clock ok, notifications fail"), "{checks:?}");
     assert_eq!(code, 77);
-    let (checks, code, _) = says("KEYNOTIFY", "-ERR the quota has been exceeded\r\n");
+    let (checks, code, _) = reply("KEYNOTIFY", "-ERR the quota has been exceeded\r\n");
     let hint = "watch fewer keys at once, or raise `mqkv serve --watches-max N`";
     assert_eq!((find(&checks, "notifications").text("hint"), code), (hint, 76));
-    let (checks, code, _) = says("DEL", "-ERR something new\r\n");
+    let (checks, code, _) = reply("DEL", "-ERR something new\r\n");
     let notified = find(&checks, "notifications");
     assert_eq!((notified.text("message"), code), ("the store refused the request: something new", 76));
 }
 
 #[test]
-fn an_answer_that_makes_no_sense_or_lacks_something_is_told() {
+fn an_answer_that_is_malformed_or_lacks_a_property_is_reported() {
     let (checks, code, _) = at_store("", Faults { reply_instead: Some(("GET", "+OK\r\n")), ..NO_FAULTS });
     let request = find(&checks, "request");
     let message = "malformed reply from the store: +OK is not a reply to GET";
@@ -531,7 +531,7 @@ fn an_answer_that_makes_no_sense_or_lacks_something_is_told() {
 }
 
 #[test]
-fn the_clocks_are_compared_also_where_nothing_else_works_between_them() {
+fn the_clocks_are_compared_even_if_they_differ_by_more_than_the_limit() {
     for (ahead_ms, status, side, code) in [
         (5_000, "ok", "", 0),
         (-5_000, "ok", "", 0),
@@ -550,9 +550,9 @@ fn the_clocks_are_compared_also_where_nothing_else_works_between_them() {
             let message = clock.text("message");
             let end = format!("{side} this machine's; the limit is 60 s");
             assert!(message.starts_with("the store's clock is ") && message.ends_with(&end), "{message}");
-            assert_eq!(clock.text("hint"), SYNCHRONISE, "{ahead_ms}");
+            assert_eq!(clock.text("hint"), CLOCK_HINT, "{ahead_ms}");
         }
-        // The rest is checked all the same, and taken away again.
+        // The other checks run all the same, and their keys are deleted.
         assert_eq!(find(&checks, "notifications").text("status"), "ok", "{ahead_ms}: {checks:?}");
         let count = |verb: &str| asked.iter().filter(|asked| asked.starts_with(verb)).count();
         assert_eq!((count("SET"), count("DEL")), (2, 2), "{asked:?}");
@@ -560,7 +560,7 @@ fn the_clocks_are_compared_also_where_nothing_else_works_between_them() {
 }
 
 #[test]
-fn a_watcher_that_is_not_told_is_124_and_its_key_is_taken_away() {
+fn a_missing_notification_exits_with_124_and_the_test_key_is_deleted() {
     for (unnotified_verb, code) in [("SET", 124), ("DEL", 124)] {
         let (checks, exit, asked) = at_store("--timeout 2s", Faults { unnotified_verb, ..NO_FAULTS });
         let notified = find(&checks, "notifications");
@@ -572,7 +572,7 @@ fn a_watcher_that_is_not_told_is_124_and_its_key_is_taken_away() {
 }
 
 #[test]
-fn a_store_that_is_only_looked_at_is_not_written_to() {
+fn read_only_writes_nothing() {
     let (checks, code, asked) = at_store("--read-only", NO_FAULTS);
     let expected =
         SOUND_OUTLINE.replace("clock ok, notifications ok", "clock skipped, notifications skipped");
@@ -582,13 +582,13 @@ fn a_store_that_is_only_looked_at_is_not_written_to() {
 }
 
 #[test]
-fn in_a_read_only_context_nothing_is_written_unless_forced() {
+fn a_read_only_context_is_written_to_only_with_force_write() {
     let fake = |options: &'static str| {
         let fake = FakeBroker::start(|connection| fake_store::serve(connection, &NO_FAULTS));
         let place = Place::new();
         place
             .write("config.toml", format!("[context.prod]\nbroker = \"{}\"\nread_only = true\n", fake.url()));
-        let found = examined(&place, &format!("--config config.toml -x prod {options}"));
+        let found = run(&place, &format!("--config config.toml -x prod {options}"));
         (found, fake.end())
     };
     let ((checks, code), asked) = fake("");
@@ -601,7 +601,7 @@ fn in_a_read_only_context_nothing_is_written_unless_forced() {
 }
 
 #[test]
-fn at_the_prompt_it_looks_at_a_connection_of_its_own() {
+fn at_the_prompt_doctor_uses_a_connection_of_its_own() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let mut terminal = Terminal::of_size(place.command(&["shell", "-b", &server.url(), "-i", "me"]), 30, 250);
@@ -626,7 +626,7 @@ fn at_the_prompt_it_looks_at_a_connection_of_its_own() {
 }
 
 #[test]
-fn a_web_socket_is_a_step_of_its_own() {
+fn a_web_socket_has_a_check_of_its_own() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
     ca.issue(&place, "server", &["127.0.0.1"]);
@@ -635,16 +635,16 @@ fn a_web_socket_is_a_step_of_its_own() {
     let server = LoggedServer::start(&place, &[&listen[..], &files].concat());
     let url = format!("ws://127.0.0.1:{}", server.port(0));
     let with_web_socket = SOUND_OUTLINE.replace("connack ok", "ws ok, connack ok");
-    let (checks, code) = examined(&place, &format!("-b {url}"));
+    let (checks, code) = run(&place, &format!("-b {url}"));
     assert_eq!((outline(&checks), code), (with_web_socket.clone(), 0));
     assert_eq!(find(&checks, "ws").text("message"), "MQTT is spoken at /mqtt");
-    let (checks, code) = examined(&place, &format!("-b wss://127.0.0.1:{} -T ca.pem", server.port(1)));
+    let (checks, code) = run(&place, &format!("-b wss://127.0.0.1:{} -T ca.pem", server.port(1)));
     assert_eq!((outline(&checks), code), (with_web_socket.replace("tls skipped", "tls ok"), 0));
     let message = "no WebSocket at BROKER: HTTP status 404";
     let hint = "check the path: -b ws://HOST:PORT/PATH; the default is /mqtt";
     assert_eq!(failure(&place, &format!("-b {url}/elsewhere")), failed("ws", message, hint, 69));
-    let (checks, _) = examined(&place, &format!("-b {url}/elsewhere"));
+    let (checks, _) = run(&place, &format!("-b {url}/elsewhere"));
     assert!(outline(&checks).starts_with("dns ok, tcp ok, tls skipped, ws fail, connack skipped, "));
-    let (checks, _) = examined(&place, "-b ws://127.0.0.1:1");
+    let (checks, _) = run(&place, "-b ws://127.0.0.1:1");
     assert!(outline(&checks).contains("tls skipped, ws skipped, connack skipped"), "{checks:?}");
 }

@@ -1,4 +1,4 @@
-//! `--embedded` and `serve --data`: what is kept, what is gone, and folders that cannot be used.
+//! `--embedded` and `serve --data`: persistence, and directories that cannot be used.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,15 +6,15 @@ use std::os::unix::fs::PermissionsExt;
 use super::common::wait_until;
 use super::common::{Place, Server};
 
-const KEPT: &str = "--embedded=kept";
-const FILE: &str = "kept/store.redb";
+const EMBEDDED: &str = "--embedded=data";
+const FILE: &str = "data/store.redb";
 
 fn run(place: &Place, line: &str) -> String {
     place.run_bounded(&line.split_whitespace().collect::<Vec<_>>())
 }
 
 #[test]
-fn in_memory_everything_is_gone_at_the_end() {
+fn a_store_in_memory_ends_with_its_process() {
     let place = Place::new();
     assert_eq!(run(&place, "--embedded set k v -o text"), "--- stdout\nstored k (1 byte)\n--- exit 0\n");
     assert_eq!(run(&place, "--embedded get k"), "--- exit 1\n");
@@ -25,67 +25,67 @@ fn in_memory_everything_is_gone_at_the_end() {
 }
 
 #[test]
-fn in_a_folder_everything_is_kept_with_its_version() {
+fn a_store_in_a_directory_persists_keys_with_their_versions() {
     let place = Place::new();
-    let get = || place.command(&[KEPT, "get", "k", "-j"]).output().unwrap().stdout;
-    assert_eq!(run(&place, &format!("{KEPT} set k --hex 00ff")), "--- exit 0\n");
+    let get = || place.command(&[EMBEDDED, "get", "k", "-j"]).output().unwrap().stdout;
+    assert_eq!(run(&place, &format!("{EMBEDDED} set k --hex 00ff")), "--- exit 0\n");
     let first = get();
     assert!(String::from_utf8_lossy(&first).contains("\"value\":\"AP8=\""), "{first:?}");
     assert_eq!(get(), first, "another run reads the same version");
-    assert_eq!(run(&place, &format!("{KEPT} set k v --nx")), "--- exit 1\n");
-    assert_eq!(run(&place, &format!("{KEPT} del k")), "--- exit 0\n");
-    assert_eq!(run(&place, &format!("{KEPT} get k")), "--- exit 1\n");
+    assert_eq!(run(&place, &format!("{EMBEDDED} set k v --nx")), "--- exit 1\n");
+    assert_eq!(run(&place, &format!("{EMBEDDED} del k")), "--- exit 0\n");
+    assert_eq!(run(&place, &format!("{EMBEDDED} get k")), "--- exit 1\n");
     assert_eq!(fs::metadata(place.path(FILE)).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(fs::metadata(place.path("kept")).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(place.path("data")).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
 #[test]
-fn in_a_folder_time_goes_on_between_runs() {
+fn a_time_to_live_elapses_between_runs() {
     let place = Place::new();
-    assert_eq!(run(&place, &format!("{KEPT} set short v --ttl 500ms")), "--- exit 0\n");
-    assert_eq!(run(&place, &format!("{KEPT} set long v --ttl 1h")), "--- exit 0\n");
-    let is_expired = || run(&place, &format!("{KEPT} get short")) == "--- exit 1\n";
+    assert_eq!(run(&place, &format!("{EMBEDDED} set short v --ttl 500ms")), "--- exit 0\n");
+    assert_eq!(run(&place, &format!("{EMBEDDED} set long v --ttl 1h")), "--- exit 0\n");
+    let is_expired = || run(&place, &format!("{EMBEDDED} get short")) == "--- exit 1\n";
     wait_until("the key expires", || is_expired().then_some(()));
-    assert_eq!(run(&place, &format!("{KEPT} get long")), "--- stdout\nv(no line feed)\n--- exit 0\n");
+    assert_eq!(run(&place, &format!("{EMBEDDED} get long")), "--- stdout\nv(no line feed)\n--- exit 0\n");
 }
 
 #[test]
-fn in_a_folder_a_fence_stays() {
+fn a_fencing_token_is_persistent() {
     let place = Place::new();
-    assert_eq!(run(&place, &format!("{KEPT} set k v --fence 2000:0:holder")), "--- exit 0\n");
-    let shown = run(&place, &format!("{KEPT} set k w"));
+    assert_eq!(run(&place, &format!("{EMBEDDED} set k v --fence 2000:0:holder")), "--- exit 0\n");
+    let shown = run(&place, &format!("{EMBEDDED} set k w"));
     assert!(shown.contains("a fencing token is required") && shown.ends_with("--- exit 76\n"), "{shown}");
-    let shown = run(&place, &format!("{KEPT} del k --fence 1999:0:holder"));
+    let shown = run(&place, &format!("{EMBEDDED} del k --fence 1999:0:holder"));
     assert!(shown.contains("a lower version") && shown.ends_with("--- exit 76\n"), "{shown}");
-    assert_eq!(run(&place, &format!("{KEPT} del k --fence 2000:0:holder")), "--- exit 0\n");
+    assert_eq!(run(&place, &format!("{EMBEDDED} del k --fence 2000:0:holder")), "--- exit 0\n");
 }
 
 #[test]
-fn a_folder_serves_one_process_at_a_time() {
+fn a_directory_is_used_by_one_process_at_a_time() {
     let place = Place::new();
-    let server = Server::start(&place, &["-q", "--data", "kept"]);
-    let refused = "--- stderr\nerror: kept/store.redb is in use by another process\n\
+    let server = Server::start(&place, &["-q", "--data", "data"]);
+    let refused = "--- stderr\nerror: data/store.redb is in use by another process\n\
                    hint: connect to the `mqkv serve` that uses it with -b mqtt://HOST:PORT, or stop that\n--- exit 74\n";
-    assert_eq!(run(&place, &format!("{KEPT} get k")), refused);
-    assert_eq!(run(&place, "serve --listen 127.0.0.1:0 --data kept"), refused);
+    assert_eq!(run(&place, &format!("{EMBEDDED} get k")), refused);
+    assert_eq!(run(&place, "serve --listen 127.0.0.1:0 --data data"), refused);
     assert_eq!(place.run_at(&server.url(), &["set", "k", "v"]), "--- exit 0\n");
     drop(server);
-    assert_eq!(run(&place, &format!("{KEPT} get k")), "--- stdout\nv(no line feed)\n--- exit 0\n");
+    assert_eq!(run(&place, &format!("{EMBEDDED} get k")), "--- stdout\nv(no line feed)\n--- exit 0\n");
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_kill() {
+fn acknowledged_writes_survive_a_kill() {
     const KEYS: usize = 20;
     let place = Place::new();
-    // Dropping it is SIGKILL.
-    let server = Server::start(&place, &["-q", "--data", "kept"]);
+    // Dropping a server kills it with SIGKILL.
+    let server = Server::start(&place, &["-q", "--data", "data"]);
     for number in 0..KEYS {
         let key = format!("k{number}");
         assert_eq!(place.run_at(&server.url(), &["set", &key, &key]), "--- exit 0\n");
     }
     assert_eq!(place.run_at(&server.url(), &["del", "k0"]), "--- exit 0\n");
     drop(server);
-    let server = Server::start(&place, &["-q", "--data", "kept"]);
+    let server = Server::start(&place, &["-q", "--data", "data"]);
     assert_eq!(place.run_at(&server.url(), &["get", "k0"]), "--- exit 1\n");
     for number in 1..KEYS {
         let key = format!("k{number}");
@@ -94,7 +94,7 @@ fn what_was_acknowledged_survives_a_kill() {
 }
 
 #[test]
-fn without_a_folder_a_server_forgets() {
+fn a_server_without_a_directory_persists_nothing() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     assert_eq!(place.run_at(&server.url(), &["set", "k", "v", "--persist"]), "--- exit 0\n");
@@ -104,70 +104,70 @@ fn without_a_folder_a_server_forgets() {
 }
 
 #[test]
-fn a_file_is_no_folder() {
+fn a_file_in_place_of_the_directory_is_an_error() {
     let place = Place::new();
-    place.write("kept", "a file");
+    place.write("data", "a file");
     let refused = |path: &str| {
         format!(
             "--- stderr\nerror: cannot use {path}/store.redb: not a directory\n\
              hint: use a directory that is writable\n--- exit 74\n"
         )
     };
-    assert_eq!(run(&place, &format!("{KEPT} get k")), refused("kept"));
-    assert_eq!(run(&place, "serve --listen 127.0.0.1:0 --data kept"), refused("kept"));
-    let shown = run(&place, "--embedded=kept/below get k");
-    assert!(shown.starts_with("--- stderr\nerror: cannot use kept/below/store.redb: "), "{shown}");
+    assert_eq!(run(&place, &format!("{EMBEDDED} get k")), refused("data"));
+    assert_eq!(run(&place, "serve --listen 127.0.0.1:0 --data data"), refused("data"));
+    let shown = run(&place, "--embedded=data/below get k");
+    assert!(shown.starts_with("--- stderr\nerror: cannot use data/below/store.redb: "), "{shown}");
     assert!(shown.ends_with("--- exit 74\n"), "{shown}");
-    assert_eq!(fs::read(place.path("kept")).unwrap(), b"a file");
+    assert_eq!(fs::read(place.path("data")).unwrap(), b"a file");
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_74() {
-    // Nobody may make a folder here, root neither.
+fn a_directory_that_cannot_be_written_exits_with_74() {
+    // Not even root can create a directory here.
     let shown = run(&Place::new(), "--embedded=/proc/mqkv set k v");
     assert!(shown.starts_with("--- stderr\nerror: cannot use /proc/mqkv/store.redb: "), "{shown}");
     assert!(shown.ends_with("hint: use a directory that is writable\n--- exit 74\n"), "{shown}");
 
     let place = Place::new();
-    fs::create_dir(place.path("kept")).unwrap();
-    fs::set_permissions(place.path("kept"), fs::Permissions::from_mode(0o500)).unwrap();
-    if fs::write(place.path("kept/probe"), "").is_ok() {
-        println!("not shown: a folder without the right to write, for root may write everywhere");
+    fs::create_dir(place.path("data")).unwrap();
+    fs::set_permissions(place.path("data"), fs::Permissions::from_mode(0o500)).unwrap();
+    if fs::write(place.path("data/probe"), "").is_ok() {
+        println!("skipped: root may write to a directory without write permission");
         return;
     }
-    let shown = run(&place, &format!("{KEPT} set k v"));
+    let shown = run(&place, &format!("{EMBEDDED} set k v"));
     assert!(
-        shown.contains("kept/store.redb: Permission denied") && shown.ends_with("--- exit 74\n"),
+        shown.contains("data/store.redb: Permission denied") && shown.ends_with("--- exit 74\n"),
         "{shown}"
     );
 }
 
 #[test]
-fn garbage_in_the_file_is_an_error_and_stays_as_it_is() {
-    let damaged = |shown: &str| {
-        shown.starts_with("--- stderr\nerror: kept/store.redb is corrupt or not a store: ")
+fn a_corrupt_file_is_an_error_and_is_not_changed() {
+    let is_corrupt = |shown: &str| {
+        shown.starts_with("--- stderr\nerror: data/store.redb is corrupt or not a store: ")
             && shown.ends_with(
-                "\nhint: restore all files of kept from one backup, or check what is left: mqkv data verify kept\n--- exit 74\n",
+                "\nhint: restore all files of data from one backup, or check what is left: mqkv data verify data\n--- exit 74\n",
             )
             && shown.lines().count() == 4
     };
     let place = Place::new();
-    assert_eq!(run(&place, &format!("{KEPT} set k v")), "--- exit 0\n");
+    assert_eq!(run(&place, &format!("{EMBEDDED} set k v")), "--- exit 0\n");
     let good = fs::read(place.path(FILE)).unwrap();
     let (half, _) = good.split_at(good.len() / 2);
     for garbage in [b"garbage".repeat(1000), b"x".to_vec(), half.to_vec(), vec![0xFF; good.len()]] {
         place.write(FILE, &garbage);
-        let shown = run(&place, &format!("{KEPT} get k"));
-        assert!(damaged(&shown), "{shown}");
-        assert!(fs::read(place.path(FILE)).unwrap() == garbage, "what is not understood is not touched");
+        let shown = run(&place, &format!("{EMBEDDED} get k"));
+        assert!(is_corrupt(&shown), "{shown}");
+        assert!(fs::read(place.path(FILE)).unwrap() == garbage, "the file is unchanged");
     }
 }
 
 #[test]
-fn damage_anywhere_in_the_file_is_an_error_and_no_panic() {
+fn corruption_of_any_page_is_an_error_and_no_panic() {
     const PAGE: usize = 4096;
     let place = Place::new();
-    assert_eq!(run(&place, &format!("{KEPT} set k v")), "--- exit 0\n");
+    assert_eq!(run(&place, &format!("{EMBEDDED} set k v")), "--- exit 0\n");
     let good = fs::read(place.path(FILE)).unwrap();
     for page in 0..good.len() / PAGE {
         for garbage in [0x00, 0x01, 0xA5, 0xFF] {
@@ -175,9 +175,9 @@ fn damage_anywhere_in_the_file_is_an_error_and_no_panic() {
             let (from, to) = (page.saturating_mul(PAGE), page.saturating_add(1).saturating_mul(PAGE));
             bad.get_mut(from..to).unwrap().fill(garbage);
             place.write(FILE, &bad);
-            let shown = run(&place, &format!("{KEPT} get k"));
+            let shown = run(&place, &format!("{EMBEDDED} get k"));
             let error = shown.starts_with("--- stderr\nerror: ") && shown.ends_with("--- exit 74\n");
-            // A page that holds nothing may hold anything.
+            // The contents of an unused page do not matter.
             let unharmed = shown == "--- stdout\nv(no line feed)\n--- exit 0\n";
             assert!((error && !shown.contains("panicked")) || unharmed, "page {page}, {garbage:#x}: {shown}");
         }

@@ -1,4 +1,4 @@
-//! What the store refuses: keys behind a fence, clocks that are wrong, more keys than there may be.
+//! Refusals of the store: fenced keys, clocks that are ahead, the limit on keys.
 
 use std::net::TcpStream;
 
@@ -19,7 +19,7 @@ fn refused(text: &str, hint: &str) -> String {
 }
 
 #[test]
-fn a_fenced_key_takes_the_same_token_or_a_newer_one() {
+fn a_fenced_key_accepts_the_same_token_or_a_newer_one() {
     let place = Place::new().with_variable("MQKV_FENCING_TOKEN", NEWER);
     let server = Server::start(&place, &["-q"]);
     let run = |line: &str| place.run_at(&server.url(), &line.split_whitespace().collect::<Vec<_>>());
@@ -40,14 +40,14 @@ fn a_fenced_key_takes_the_same_token_or_a_newer_one() {
     assert_eq!(run("set k x --fence-env"), "--- exit 0\n");
     // The newer token protects the key from now on.
     assert_eq!(run(&format!("set k w --fence {TOKEN}")), too_old);
-    // Reading needs none.
+    // A read needs no token.
     assert_eq!(run("get k"), "--- stdout\nx(no line feed)\n--- exit 0\n");
     assert_eq!(run("del k --fence-env"), "--- exit 0\n");
     assert_eq!(run("set k v"), "--- exit 0\n");
 }
 
 #[test]
-fn a_token_in_a_file_goes_before_one_in_a_variable() {
+fn a_token_in_a_file_overrides_one_in_a_variable() {
     let place = Place::new()
         .with_variable("MQKV_FENCING_TOKEN", OLDER)
         .with_variable("MQKV_FENCING_TOKEN_FILE", "token");

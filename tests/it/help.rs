@@ -1,11 +1,11 @@
-//! Help, the version, completions, manual pages, and readers that leave early.
+//! Help, the version, completions, manual pages, and broken pipes.
 
 use std::process::Stdio;
 
 use super::common::Place;
 
 #[test]
-fn help_is_data_and_success() {
+fn help_is_printed_on_standard_output_with_success() {
     let place = Place::new();
     for words in [
         &["-h"][..],
@@ -28,7 +28,7 @@ fn help_is_data_and_success() {
 }
 
 #[test]
-fn the_lines_of_help_are_as_long_as_their_words_let_them() {
+fn the_paragraphs_of_help_are_filled_to_100_columns() {
     let place = Place::new();
     let verbs = [
         "get", "set", "del", "vdel", "watch", "lock", "unlock", "holder", "keys", "export", "import",
@@ -41,15 +41,15 @@ fn the_lines_of_help_are_as_long_as_their_words_let_them() {
         for pair in lines.windows(2) {
             let [line, next] = pair else { continue };
             let word = next.split(' ').next().unwrap_or_default();
-            // Where nobody says how wide a line may be, it is 100.
+            // Without a terminal the width is 100 columns.
             let had_room = line.len() + 1 + word.len() <= 100;
             assert!(!is_prose(line) || !is_prose(next) || !had_room, "{verb}: {line}\n{next}");
         }
     }
 }
 
-/// What every verb has.
-const SHOWN: [&str; 6] = ["--help", "--output", "--json", "--quiet", "--verbose", "--color"];
+/// The options of every verb.
+const COMMON: [&str; 6] = ["--help", "--output", "--json", "--quiet", "--verbose", "--color"];
 
 #[test]
 fn the_help_of_serve_has_no_connection_options() {
@@ -63,7 +63,7 @@ fn the_help_of_serve_has_no_connection_options() {
     };
     let (ping, serve) = (options(&of("ping")), options(&of("serve")));
     let shared: Vec<_> = ping.iter().filter(|option| serve.contains(option)).collect();
-    assert_eq!(shared, SHOWN);
+    assert_eq!(shared, COMMON);
     for option in ping.iter().filter(|option| !serve.contains(option)) {
         let shown = place.run(&["serve", option]);
         assert!(shown.ends_with("--- exit 2\n"), "{option}: {shown}");
@@ -75,9 +75,9 @@ fn the_help_of_serve_has_no_connection_options() {
     assert_eq!(of("serve"), place.run(&["help", "serve"]));
     let add = options(&of("serve user add"));
     let password = ["--password-file", "--ask-password"];
-    assert!(password.iter().chain(&SHOWN).all(|option| add.contains(&(*option).to_owned())), "{add:?}");
+    assert!(password.iter().chain(&COMMON).all(|option| add.contains(&(*option).to_owned())), "{add:?}");
     assert_eq!(add.len(), 8, "{add:?}");
-    assert_eq!(options(&of("serve user ls")), SHOWN);
+    assert_eq!(options(&of("serve user ls")), COMMON);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn the_version_is_that_of_the_package() {
 }
 
 #[test]
-fn colour_comes_when_told_and_only_then() {
+fn color_follows_the_option() {
     let place = Place::new();
     assert!(place.run(&["get", "--color", "always"]).contains("\\x1b"));
     assert!(!place.run(&["get", "--color", "never"]).contains("\\x1b"));
@@ -104,13 +104,13 @@ fn completions_are_printed_or_written() {
 }
 
 #[test]
-fn a_reader_that_has_left_is_no_failure() {
+fn a_broken_pipe_is_success() {
     let place = Place::new();
     for words in [&["help"][..], &["decode", "hlc", "1:2:n"], &["completions", "zsh"]] {
         let mut child = place.command(words).stdin(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
-        // The process may have written before the pipe was closed: both ways end quietly.
+        // The process may have written before the pipe was closed; either way it ends without an error.
         assert_eq!(output.status.code(), Some(0), "{words:?}");
         assert_eq!(output.stderr, b"", "{words:?}");
     }

@@ -1,4 +1,4 @@
-//! A signal that comes while a write waits for its answer: what is known of the write is told.
+//! A signal during a write: the report of its outcome.
 
 use std::io::{BufRead, BufReader, Write, pipe};
 use std::iter;
@@ -12,9 +12,10 @@ use super::common::fake_broker::{Connection, FakeBroker};
 use super::common::wire::Publish;
 use super::common::{CTRL_C, Exit, Place, Process, Server, Terminal, bounded, wait_until};
 
-/// A broker that answers so many requests, and says when so many more have come, which it does not answer.
+/// A broker that answers `answered` requests and then leaves `unanswered` requests without an answer. The receiver
+/// is notified once all have arrived.
 fn silent_after(answered: usize, unanswered: usize) -> (FakeBroker<()>, Receiver<()>) {
-    let (told, silent) = channel();
+    let (sender, silent) = channel();
     let broker = FakeBroker::start(move |connection: &mut Connection| {
         connection.accept();
         connection.subscribe(1);
@@ -25,13 +26,13 @@ fn silent_after(answered: usize, unanswered: usize) -> (FakeBroker<()>, Receiver
                 connection.answer(&Publish::decode(&request), "+OK\r\n", &[]);
             }
         }
-        told.send(()).unwrap();
+        sender.send(()).unwrap();
         connection.listen();
     });
     (broker, silent)
 }
 
-/// Runs a verb until so many requests were answered and so many were not, and sends it a signal then.
+/// Runs a verb until the broker has received its requests, and then sends it a signal.
 fn end_with(signal: Signal, (answered, unanswered): (usize, usize), words: &[&str], place: &Place) -> Exit {
     let (broker, silent) = silent_after(answered, unanswered);
     let mut run = Process::start(place.command(&[&["-b", &broker.url()], words].concat()));
@@ -43,18 +44,18 @@ fn end_with(signal: Signal, (answered, unanswered): (usize, usize), words: &[&st
 }
 
 #[test]
-fn a_write_that_a_signal_ends_says_that_its_outcome_is_unknown() {
+fn a_write_that_a_signal_interrupts_reports_an_unknown_outcome() {
     let place = Place::new();
     let signals = [(Signal::SIGINT, "SIGINT"), (Signal::SIGTERM, "SIGTERM")];
     for words in [&["set", "k", "v"][..], &["del", "k"], &["vdel", "k", "v"], &["raw", "SET", "k", "v"]] {
         for (signal, name) in signals {
             let left = end_with(signal, (0, 1), words, &place);
-            let told = format!(
+            let expected = format!(
                 "error: interrupted before the answer: {name}\n  the write may or may not have happened\n\
                  hint: check the value: mqkv get KEY\n"
             );
-            assert_eq!((left.errors, left.output), (told, String::new()), "{words:?}");
-            // A shell makes 130 or 143 of it, and ends a loop around it.
+            assert_eq!((left.errors, left.output), (expected, String::new()), "{words:?}");
+            // The process ends by the signal, so that a shell sees 130 or 143 and ends a loop around it.
             assert_eq!((left.signal, left.code), (Some(signal as i32), None), "{words:?}");
         }
     }
@@ -65,7 +66,7 @@ fn a_write_that_a_signal_ends_says_that_its_outcome_is_unknown() {
 }
 
 #[test]
-fn at_the_prompt_a_write_that_ctrl_c_ends_is_told_the_same_way() {
+fn at_the_prompt_ctrl_c_during_a_write_reports_an_unknown_outcome() {
     let place = Place::new();
     let (broker, silent) = silent_after(0, 1);
     let terminal = Terminal::start(place.command(&["shell", "-b", &broker.url()]));
@@ -82,13 +83,13 @@ fn at_the_prompt_a_write_that_ctrl_c_ends_is_told_the_same_way() {
 }
 
 #[test]
-fn a_read_that_a_signal_ends_says_nothing() {
+fn a_read_that_a_signal_interrupts_prints_nothing() {
     let left = end_with(Signal::SIGINT, (0, 1), &["get", "k"], &Place::new());
     assert_eq!((left.errors.as_str(), left.signal), ("", Some(2)));
 }
 
 #[test]
-fn of_several_keys_those_are_named_that_had_no_answer() {
+fn an_interrupted_delete_lists_the_keys_without_an_answer() {
     let left = end_with(Signal::SIGINT, (0, 3), &["del", "a", "b", "c"], &Place::new());
     assert!(
         left.errors.contains("  3 of 3 keys failed: a, b, c\n  the write may or may not have happened\n"),
@@ -98,12 +99,12 @@ fn of_several_keys_those_are_named_that_had_no_answer() {
 }
 
 #[test]
-fn a_write_that_was_not_sent_has_changed_nothing() {
+fn an_interrupt_before_a_write_was_sent_reports_that_nothing_changed() {
     let place = Place::new();
-    let (told, connected) = channel();
+    let (sender, connected) = channel();
     let broker = FakeBroker::start(move |connection: &mut Connection| {
         connection.expect("CONNECT");
-        told.send(()).unwrap();
+        sender.send(()).unwrap();
         connection.listen();
     });
     let mut run = Process::start(place.command(&["set", "k", "v", "-b", &broker.url()]));
@@ -116,7 +117,7 @@ fn a_write_that_was_not_sent_has_changed_nothing() {
 }
 
 #[test]
-fn lines_in_flight_are_told_of_when_a_signal_ends_them() {
+fn a_signal_during_a_batch_or_an_import_reports_the_lines_in_flight() {
     let place = Place::new();
     place.write("lines", "set a 1\nset b 2\nset c 3\n");
     let left = end_with(Signal::SIGINT, (2, 1), &["batch", "lines", "--inflight", "1"], &place);
@@ -125,7 +126,7 @@ fn lines_in_flight_are_told_of_when_a_signal_ends_them() {
     assert!(left.errors.ends_with("  the write may or may not have happened\n"), "{left:?}");
     let entries: String = (0..200).map(|at| format!("{{\"key\":\"{at}\",\"value\":\"v\"}}\n")).collect();
     place.write("entries", entries);
-    // The window is full, and nothing of what goes on behind it is read any more.
+    // The window is full: no further lines are read.
     let left = end_with(Signal::SIGTERM, (0, 64), &["import", "entries", "--keep-going", "-j"], &place);
     assert_eq!(left.signal, Some(15));
     let last = left.errors.lines().last().unwrap();
@@ -134,7 +135,7 @@ fn lines_in_flight_are_told_of_when_a_signal_ends_them() {
 }
 
 #[test]
-fn lines_that_were_all_answered_are_no_doubt_when_a_signal_ends_the_wait_for_more() {
+fn a_signal_after_all_answers_of_a_batch_reports_no_unknown_outcome() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let mut command = place.command(&["batch", "-", "-b", &server.url()]);
@@ -157,19 +158,19 @@ fn lines_that_were_all_answered_are_no_doubt_when_a_signal_ends_the_wait_for_mor
 }
 
 #[test]
-fn a_reader_that_does_not_read_keeps_no_signal_from_a_write() {
+fn a_blocked_standard_output_does_not_delay_a_signal() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     place.write("lines", "get k\nset batch yes\n");
     let (_unread, mut full) = pipe().unwrap();
-    // As much as a pipe takes: whatever is said, it is held up.
+    // The pipe is full, so that each write to it blocks.
     full.write_all(&[0; 65_536]).unwrap();
-    let begin = |words: &[&str]| {
+    let start = |words: &[&str]| {
         let mut command = place.command(&[&["-b", &server.url(), "-j"], words].concat());
         command.stdout(full.try_clone().unwrap()).spawn().unwrap()
     };
     let mut children =
-        [begin(&["batch", "lines"]), begin(&["set", "set", "yes"]), begin(&["raw", "SET", "raw", "yes"])];
+        [start(&["batch", "lines"]), start(&["set", "set", "yes"]), start(&["raw", "SET", "raw", "yes"])];
     for key in ["batch", "set", "raw"] {
         wait_until("it is done", || {
             place.run(&["get", key, "-b", &server.url()]).contains("yes").then_some(())

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-/// Starts a server with a new certificate, which is written to `c` in the folder.
+/// Starts a server with a new certificate, which is written to `c` in the directory.
 async fn start(home: &TempDir, mut settings: Settings) -> StoreServer {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (certfile, keyfile) = (home.path().join("c"), home.path().join("k"));

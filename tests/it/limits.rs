@@ -1,4 +1,4 @@
-//! The limits of `serve`, as whoever meets one sees them.
+//! The limits of `serve` and the messages about them.
 
 use std::process::{Command, Stdio};
 
@@ -9,35 +9,35 @@ const REFUSED: &str = "--- stderr\nerror: the store refused the request: the quo
                        hint: delete unused keys, or let them expire (--ttl)\n--- exit 76\n";
 
 #[test]
-fn what_is_in_force_is_told_at_the_start_to_who_asks_for_more() {
+fn verbose_output_lists_the_limits_at_the_start() {
     let place = Place::new();
-    let told = |options: &[&str]| {
+    let limits = |options: &[&str]| {
         let words = [&["serve", "-v", "--listen", "127.0.0.1:0"], options].concat();
         StreamedProcess::start(&mut place.command(&words)).error_line()
     };
     assert_eq!(
-        told(&[]),
+        limits(&[]),
         "limits: 10000000 keys, 512M of memory for them, 64M a value, 10000 connections, 100000 watched keys and \
          128M of waiting messages a client, 64M a packet"
     );
     let options = "--keys-max 5 --value-bytes-max 1000 --memory-max 2M --connections-max 9 --watches-max 3 \
                    --queue-bytes-max 1M";
     assert_eq!(
-        told(&options.split_whitespace().collect::<Vec<_>>()),
+        limits(&options.split_whitespace().collect::<Vec<_>>()),
         "limits: 5 keys, 2M of memory for them, 1000 a value, 9 connections, 3 watched keys and 1M of waiting \
          messages a client, 512K a packet"
     );
 }
 
 #[test]
-fn a_key_too_many_is_refused_until_one_is_deleted_or_expires() {
+fn a_key_over_the_limit_is_refused_until_another_is_deleted_or_expires() {
     let place = Place::new();
     let server = Server::start(&place, &["-q", "--keys-max", "2"]);
     let at = |words: &[&str]| place.run_at(&server.url(), words);
     assert_eq!(at(&["set", "a", "v"]), "--- exit 0\n");
     assert_eq!(at(&["set", "b", "v"]), "--- exit 0\n");
     assert_eq!(at(&["set", "c", "v"]), REFUSED);
-    assert_eq!(at(&["set", "a", "another"]), "--- exit 0\n", "it is there already");
+    assert_eq!(at(&["set", "a", "another"]), "--- exit 0\n", "it exists already");
     assert_eq!(at(&["del", "b"]), "--- exit 0\n");
     assert_eq!(at(&["set", "c", "v", "--ttl", "100ms"]), "--- exit 0\n");
     wait_until("c expires", || (at(&["set", "d", "v"]) == "--- exit 0\n").then_some(()));
@@ -45,7 +45,7 @@ fn a_key_too_many_is_refused_until_one_is_deleted_or_expires() {
 }
 
 #[test]
-fn memory_a_value_and_a_packet_are_bounded() {
+fn memory_values_and_packets_are_bounded() {
     let place = Place::new();
     let options = ["-q", "--memory-max", "3000", "--value-bytes-max", "2K", "--queue-bytes-max", "64K"];
     let server = Server::start(&place, &options);
@@ -68,7 +68,7 @@ fn memory_a_value_and_a_packet_are_bounded() {
 }
 
 #[test]
-fn connections_and_the_keys_that_a_client_watches_are_bounded() {
+fn connections_and_watched_keys_of_a_client_are_bounded() {
     let place = Place::new();
     let options = ["--listen", "127.0.0.1:0", "--watches-max", "1", "--connections-max", "1"];
     let server = LoggedServer::start(&place, &options);
@@ -90,7 +90,7 @@ fn connections_and_the_keys_that_a_client_watches_are_bounded() {
 }
 
 #[test]
-fn a_lock_that_may_not_watch_its_key_asks_for_fewer_watches() {
+fn a_lock_over_the_limit_of_watches_suggests_fewer_watches() {
     let place = Place::new();
     let server = Server::start(&place, &["-q", "--watches-max", "1"]);
     let held = place.run_at(&server.url(), &["lock", "deploy", "--once", "-q"]);
@@ -105,12 +105,12 @@ fn a_lock_that_may_not_watch_its_key_asks_for_fewer_watches() {
 }
 
 #[test]
-fn a_system_that_gives_fewer_files_than_there_may_be_connections_is_told_of() {
-    // What the server needs besides, which is more with more processors.
+fn a_limit_on_open_files_below_the_limit_on_connections_is_a_warning() {
+    // The server's own descriptors; their number grows with the processors.
     let own = 128 + 4 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(16);
     let limit = own + 100;
     let place = Place::new();
-    let told = |options: &str| {
+    let first_line = |options: &str| {
         let mut shell = Command::new("sh");
         let script = format!("ulimit -n {limit}; exec \"$0\" serve --listen 127.0.0.1:0 $1");
         shell
@@ -122,14 +122,14 @@ fn a_system_that_gives_fewer_files_than_there_may_be_connections_is_told_of() {
         StreamedProcess::start(&mut shell).error_line()
     };
     let wanted = 10_000 + own;
-    let room = "warning: the limit on open files allows about 100 connections";
-    assert_eq!(told(""), format!("{room}: `ulimit -n {wanted}` allows all"));
-    assert!(told("--connections-max 100").starts_with("listening on "));
-    assert!(told("--connections-max 101").contains(&format!("`ulimit -n {}`", limit + 1)));
+    let warning = "warning: the limit on open files allows about 100 connections";
+    assert_eq!(first_line(""), format!("{warning}: `ulimit -n {wanted}` allows all"));
+    assert!(first_line("--connections-max 100").starts_with("listening on "));
+    assert!(first_line("--connections-max 101").contains(&format!("`ulimit -n {}`", limit + 1)));
 }
 
 #[test]
-fn a_system_without_descriptors_to_give_is_an_error_that_says_which_limit_it_is() {
+fn running_out_of_file_descriptors_is_an_error_that_names_the_limit() {
     let place = Place::new();
     let shown = |limit: u32, words: &str| {
         let mut shell = Command::new("sh");
@@ -139,9 +139,9 @@ fn a_system_without_descriptors_to_give_is_an_error_that_says_which_limit_it_is(
         bounded_transcript(&mut shell)
     };
     let hint = "hint: raise the limit of open files: `ulimit -n`, or LimitNOFILE of the service\n";
-    // Too few for a runtime; for what is kept; for the threads.
+    // Too few for the runtime, for the storage, for the threads.
     for (words, limits) in
-        [("serve -q --listen 127.0.0.1:0 --data kept", 5..14), ("-b mqtt://127.0.0.1:1 get k", 5..9)]
+        [("serve -q --listen 127.0.0.1:0 --data data", 5..14), ("-b mqtt://127.0.0.1:1 get k", 5..9)]
     {
         for limit in limits {
             let shown = shown(limit, words);

@@ -1,4 +1,4 @@
-//! `lock`, `unlock`, `holder` against a store, with real commands.
+//! `lock`, `unlock` and `holder` with real commands.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 use super::common::{Exit, Place, Process, RequestRecorder, Server, is_running, line_in, wait_until};
 
-/// A store and a place to use it from.
+/// A store and a directory for its clients.
 pub struct Bench {
     pub server: Server,
     pub place: Place,
@@ -28,7 +28,7 @@ impl Bench {
         self.place.run(&[words, &["-b", &self.server.url()]].concat())
     }
 
-    /// Starts a verb; the broker goes before it, for what follows may be a command.
+    /// Starts a verb. The broker precedes it, because a command may follow it.
     pub fn start(&self, words: &[&str]) -> Process {
         Process::start(self.place.command(&[&["-b", &self.server.url()], words].concat()))
     }
@@ -45,7 +45,7 @@ impl Bench {
         self.place.write(file, "\n");
     }
 
-    /// A command that says when it runs, and ends when the file `go` is there.
+    /// Starts a lock whose command writes the file `held` and ends once the file `go` exists.
     pub fn hold(&self, options: &[&str]) -> Process {
         let command = ["--", "sh", "-c", "echo > held; until [ -e go ]; do sleep 0.01; done"];
         let holder = self.start(&[&["lock", "deploy"], options, &command].concat());
@@ -57,7 +57,7 @@ impl Bench {
 const FREE: &str = "--- stderr\ndeploy is free\n--- exit 1\n";
 
 #[test]
-fn twenty_processes_increment_a_file_and_nothing_is_lost() {
+fn twenty_processes_increment_a_file_without_a_lost_update() {
     const PROCESSES: usize = 20;
     let bench = Bench::new();
     let wire = RequestRecorder::start(bench.server.port());
@@ -70,9 +70,9 @@ fn twenty_processes_increment_a_file_and_nothing_is_lost() {
     wait_until("all wait", || (wire.count("GET deploy") == PROCESSES).then_some(()));
     let before = wire.requests().len();
     assert_eq!(before, 3 * PROCESSES, "SET, KEYNOTIFY and GET of each: {:?}", wire.requests());
-    // Only time can show that nothing happens in it.
+    // Waiting processes must not poll: no request may follow for a while.
     sleep(Duration::from_secs(2));
-    assert_eq!(wire.requests().len(), before, "nobody polls");
+    assert_eq!(wire.requests().len(), before, "a waiting process polls");
     bench.touch("go");
     for waiter in waiters {
         let left = waiter.end();
@@ -90,7 +90,7 @@ fn lock(bench: &Bench, options: &[&str], script: &str) -> Exit {
 }
 
 #[test]
-fn the_command_sees_its_lock_and_its_code_is_ours() {
+fn the_command_gets_its_lock_in_variables_and_its_exit_code_is_passed_on() {
     let bench = Bench::new();
     let script = "echo $MQKV_LOCK_KEY $MQKV_LOCK_HOLDER; \
                   [ $MQKV_FENCING_TOKEN = $(cat $MQKV_FENCING_TOKEN_FILE) ] && \
@@ -104,7 +104,7 @@ fn the_command_sees_its_lock_and_its_code_is_ours() {
 }
 
 #[test]
-fn the_options_of_a_command_are_its_own_and_so_is_standard_input() {
+fn the_command_gets_its_own_options_and_standard_input() {
     let bench = Bench::new();
     let mut command = bench.place.command(&["-b", &bench.server.url(), "lock", "deploy", "cat", "-n", "-"]);
     fs::write(bench.place.path("input"), "one\n").unwrap();
@@ -114,7 +114,7 @@ fn the_options_of_a_command_are_its_own_and_so_is_standard_input() {
 }
 
 #[test]
-fn a_command_that_cannot_be_run_is_126_or_127_and_leaves_no_lock() {
+fn a_command_that_cannot_be_run_exits_with_126_or_127_and_leaves_no_lock() {
     let bench = Bench::new();
     let code = |command: &str| bench.start(&["lock", "deploy", "--", command]).end();
     let missing = code("/no/such/command");
@@ -126,7 +126,7 @@ fn a_command_that_cannot_be_run_is_126_or_127_and_leaves_no_lock() {
 }
 
 #[test]
-fn who_will_not_wait_is_told_who_holds_the_lock() {
+fn a_lock_that_does_not_wait_prints_the_holder() {
     let bench = Bench::new();
     let _holder = bench.hold(&["--holder", "connector-0"]);
     assert_eq!(
@@ -144,7 +144,7 @@ fn who_will_not_wait_is_told_who_holds_the_lock() {
 }
 
 #[test]
-fn what_a_command_leaves_in_its_group_is_ended_before_the_lock_is_released() {
+fn processes_left_in_the_group_of_a_command_are_ended_before_the_release() {
     let bench = Bench::new();
     let script = "sh -c 'trap \"\" TERM; echo $$ > stubborn; while :; do sleep 0.05; done' & \
                   sleep 1000 & echo $! > polite; until [ -s stubborn ]; do sleep 0.01; done; exit 4";
@@ -157,7 +157,7 @@ fn what_a_command_leaves_in_its_group_is_ended_before_the_lock_is_released() {
 }
 
 #[test]
-fn a_signal_while_holding_is_the_command_s_and_the_lock_is_released_after_it() {
+fn a_signal_while_holding_goes_to_the_command_and_the_release_follows() {
     let bench = Bench::new();
     let script = "trap '$MQKV -b $URL holder deploy > during; exit 5' TERM; echo > held; \
                   while :; do sleep 0.01; done";
@@ -171,7 +171,7 @@ fn a_signal_while_holding_is_the_command_s_and_the_lock_is_released_after_it() {
 }
 
 #[test]
-fn a_command_that_a_signal_ends_is_128_and_its_number() {
+fn a_command_that_a_signal_ends_exits_with_128_plus_its_number() {
     let bench = Bench::new();
     let mut process = bench.start(&["lock", "deploy", "--", "sh", "-c", "echo > held; exec sleep 1000"]);
     bench.line_in("held");
@@ -180,7 +180,7 @@ fn a_command_that_a_signal_ends_is_128_and_its_number() {
 }
 
 #[test]
-fn a_signal_while_waiting_ends_the_wait_and_leaves_no_watch_and_no_lease() {
+fn a_signal_while_waiting_leaves_no_watch_and_no_lease() {
     let bench = Bench::new();
     let wire = RequestRecorder::start(bench.server.port());
     let holder = bench.hold(&["--holder", "first"]);
@@ -218,9 +218,9 @@ fn a_lock_without_a_command_is_held_until_the_end_of_input() {
 }
 
 #[test]
-fn a_lock_that_has_no_thread_to_wait_for_the_end_of_input_in_is_given_back() {
+fn a_lock_is_released_if_no_thread_can_be_started_to_read_standard_input() {
     let bench = Bench::new();
-    // Room for the stack of the connection's thread, and for no other.
+    // Enough memory for the stack of the connection's thread, and for no other.
     let script = "ulimit -v 1500000 && exec \"$MQKV\" lock deploy -b \"$URL\"";
     let mut command = Command::new("sh");
     command.args(["-c", script]).env("RUST_MIN_STACK", "1000000000").stdin(Stdio::null());
@@ -252,7 +252,7 @@ fn a_lock_without_a_command_is_released_at_a_signal() {
 }
 
 #[test]
-fn a_lock_that_is_taken_once_is_released_by_unlock_in_the_holder_s_name() {
+fn unlock_releases_a_lock_of_once_by_its_holder() {
     let bench = Bench::new();
     let taken = bench.run(&["lock", "deploy", "--once", "--holder", "ci 17", "--token-file", "token"]);
     let token = fs::read_to_string(bench.place.path("token")).unwrap();
@@ -272,12 +272,12 @@ fn a_lock_that_is_taken_once_is_released_by_unlock_in_the_holder_s_name() {
 }
 
 #[test]
-fn a_lock_that_is_taken_once_stays_held_though_its_taker_is_gone() {
+fn a_lock_of_once_stays_held_after_its_process_has_ended() {
     let bench = Bench::new();
     for n in 0..40 {
         let (key, holder) = (format!("deploy{n}"), format!("ci {n}"));
         let words = ["-b", &bench.server.url(), "lock", &key, "--once", "--holder", &holder];
-        // Whoever need not wait for a reader is gone soonest.
+        // Without a pipe to write to the process ends as soon as possible.
         let taken = bench.place.command(&words).stdin(Stdio::null()).stdout(Stdio::null()).status();
         assert_eq!(taken.unwrap().code(), Some(0));
         assert_eq!(bench.run(&["holder", &key]), format!("--- stdout\n{holder}\n--- exit 0\n"));
@@ -288,7 +288,7 @@ fn a_lock_that_is_taken_once_stays_held_though_its_taker_is_gone() {
 fn unlock_takes_the_holder_from_the_environment() {
     let bench = Bench::new();
     let left = lock(&bench, &[], "$MQKV -b $URL unlock deploy && exit 3");
-    assert_eq!(left.code, Some(125), "whoever gives the lock away has lost it");
+    assert_eq!(left.code, Some(125), "unlock inside the command loses the lock");
     assert_eq!(
         left.errors.lines().take(2).collect::<Vec<_>>(),
         [
@@ -299,7 +299,7 @@ fn unlock_takes_the_holder_from_the_environment() {
 }
 
 #[test]
-fn an_ordinary_value_is_no_lease_and_has_no_end() {
+fn a_wait_for_an_ordinary_value_reports_that_it_may_be_no_lock() {
     let bench = Bench::new();
     bench.run(&["set", "deploy", "21.5"]);
     let shown = bench.run(&["lock", "deploy", "--ttl", "300ms", "-w", "900ms"]);
@@ -315,7 +315,7 @@ fn an_ordinary_value_is_no_lease_and_has_no_end() {
 }
 
 #[test]
-fn a_key_that_a_fence_protects_is_no_lock() {
+fn a_key_with_a_fencing_token_cannot_be_a_lock() {
     let bench = Bench::new();
     bench.run(&["set", "deploy", "21.5", "--fence", "1:0:n"]);
     assert_eq!(
@@ -328,7 +328,7 @@ fn a_key_that_a_fence_protects_is_no_lock() {
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_told_before_anybody_is_asked() {
+fn an_invalid_command_line_is_reported_without_a_connection() {
     let place = Place::new();
     assert_eq!(
         place.run(&["lock", "deploy", "--ttl", "5s", "--renew", "2s", "--", "true"]),

@@ -1,4 +1,4 @@
-//! Locks that are renewed, and locks that are lost: dead holders, stopped stores, stopped keepers.
+//! Locks that are renewed, and locks that are lost: killed holders, stopped stores, stopped `lock` processes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use super::common::{is_running, wait_until};
 use super::lock::Bench;
 
-/// The token in a file that is written in one piece.
+/// Reads the token in a file, which must be replaced atomically.
 fn token_in(bench: &Bench, file: &str) -> Option<Timestamp> {
     let text = fs::read_to_string(bench.place.path(file)).ok()?;
     assert!(text.ends_with('\n'), "half a token: {text:?}");
@@ -18,7 +18,7 @@ fn token_in(bench: &Bench, file: &str) -> Option<Timestamp> {
 }
 
 #[test]
-fn a_renewal_brings_a_newer_token_and_replaces_the_file_whole() {
+fn a_renewal_returns_a_newer_token_and_replaces_the_file_atomically() {
     const RENEWALS: usize = 5;
     let bench = Bench::new();
     let options = ["--ttl", "4s", "--renew", "100ms", "--kill-after", "0", "--token-file", "token"];
@@ -38,7 +38,7 @@ fn a_renewal_brings_a_newer_token_and_replaces_the_file_whole() {
 }
 
 #[test]
-fn the_lock_of_a_killed_holder_is_free_when_its_lease_ends_and_not_later() {
+fn the_lock_of_a_killed_holder_is_free_as_soon_as_its_lease_ends() {
     const TTL_MS: u64 = 2_000;
     let bench = Bench::new();
     let script = "echo $$ > child; exec sleep 1000";
@@ -60,26 +60,26 @@ fn the_lock_of_a_killed_holder_is_free_when_its_lease_ends_and_not_later() {
     let mut next =
         bench.start(&["lock", "deploy", "-v", "--", "sh", "-c", "echo $MQKV_FENCING_TOKEN > next"]);
     assert!(next.error_line().starts_with("waiting for deploy"));
-    // Right after a renewal none is under way that would not be in the file.
+    // Right after a renewal the file has the newest token: no further renewal is under way.
     let first = token_in(&bench, "token");
     wait_until("a renewal", || (token_in(&bench, "token") != first).then_some(()));
     holder.signal(Signal::SIGKILL);
     let last = token_in(&bench, "token").unwrap();
-    wait_until("the command dies with its keeper", || (!is_running(&child)).then_some(()));
+    wait_until("the command ends with its lock process", || (!is_running(&child)).then_some(()));
     let left = next.end();
     assert_eq!(left.code, Some(0), "{left:?}");
-    // A token is the store's time at which it was given out, and a lease begins at that time.
+    // A token contains the store's time of the grant, which is the beginning of the lease.
     let got_ms = token_in(&bench, "next").unwrap().ms;
     let late_ms = got_ms.checked_sub(last.ms + TTL_MS).expect("the lease had not ended");
     assert!(late_ms <= 200, "{late_ms} ms after the lease's end");
 }
 
-/// A command that writes the time again and again, and does not end when told to.
-const STUBBORN: &str = "trap 'echo > told' TERM; echo $$ > child; \
+/// A command that writes the time again and again and ignores SIGTERM.
+const STUBBORN: &str = "trap 'echo > sigterm' TERM; echo $$ > child; \
     while :; do date +%s%3N > beat.new; mv beat.new beat; sleep 0.01; done";
 
 #[test]
-fn a_command_is_gone_before_the_lease_ends_when_the_store_is_stopped() {
+fn a_command_is_killed_before_the_lease_ends_if_the_store_is_stopped() {
     const TTL_MS: u64 = 3_000;
     let bench = Bench::new();
     let mut holder = bench.start(&[
@@ -101,9 +101,9 @@ fn a_command_is_gone_before_the_lease_ends_when_the_store_is_stopped() {
     let child = bench.line_in("child");
     bench.line_in("beat");
     bench.server.signal(Signal::SIGSTOP);
-    // The last renewal may still lie on the way; the file goes with its keeper.
+    // The last renewal may still be under way. The lock process deletes the file when it ends.
     let mut last = token_in(&bench, "token").unwrap();
-    wait_until("the keeper ends", || {
+    wait_until("the lock process ends", || {
         last = token_in(&bench, "token").unwrap_or(last.clone());
         (!holder.runs()).then_some(())
     });
@@ -118,7 +118,7 @@ fn a_command_is_gone_before_the_lease_ends_when_the_store_is_stopped() {
         "{}",
         left.errors
     );
-    bench.line_in("told");
+    bench.line_in("sigterm");
     let beat_ms: u64 = bench.line_in("beat").parse().unwrap();
     let end_ms = last.ms + TTL_MS;
     assert!(beat_ms < end_ms, "{} ms after the lease's end", beat_ms.saturating_sub(end_ms));
@@ -126,9 +126,9 @@ fn a_command_is_gone_before_the_lease_ends_when_the_store_is_stopped() {
 }
 
 #[test]
-fn a_command_that_ends_when_told_needs_no_kill() {
+fn a_command_that_ends_on_sigterm_is_not_killed() {
     let bench = Bench::new();
-    let script = "trap 'echo > told; exit 6' TERM; echo > held; while :; do sleep 0.01; done";
+    let script = "trap 'echo > sigterm; exit 6' TERM; echo > held; while :; do sleep 0.01; done";
     let options = ["--ttl", "2s", "--renew", "300ms", "--kill-after", "500ms"];
     let holder = bench.start(&[&["lock", "deploy"], &options[..], &["--", "sh", "-c", script]].concat());
     bench.line_in("held");
@@ -136,15 +136,15 @@ fn a_command_that_ends_when_told_needs_no_kill() {
     let left = holder.end();
     assert_eq!(left.code, Some(125));
     assert!(left.errors.contains("\n  the command was stopped; its exit status is 6\n"), "{}", left.errors);
-    bench.line_in("told");
+    bench.line_in("sigterm");
     bench.server.signal(Signal::SIGCONT);
-    // What lay unread in the stopped store must not hold the lock for nobody.
+    // An unread renewal in the stopped store must not extend the lease of the ended holder.
     let next = bench.start(&["lock", "deploy", "-w", "10s", "--", "true"]).end();
     assert_eq!(next.code, Some(0), "{next:?}");
 }
 
 #[test]
-fn a_keeper_that_was_stopped_finds_the_loss_at_once_and_a_fenced_write_is_refused() {
+fn a_process_that_was_stopped_detects_the_loss_at_once_and_fenced_writes_are_refused() {
     let bench = Bench::new();
     bench.run(&["set", "line1/recipe", "6"]);
     let script = "echo $$ > child; until [ -e go ]; do sleep 0.01; done; \
@@ -159,7 +159,7 @@ fn a_keeper_that_was_stopped_finds_the_loss_at_once_and_a_fenced_write_is_refuse
     assert_eq!(bench.line_in("code"), "76");
     let refusal = fs::read_to_string(bench.place.path("refusal")).unwrap();
     assert!(refusal.contains("lower version"), "{refusal}");
-    assert!(is_running(&child), "nobody has stopped it yet");
+    assert!(is_running(&child), "it is still running");
     let begun = mqkv::clock::monotonic();
     stopped.signal(Signal::SIGCONT);
     let left = stopped.end();
@@ -171,33 +171,33 @@ fn a_keeper_that_was_stopped_finds_the_loss_at_once_and_a_fenced_write_is_refuse
 }
 
 #[test]
-fn a_lock_that_somebody_took_away_is_found_out_at_the_next_renewal() {
+fn a_lock_that_was_overwritten_is_detected_at_the_next_renewal() {
     let bench = Bench::new();
     let options = ["--ttl", "9s", "--renew", "200ms", "--kill-after", "200ms"];
     let holder = bench.hold(&options);
-    bench.run(&["set", "deploy", "somebody else"]);
+    bench.run(&["set", "deploy", "another holder"]);
     let left = holder.end();
     assert_eq!(left.code, Some(125));
-    let told = "error: lock lost: deploy: the store reports that it has another holder or none\n  \
+    let expected = "error: lock lost: deploy: the store reports that it has another holder or none\n  \
                 the command was stopped; its exit status is 143\n";
-    assert!(left.errors.contains(told), "{}", left.errors);
-    assert_eq!(bench.run(&["holder", "deploy"]), "--- stdout\nsomebody else\n--- exit 0\n");
+    assert!(left.errors.contains(expected), "{}", left.errors);
+    assert_eq!(bench.run(&["holder", "deploy"]), "--- stdout\nanother holder\n--- exit 0\n");
 }
 
 #[test]
-fn a_session_that_is_taken_over_is_named_as_what_the_lock_was_lost_by() {
+fn a_lock_lost_by_a_session_takeover_reports_the_takeover() {
     let bench = Bench::new();
     let mine = ["-i", "me", "--ttl", "2s", "--renew", "300ms", "--kill-after", "500ms"];
     let mut holder = bench.hold(&mine);
     let mut waiter = bench.start(&["lock", "deploy", "-i", "you", "-v"]);
     assert!(waiter.error_line().starts_with("waiting for deploy"));
-    let is_told = |errors: &str| {
+    let reports_takeover = |errors: &str| {
         errors.contains("the broker ended the connection: session taken over (0x8E)")
             && errors.contains("\nhint: -i with a client id that nobody else uses")
     };
     bench.run(&["ping", "-i", "you"]);
     let left = waiter.end();
-    assert!(left.code == Some(69) && is_told(&left.errors), "{left:?}");
+    assert!(left.code == Some(69) && reports_takeover(&left.errors), "{left:?}");
     assert!(holder.runs());
     bench.run(&["ping", "-i", "me"]);
     let left = holder.end();
@@ -206,14 +206,14 @@ fn a_session_that_is_taken_over_is_named_as_what_the_lock_was_lost_by() {
         left.errors.starts_with("error: lock lost: deploy: the lease could not be renewed in time\n"),
         "{left:?}"
     );
-    assert!(is_told(&left.errors), "{left:?}");
+    assert!(reports_takeover(&left.errors), "{left:?}");
 }
 
 #[test]
-fn a_command_that_must_not_be_stopped_is_told_of_and_runs_on() {
+fn with_no_kill_the_loss_is_reported_and_the_command_runs_on() {
     let bench = Bench::new();
     let mut holder = bench.hold(&["--renew", "200ms", "--no-kill"]);
-    bench.run(&["set", "deploy", "somebody else"]);
+    bench.run(&["set", "deploy", "another holder"]);
     assert_eq!(
         holder.error_line(),
         "the lock deploy is lost: the store says that it is not ours; the command runs on"
@@ -229,7 +229,7 @@ fn a_command_that_must_not_be_stopped_is_told_of_and_runs_on() {
 }
 
 #[test]
-fn a_release_that_cannot_be_confirmed_leaves_the_command_s_code() {
+fn a_release_without_an_answer_keeps_the_exit_code_of_the_command() {
     let bench = Bench::new();
     let script = "echo > held; until [ -e go ]; do sleep 0.01; done; exit 3";
     let holder = bench.start(&["lock", "deploy", "-t", "300ms", "--", "sh", "-c", script]);
@@ -238,7 +238,7 @@ fn a_release_that_cannot_be_confirmed_leaves_the_command_s_code() {
     bench.touch("go");
     let left = holder.end();
     assert_eq!(left.code, Some(3));
-    let told = "deploy may not be released, but will be free within 30s: no answer from ";
-    assert!(left.errors.contains(told), "{}", left.errors);
+    let expected = "deploy may not be released, but will be free within 30s: no answer from ";
+    assert!(left.errors.contains(expected), "{}", left.errors);
     bench.server.signal(Signal::SIGCONT);
 }

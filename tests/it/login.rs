@@ -1,4 +1,4 @@
-//! Who a client says it is, where it has its password from, and what a broker may think of it.
+//! Credentials: sources of a password, rejections of a broker, and redaction of secrets.
 
 use std::process::Command;
 
@@ -8,8 +8,8 @@ use super::common::{Place, Relay, Server, Terminal, wire};
 
 pub const SECRET: &str = "hunter2-and-more";
 
-/// A broker that refuses everybody for this reason, and how often it was asked.
-pub fn refusing(reason: u8) -> FakeBrokers {
+/// A broker that rejects every connection with this reason code and counts them.
+pub fn rejecting(reason: u8) -> FakeBrokers {
     FakeBrokers::start(move |_, connection| {
         connection.expect("CONNECT");
         connection.send(&wire::connack(reason, &[]));
@@ -18,9 +18,9 @@ pub fn refusing(reason: u8) -> FakeBrokers {
 }
 
 #[test]
-fn every_reason_to_refuse_a_client_has_its_code_its_name_and_what_to_try() {
+fn every_connack_reason_code_has_an_exit_code_a_name_and_a_hint() {
     const LOGIN: &str = "check the user name (-u) and the password (--password-file or --ask-password)";
-    const WHO: &str =
+    const IDENTITY: &str =
         "authenticate with -u NAME and --password-file FILE, with --sat-file FILE, or with -C and -K";
     const METHOD: &str =
         "use an authentication method that the broker supports: -u with --password-file, or -C and -K";
@@ -33,10 +33,10 @@ fn every_reason_to_refuse_a_client_has_its_code_its_name_and_what_to_try() {
         (0x84, "unsupported protocol version", 69, ""),
         (0x85, "client identifier not valid", 69, "use use another client id: -i ID"),
         (0x86, "bad user name or password", 77, LOGIN),
-        (0x87, "not authorized", 77, WHO),
+        (0x87, "not authorized", 77, IDENTITY),
         (0x88, "server unavailable", 69, "try again later, or use --retries N"),
         (0x89, "server busy", 69, "try again later, or use --retries N"),
-        (0x8A, "banned", 77, WHO),
+        (0x8A, "banned", 77, IDENTITY),
         (0x8C, "bad authentication method", 77, METHOD),
         (0x95, "packet too large", 69, ""),
         (0x97, "quota exceeded", 69, ""),
@@ -44,7 +44,7 @@ fn every_reason_to_refuse_a_client_has_its_code_its_name_and_what_to_try() {
         (0x9D, "server moved", 69, ""),
         (0x9F, "connection rate exceeded", 69, "try again later, or use --retries N"),
     ] {
-        let broker = refusing(reason);
+        let broker = rejecting(reason);
         let hint = if hint.is_empty() { String::new() } else { format!("hint: {hint}\n") };
         assert_eq!(
             place.run_at(&broker.url(), &["get", "k"]),
@@ -57,17 +57,17 @@ fn every_reason_to_refuse_a_client_has_its_code_its_name_and_what_to_try() {
 }
 
 #[test]
-fn a_wrong_password_is_77_at_once_and_no_retry_makes_it_right() {
+fn a_wrong_password_exits_with_77_at_once_and_is_not_retried() {
     let place = Place::new();
     place.write("password", SECRET);
     for reason in [0x86, 0x87, 0x8A, 0x8C] {
-        let broker = refusing(reason);
+        let broker = rejecting(reason);
         let words = ["set", "k", "v", "-u", "ann", "--password-file", "password", "--retries", "5"];
         let shown = place.run_at(&broker.url(), &words);
         assert!(shown.contains("\n  nothing was changed\n") && shown.ends_with("--- exit 77\n"), "{shown}");
         assert_eq!(broker.count(), 1);
     }
-    let broker = refusing(0x86);
+    let broker = rejecting(0x86);
     let shown = place.run_at(&broker.url(), &["watch", "k", "-j", "-u", "ann", "--retries", "5"]);
     assert_eq!(
         shown,
@@ -79,7 +79,7 @@ fn a_wrong_password_is_77_at_once_and_no_retry_makes_it_right() {
 }
 
 #[test]
-fn our_own_server_lets_in_whom_it_knows_and_refuses_the_others_once() {
+fn the_server_accepts_a_correct_password_and_a_wrong_one_is_not_retried() {
     let place = Place::new();
     place.write("right", SECRET);
     place.write("wrong", "guess");
@@ -98,8 +98,8 @@ fn our_own_server_lets_in_whom_it_knows_and_refuses_the_others_once() {
     assert_eq!(relay.connections(), 1);
 }
 
-/// A broker that hears who comes, and has no key.
-pub fn hearing() -> FakeBroker<wire::Connect> {
+/// A broker that records the CONNECT and has no key.
+pub fn recording() -> FakeBroker<wire::Connect> {
     FakeBroker::start(|connection| {
         let connect = connection.accept_connect();
         connection.subscribe(1);
@@ -115,7 +115,7 @@ pub fn password(username: &str, password: &[u8]) -> (Option<String>, Option<Vec<
 }
 
 #[test]
-fn a_password_is_a_files_first_line_or_that_of_standard_input() {
+fn a_password_is_the_first_line_of_a_file_or_of_standard_input() {
     let place = Place::new();
     for (bytes, sent) in [
         (&b"pw"[..], &b"pw"[..]),
@@ -124,13 +124,13 @@ fn a_password_is_a_files_first_line_or_that_of_standard_input() {
         (b"\xff\x00\n", b"\xff\x00"),
     ] {
         place.write("password", bytes);
-        let broker = hearing();
+        let broker = recording();
         let words = ["get", "k", "-u", "ann", "--password-file", "password"];
         assert_eq!(place.run_at(&broker.url(), &words), "--- exit 1\n");
         let connect = broker.end();
         assert_eq!((connect.username, connect.password), password("ann", sent));
         assert_eq!((connect.method, connect.data), (None, None));
-        let broker = hearing();
+        let broker = recording();
         let url = broker.url().replace("mqtt://", "mqtt://ann@");
         assert_eq!(
             place.run_at_with_input(&url, &["get", "k", "--password-file", "-"], bytes),
@@ -139,21 +139,21 @@ fn a_password_is_a_files_first_line_or_that_of_standard_input() {
         let connect = broker.end();
         assert_eq!((connect.username, connect.password), password("ann", sent));
     }
-    let broker = hearing();
+    let broker = recording();
     assert_eq!(place.run_at(&broker.url(), &["get", "k", "-u", "ann"]), "--- exit 1\n");
     let connect = broker.end();
     assert_eq!((connect.username.as_deref(), connect.password), (Some("ann"), None));
 }
 
 #[test]
-fn standard_input_is_not_both_the_password_and_the_value() {
+fn standard_input_cannot_be_both_the_password_and_the_value() {
     let place = Place::new();
     for (line, instead) in [
         ("set k - -u ann --password-file -", "-f FILE"),
         ("vdel k - -u ann --password-file -", "-f FILE"),
         ("batch - -u a --password-file -", "the name of a file in place of -"),
     ] {
-        // Nothing comes, and nothing ends.
+        // Standard input has no data and no end.
         let mut command = place.command(&line.split(' ').collect::<Vec<_>>());
         let (held, end) = std::io::pipe().unwrap();
         command.stdin(held);
@@ -175,13 +175,13 @@ fn standard_input_is_not_both_the_password_and_the_value() {
 }
 
 #[test]
-fn a_file_that_holds_no_secret_is_told_by_its_name_before_anybody_is_asked() {
+fn a_file_without_a_secret_is_reported_by_name_before_any_connection() {
     let place = Place::new();
     place.write("empty", "");
     place.write("blank", "\nsecond");
     place.write("long", vec![b'x'; 65_536]);
     std::fs::create_dir(place.path("folder")).unwrap();
-    let broker = refusing(0x87);
+    let broker = rejecting(0x87);
     let hint = "hint: use a file with the secret: --password-file or --sat-file\n";
     for (file, message, code) in [
         ("gone", "cannot read gone: no such file or directory", 74),
@@ -191,7 +191,7 @@ fn a_file_that_holds_no_secret_is_told_by_its_name_before_anybody_is_asked() {
     ] {
         let expected = format!("--- stderr\nerror: {message}\n{hint}--- exit {code}\n");
         for option in [&["--sat-file", file][..], &["-u", "ann", "--password-file", file]] {
-            // A file is as it is: there is no second look.
+            // An unusable file is not a reason to retry.
             let words = [&["get", "k", "--retries", "3"], option].concat();
             assert_eq!(place.run_at(&broker.url(), &words), expected);
         }
@@ -202,7 +202,7 @@ fn a_file_that_holds_no_secret_is_told_by_its_name_before_anybody_is_asked() {
 }
 
 #[test]
-fn a_pipe_that_never_delivers_holds_up_no_longer_than_a_connection_may_take() {
+fn reading_a_secret_from_a_silent_pipe_ends_at_the_connect_timeout() {
     let place = Place::new();
     let made = Command::new("mkfifo").arg(place.path("fifo")).status().unwrap();
     assert!(made.success());
@@ -220,7 +220,7 @@ fn a_pipe_that_never_delivers_holds_up_no_longer_than_a_connection_may_take() {
 }
 
 #[test]
-fn no_secret_is_ever_said() {
+fn no_secret_is_printed() {
     let place = Place::new();
     place.write("secret", format!("{SECRET}\n"));
     for option in [&["-u", "ann", "--password-file", "secret"][..], &["--sat-file", "secret"]] {
@@ -230,7 +230,7 @@ fn no_secret_is_ever_said() {
                     let broker = FakeBrokers::start(move |_, connection| {
                         connection.expect("CONNECT");
                         connection.send(&wire::connack(reason, &[]));
-                        // A broker that gives away what it has heard.
+                        // The broker sends the secret back.
                         connection.send(&wire::auth(0x18, Some("K8S-SAT"), Some(SECRET.as_bytes())));
                         connection.listen();
                     });
@@ -247,7 +247,7 @@ fn no_secret_is_ever_said() {
 }
 
 #[test]
-fn a_prompt_says_nothing_of_the_password_that_it_was_given() {
+fn the_prompt_does_not_print_its_password() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     place.write("secret", SECRET);

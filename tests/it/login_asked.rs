@@ -1,4 +1,4 @@
-//! A password that is asked for at the terminal: who sees it, and what signals do during the question and behind it.
+//! Password prompts on a terminal: echo, and signals during and after the prompt.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -8,26 +8,26 @@ use nix::sys::signal::Signal;
 use super::common::bounded::bounded_transcript;
 use super::common::fake_broker::FakeBroker;
 use super::common::{CTRL_C, CTRL_D, Place, Server, Terminal, wait_until};
-use super::login::{SECRET, hearing, password, refusing};
+use super::login::{SECRET, password, recording, rejecting};
 
-/// A terminal in which somebody is asked for a password.
-fn asked(place: &Place, url: &str, words: &[&str]) -> Terminal {
+/// Starts a verb on a terminal and waits for its password prompt.
+fn at_password_prompt(place: &Place, url: &str, words: &[&str]) -> Terminal {
     let words = [&["-b", url, "-u", "ann", "--ask-password"], words].concat();
     let terminal = Terminal::start(place.command(&words));
     terminal.shows("password of ann:");
-    wait_until_dark(&terminal);
+    wait_until_no_echo(&terminal);
     terminal
 }
 
-fn wait_until_dark(terminal: &Terminal) {
-    wait_until("the terminal is dark", || (!terminal.is_cooked()).then_some(()));
+fn wait_until_no_echo(terminal: &Terminal) {
+    wait_until("the terminal has no echo", || (!terminal.is_cooked()).then_some(()));
 }
 
 #[test]
-fn a_password_is_asked_for_where_nobody_sees_it() {
+fn a_password_is_entered_without_echo() {
     let place = Place::new();
-    let broker = hearing();
-    let mut terminal = asked(&place, &broker.url(), &["get", "k"]);
+    let broker = recording();
+    let mut terminal = at_password_prompt(&place, &broker.url(), &["get", "k"]);
     terminal.line(SECRET);
     assert_eq!(terminal.end(), Some(1));
     let connect = broker.end();
@@ -38,16 +38,16 @@ fn a_password_is_asked_for_where_nobody_sees_it() {
 }
 
 #[test]
-fn a_signal_in_the_middle_of_the_question_leaves_the_terminal_as_it_was() {
+fn a_signal_during_the_password_prompt_restores_the_terminal() {
     let place = Place::new();
-    let broker = refusing(0x86);
+    let broker = rejecting(0x86);
     for verb in [&["get", "k"][..], &["watch", "k"], &["lock", "k"], &["keys"], &["shell"]] {
-        let mut terminal = asked(&place, &broker.url(), verb);
+        let mut terminal = at_password_prompt(&place, &broker.url(), verb);
         terminal.keys("half");
         terminal.keys(CTRL_C);
         assert_eq!(terminal.end(), Some(130), "{verb:?}");
         assert!(terminal.is_cooked(), "{verb:?}");
-        let mut terminal = asked(&place, &broker.url(), verb);
+        let mut terminal = at_password_prompt(&place, &broker.url(), verb);
         terminal.keys("half");
         terminal.signal(Signal::SIGTERM);
         assert_eq!(terminal.end(), Some(143), "{verb:?}");
@@ -57,16 +57,16 @@ fn a_signal_in_the_middle_of_the_question_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
-fn a_signal_in_the_middle_of_a_new_password_leaves_the_terminal_as_it_was() {
+fn a_signal_during_the_prompt_for_a_new_password_restores_the_terminal() {
     let place = Place::new();
     for (is_second, keys, code) in [(false, true, 130), (true, true, 130), (false, false, 143)] {
         let mut terminal = Terminal::start(place.command(&["serve", "user", "add", "users", "ann"]));
         terminal.shows("Password for ann:");
-        wait_until_dark(&terminal);
+        wait_until_no_echo(&terminal);
         if is_second {
             terminal.line(SECRET);
             terminal.shows("Once more:");
-            wait_until_dark(&terminal);
+            wait_until_no_echo(&terminal);
         }
         if keys {
             terminal.keys(CTRL_C)
@@ -79,25 +79,28 @@ fn a_signal_in_the_middle_of_a_new_password_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
-fn a_question_that_is_left_without_an_answer_is_a_usage_error() {
+fn a_password_prompt_without_input_is_a_usage_error() {
     let place = Place::new();
-    for (keys, said) in [(CTRL_D, "error: no password was entered"), ("\r", "error: the password is empty")] {
-        let mut terminal = asked(&place, "mqtt://127.0.0.1:1", &["get", "k"]);
+    for (keys, message) in
+        [(CTRL_D, "error: no password was entered"), ("\r", "error: the password is empty")]
+    {
+        let mut terminal = at_password_prompt(&place, "mqtt://127.0.0.1:1", &["get", "k"]);
         terminal.keys(keys);
         assert_eq!(terminal.end(), Some(2));
-        terminal.shows(said);
+        terminal.shows(message);
         assert!(terminal.is_cooked());
     }
 }
 
 #[test]
-fn whoever_hangs_after_the_question_can_still_be_stopped() {
+fn a_connection_that_hangs_after_the_password_prompt_can_be_interrupted() {
     let place = Place::new();
     let broker = FakeBroker::start(|connection| {
         connection.expect("CONNECT");
         connection.listen();
     });
-    let mut terminal = asked(&place, &broker.url(), &["get", "k", "--connect-timeout", "1h", "--trace"]);
+    let mut terminal =
+        at_password_prompt(&place, &broker.url(), &["get", "k", "--connect-timeout", "1h", "--trace"]);
     terminal.line(SECRET);
     terminal.shows("CONNECT");
     terminal.keys(CTRL_C);
@@ -106,7 +109,7 @@ fn whoever_hangs_after_the_question_can_still_be_stopped() {
 }
 
 #[test]
-fn without_a_terminal_nobody_can_be_asked() {
+fn asking_for_a_password_without_a_terminal_is_a_usage_error() {
     let place = Place::new();
     let plain = place.command(&["get", "k", "-u", "ann", "--ask-password"]);
     let mut command = Command::new("setsid");
@@ -120,33 +123,34 @@ fn without_a_terminal_nobody_can_be_asked() {
 }
 
 #[test]
-fn whoever_hangs_up_during_the_question_of_a_write_leaves_the_terminal_as_it_was() {
+fn a_hangup_during_the_password_prompt_of_a_write_restores_the_terminal() {
     let place = Place::new();
-    let mut terminal = asked(&place, "mqtt://127.0.0.1:1", &["set", "k", "v"]);
+    let mut terminal = at_password_prompt(&place, "mqtt://127.0.0.1:1", &["set", "k", "v"]);
     terminal.hang_up();
     assert_eq!(terminal.end(), Some(129));
     assert!(terminal.is_cooked());
 }
 
-/// A store that lets in who knows the password.
-fn guarded(place: &Place) -> Server {
+/// A store that requires the password.
+fn server_with_password(place: &Place) -> Server {
     let add = ["serve", "user", "add", "users", "ann", "-q"];
     assert_eq!(place.run_with_input(&add, SECRET.as_bytes()), "--- exit 0\n");
     Server::start(place, &["-q", "--users", "users"])
 }
 
 #[test]
-fn signals_after_the_question_are_the_command_s_under_a_lock() {
+fn signals_after_the_password_prompt_go_to_the_command_of_a_lock() {
     let place = Place::new();
-    let server = guarded(&place);
-    let script = "trap 'echo >> told' TERM; echo > held; until [ -e go ]; do sleep 0.01; done; exit 7";
-    let mut terminal = asked(&place, &server.url(), &["lock", "deploy", "--", "sh", "-c", script]);
+    let server = server_with_password(&place);
+    let script = "trap 'echo >> sigterm' TERM; echo > held; until [ -e go ]; do sleep 0.01; done; exit 7";
+    let mut terminal =
+        at_password_prompt(&place, &server.url(), &["lock", "deploy", "--", "sh", "-c", script]);
     terminal.line(SECRET);
     wait_until("the command runs", || place.path("held").exists().then_some(()));
     for count in 1..=2 {
         terminal.signal(Signal::SIGTERM);
-        wait_until("the command is told", || {
-            fs::read(place.path("told")).is_ok_and(|told| told.len() == count).then_some(())
+        wait_until("the command gets SIGTERM", || {
+            fs::read(place.path("sigterm")).is_ok_and(|bytes| bytes.len() == count).then_some(())
         });
     }
     place.write("go", "");
@@ -157,10 +161,10 @@ fn signals_after_the_question_are_the_command_s_under_a_lock() {
 }
 
 #[test]
-fn ctrl_c_after_the_question_ends_what_runs_at_the_prompt_and_not_the_prompt() {
+fn ctrl_c_after_the_password_prompt_ends_the_shell_command_and_not_the_prompt() {
     let place = Place::new();
-    let server = guarded(&place);
-    let mut terminal = asked(&place, &server.url(), &["shell"]);
+    let server = server_with_password(&place);
+    let mut terminal = at_password_prompt(&place, &server.url(), &["shell"]);
     terminal.line(SECRET);
     let prompt = format!("127.0.0.1:{}>", server.port());
     terminal.ends_with(&prompt);
