@@ -266,7 +266,7 @@ fn a_connection_lost_during_a_write_leaves_its_outcome_unknown() {
         "lost the connection to BROKER: the broker ended the connection: server shutting down (0x8B)";
     assert_eq!(disconnect("get k"), error(message, "", 69));
     assert_eq!(disconnect("set k v"), error(message, UNKNOWN, 69));
-    assert_eq!(disconnect("del k l"), error(message, &format!("  2 of 2 keys: k, l\n{UNKNOWN}"), 69));
+    assert_eq!(disconnect("del k l"), error(message, &format!("  2 of 2 keys failed: k, l\n{UNKNOWN}"), 69));
     // Without a DISCONNECT.
     let fake = FakeBroker::start(|connection| drop(connection.serve()));
     let shown = Place::new().run_at(&fake.url(), &[AN_HOUR, &["set", "k", "v", "-j"]].concat());

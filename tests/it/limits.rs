@@ -96,7 +96,7 @@ fn a_lock_over_the_limit_of_watches_suggests_fewer_watches() {
     let held = place.run_at(&server.url(), &["lock", "deploy", "--once", "-q"]);
     assert!(held.ends_with("--- exit 0\n"), "{held}");
     let terminal = Terminal::start(place.command(&["shell", "-b", &server.url()]));
-    terminal.shows("leaves");
+    terminal.shows("exits");
     terminal.line("watch a");
     terminal.shows("[1 watch]>");
     terminal.line("lock deploy");
