@@ -161,7 +161,7 @@ pub(super) const BULK_OVERHEAD_MAX: usize = 1 + 20 + 2 + 2;
 
 fn put_number(out: &mut BytesMut, marker: u8, number: usize) {
     out.put_u8(marker);
-    decimal::put(out, u64::try_from(number).unwrap_or(u64::MAX), 1);
+    decimal::put(out, number as u64, 1);
     out.put_slice(b"\r\n");
 }
 

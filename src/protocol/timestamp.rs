@@ -231,8 +231,8 @@ mod tests {
             }
             ["skew", now] => {
                 let [received] = case.operands().map(parse);
-                let refused = received.is_too_far_ahead(now.parse().unwrap());
-                if refused { "refused" } else { "accepted" }.to_owned()
+                let is_rejected = received.is_too_far_ahead(now.parse().unwrap());
+                if is_rejected { "rejected" } else { "accepted" }.to_owned()
             }
             _ => case.unknown(),
         }

@@ -30,7 +30,7 @@ pub(super) struct Entries {
 
 fn size(entry: &Entry) -> u64 {
     let bytes = entry.key().len().saturating_add(entry.value().len());
-    u64::try_from(bytes).unwrap_or(u64::MAX)
+    bytes as u64
 }
 
 impl Default for Entries {

@@ -66,13 +66,13 @@ impl RecordingPublisher {
 }
 
 /// A service with its publisher and its events.
-pub(super) struct Bench {
+pub(super) struct TestService {
     pub(super) service: Arc<Service>,
     pub(super) sent_messages: RecordingPublisher,
     pub(super) events: Arc<Mutex<Vec<Event>>>,
 }
 
-impl Bench {
+impl TestService {
     pub(super) fn new(persistence: Persistence) -> Self {
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&events);
@@ -126,13 +126,13 @@ impl Bench {
         self.service.handle_message(&self.sent_messages, &peer(1), message)
     }
 
-    pub(super) fn ask(&self, request: &Request) {
+    pub(super) fn request(&self, request: &Request) {
         assert!(matches!(self.send(message(request)), Verdict::Consumed));
     }
 
     /// Returns the reply to a request that does not wait for a commit.
     pub(super) fn reply(&self, request: &Request) -> Reply {
-        self.ask(request);
+        self.request(request);
         self.sent_messages.replies().pop().unwrap()
     }
 }
@@ -197,10 +197,10 @@ pub(super) fn version(message: &Message) -> Timestamp {
 
 #[test]
 fn a_response_has_all_properties_that_an_sdk_needs() {
-    let bench = Bench::in_memory();
+    let test = TestService::in_memory();
     let request = message(&set("k", "v"));
-    bench.send(request.clone());
-    let [(to, response)] = bench.sent_messages.take().try_into().unwrap();
+    test.send(request.clone());
+    let [(to, response)] = test.sent_messages.take().try_into().unwrap();
     assert_eq!(to, None);
     assert_eq!((response.topic.as_str(), &response.payload[..]), ("answers", &b"+OK\r\n"[..]));
     assert_eq!((response.qos, response.retain, response.expiry_s), (Qos::AtLeastOnce, false, None));
@@ -213,7 +213,7 @@ fn a_response_has_all_properties_that_an_sdk_needs() {
 
 #[test]
 fn an_unanswerable_request_is_reported_and_not_applied() {
-    let bench = Bench::in_memory();
+    let test = TestService::in_memory();
     let whole = message(&set("k", "v"));
     let lacking = [
         Message { qos: Qos::AtMostOnce, ..whole.clone() },
@@ -225,59 +225,59 @@ fn an_unanswerable_request_is_reported_and_not_applied() {
         Message { correlation: None, ..whole },
     ];
     for message in lacking {
-        assert!(matches!(bench.send(message), Verdict::Consumed));
-        let event = bench.events.lock().unwrap().pop();
+        assert!(matches!(test.send(message), Verdict::Consumed));
+        let event = test.events.lock().unwrap().pop();
         assert!(matches!(event, Some(Event::Unanswerable { .. })), "{event:?}");
     }
-    assert!(bench.sent_messages.take().is_empty());
-    assert_eq!(bench.reply(&get("k")), Reply::Absent);
+    assert!(test.sent_messages.take().is_empty());
+    assert_eq!(test.reply(&get("k")), Reply::Absent);
 }
 
 #[test]
 fn a_response_topic_of_the_store_disconnects_the_client() {
-    let bench = Bench::in_memory();
+    let test = TestService::in_memory();
     for response_topic in [topic::REQUEST.to_owned(), format!("{}/x", topic::RESERVED)] {
         let message = Message { response_topic: Some(response_topic), ..message(&set("k", "v")) };
-        assert!(matches!(bench.send(message), Verdict::Disconnect { .. }));
+        assert!(matches!(test.send(message), Verdict::Disconnect { .. }));
     }
-    assert_eq!(bench.reply(&get("k")), Reply::Absent);
+    assert_eq!(test.reply(&get("k")), Reply::Absent);
 }
 
 #[test]
 fn a_client_cannot_forge_a_notification() {
-    let bench = Bench::in_memory();
+    let test = TestService::in_memory();
     let topic = topic::notify("client", &key("k")).unwrap();
-    assert!(matches!(bench.send(Message { topic, ..Message::default() }), Verdict::Consumed));
-    assert!(matches!(bench.events.lock().unwrap().pop(), Some(Event::Broker(broker::Event::Dropped { .. }))));
+    assert!(matches!(test.send(Message { topic, ..Message::default() }), Verdict::Consumed));
+    assert!(matches!(test.events.lock().unwrap().pop(), Some(Event::Broker(broker::Event::Dropped { .. }))));
     let other = Message { topic: "other".to_owned(), ..Message::default() };
-    assert!(matches!(bench.send(other), Verdict::Route(_)));
+    assert!(matches!(test.send(other), Verdict::Route(_)));
 }
 
 #[test]
 fn a_malformed_request_gets_an_error_reply() {
-    let bench = Bench::in_memory();
+    let test = TestService::in_memory();
     let rows = [
         (&b"malformed"[..], ErrorReply::SyntaxError),
         (b"*1\r\n$4\r\nFLIP\r\n", ErrorReply::UnknownCommand),
         (b"*2\r\n$3\r\nGET\r\n$0\r\n\r\n", ErrorReply::EmptyKey),
     ];
     for (payload, error) in rows {
-        bench.send(Message { payload: payload.into(), ..message(&get("k")) });
-        assert_eq!(bench.sent_messages.replies(), [Reply::Error(error)]);
+        test.send(Message { payload: payload.into(), ..message(&get("k")) });
+        assert_eq!(test.sent_messages.replies(), [Reply::Error(error)]);
     }
 }
 
 #[test]
 fn watchers_are_notified_after_the_response() {
-    let bench = Bench::in_memory();
-    bench.ask(&watch("k"));
-    bench.service.handle_message(&bench.sent_messages, &peer(2), message(&watch("k")));
-    bench.sent_messages.take();
+    let test = TestService::in_memory();
+    test.request(&watch("k"));
+    test.service.handle_message(&test.sent_messages, &peer(2), message(&watch("k")));
+    test.sent_messages.take();
     for (request, expected) in
         [(set("k", "v"), Notification::Set(Some("v".into()))), (del("k"), Notification::Delete)]
     {
-        bench.ask(&request);
-        let sent = bench.sent_messages.take();
+        test.request(&request);
+        let sent = test.sent_messages.take();
         assert_eq!(
             sent.iter().map(|(to, _)| to.map(|to| to.0)).collect::<Vec<_>>(),
             [None, Some(1), Some(2)]
@@ -289,22 +289,22 @@ fn watchers_are_notified_after_the_response() {
             assert_eq!(version(notification), version(&sent[0].1));
         }
     }
-    bench.service.shared.lock().store.handle_disconnect(ConnectionId(1));
-    bench.ask(&set("k", "w"));
-    assert_eq!(bench.sent_messages.take().len(), 2);
+    test.service.shared.lock().store.handle_disconnect(ConnectionId(1));
+    test.request(&set("k", "w"));
+    assert_eq!(test.sent_messages.take().len(), 2);
 }
 
 #[test]
 fn notifications_of_a_key_are_ordered_by_version_across_threads() {
-    let bench = Bench::in_memory();
-    bench.ask(&watch("k"));
-    bench.sent_messages.take();
+    let test = TestService::in_memory();
+    test.request(&watch("k"));
+    test.sent_messages.take();
     thread::scope(|scope| {
         for _ in 0..8 {
-            scope.spawn(|| (0..200).for_each(|_| bench.ask(&set("k", "v"))));
+            scope.spawn(|| (0..200).for_each(|_| test.request(&set("k", "v"))));
         }
     });
-    let notified = bench.sent_messages.take().into_iter().filter(|(to, _)| to.is_some());
+    let notified = test.sent_messages.take().into_iter().filter(|(to, _)| to.is_some());
     let versions: Vec<_> = notified.map(|(_, message)| version(&message)).collect();
     assert_eq!(versions.len(), 1_600);
     assert!(versions.is_sorted_by(|first, second| first < second));
@@ -312,30 +312,30 @@ fn notifications_of_a_key_are_ordered_by_version_across_threads() {
 
 #[test]
 fn a_second_delivery_of_a_write_gets_the_first_response_and_is_not_applied() {
-    let bench = Bench::in_memory();
+    let test = TestService::in_memory();
     let first = message(&set_with("k", "v", Some(Condition::Absent), 0));
-    bench.send(first.clone());
-    let [answer] = bench.sent_messages.take().try_into().unwrap();
-    bench.send(first.clone());
-    assert_eq!(bench.sent_messages.take(), [answer]);
-    bench.reply(&del("k"));
-    bench.send(first);
-    assert_eq!(bench.sent_messages.replies(), [Reply::Done]);
-    assert_eq!(bench.reply(&get("k")), Reply::Absent);
+    test.send(first.clone());
+    let [answer] = test.sent_messages.take().try_into().unwrap();
+    test.send(first.clone());
+    assert_eq!(test.sent_messages.take(), [answer]);
+    test.reply(&del("k"));
+    test.send(first);
+    assert_eq!(test.sent_messages.replies(), [Reply::Done]);
+    assert_eq!(test.reply(&get("k")), Reply::Absent);
 }
 
 #[tokio::test]
 async fn an_expiry_is_notified_also_if_its_deadline_is_set_after_a_later_one() {
-    let bench = Bench::in_memory();
-    let running = bench.run();
-    bench.ask(&watch("late"));
-    bench.ask(&watch("early"));
-    bench.ask(&set_with("late", "v", None, 3_600_000));
+    let test = TestService::in_memory();
+    let running = test.run();
+    test.request(&watch("late"));
+    test.request(&watch("early"));
+    test.request(&set_with("late", "v", None, 3_600_000));
     // The task sleeps until that deadline and must be woken.
     tokio::task::yield_now().await;
-    bench.ask(&set_with("early", "v", None, 20));
+    test.request(&set_with("early", "v", None, 20));
     let notified = loop {
-        let notified = bench
+        let notified = test
             .sent_messages
             .take()
             .into_iter()
@@ -353,35 +353,34 @@ async fn an_expiry_is_notified_also_if_its_deadline_is_set_after_a_later_one() {
 #[tokio::test]
 async fn acknowledged_changes_survive_a_restart() {
     let home = TempDir::new().unwrap();
-    let bench = Bench::on_disk(&home);
-    let running = bench.run();
-    let last = ["a", "b", "gone"].map(|name| bench.ask(&set(name, "v"))).len();
-    bench.ask(&set_with("short", "v", None, 1));
-    bench.ask(&set_with("long", "v", None, 60_000));
-    bench.ask(&del("gone"));
-    bench.sent_messages.wait_for(last + 3);
-    let versions: Vec<_> = bench.sent_messages.take().iter().map(|(_, message)| version(message)).collect();
-    drop((running, bench));
+    let test = TestService::on_disk(&home);
+    let running = test.run();
+    let last = ["a", "b", "gone"].map(|name| test.request(&set(name, "v"))).len();
+    test.request(&set_with("short", "v", None, 1));
+    test.request(&set_with("long", "v", None, 60_000));
+    test.request(&del("gone"));
+    test.sent_messages.wait_for(last + 3);
+    let versions: Vec<_> = test.sent_messages.take().iter().map(|(_, message)| version(message)).collect();
+    drop((running, test));
     thread::sleep(Duration::from_millis(5));
-    let bench = Bench::on_disk(&home);
-    let replies = ["a", "b", "gone", "short", "long"].map(|name| bench.reply_of_get(name));
+    let test = TestService::on_disk(&home);
+    let replies = ["a", "b", "gone", "short", "long"].map(|name| test.reply_of_get(name));
     assert_eq!(replies, [value("v"), value("v"), Reply::Absent, Reply::Absent, value("v")]);
-    let left_ms = bench.service.shared.lock().store.read(&key("long")).unwrap().1.deadline_ms.unwrap();
+    let left_ms = test.service.shared.lock().store.read(&key("long")).unwrap().1.deadline_ms.unwrap();
     assert!((1..=60_001).contains(&left_ms), "{left_ms}");
-    let _running = bench.run();
-    bench.sent_messages.take();
-    bench.ask(&set("gone", "again"));
-    bench.sent_messages.wait_for(1);
+    let _running = test.run();
+    test.sent_messages.take();
+    test.request(&set("gone", "again"));
+    test.sent_messages.wait_for(1);
     assert!(
-        bench
-            .sent_messages
+        test.sent_messages
             .take()
             .iter()
             .all(|(_, message)| version(message) > *versions.iter().max().unwrap())
     );
 }
 
-impl Bench {
+impl TestService {
     /// Returns the reply to a GET, committed or not.
     pub(super) fn reply_of_get(&self, name: &str) -> Reply {
         let _ = self.sent_messages.take();
@@ -402,17 +401,17 @@ impl Bench {
 #[tokio::test]
 async fn a_kill_loses_no_acknowledged_change() {
     let (home, copy) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let bench = Bench::on_disk(&home);
-    let _running = bench.run();
+    let test = TestService::on_disk(&home);
+    let _running = test.run();
     for round in 1..40 {
-        bench.ask(&set("k", &round.to_string()));
-        bench.sent_messages.wait_for(round);
+        test.request(&set("k", &round.to_string()));
+        test.sent_messages.wait_for(round);
         // A copy of the files is the state that a kill at this moment would leave.
         for file in std::fs::read_dir(home.path()).unwrap() {
             let file = file.unwrap();
             std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
         }
-        let after = Bench::on_disk(&copy);
+        let after = TestService::on_disk(&copy);
         assert_eq!(after.reply_of_get("k"), Reply::Value(round.to_string().into()));
     }
 }
@@ -420,18 +419,18 @@ async fn a_kill_loses_no_acknowledged_change() {
 #[tokio::test]
 async fn no_client_sees_a_change_before_it_is_committed() {
     let home = TempDir::new().unwrap();
-    let bench = Bench::on_disk(&home);
-    assert_eq!(bench.reply(&watch("k")), Reply::Done);
+    let test = TestService::on_disk(&home);
+    assert_eq!(test.reply(&watch("k")), Reply::Done);
     let scan = Request::Scan { pattern: "*".into(), token: None };
     let repeated = message(&set("k", "v"));
-    bench.send(repeated.clone());
-    bench.send(repeated);
-    [get("k"), del("k"), get("k"), scan].iter().for_each(|request| bench.ask(request));
-    assert!(bench.sent_messages.take().is_empty());
-    assert_eq!(bench.reply(&get("other")), Reply::Absent);
-    let running = bench.run();
-    bench.sent_messages.wait_for(8);
-    let sent = bench.sent_messages.take();
+    test.send(repeated.clone());
+    test.send(repeated);
+    [get("k"), del("k"), get("k"), scan].iter().for_each(|request| test.request(request));
+    assert!(test.sent_messages.take().is_empty());
+    assert_eq!(test.reply(&get("other")), Reply::Absent);
+    let running = test.run();
+    test.sent_messages.wait_for(8);
+    let sent = test.sent_messages.take();
     let notified: Vec<_> = sent.iter().map(|(to, _)| to.is_some()).collect();
     assert_eq!(notified, [false, true, false, false, false, true, false, false]);
     let replies = sent.iter().filter(|(to, _)| to.is_none());
@@ -444,26 +443,26 @@ async fn no_client_sees_a_change_before_it_is_committed() {
 #[test]
 fn a_change_that_is_not_committed_is_rolled_back() {
     let home = TempDir::new().unwrap();
-    let bench = Bench::on_disk(&home);
+    let test = TestService::on_disk(&home);
     let saved = message(&set("k", "saved"));
-    bench.send(saved.clone());
-    bench.service.shared.lock().handle_commit(1, &bench.sent_messages);
-    bench.ask(&watch("k"));
-    bench.sent_messages.take();
+    test.send(saved.clone());
+    test.service.shared.lock().handle_commit(1, &test.sent_messages);
+    test.request(&watch("k"));
+    test.sent_messages.take();
     let lost = message(&set("k", "lost"));
-    bench.send(lost.clone());
-    [del("k"), get("k"), set("new", "v")].iter().for_each(|request| bench.ask(request));
-    bench.service.shared.lock().handle_commit_failure(&bench.sent_messages);
-    let sent = bench.sent_messages.take();
+    test.send(lost.clone());
+    [del("k"), get("k"), set("new", "v")].iter().for_each(|request| test.request(request));
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages);
+    let sent = test.sent_messages.take();
     assert!(sent.iter().all(|(to, _)| to.is_none()), "no watcher is notified");
     let rejected = Reply::Error(ErrorReply::NotPersisted);
     let replies = sent.iter().map(|(_, message)| Reply::decode(&message.payload).unwrap());
     assert!(replies.eq([rejected.clone(), rejected.clone(), rejected.clone(), rejected.clone()]));
-    assert_eq!(bench.reply(&get("k")), value("saved"));
-    assert_eq!(bench.reply(&get("new")), Reply::Absent);
+    assert_eq!(test.reply(&get("k")), value("saved"));
+    assert_eq!(test.reply(&get("new")), Reply::Absent);
     for (again, expected) in [(lost, rejected), (saved, Reply::Done)] {
-        bench.send(again);
-        assert_eq!(bench.sent_messages.replies(), [expected]);
+        test.send(again);
+        assert_eq!(test.sent_messages.replies(), [expected]);
     }
 }
 
@@ -475,48 +474,48 @@ fn large_value() -> String {
 #[test]
 fn expiry_pauses_while_the_commit_queue_is_half_full() {
     let home = TempDir::new().unwrap();
-    let bench = Bench::on_disk(&home);
-    bench.ask(&set_with("short", "v", None, 1));
-    (0..4).for_each(|_| bench.ask(&set("k", &large_value())));
-    let later = Now { monotonic_ms: u64::MAX, ..bench.service.shared.now() };
-    let mut state = bench.service.shared.lock();
+    let test = TestService::on_disk(&home);
+    test.request(&set_with("short", "v", None, 1));
+    (0..4).for_each(|_| test.request(&set("k", &large_value())));
+    let later = Now { monotonic_ms: u64::MAX, ..test.service.shared.now() };
+    let mut state = test.service.shared.lock();
     let sequence = state.commit_queue.as_ref().unwrap().sequence();
-    assert_eq!(state.expire(&bench.sent_messages, later), u64::MAX);
+    assert_eq!(state.expire(&test.sent_messages, later), u64::MAX);
     assert!(state.store.read(&key("short")).is_some(), "no expiry is added to a queue that is half full");
-    state.handle_commit(sequence, &bench.sent_messages);
-    bench.service.shared.wake_expiry_task(&mut state);
+    state.handle_commit(sequence, &test.sent_messages);
+    test.service.shared.wake_expiry_task(&mut state);
     assert!(state.expiry_wakes_ms < u64::MAX, "the task wakes again");
-    state.expire(&bench.sent_messages, later);
+    state.expire(&test.sent_messages, later);
     assert!(state.store.read(&key("short")).is_none());
 }
 
 #[test]
 fn a_full_commit_queue_accepts_requests_that_need_not_wait() {
     let home = TempDir::new().unwrap();
-    let bench = Bench::on_disk(&home);
-    bench.ask(&set("settled", "v"));
-    bench.ask(&set_with("due", "v", None, 1));
-    bench.service.shared.lock().handle_commit(2, &bench.sent_messages);
-    let since = bench.service.shared.now().monotonic_ms;
-    while bench.service.shared.now().monotonic_ms <= since + 1 {
+    let test = TestService::on_disk(&home);
+    test.request(&set("settled", "v"));
+    test.request(&set_with("due", "v", None, 1));
+    test.service.shared.lock().handle_commit(2, &test.sent_messages);
+    let since = test.service.shared.now().monotonic_ms;
+    while test.service.shared.now().monotonic_ms <= since + 1 {
         thread::yield_now();
     }
-    (0..10).for_each(|_| bench.ask(&set("k", &large_value())));
-    bench.sent_messages.take();
+    (0..10).for_each(|_| test.request(&set("k", &large_value())));
+    test.sent_messages.take();
     let rejected = Reply::Error(ErrorReply::QuotaExceeded);
-    assert_eq!(bench.reply(&get("settled")), value("v"));
-    assert_eq!(bench.reply(&get("nothing")), Reply::Absent);
-    assert_eq!(bench.reply(&watch("settled")), Reply::Done);
+    assert_eq!(test.reply(&get("settled")), value("v"));
+    assert_eq!(test.reply(&get("nothing")), Reply::Absent);
+    assert_eq!(test.reply(&watch("settled")), Reply::Done);
     let scan = Request::Scan { pattern: "*".into(), token: None };
     for request in [get("k"), get("due"), set("settled", "w"), scan] {
-        assert_eq!(bench.reply(&request), rejected);
+        assert_eq!(test.reply(&request), rejected);
     }
 }
 
 #[test]
 fn a_directory_cannot_be_used_by_two_servers() {
     let home = TempDir::new().unwrap();
-    let _first = Bench::on_disk(&home);
+    let _first = TestService::on_disk(&home);
     let settings =
         StoreSettings { persistence: Persistence::All(home.path().to_owned()), ..StoreSettings::default() };
     let error = Service::open(settings, Arc::new(|_| {}), Arc::default()).unwrap_err();
@@ -525,10 +524,10 @@ fn a_directory_cannot_be_used_by_two_servers() {
 
 #[test]
 fn a_will_on_the_stores_topics_is_rejected() {
-    let bench = Bench::new(Persistence::None);
+    let test = TestService::new(Persistence::None);
     let will = |topic: String| Message { topic, ..Message::default() };
     let notify = topic::notify("me", &Key::new("k").unwrap()).unwrap();
-    assert!(bench.service.check_will(&will(notify)).is_err());
-    assert!(bench.service.check_will(&will(topic::REQUEST.to_owned())).is_err());
-    assert!(bench.service.check_will(&will("plant/line1/offline".to_owned())).is_ok());
+    assert!(test.service.check_will(&will(notify)).is_err());
+    assert!(test.service.check_will(&will(topic::REQUEST.to_owned())).is_err());
+    assert!(test.service.check_will(&will("plant/line1/offline".to_owned())).is_ok());
 }
