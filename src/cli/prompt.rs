@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn what_does_not_belong_here_is_refused_with_what_does() {
-        assert_eq!(error("gte k").hints, ["get", "\\?"]);
+        assert_eq!(error("gte k").hints, ["did you mean 'get'?", "\\?"]);
         assert_eq!(error("QUIT").hints, ["\\q", "\\?"]);
         assert_eq!(error("exit").hints, ["\\q", "\\?"]);
         assert_eq!(error("set k v --tll 5s").hints, ["help set"]);

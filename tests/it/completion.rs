@@ -132,6 +132,22 @@ fn zsh(place: &Place, variables: &[(&str, &str)]) -> Interactive {
     Interactive::start(command, &set_up)
 }
 
+/// elvish shows its candidates in a menu where it quotes the word, so that only plain words are completed at once.
+const LINES_OF_ELVISH: &[(&str, &str)] = &[
+    ("mqkv hol", "mqkv holder "),
+    ("mqkv get -o he", "mqkv get -o hex "),
+    ("mqkv get -x pr", "mqkv get -x prod "),
+    ("mqkv get k -f oth", "mqkv get k -f other "),
+    ("mqkv lock d -- zz-migrate oth", "mqkv lock d -- zz-migrate other "),
+    ("mqkv serve --brok", "mqkv serve --brok"),
+];
+
+fn elvish(place: &Place) -> Interactive {
+    let prompt = "set edit:prompt = { put '$ ' }; set edit:rprompt = { }";
+    place.write("rc.elv", format!("{prompt}\neval (mqkv completions elvish | slurp)\n"));
+    Interactive::start(shell(place, &["elvish", "-rc", "rc.elv"], &[]), &[])
+}
+
 /// Completes a line with fish, as a Tab does.
 fn fish(place: &Place, line: &str, variables: &[(&str, &str)]) -> String {
     let script = "mqkv completions fish | source; complete -C $argv[1]";
@@ -213,6 +229,16 @@ fn fish_completes_the_word_at_the_cursor() {
 fn fish_completes_keys_if_enabled() {
     let place = place();
     assert_completes_keys(|line| fish(&place, line, &[("MQKV_COMPLETE_KEYS", "1")]));
+}
+
+#[test]
+#[ignore = "needs Debian's elvish"]
+fn elvish_completes_what_belongs_at_the_cursor() {
+    let place = place();
+    let elvish = elvish(&place);
+    for (line, completed) in LINES_OF_ELVISH {
+        assert_eq!(elvish.complete(line), *completed, "{line}");
+    }
 }
 
 #[test]
