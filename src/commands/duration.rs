@@ -1,31 +1,32 @@
-//! Durations and times of day as people write them; the only user of the `humantime` crate.
+//! Durations and times: parsing and formatting.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The first millisecond after the last year that RFC 3339 can write.
+/// The first millisecond of the year 10000, which RFC 3339 cannot express.
 const YEAR_10000_MS: u64 = 253_402_300_800_000;
 
-/// Reads a duration; a unit is required and zero is none.
+/// Parses a duration. It needs a unit and must not be zero.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A message for the user.
 pub fn parse(text: &str) -> Result<Duration, String> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return Err(format!("a duration needs a unit, for example {text}s"));
     }
-    let duration = humantime::parse_duration(text)
-        .map_err(|_| "a duration is a number and a unit, for example 250ms, 30s, 5m, 1h30m".to_owned())?;
+    let duration = humantime::parse_duration(text).map_err(|_| {
+        "invalid duration: expected a number and a unit, for example 250ms, 30s, 5m, 1h30m".to_owned()
+    })?;
     if duration.is_zero() {
         return Err("a duration must be longer than zero".to_owned());
     }
     Ok(duration)
 }
 
-/// Reads a duration that may be zero.
+/// Parses a duration that may be zero.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A message for the user.
 pub fn parse_or_zero(text: &str) -> Result<Duration, String> {
     if text == "0" || humantime::parse_duration(text).is_ok_and(|duration| duration.is_zero()) {
         return Ok(Duration::ZERO);
@@ -33,14 +34,14 @@ pub fn parse_or_zero(text: &str) -> Result<Duration, String> {
     parse(text)
 }
 
-/// How long to wait; none: for ever.
+/// A time to wait; None for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait(pub Option<Duration>);
 
-/// Reads how long to wait: `0`, a duration, or `forever`.
+/// Parses a time to wait: `0`, a duration, or `forever`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A message for the user.
 pub fn parse_wait(text: &str) -> Result<Wait, String> {
     if text == "forever" {
         return Ok(Wait(None));
@@ -48,40 +49,40 @@ pub fn parse_wait(text: &str) -> Result<Wait, String> {
     parse_or_zero(text).map(|wait| Wait(Some(wait)))
 }
 
-/// Reads a time to live in whole milliseconds.
+/// Parses a time to live in whole milliseconds.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A message for the user.
 pub fn parse_ttl(text: &str) -> Result<NonZeroU64, String> {
     let duration = parse(text)?;
     let Ok(ms) = u64::try_from(duration.as_millis()) else {
-        return Err("a time to live is shorter than that".to_owned());
+        return Err("time to live too long".to_owned());
     };
     let ms = NonZeroU64::new(ms);
     ms.filter(|ms| Duration::from_millis(ms.get()) == duration)
-        .ok_or_else(|| "a time to live is a number of whole milliseconds".to_owned())
+        .ok_or_else(|| "a time to live must be a whole number of milliseconds".to_owned())
 }
 
-/// Writes a number of milliseconds, for example `1m 30s`.
+/// Formats milliseconds, for example `1m 30s`.
 #[must_use]
 pub fn of_ms(ms: u64) -> String {
     humantime::format_duration(Duration::from_millis(ms)).to_string()
 }
 
-/// Writes Unix milliseconds as RFC 3339 in UTC; none after the year 9999.
+/// Formats Unix milliseconds as RFC 3339 in UTC; None after the year 9999.
 #[must_use]
 pub fn rfc3339(ms: u64) -> Option<String> {
     let time = UNIX_EPOCH.checked_add(Duration::from_millis(ms))?;
     (ms < YEAR_10000_MS).then(|| humantime::format_rfc3339_millis(time).to_string())
 }
 
-/// Writes a duration, for example `1m 30s`.
+/// Formats a duration, for example `1m 30s`.
 #[must_use]
 pub fn text(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
 }
 
-/// Writes the time of day of Unix milliseconds, in UTC.
+/// Formats the time of day of Unix milliseconds, in UTC.
 #[must_use]
 pub fn time_of_day(ms: u64) -> String {
     const DAY: u64 = 24 * 60 * 60 * 1000;
@@ -89,14 +90,14 @@ pub fn time_of_day(ms: u64) -> String {
     format!("{:02}:{:02}:{:02}.{ms:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// Reads a keep-alive: MQTT counts it in whole seconds.
+/// Parses a keep-alive interval, which MQTT counts in whole seconds.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A message for the user.
 pub fn parse_keep_alive(text: &str) -> Result<Duration, String> {
     let duration = parse(text)?;
     let whole = duration.subsec_nanos() == 0 && duration.as_secs() <= u16::MAX.into();
-    if whole { Ok(duration) } else { Err("a keep-alive is 1 to 65535 whole seconds".to_owned()) }
+    if whole { Ok(duration) } else { Err("a keep-alive interval is 1 to 65535 whole seconds".to_owned()) }
 }
 
 #[cfg(test)]
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_may_be_zero_or_have_no_end() {
+    fn a_wait_may_be_zero_or_forever() {
         assert_eq!(parse_wait("0"), Ok(Wait(Some(Duration::ZERO))));
         assert_eq!(parse_wait("0s"), Ok(Wait(Some(Duration::ZERO))));
         assert_eq!(parse_wait("90s"), Ok(Wait(Some(Duration::from_secs(90)))));
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_written_as_people_write_them() {
+    fn times_are_formatted() {
         assert_eq!(of_ms(90_250), "1m 30s 250ms");
         assert_eq!(rfc3339(1_763_669_639_958).unwrap(), "2025-11-20T20:13:59.958Z");
         assert!(rfc3339(YEAR_10000_MS - 1).is_some());

@@ -1,44 +1,44 @@
-//! Hexadecimal and base64, both ways; the only user of the `base64` crate.
+//! Hexadecimal and base64: encoding and decoding.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Bytes as two lower-case digits each.
+/// Encodes bytes in lower-case hexadecimal.
 #[must_use]
 pub fn to_hex(bytes: &[u8]) -> String {
     hex::encode(bytes)
 }
 
-/// Bytes as base64 with the standard alphabet and padding (RFC 4648, section 4).
+/// Encodes bytes in base64 with the standard alphabet and padding (RFC 4648, section 4).
 #[must_use]
 pub fn to_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Bytes that came from the command line in an encoding.
+/// Bytes that were given in an encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded(pub Vec<u8>);
 
-/// Reads digits of either case.
+/// Decodes hexadecimal digits of either case.
 ///
 /// # Errors
-/// What is wrong with the digits.
+/// A message for the user.
 pub fn parse_hex(text: &str) -> Result<Encoded, String> {
     hex::decode(text).map(Encoded).map_err(|error| match error {
-        hex::FromHexError::OddLength => "two digits make a byte: their number must be even".to_owned(),
+        hex::FromHexError::OddLength => "invalid hexadecimal: the number of digits must be even".to_owned(),
         hex::FromHexError::InvalidHexCharacter { index, .. } => {
-            format!("no hexadecimal digit at position {}", index.saturating_add(1))
+            format!("invalid hexadecimal digit at position {}", index.saturating_add(1))
         }
         other @ hex::FromHexError::InvalidStringLength => other.to_string(),
     })
 }
 
-/// Reads base64 with the standard alphabet and padding.
+/// Decodes base64 with the standard alphabet and padding.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A message for the user.
 pub fn parse_base64(text: &str) -> Result<Encoded, String> {
-    let malformed = |error| format!("no base64 (standard alphabet, padded): {error}");
+    let malformed = |error| format!("invalid base64 (standard alphabet, padded): {error}");
     STANDARD.decode(text).map(Encoded).map_err(malformed)
 }
 
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hex_takes_either_case_and_says_what_is_wrong() {
+    fn hex_digits_of_either_case_are_accepted_and_errors_have_their_position() {
         assert_eq!(parse_hex("00fF"), Ok(Encoded(vec![0, 255])));
         assert_eq!(parse_hex(""), Ok(Encoded(vec![])));
         assert!(parse_hex("abc").unwrap_err().contains("even"));

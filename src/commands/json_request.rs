@@ -123,7 +123,8 @@ mod tests {
             assert_eq!(failure(line), message, "{line}");
         }
         assert!(
-            failure(r#"{"op":"get","key":"!","key_encoding":"base64"}"#).starts_with("invalid \"key\": ")
+            failure(r#"{"op":"get","key":"!","key_encoding":"base64"}"#)
+                .starts_with("invalid \"key\": invalid base64")
         );
         assert!(failure(r#"{"op":"del","key":"k","fence":"5"}"#).starts_with("invalid \"fence\": "));
     }

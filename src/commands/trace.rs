@@ -1,4 +1,4 @@
-//! What a trace tells, for those who show it.
+//! The types of trace events, for `render`.
 
 pub use crate::client::ReasonCode;
 pub use crate::client::trace::{ConnectPacket, Packet, Property, TraceEvent};

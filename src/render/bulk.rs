@@ -1,4 +1,4 @@
-//! Output of the verbs that deal with many keys or many lines.
+//! Records of the verbs with many keys or many lines.
 
 use bytes::Bytes;
 
@@ -6,55 +6,55 @@ use super::escape::spell;
 use super::{Format, Rendered, Style, json};
 use crate::commands::output::{Answer, Answered, Exported, Got, Imported, Output};
 
-/// Renders one record, if it is one of these verbs'.
+/// Formats a record of one of these verbs; None for others.
 #[must_use]
 pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
     let is_json = style.format == Format::Json;
     Some(match output {
         Output::Entry { .. } => json::output(output, style.quiet),
-        // Standard output is the export itself.
-        Output::Exported(_) if is_json => words_of(json::output(output, style.quiet)),
-        Output::Exported(ended) => words(exported(*ended), style),
+        // Standard output is the export itself, so the summary goes to standard error.
+        Output::Exported(_) if is_json => to_stderr(json::output(output, style.quiet)),
+        Output::Exported(ended) => message(exported(*ended), style),
         Output::Progress(_) => Rendered::default(),
         _ if is_json => return None,
         Output::Listed { key, null: true } => Rendered::stdout([key.as_bytes(), b"\0"].concat()),
         Output::Listed { key, null: false } => Rendered::stdout(format!("{}\n", spell(key.as_bytes()))),
-        Output::Imported(ended) => words(imported(*ended), style),
+        Output::Imported(ended) => message(imported(*ended), style),
         Output::Answered(answered) => answer(answered, style),
         _ => return None,
     })
 }
 
-fn words(text: String, style: &Style) -> Rendered {
+fn message(text: String, style: &Style) -> Rendered {
     if style.quiet { Rendered::default() } else { Rendered::stderr(text) }
 }
 
-fn words_of(rendered: Rendered) -> Rendered {
+fn to_stderr(rendered: Rendered) -> Rendered {
     Rendered::stderr(String::from_utf8_lossy(&rendered.stdout).into_owned())
 }
 
 fn exported(ended: Exported) -> String {
     let missing = match ended.missing {
         0 => String::new(),
-        missing => format!("; {} not there any more", keys_were(missing)),
+        missing => format!("; {} deleted meanwhile", keys_were(missing)),
     };
-    format!("exported {}{missing} (remaining times to live are not known)\n", keys(ended.keys))
+    format!("exported {}{missing} (without times to live)\n", keys(ended.keys))
 }
 
 fn imported(ended: Imported) -> String {
-    let Imported { written, skipped: left, failed, dry_run } = ended;
+    let Imported { written, skipped, failed, dry_run } = ended;
     let mut out = match dry_run {
         true => format!("would write {}", keys(written)),
         false => format!("wrote {}", keys(written)),
     };
-    if left > 0 {
-        out.push_str(&format!("; left {} as they are", keys(left)));
+    if skipped > 0 {
+        out.push_str(&format!("; skipped {}", keys(skipped)));
     }
     if failed > 0 {
         out.push_str(&format!("; {failed} failed"));
     }
     if !dry_run && written > 0 {
-        out.push_str(" (new versions; what was to expire stays)");
+        out.push_str(" (with new versions, without expiry)");
     }
     out.push('\n');
     out
@@ -75,7 +75,7 @@ fn answer(answered: &Answered, style: &Style) -> Rendered {
             Rendered::stderr(super::error::error(error, error.kind.code(), style))
         }
         Answer::Record(record) => {
-            let rendered = line_each(record, style).unwrap_or_else(|| super::output(record, style));
+            let rendered = line_per_value(record, style).unwrap_or_else(|| super::output(record, style));
             let stderr = match rendered.stderr.as_str() {
                 "" => String::new(),
                 words => format!("line {}: {words}", answered.line),
@@ -85,8 +85,8 @@ fn answer(answered: &Answered, style: &Style) -> Rendered {
     }
 }
 
-/// Values among other values: each has a line of its own, also one that is not there.
-fn line_each(record: &Output, style: &Style) -> Option<Rendered> {
+/// Formats a value among others on a line of its own; a missing value is an empty line.
+fn line_per_value(record: &Output, style: &Style) -> Option<Rendered> {
     let Output::Got { got, .. } = record else {
         return None;
     };
@@ -127,12 +127,12 @@ mod tests {
         (text.to_owned(), String::new())
     }
 
-    fn said(text: &str) -> (String, String) {
+    fn stderr(text: &str) -> (String, String) {
         (String::new(), text.to_owned())
     }
 
     #[test]
-    fn a_key_is_a_line_that_can_be_read_back_or_its_bytes_and_nul() {
+    fn a_key_is_an_escaped_line_or_its_bytes_and_nul() {
         let listed = |null| Output::Listed { key: key(b"a\\b\n"), null };
         assert_eq!(shown(&listed(false), &LINES), data("a\\\\b\\x0A\n"));
         assert_eq!(shown(&listed(true), &TEXT), data("a\\b\n\0"));
@@ -151,29 +151,29 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_are_told_in_words() {
+    fn summaries_go_to_standard_error() {
         let exported = Output::Exported(Exported { keys: 2, missing: 1 });
         assert_eq!(
             shown(&exported, &LINES),
-            said("exported 2 keys; 1 key was not there any more (remaining times to live are not known)\n")
+            stderr("exported 2 keys; 1 key was deleted meanwhile (without times to live)\n")
         );
-        assert_eq!(shown(&exported, &JSON), said("{\"v\":1,\"op\":\"export\",\"keys\":2,\"missing\":1}\n"));
+        assert_eq!(shown(&exported, &JSON), stderr("{\"v\":1,\"op\":\"export\",\"keys\":2,\"missing\":1}\n"));
         let imported = Output::Imported(Imported { written: 1, skipped: 2, failed: 3, dry_run: false });
         assert_eq!(
             shown(&imported, &TEXT),
-            said("wrote 1 key; left 2 keys as they are; 3 failed (new versions; what was to expire stays)\n")
+            stderr("wrote 1 key; skipped 2 keys; 3 failed (with new versions, without expiry)\n")
         );
         assert_eq!(
             shown(&imported, &JSON),
             data("{\"v\":1,\"op\":\"import\",\"written\":1,\"left\":2,\"failed\":3,\"dry_run\":false}\n")
         );
-        assert_eq!(shown(&imported, &Style { quiet: true, ..TEXT }), said(""));
+        assert_eq!(shown(&imported, &Style { quiet: true, ..TEXT }), stderr(""));
         let progress = Progress { count: 1, unit: "keys", bytes_read: 0, bytes_total: None };
-        assert_eq!(shown(&Output::Progress(progress), &JSON), said(""));
+        assert_eq!(shown(&Output::Progress(progress), &JSON), stderr(""));
     }
 
     #[test]
-    fn each_get_among_lines_has_a_line() {
+    fn each_get_of_a_batch_has_a_line() {
         let got = |got| {
             let answer = Answer::Record(Box::new(Output::Got { key: key(b"k"), got }));
             Output::Answered(Answered { line: 3, id: None, answer })
@@ -181,7 +181,7 @@ mod tests {
         let found = got(Got::Found(VersionedValue { value: "a\\\nb".into(), version: None }));
         assert_eq!(shown(&found, &LINES), data("a\\\\\\x0Ab\n"));
         assert_eq!(shown(&got(Got::Missing), &LINES), data("\n"));
-        assert_eq!(shown(&got(Got::Missing), &TEXT), said("line 3: no such key: k\n"));
+        assert_eq!(shown(&got(Got::Missing), &TEXT), stderr("line 3: key not found: k\n"));
         assert_eq!(
             shown(&got(Got::Missing), &JSON),
             data("{\"v\":1,\"line\":3,\"op\":\"get\",\"key\":\"k\",\"found\":false}\n")
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_bears_its_id_and_an_error_is_told_where_it_is_not_told_again() {
+    fn an_answer_has_its_id_and_an_error_is_printed_once() {
         let id = Record::parse(b"{\"id\":[7]}").unwrap().id();
         let deleted =
             Output::Deleted { verb: Deletion::Del, key: key(b"k"), outcome: DeleteOutcome::Missing };
@@ -202,8 +202,8 @@ mod tests {
             let error = CommandError::new(Kind::Data, "line 2: no JSON");
             Output::Answered(Answered { line: 2, id: id.clone(), answer: Answer::Failed { error, is_end } })
         };
-        assert_eq!(shown(&failed(false), &LINES), said("error: line 2: no JSON\n"));
-        assert_eq!(shown(&failed(true), &LINES), said(""));
+        assert_eq!(shown(&failed(false), &LINES), stderr("error: line 2: no JSON\n"));
+        assert_eq!(shown(&failed(true), &LINES), stderr(""));
         assert_eq!(
             shown(&failed(true), &JSON).0,
             "{\"v\":1,\"id\":[7],\"line\":2,\"error\":{\"kind\":\"data\",\"code\":65,\

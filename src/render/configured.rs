@@ -1,11 +1,11 @@
-//! What `config` and `context` tell, for people and for pipes.
+//! Records of `config` and `context` for terminals and pipes.
 
 use super::escape::escape;
 use super::style::{Paint, paint};
 use super::{Format, Rendered, Style};
 use crate::commands::configured::{ConfigRecord, FileChange, SettingRow, SettingValue};
 
-/// Renders one record.
+/// Formats a record.
 #[must_use]
 pub fn output(configured: &ConfigRecord, style: &Style) -> Rendered {
     let is_text = style.format == Format::Text;
@@ -19,7 +19,7 @@ pub fn output(configured: &ConfigRecord, style: &Style) -> Rendered {
         }
         ConfigRecord::Context { settings, .. } => Rendered::stdout(rows(settings, false, style)),
         ConfigRecord::Contexts(contexts) if contexts.is_empty() => {
-            said("no contexts yet; `mqkv context add NAME -b URL` makes one", style)
+            said("no contexts; add one with: mqkv context add NAME -b URL", style)
         }
         ConfigRecord::Contexts(contexts) => {
             let lines = contexts.iter().map(|context| {
@@ -50,9 +50,9 @@ pub fn output(configured: &ConfigRecord, style: &Style) -> Rendered {
                 FileChange::Used => format!("{name} is the default context"),
                 FileChange::NoneUsed => "there is no default context".to_owned(),
                 FileChange::Edited => format!("changed {file}"),
-                FileChange::Unchanged => format!("{file} stays as it was"),
+                FileChange::Unchanged => format!("{file} is unchanged"),
             };
-            // As with `set`: in a pipe the exit code says it all.
+            // In a pipe nothing is printed, as for `set`: the exit status is enough.
             if is_text && !style.quiet { Rendered::stdout(format!("{done}\n")) } else { Rendered::default() }
         }
     }
@@ -72,7 +72,7 @@ fn rows(settings: &[SettingRow], with_origin: bool, style: &Style) -> String {
     columns(&lines.collect::<Vec<_>>(), is_text)
 }
 
-/// Three columns: at a terminal one below the other, else with a tab between; no blanks at the end.
+/// Formats three columns: aligned for a terminal, separated by tabs for a pipe; without trailing blanks.
 fn columns(lines: &[[String; 3]], is_text: bool) -> String {
     let wide = |at: usize| {
         lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn contexts_stand_in_columns_and_in_a_pipe_between_tabs() {
+    fn contexts_are_aligned_on_a_terminal_and_separated_by_tabs_in_a_pipe() {
         let all = ConfigRecord::Contexts(vec![
             listed("lab", "mqtt://localhost:1883", true, false),
             listed("prod", "mqtts://aio:8883", false, true),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_are_told_when_asked_for() {
+    fn origins_are_shown_on_request() {
         let row = SettingRow {
             name: "broker".to_owned(),
             value: SettingValue::Text("mqtt://h:1\u{1b}".to_owned()),

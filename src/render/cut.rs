@@ -1,14 +1,14 @@
-//! Lines cut at a number of columns: what is cut is painted afterwards, so that no colour is cut in two.
+//! Lines cut to a number of columns; colours are applied after the cut, so that no escape sequence is cut.
 
 use super::style::{Paint, paint};
 
-/// A piece of harmless text, and what it is painted as.
+/// An escaped text and its colour.
 pub type Span = (String, Option<Paint>);
 
-/// What stands where something was cut off.
-const MARK: char = '…';
+/// Marks the place of a cut.
+const ELLIPSIS: char = '…';
 
-/// Joins spans to a line of at most so many columns.
+/// Joins spans to a line of at most `columns_max` columns.
 #[must_use]
 pub fn cut(spans: &[Span], columns_max: usize, color: bool) -> String {
     let painted = |text: &str, how: &Option<Paint>| match how {
@@ -19,7 +19,7 @@ pub fn cut(spans: &[Span], columns_max: usize, color: bool) -> String {
     if total <= columns_max {
         return spans.iter().map(|(text, how)| painted(text, how)).collect();
     }
-    let mut left = columns_max.saturating_sub(columns_of(MARK));
+    let mut left = columns_max.saturating_sub(columns_of(ELLIPSIS));
     let mut line = String::new();
     for (text, how) in spans {
         let mut end = text.len();
@@ -37,17 +37,17 @@ pub fn cut(spans: &[Span], columns_max: usize, color: bool) -> String {
             break;
         }
     }
-    line.push(MARK);
+    line.push(ELLIPSIS);
     line
 }
 
-/// The end of a text, of at most so many columns.
+/// Returns the end of a text, at most `columns_max` columns.
 #[must_use]
 pub fn cut_front(text: &str, columns_max: usize) -> String {
     if width_of(text) <= columns_max {
         return text.to_owned();
     }
-    let mut left = columns_max.saturating_sub(columns_of(MARK));
+    let mut left = columns_max.saturating_sub(columns_of(ELLIPSIS));
     let mut start = text.len();
     for (at, c) in text.char_indices().rev() {
         match left.checked_sub(columns_of(c)) {
@@ -55,17 +55,16 @@ pub fn cut_front(text: &str, columns_max: usize) -> String {
             None => break,
         }
     }
-    format!("{MARK}{}", text.get(start..).unwrap_or_default())
+    format!("{ELLIPSIS}{}", text.get(start..).unwrap_or_default())
 }
 
-/// How many columns a text takes.
+/// Returns the width of a text in columns.
 #[must_use]
 pub fn width_of(text: &str) -> usize {
     text.chars().map(columns_of).fold(0, usize::saturating_add)
 }
 
-/// How many columns a character takes, as terminals have it: East Asian wide characters and emoji take two, marks that
-/// combine with the character before take none.
+/// Returns the width of a character in columns: 2 for East Asian wide characters and emoji, 0 for combining marks.
 fn columns_of(c: char) -> usize {
     match u32::from(c) {
         0..0x300 => 1,
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_stays_and_what_does_not_is_cut_with_a_mark() {
+    fn a_line_that_is_too_long_is_cut_with_an_ellipsis() {
         assert_eq!(plain("12345", 5), "12345");
         assert_eq!(plain("123456", 5), "1234…");
         assert_eq!(plain("", 0), "");
@@ -96,14 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn the_end_can_be_kept_instead() {
+    fn the_front_can_be_cut_instead() {
         assert_eq!(cut_front("mqkv-host-12345678", 10), "…-12345678");
         assert_eq!(cut_front("12345", 5), "12345");
         assert_eq!(cut_front("温度計", 4), "…計");
     }
 
     #[test]
-    fn wide_characters_take_two_columns_and_marks_none() {
+    fn wide_characters_take_two_columns_and_combining_marks_none() {
         assert_eq!(width_of("温度"), 4);
         assert_eq!(width_of("e\u{301}"), 1);
         assert_eq!(plain("温度計", 5), "温度…");
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_colour_ends_where_its_text_is_cut() {
+    fn a_colour_ends_at_the_cut() {
         let spans = [("ab".to_owned(), None), ("cdef".to_owned(), Some(Paint::Dim))];
         assert_eq!(cut(&spans, 4, true), "ab\x1b[2mc\x1b[0m…");
         assert_eq!(cut(&spans, 6, true), "ab\x1b[2mcdef\x1b[0m");

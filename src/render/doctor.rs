@@ -1,4 +1,4 @@
-//! What the doctor has found, a line a check, for people and for a pipe.
+//! Results of `doctor`, one line per check.
 
 use super::escape::escape;
 use super::style::{Paint, paint};
@@ -9,18 +9,18 @@ use crate::commands::output::{
     Warning,
 };
 
-/// More names than this are counted and not listed.
+/// The maximum number of names in a list; the others are counted.
 const NAMES_MAX: usize = 5;
 
-/// One check, and what mends it. Who wants quiet hears of failures alone.
+/// Formats the result of a check with its hints; with --quiet only failures.
 pub fn checked(checked: &CheckResult, style: &Style) -> Rendered {
     if style.quiet && checked.failure().is_none() {
         return Rendered::default();
     }
     let (glyph, word, color) = match &checked.status {
-        Status::Ok => ("✓", "ok", Paint::Good),
-        Status::Warn(_) => ("!", "warn", Paint::Doubtful),
-        Status::Fail(_) => ("✗", "FAIL", Paint::Wrong),
+        Status::Ok => ("✓", "ok", Paint::Success),
+        Status::Warn(_) => ("!", "warn", Paint::Warning),
+        Status::Fail(_) => ("✗", "FAIL", Paint::Error),
         Status::Skipped(_) => ("–", "skipped", Paint::Dim),
     };
     let name = checked.check.name();
@@ -39,12 +39,12 @@ pub fn checked(checked: &CheckResult, style: &Style) -> Rendered {
     }
     for hint in hints(&checked.status) {
         let hint = escape(hint.as_bytes());
-        out.push_str(&format!("  {} {hint}\n", paint("hint:", Paint::Next, style.color_stdout)));
+        out.push_str(&format!("  {} {hint}\n", paint("hint:", Paint::Hint, style.color_stdout)));
     }
     Rendered::stdout(out)
 }
 
-/// What came of a check, without what was detail where that is not good.
+/// Returns the message of a check: the detail if it passed, else the warning, the error or the reason.
 pub fn message(checked: &CheckResult) -> String {
     match &checked.status {
         Status::Ok => checked.detail.as_ref().and_then(detail).unwrap_or_default(),
@@ -54,7 +54,7 @@ pub fn message(checked: &CheckResult) -> String {
     }
 }
 
-/// What to try.
+/// Returns the hints.
 pub fn hints(status: &Status) -> Vec<&str> {
     match status {
         Status::Warn(advice) => advice.iter().map(|Warning { hint, .. }| hint.as_str()).collect(),
@@ -63,7 +63,7 @@ pub fn hints(status: &Status) -> Vec<&str> {
     }
 }
 
-/// The line of a check, fit for a terminal.
+/// Returns the line of a check, escaped.
 fn words(checked: &CheckResult) -> String {
     let message = message(checked);
     let detail = match checked.status {
@@ -82,30 +82,30 @@ fn detail(detail: &Detail) -> Option<String> {
     Some(match detail {
         Detail::Addresses { addresses, source } => addresses_text(addresses, *source),
         Detail::Tcp { reached: Some(reached), failed } if failed.is_empty() => format!("{reached} answers"),
-        // The failure has said as much.
+        // The error has the addresses already.
         Detail::Tcp { reached: None, failed } if failed.len() < 2 => return None,
         Detail::Tcp { reached, failed } => {
             let failed: Vec<_> =
-                failed.iter().map(|(address, cause)| format!("{address} does not: {cause}")).collect();
+                failed.iter().map(|(address, cause)| format!("{address} failed: {cause}")).collect();
             let reached = reached.as_ref().map(|reached| format!("{reached} answers"));
             joined(reached.iter().chain(&failed).map(String::as_str))
         }
         Detail::Tls { handshake, now_s } => tls_text(handshake, *now_s),
-        Detail::WebSocket { path } => format!("MQTT is spoken at {path}"),
+        Detail::WebSocket { path } => format!("MQTT over WebSocket at {path}"),
         Detail::Connack { client_id, properties } => connack_text(client_id, properties),
-        Detail::Subscription { qos, .. } => format!("QoS {qos} for the store's answers"),
+        Detail::Subscription { qos, .. } => format!("QoS {qos} for replies"),
         Detail::Answer { .. } => "the store answers".to_owned(),
         Detail::Clock { ahead_ms, margin_ms } => clock_text(*ahead_ms, *margin_ms),
         Detail::Notified { set, delete } => {
-            format!("told of a SET after {}, of a DEL after {}", ms_text(*set), ms_text(*delete))
+            format!("SET after {}, DEL after {}", ms_text(*set), ms_text(*delete))
         }
     })
 }
 
 fn addresses_text(addresses: &[String], source: AddressSource) -> String {
     match source {
-        AddressSource::Given => format!("{} is an address and no name", addresses.join(" and ")),
-        AddressSource::Loopback => format!("localhost is {} by definition", addresses.join(" and ")),
+        AddressSource::Given => format!("{} (an address, not a name)", addresses.join(" and ")),
+        AddressSource::Loopback => format!("{} (localhost)", addresses.join(" and ")),
         AddressSource::Resolver => listed(addresses.to_vec()),
     }
 }
@@ -134,13 +134,13 @@ fn tls_text(handshake: &TlsHandshake, now_s: u64) -> String {
         TrustedRoots::Any => "trusted: anybody".to_owned(),
     });
     parts.extend(match (client_certificate, requests_client_certificate) {
-        // It has not come to that.
+        // Not reached.
         (_, false) if version.is_none() => None,
-        (None, false) => Some("no client certificate asked for".to_owned()),
-        (None, true) => Some("a client certificate is asked for, and there is none".to_owned()),
+        (None, false) => Some("no client certificate requested".to_owned()),
+        (None, true) => Some("client certificate requested, none configured".to_owned()),
         (Some(Err(error)), _) => Some(format!("client certificate: {error}")),
         (Some(Ok(own)), asked) => {
-            let sent = if *asked { "sent" } else { "not asked for" };
+            let sent = if *asked { "sent" } else { "not requested" };
             let name = name_text(&own.subject);
             Some(format!("client certificate {name} {sent}, {}", days_text(own, now_s)))
         }
@@ -148,7 +148,7 @@ fn tls_text(handshake: &TlsHandshake, now_s: u64) -> String {
     joined(parts.iter().map(String::as_str))
 }
 
-/// `subject ← issuer ← its issuer`, as far as it was sent.
+/// Formats the chain as `subject ← issuer ← issuer`, as far as it was sent.
 fn chain_text(chain: &[Result<Certificate, impl std::fmt::Display>]) -> String {
     let mut names = Vec::new();
     for certificate in chain {
@@ -163,12 +163,12 @@ fn chain_text(chain: &[Result<Certificate, impl std::fmt::Display>]) -> String {
             Err(error) => names.push(error.to_string()),
         }
     }
-    // One that has signed itself is there once.
+    // A self-signed certificate is listed once.
     names.dedup();
     names.join(" ← ")
 }
 
-/// `CN=press 7,O=Werk`
+/// Formats a distinguished name, such as `CN=press 7,O=Werk`.
 pub fn name_text(attributes: &[(String, String)]) -> String {
     if attributes.is_empty() {
         return "(no name)".to_owned();
@@ -189,12 +189,12 @@ fn connack_text(client_id: &str, properties: &ConnackProperties) -> String {
     let ConnackProperties { qos_max, packet_bytes_max, receive_max, session_expiry_s, .. } = properties;
     let id = properties.assigned_id.as_deref().unwrap_or(client_id);
     let mut parts = vec![
-        format!("let in as {id}"),
+        format!("accepted as {id}"),
         format!("QoS {qos_max}"),
         packet_bytes_max
             .map_or_else(|| "packets of any size".to_owned(), |max| format!("packets up to {max} bytes")),
         format!("{receive_max} unacknowledged"),
-        format!("session kept {session_expiry_s} s"),
+        format!("session expiry {session_expiry_s} s"),
         match properties.keep_alive.as_secs() {
             0 => "no keep-alive".to_owned(),
             seconds => format!("keep-alive {seconds} s"),
@@ -204,7 +204,7 @@ fn connack_text(client_id: &str, properties: &ConnackProperties) -> String {
             max => format!("{max} topic aliases"),
         },
     ];
-    // Most brokers have them all; what is not there is worth a word.
+    // Most brokers support these features, so only a missing one is reported.
     let features = [
         (properties.retain, "no retained messages"),
         (properties.wildcards, "no wildcards"),
@@ -222,7 +222,7 @@ fn clock_text(ahead_ms: i64, margin_ms: u64) -> String {
     } else {
         format!("{:+.1} s", ahead_ms as f64 / 1000.0)
     };
-    format!("{ahead} ± {margin_ms} ms against this machine's")
+    format!("{ahead} ± {margin_ms} ms against this machine")
 }
 
 fn listed(names: Vec<String>) -> String {
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_has_a_line_for_what_mends_it_and_nothing_drives_the_terminal() {
+    fn a_failure_has_its_hints_and_is_escaped() {
         let error = CommandError::new(Kind::Unavailable, "bad\n").cause("\r").hint("-T FILE");
         let status = Status::Fail(Box::new(error));
         let lines = Style { format: Format::Lines, ..Style::PLAIN };
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_quiet_hears_of_failures_alone() {
+    fn with_quiet_only_failures_are_printed() {
         let quiet = Style { quiet: true, ..Style::PLAIN };
         let advice = Warning { message: "m".to_owned(), hint: "h".to_owned() };
         assert_eq!(shown(Status::Ok, None, &quiet), "");
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_is_told_with_its_chain_and_what_is_left_to_it() {
+    fn a_handshake_has_its_chain_and_the_days_left() {
         let detail = Detail::Tls { handshake: Box::new(handshake()), now_s: 2 * DAY_S };
         let advice = Warning { message: "old".to_owned(), hint: "new".to_owned() };
         assert_eq!(
@@ -310,8 +310,8 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_told_with_its_margin() {
-        assert_eq!(clock_text(-3, 2), "-3 ms ± 2 ms against this machine's");
-        assert_eq!(clock_text(89_950, 51), "+90.0 s ± 51 ms against this machine's");
+    fn a_clock_has_its_margin() {
+        assert_eq!(clock_text(-3, 2), "-3 ms ± 2 ms against this machine");
+        assert_eq!(clock_text(89_950, 51), "+90.0 s ± 51 ms against this machine");
     }
 }

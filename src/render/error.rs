@@ -1,4 +1,4 @@
-//! Errors to words: what went wrong, what is known, what to try next.
+//! Errors as text: message, causes, outcome and hints.
 
 use super::escape::escape;
 use super::style::{Paint, paint};
@@ -6,14 +6,14 @@ use super::{Format, Style, json};
 use crate::commands::CommandError;
 use crate::commands::output::Outcome;
 
-/// Renders an error; `code` is the exit code.
+/// Formats an error; `code` is the exit status.
 #[must_use]
 pub fn error(error: &CommandError, code: u8, style: &Style) -> String {
     if style.format == Format::Json {
         return json::error(error, code);
     }
     let color = style.color_stderr;
-    let mut out = format!("{} {}\n", paint("error:", Paint::Wrong, color), words(&error.message));
+    let mut out = format!("{} {}\n", paint("error:", Paint::Error, color), words(&error.message));
     for cause in &error.causes {
         out.push_str(&format!("  {}\n", words(cause)));
     }
@@ -23,7 +23,7 @@ pub fn error(error: &CommandError, code: u8, style: &Style) -> String {
         None => {}
     }
     for hint in &error.hints {
-        out.push_str(&format!("{} {}\n", paint("hint:", Paint::Next, color), words(hint)));
+        out.push_str(&format!("{} {}\n", paint("hint:", Paint::Hint, color), words(hint)));
     }
     out
 }

@@ -1,14 +1,14 @@
-//! Bytes made harmless for a terminal: control bytes, and bytes that are not UTF-8, become `\xNN`.
+//! Bytes as text that is safe for a terminal: control characters and invalid UTF-8 become `\xNN`.
 
 use std::fmt::Write;
 
-/// Writes bytes as text that cannot drive a terminal. It is for eyes: a backslash stays one.
+/// Returns bytes as text that cannot control a terminal. Backslashes are not escaped, so it cannot be read back.
 #[must_use]
 pub fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
-            if is_harmless(c) {
+            if is_safe(c) {
                 out.push(c);
             } else {
                 let mut buffer = [0; 4];
@@ -20,7 +20,7 @@ pub fn escape(bytes: &[u8]) -> String {
     out
 }
 
-/// Writes bytes as [`escape`] does, with backslashes doubled: it can be read back.
+/// Returns bytes as [`escape`] does, with backslashes doubled, so that the text can be read back.
 #[must_use]
 pub fn spell(bytes: &[u8]) -> String {
     if !bytes.contains(&b'\\') {
@@ -29,7 +29,7 @@ pub fn spell(bytes: &[u8]) -> String {
     escape(&bytes.split(|byte| *byte == b'\\').collect::<Vec<_>>().join(&b"\\\\"[..]))
 }
 
-/// Writes bytes between quotes, with quotes and backslashes escaped: it can be read back.
+/// Returns bytes in double quotes, with quotes and backslashes escaped, so that the text can be read back.
 #[must_use]
 pub fn quote(bytes: &[u8]) -> String {
     let marked: Vec<u8> = bytes
@@ -42,8 +42,8 @@ pub fn quote(bytes: &[u8]) -> String {
     format!("\"{}\"", escape(&marked))
 }
 
-/// Control characters drive the terminal; marks of direction and line separators reorder what is read.
-pub(super) fn is_harmless(c: char) -> bool {
+/// Returns whether a character neither controls the terminal nor reorders text, as direction marks do.
+pub(super) fn is_safe(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FEFF}')
 }
@@ -61,24 +61,24 @@ mod tests {
     use crate::commands::lines::words::unescape;
 
     #[test]
-    fn text_stays_text() {
+    fn printable_text_is_unchanged() {
         assert_eq!(escape("21.5 °C 温度 \\x".as_bytes()), "21.5 °C 温度 \\x");
     }
 
     #[test]
-    fn what_drives_a_terminal_is_escaped() {
+    fn control_characters_are_escaped() {
         assert_eq!(escape(b"\x1b[2J\r\n\t\x07\x7f"), "\\x1B[2J\\x0D\\x0A\\x09\\x07\\x7F");
         assert_eq!(escape("\u{9b}31m".as_bytes()), "\\xC2\\x9B31m");
         assert_eq!(escape("a\u{202e}b".as_bytes()), "a\\xE2\\x80\\xAEb");
     }
 
     #[test]
-    fn bytes_that_are_no_utf8_are_escaped_one_by_one() {
+    fn invalid_utf_8_is_escaped_byte_by_byte() {
         assert_eq!(escape(b"a\xff\xc3(\xe2\x82"), "a\\xFF\\xC3(\\xE2\\x82");
     }
 
     #[test]
-    fn spelt_text_can_be_read_back() {
+    fn spelled_text_can_be_read_back() {
         assert_eq!(spell(b"a\"b\\x41\n\\"), "a\"b\\\\x41\\x0A\\\\");
         for bytes in [&b"\\"[..], b"\\x0A", b"\xff\\\\n\0", b"plain"] {
             assert_eq!(unescape(spell(bytes).as_bytes()).unwrap(), bytes);

@@ -1,12 +1,12 @@
-//! Frames for people: each by its mark on the wire.
+//! Frames as text, in the notation of the wire.
 
 use std::fmt::Write;
 
 use super::escape::{escape, quote};
 use crate::protocol::frame::Frame;
 
-/// Writes a frame: `+OK`, `-ERR text`, `:1`, `"value"`, `(nil)`, and `1)` before each part of an array.
-/// Ends without a line feed.
+/// Formats a frame: `+OK`, `-ERR text`, `:1`, `"value"`, `(nil)`, and `1)` before each element of an array. Without a
+/// line feed at the end.
 #[must_use]
 pub fn text(frame: &Frame) -> String {
     let mut out = String::new();
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn each_frame_shows_its_mark() {
+    fn each_frame_type_has_its_notation() {
         assert_eq!(shown(b"+OK\r\n"), "+OK");
         assert_eq!(shown(b"-ERR unknown command\r\n"), "-ERR unknown command");
         assert_eq!(shown(b":-1\r\n"), ":-1");

@@ -1,11 +1,11 @@
-//! Output and errors as JSON, one object a line, schema 1; the only user of the `serde_json` crate.
+//! Records and errors as JSON, one object per line, schema 1.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::escape::is_harmless;
+use super::escape::is_safe;
 use super::{Rendered, lock};
 use crate::commands::encoding::to_base64;
 use crate::commands::monitor::traffic_event::TrafficEvent;
@@ -27,27 +27,29 @@ mod traffic;
 pub(super) use log::{answer, log};
 pub(super) use trace::trace;
 
-/// The version of the records.
+/// The version of the schema.
 const SCHEMA: u32 = 1;
 
 type Object = Map<String, Value>;
 
-/// Renders one record.
+/// Formats a record.
 #[must_use]
 pub fn output(output: &Output, quiet: bool) -> Rendered {
     let object = match output {
         Output::Watched { event, received_ms, sequence } => {
             let is_gap = matches!(event, WatchEvent::Gap { .. });
-            return beside(
+            return data_or_message(
                 watched_object(event, *received_ms, *sequence),
                 sequence.is_some(),
                 quiet && !is_gap,
             );
         }
-        Output::HandlerEnded { key, ended } => return beside(handler_object(key, *ended), false, quiet),
+        Output::HandlerEnded { key, ended } => {
+            return data_or_message(handler_object(key, *ended), false, quiet);
+        }
         Output::Traffic { event, at_ms, sequence, .. } => {
             let is_data = !matches!(**event, TrafficEvent::Lost { .. });
-            return beside(traffic::object(event, *at_ms, *sequence), is_data, quiet);
+            return data_or_message(traffic::object(event, *at_ms, *sequence), is_data, quiet);
         }
         Output::Got { key, got } => got_object(key, got),
         Output::Set { key, ttl_ms, condition, outcome, .. } => set_object(key, *ttl_ms, *condition, outcome),
@@ -144,8 +146,8 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
     Rendered::stdout(line(object))
 }
 
-/// An object that is data, or else is said beside it, unless that is not wanted.
-fn beside(object: Object, is_data: bool, quiet: bool) -> Rendered {
+/// Puts an object on standard output if it is data, else on standard error, unless `quiet`.
+fn data_or_message(object: Object, is_data: bool, quiet: bool) -> Rendered {
     match (is_data, quiet) {
         (true, _) => Rendered::stdout(line(object)),
         (false, false) => Rendered::stderr(line(object)),
@@ -187,7 +189,7 @@ fn watched_object(event: &WatchEvent, received_ms: u64, sequence: Option<u64>) -
         }
         other => {
             is_of_key = false;
-            beside_object(other)
+            connection_object(other)
         }
     };
     if is_of_key {
@@ -197,8 +199,8 @@ fn watched_object(event: &WatchEvent, received_ms: u64, sequence: Option<u64>) -
     object
 }
 
-/// What a watch tells of the connection and of foreign messages.
-fn beside_object(event: &WatchEvent) -> Object {
+/// The object of an event that is not about a key.
+fn connection_object(event: &WatchEvent) -> Object {
     let mut object = Object::new();
     put(&mut object, "v", SCHEMA);
     match event {
@@ -261,7 +263,7 @@ fn unlocked_object(key: &Key, holder: &Bytes, outcome: &DeleteOutcome) -> Object
     object
 }
 
-/// For standard error, where errors are objects too.
+/// The object of a warning.
 fn note_object(key: &Key, note: &LockNote) -> Object {
     let mut inner = Object::new();
     put(
@@ -278,7 +280,7 @@ fn note_object(key: &Key, note: &LockNote) -> Object {
     schema_and("note", inner.into())
 }
 
-/// The record of a line's verb, or its error, with the line's name and number behind the schema.
+/// Formats the record or the error of a line; its id and number follow the schema.
 fn answered_line(answered: &Answered, quiet: bool) -> Rendered {
     let rendered = match &answered.answer {
         Answer::Record(record) => output(record, quiet),
@@ -292,10 +294,10 @@ fn answered_line(answered: &Answered, quiet: bool) -> Rendered {
     Rendered { stdout: [BEGINNING, marks.as_bytes(), rest].concat().into(), ..rendered }
 }
 
-/// How every record begins.
+/// The beginning of every record.
 const BEGINNING: &[u8] = b"{\"v\":1,";
 
-/// Renders an error; `code` is the exit code.
+/// Formats an error; `code` is the exit status.
 #[must_use]
 pub fn error(error: &CommandError, code: u8) -> String {
     let mut inner = Object::new();
@@ -475,8 +477,7 @@ fn put_version(object: &mut Object, version: Option<&Timestamp>) {
     put_some(object, "version", version.map(ToString::to_string));
 }
 
-/// Puts bytes as text where they are text. A value always names its encoding; a name does only if it is not
-/// plain text.
+/// Adds bytes as a string if they are UTF-8, else in base64. A value always has its encoding, a key only if it is base64.
 fn put_bytes(object: &mut Object, name: &str, encoding_name: &str, bytes: &[u8]) {
     let (text, encoding) = match std::str::from_utf8(bytes) {
         Ok(text) => (text.to_owned(), "utf-8"),
@@ -489,18 +490,18 @@ fn put_bytes(object: &mut Object, name: &str, encoding_name: &str, bytes: &[u8])
 }
 
 fn ms(duration: Duration) -> f64 {
-    /// Microseconds are as fine as it gets.
+    // Rounded to microseconds.
     const FRACTION: f64 = 1000.0;
     (duration.as_secs_f64() * 1000.0 * FRACTION).round() / FRACTION
 }
 
-/// JSON lets through what drives a terminal above ASCII; it stands in texts only, where it may as well be escaped.
+/// Escapes control characters beyond ASCII, which JSON allows in strings but which control a terminal.
 fn line(value: impl Into<Value>) -> String {
     let mut line = value.into().to_string();
-    if line.contains(|c| !is_harmless(c)) {
+    if line.contains(|c| !is_safe(c)) {
         let escaped =
             |c: char| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();
-        line = line.chars().map(|c| if is_harmless(c) { c.to_string() } else { escaped(c) }).collect();
+        line = line.chars().map(|c| if is_safe(c) { c.to_string() } else { escaped(c) }).collect();
     }
     line.push('\n');
     line
@@ -539,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_base64_in_values_and_in_keys() {
+    fn bytes_that_are_not_utf_8_are_base64_in_values_and_in_keys() {
         let found = Output::Got {
             key: key(b"\xff"),
             got: Got::Found(VersionedValue { value: (&b"\x00\xff"[..]).into(), version: None }),
@@ -552,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn json_drives_no_terminal_and_stays_what_it_is() {
+    fn control_characters_are_escaped_and_can_be_read_back() {
         let value = "\u{9b}2J\x7f\u{202e}°";
         let found = VersionedValue { value: value.into(), version: None };
         let line = shown(&Output::Got { key: key(b"k"), got: Got::Found(found) });
@@ -561,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_key_and_a_default_are_told_apart() {
+    fn a_missing_key_and_a_default_differ() {
         let got = |got| shown(&Output::Got { key: key(b"k"), got });
         assert_eq!(got(Got::Missing), "{\"v\":1,\"op\":\"get\",\"key\":\"k\",\"found\":false}\n");
         assert_eq!(
@@ -576,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_tells_whether_it_was_applied() {
+    fn a_set_has_whether_it_was_applied() {
         let set = |applied, condition| {
             shown(&Output::Set {
                 key: key(b"k"),
@@ -612,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_acquired_or_held_by_somebody() {
+    fn a_lock_is_acquired_or_has_another_holder() {
         let (key, holder) = (key(b"deploy"), || Bytes::from("connector-0"));
         let token = Timestamp::of_store(1, 0);
         let locked =
@@ -640,14 +641,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_beside_the_matter_goes_beside_the_data() {
+    fn warnings_go_to_standard_error() {
         let note = LockNote::Unconfirmed { cause: "no answer".into(), ttl_ms: 30_000 };
         let Rendered { stdout, stderr } = output(&Output::LockNote { key: key(b"k"), note }, false);
         assert_eq!(stdout, "");
         assert_eq!(
             stderr,
             "{\"v\":1,\"note\":{\"kind\":\"release-unconfirmed\",\"key\":\"k\",\
-             \"message\":\"k may not be released, but will be free within 30s: no answer\"}}\n"
+             \"message\":\"release of k not confirmed; it becomes free within 30s: no answer\"}}\n"
         );
     }
 
@@ -710,7 +711,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_of_a_watch_is_an_object_on_standard_error() {
+    fn an_event_that_is_not_data_is_an_object_on_standard_error() {
         let skipped = WatchEvent::Skipped { topic: "a/b".to_owned(), cause: "odd".to_owned() };
         let skipped = Output::Watched { event: skipped, received_ms: 0, sequence: None };
         let rendered = output(&skipped, false);

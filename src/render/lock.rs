@@ -1,4 +1,4 @@
-//! What the verbs of locks say, for people.
+//! Records of the verbs of locks as text.
 
 use std::time::Duration;
 
@@ -8,28 +8,28 @@ use crate::commands::duration;
 use crate::commands::output::{DeleteOutcome, LockNote, LossReason, VersionedValue};
 use crate::protocol::{Key, Timestamp, Value};
 
-/// A lock that is held now.
+/// Formats an acquired lock for a terminal.
 pub fn locked(key: &Key, holder: &Value, token: &Timestamp, ttl_ms: u64, once: bool) -> Rendered {
     let (key, holder, token) = (name(key), escape(holder), escape(token.to_string().as_bytes()));
     Rendered::stdout(if once {
         let lease = duration::of_ms(ttl_ms);
         format!(
-            "locked {key} for {lease} as {holder}, token {token}\nto release it: mqkv unlock {key} --holder {holder}\n"
+            "locked {key} for {lease} as {holder}, token {token}\nrelease it with: mqkv unlock {key} --holder {holder}\n"
         )
     } else {
         format!(
-            "locked {key} as {holder}, token {token}\nthe end of input (Ctrl-D) or a signal releases it\n"
+            "locked {key} as {holder}, token {token}\nrelease it with the end of input (Ctrl-D) or a signal\n"
         )
     })
 }
 
-/// The same for a pipe: what a script reads.
+/// Formats an acquired lock for a pipe.
 pub fn locked_line(holder: &Value, token: &Timestamp, once: bool) -> Rendered {
     let token = escape(token.to_string().as_bytes());
     Rendered::stdout(if once { format!("{token}\t{}\n", escape(holder)) } else { format!("{token}\n") })
 }
 
-/// Somebody else holds the lock, and waiting for it takes time. Nobody wants to read this in a log.
+/// Formats the holder of a lock that is waited for. In a log it would be noise, so it is printed on a terminal only.
 pub fn waiting(key: &Key, holder: &Value, unrenewed: Option<Duration>, style: &Style) -> Rendered {
     if style.quiet || !(style.stderr_is_terminal || style.verbose) {
         return Rendered::default();
@@ -37,11 +37,11 @@ pub fn waiting(key: &Key, holder: &Value, unrenewed: Option<Duration>, style: &S
     let (key, holder) = (name(key), escape(holder));
     Rendered::stderr(match unrenewed {
         None => format!("waiting for {key}, held by {holder}\n"),
-        Some(silent) => format!("still waiting for {key}, held by {holder}\n{}", without_end(silent)),
+        Some(unrenewed) => format!("still waiting for {key}, held by {holder}\n{}", overdue_text(unrenewed)),
     })
 }
 
-/// Somebody else holds the lock, and that is that.
+/// Formats the holder of a lock that was not acquired.
 pub fn held(key: &Key, holder: Option<&Value>, unrenewed: Option<Duration>, style: &Style) -> Rendered {
     if style.quiet {
         return Rendered::default();
@@ -49,26 +49,24 @@ pub fn held(key: &Key, holder: Option<&Value>, unrenewed: Option<Duration>, styl
     let key = name(key);
     let first = match holder {
         Some(holder) => format!("{key} is held by {}\n", escape(holder)),
-        None => format!("{key} was held by somebody else until just now\n"),
+        None => format!("{key} was held by another client until now\n"),
     };
     let rest = match unrenewed {
-        Some(silent) => without_end(silent),
+        Some(unrenewed) => overdue_text(unrenewed),
         None if style.verbose && holder.is_some() => {
-            "  until when is not known: the store does not tell how long a lease lasts\n".to_owned()
+            "  the end of the lease is unknown: the protocol has no request for it\n".to_owned()
         }
         None => String::new(),
     };
     Rendered::stderr(first + &rest)
 }
 
-fn without_end(silent: Duration) -> String {
-    let silent = duration::of_ms(silent.as_secs().saturating_mul(1000));
-    format!(
-        "  not renewed for {silent}: it has no end that we know of, and may be an ordinary value and no lock at all\n"
-    )
+fn overdue_text(unrenewed: Duration) -> String {
+    let unrenewed = duration::of_ms(unrenewed.as_secs().saturating_mul(1000));
+    format!("  not renewed for {unrenewed}: the key may be an ordinary value, not a lock\n")
 }
 
-/// What `lock` has to say beside the matter.
+/// Formats a warning.
 pub fn note(key: &Key, note: &LockNote, style: &Style) -> Rendered {
     if style.quiet {
         return Rendered::default();
@@ -76,28 +74,30 @@ pub fn note(key: &Key, note: &LockNote, style: &Style) -> Rendered {
     Rendered::stderr(format!("{}\n", note_text(key, note)))
 }
 
-/// The same as a sentence.
+/// Returns the text of a warning.
 pub fn note_text(key: &Key, note: &LockNote) -> String {
     let key = name(key);
     match note {
         LockNote::Lost { reason: LossReason::NotRenewed } => {
-            format!("the lock {key} is about to be lost: its lease could not be renewed; the command runs on")
+            format!("losing the lock {key}: the lease could not be renewed; the command keeps running")
         }
         LockNote::Lost { reason: LossReason::Taken } => {
-            format!("the lock {key} is lost: the store says that it is not ours; the command runs on")
+            format!(
+                "lock lost: {key}: the store reports that it has another holder or none; the command keeps running"
+            )
         }
         LockNote::TokenFile { cause } => {
-            format!("the file with the fencing token is not the newest: {}", escape(cause.as_bytes()))
+            format!("the token file is out of date: {}", escape(cause.as_bytes()))
         }
         LockNote::Unconfirmed { cause, ttl_ms } => format!(
-            "{key} may not be released, but will be free within {}: {}",
+            "release of {key} not confirmed; it becomes free within {}: {}",
             duration::of_ms(*ttl_ms),
             escape(cause.as_bytes())
         ),
     }
 }
 
-/// Why an `unlock` has released nothing.
+/// Returns why `unlock` has released nothing.
 pub fn not_unlocked(key: &Key, holder: &Value, outcome: &DeleteOutcome) -> Option<String> {
     let key = name(key);
     match outcome {
@@ -109,7 +109,7 @@ pub fn not_unlocked(key: &Key, holder: &Value, outcome: &DeleteOutcome) -> Optio
     }
 }
 
-/// Who holds a lock; none where nobody does.
+/// Returns the holder of a lock.
 pub fn holder(found: Option<&VersionedValue>) -> Option<String> {
     found.map(|found| escape(&found.value))
 }
@@ -129,28 +129,27 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_in_a_log_says_nothing() {
-        let told = |style: &Style| waiting(&key(), &"connector-0".into(), None, style).stderr;
-        assert_eq!(told(&STYLE), "waiting for deploy, held by connector-0\n");
-        assert_eq!(told(&Style { stderr_is_terminal: false, ..STYLE }), "");
+    fn waiting_is_not_reported_in_a_log() {
+        let message = |style: &Style| waiting(&key(), &"connector-0".into(), None, style).stderr;
+        assert_eq!(message(&STYLE), "waiting for deploy, held by connector-0\n");
+        assert_eq!(message(&Style { stderr_is_terminal: false, ..STYLE }), "");
         let verbose = Style { stderr_is_terminal: false, verbose: true, ..STYLE };
-        assert_eq!(told(&verbose), "waiting for deploy, held by connector-0\n");
-        assert_eq!(told(&Style { quiet: true, ..STYLE }), "");
+        assert_eq!(message(&verbose), "waiting for deploy, held by connector-0\n");
+        assert_eq!(message(&Style { quiet: true, ..STYLE }), "");
     }
 
     #[test]
-    fn a_holder_that_is_never_renewed_may_be_no_lock_at_all() {
+    fn a_holder_that_is_not_renewed_may_be_an_ordinary_value() {
         let silent = Some(Duration::from_millis(30_400));
-        let told = held(&key(), Some(&"21.5\x1b[2J".into()), silent, &STYLE).stderr;
+        let message = held(&key(), Some(&"21.5\x1b[2J".into()), silent, &STYLE).stderr;
         assert_eq!(
-            told,
-            "deploy is held by 21.5\\x1B[2J\n  not renewed for 30s: it has no end that we know of, \
-             and may be an ordinary value and no lock at all\n"
+            message,
+            "deploy is held by 21.5\\x1B[2J\n  not renewed for 30s: the key may be an ordinary value, not a lock\n"
         );
     }
 
     #[test]
-    fn a_script_reads_the_token_first() {
+    fn the_token_is_the_first_column_in_a_pipe() {
         let token = Timestamp::of_store(5, 1);
         let line = |once| locked_line(&"ci 17".into(), &token, once).stdout;
         assert_eq!(line(false), "000000000000005:00001:StateStore\n");

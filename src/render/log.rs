@@ -1,29 +1,24 @@
-//! Lines of a server's log, and what `serve` answers when it does not serve, as JSON.
+//! Log lines and records of the server's commands as JSON.
 
-/// What a line says of something.
+/// The value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// A text.
     Text(String),
-    /// A number.
     Number(u64),
-    /// A number that may be less than nothing.
     Signed(i64),
-    /// Texts.
     List(Vec<String>),
-    /// Yes or no.
     Switch(bool),
-    /// Bytes, which are told as text where they are text.
+    /// Bytes: a string if they are UTF-8, else base64.
     Bytes(Vec<u8>),
 }
 
-/// An answer: one object, and the end of its line.
+/// Returns a record with a line feed.
 #[must_use]
 pub fn answer(op: &str, fields: impl IntoIterator<Item = (&'static str, Field)>) -> String {
     super::json::answer(op, fields)
 }
 
-/// A line, without its end: schema, event and time first.
+/// Returns a log line without a line feed; schema, event and time come first.
 #[must_use]
 pub fn json(at_ms: u64, event: &str, fields: impl IntoIterator<Item = (&'static str, Field)>) -> String {
     let mut line = super::json::log(at_ms, event, fields);
@@ -36,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_one_object_and_its_bytes_are_text_where_they_are_text() {
+    fn bytes_that_are_not_utf_8_are_base64() {
         let fields = |bytes: &[u8]| [("key", Field::Bytes(bytes.to_vec())), ("found", Field::Switch(true))];
         assert_eq!(answer("o", fields(b"k")), "{\"v\":1,\"op\":\"o\",\"key\":\"k\",\"found\":true}\n");
         assert_eq!(
@@ -46,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_client_says_it_stays_one_line_that_drives_no_terminal() {
+    fn control_characters_of_a_client_are_escaped() {
         let hostile = Field::Text("a\"\n\x1b[31m\u{9b}\u{202e}".to_owned());
         let list = Field::List(vec!["x".to_owned()]);
         let line = json(

@@ -1,4 +1,4 @@
-//! What a monitor sees, for people and for pipes.
+//! Events of `monitor` for terminals and pipes.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::commands::monitor::traffic_event::{
 };
 use crate::protocol::{Condition, Notification, Reply, Request};
 
-/// What stands between the columns of a pipe.
+/// The separator of columns in a pipe.
 const TAB: &str = "\t";
-/// What stands between the parts of a line at a terminal.
+/// The separator of columns on a terminal.
 const GAP: &str = "  ";
-/// How much of a value there must be room for before anything else gives way to it.
+/// The minimum width of a value; other columns are left out if less is left.
 const VALUE_WIDTH_MIN: usize = 16;
 
-/// What a line says, in its order; escaped.
+/// The columns of a line, escaped.
 #[derive(Default)]
 struct Row {
     word: &'static str,
@@ -37,14 +37,13 @@ struct Row {
     value: Option<String>,
 }
 
-/// Renders a event for a terminal of so many columns.
+/// Formats an event for a terminal of `columns_max` columns.
 #[must_use]
 pub fn text(event: &TrafficEvent, at_ms: u64, columns_max: Option<usize>, style: &Style) -> Rendered {
     let Some(row) = row(event, columns_max) else { return words(event, style) };
     let dim = Some(Paint::Dim);
-    let wrong = row.is_wrong.then_some(Paint::Wrong);
-    // A name that takes the whole line would leave no room for what became of it. Of a client's the end is kept:
-    // that is where those differ that were made up.
+    let wrong = row.is_wrong.then_some(Paint::Error);
+    // Long names would leave no space for the rest. The end of a client id is kept, because generated ids differ there.
     let client =
         columns_max.map_or_else(|| row.client.clone(), |max| cut_front(&row.client, (max / 5).max(8)));
     let key = [(row.key, None)];
@@ -66,7 +65,7 @@ pub fn text(event: &TrafficEvent, at_ms: u64, columns_max: Option<usize>, style:
         (fence.unwrap_or_default(), dim),
         (row.version.unwrap_or_default(), dim),
     ];
-    // What gives way, in this order, to the value or what became of the request.
+    // Left out in this order if the value or the outcome has too little space.
     const SIZE: usize = 6;
     const TOOK: usize = 7;
     const VERSION: usize = 9;
@@ -88,7 +87,7 @@ pub fn text(event: &TrafficEvent, at_ms: u64, columns_max: Option<usize>, style:
     Rendered::stdout(format!("{}\n", line.trim_end()))
 }
 
-/// Renders a event for a pipe: eleven columns, empty where there is nothing to say.
+/// Formats an event for a pipe: eleven columns, empty if unknown.
 #[must_use]
 pub fn columns(event: &TrafficEvent, at_ms: u64, style: &Style) -> Rendered {
     let Some(row) = row(event, None) else { return words(event, style) };
@@ -109,7 +108,7 @@ pub fn columns(event: &TrafficEvent, at_ms: u64, style: &Style) -> Rendered {
     Rendered::stdout(format!("{}\n", columns.join(TAB)))
 }
 
-/// Renders what is said beside the data.
+/// Formats an event for standard error.
 #[must_use]
 pub fn words(event: &TrafficEvent, style: &Style) -> Rendered {
     if style.quiet {
@@ -119,13 +118,13 @@ pub fn words(event: &TrafficEvent, style: &Style) -> Rendered {
     match event {
         TrafficEvent::Listening { broker, filters, refused } => {
             let refused = refused.as_ref().map_or_else(String::new, |why| {
-                format!("{}; replies on other topics than the SDKs' are not seen\n", escaped(why))
+                format!("{}; only replies on the topics of the SDKs are visible\n", escaped(why))
             });
             let filters = escaped(&filters.join(", "));
             Rendered::stderr(format!("{refused}listening at {} to {filters}\n", escaped(broker)))
         }
         TrafficEvent::Lost { cause, .. } => {
-            Rendered::stderr(format!("lost the connection: {}; trying again\n", escaped(cause)))
+            Rendered::stderr(format!("connection lost: {}; reconnecting\n", escaped(cause)))
         }
         _ => Rendered::default(),
     }
@@ -142,7 +141,7 @@ fn separated(parts: Vec<Span>) -> Vec<Span> {
     spans
 }
 
-/// What is to be said of a event; none if that is beside the data. `columns_max` bounds what is looked at.
+/// Returns the columns of an event; None if it is not data. `columns_max` bounds the part of a value that is escaped.
 fn row(event: &TrafficEvent, columns_max: Option<usize>) -> Option<Row> {
     Some(match event {
         TrafficEvent::Listening { .. } | TrafficEvent::Lost { .. } => return None,
@@ -152,9 +151,9 @@ fn row(event: &TrafficEvent, columns_max: Option<usize>) -> Option<Row> {
         TrafficEvent::Unanswered { summary, waited } => Row {
             word: "NO-REPLY",
             elapsed: Some(*waited),
-            detail: "nothing came in time".to_owned(),
+            detail: "timed out".to_owned(),
             is_wrong: true,
-            ..asked_row(summary)
+            ..summary_row(summary)
         },
         TrafficEvent::Gap { since_ms, until_ms } => {
             let length = duration::of_ms(until_ms.saturating_sub(*since_ms));
@@ -164,7 +163,7 @@ fn row(event: &TrafficEvent, columns_max: Option<usize>) -> Option<Row> {
     })
 }
 
-fn asked_row(summary: &RequestSummary) -> Row {
+fn summary_row(summary: &RequestSummary) -> Row {
     Row {
         client: summary.client.as_deref().map(escape).unwrap_or_default(),
         verb: summary.verb.unwrap_or_default().to_owned(),
@@ -193,7 +192,7 @@ fn request_row(seen: &DecodedRequest, columns_max: Option<usize>) -> Row {
         }
         Ok(_) => {}
         Err(error) => {
-            words.push(format!("no request: {error}"));
+            words.push(format!("invalid request: {error}"));
             value = Some(&seen.payload);
         }
     }
@@ -206,7 +205,7 @@ fn request_row(seen: &DecodedRequest, columns_max: Option<usize>) -> Row {
         size: value.map(|value| value.len()),
         fence: seen.fence.as_ref().map(|fence| escape(fence.as_bytes())),
         value: value.map(|value| beginning(value, columns_max)),
-        ..asked_row(&seen.summary)
+        ..summary_row(&seen.summary)
     }
 }
 
@@ -227,7 +226,7 @@ fn reply_row(seen: &DecodedReply, columns_max: Option<usize>) -> Row {
             (format!("{} keys{more}", keys.len()), None)
         }
         Ok(Reply::Error(refusal)) => (format!("refused: {}", escape(refusal.text().as_bytes())), None),
-        Err(error) => (format!("no reply: {error}"), Some(&seen.payload)),
+        Err(error) => (format!("invalid reply: {error}"), Some(&seen.payload)),
     };
     let unseen = if seen.elapsed.is_none() { "request not seen" } else { "" };
     let words = [detail.as_str(), unseen];
@@ -240,7 +239,7 @@ fn reply_row(seen: &DecodedReply, columns_max: Option<usize>) -> Row {
         version: seen.version.as_ref().map(|version| escape(version.as_bytes())),
         elapsed: seen.elapsed,
         value: value.map(|value| beginning(value, columns_max)),
-        ..asked_row(&seen.summary)
+        ..summary_row(&seen.summary)
     }
 }
 
@@ -248,7 +247,7 @@ fn notification_row(seen: &DecodedNotification, columns_max: Option<usize>) -> R
     let (verb, detail, value) = match &seen.change {
         Ok(Notification::Set(value)) => ("SET", String::new(), value.as_ref()),
         Ok(Notification::Delete) => ("DELETE", String::new(), None),
-        Err(error) => ("", format!("no notification: {error}"), Some(&seen.payload)),
+        Err(error) => ("", format!("invalid notification: {error}"), Some(&seen.payload)),
     };
     Row {
         word: "NOTIFY",
@@ -264,9 +263,9 @@ fn notification_row(seen: &DecodedNotification, columns_max: Option<usize>) -> R
     }
 }
 
-/// As much of a value as a line can show, and a bit more, so that it is seen to be cut.
+/// Returns the beginning of a value: a little more than a line can show, so that the cut is marked.
 fn beginning(value: &[u8], columns_max: Option<usize>) -> String {
-    /// A character takes at most so many bytes, and nearly always a column.
+    // A character has at most 4 bytes, and nearly always a width of 1.
     const BYTES_PER_COLUMN: usize = 4;
     let bytes_max = columns_max.map_or(usize::MAX, |max| max.saturating_mul(BYTES_PER_COLUMN));
     match value.get(..bytes_max) {

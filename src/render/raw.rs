@@ -1,4 +1,4 @@
-//! Values and payloads as bytes, hexadecimal digits or base64.
+//! Values and payloads as bytes, in hexadecimal or in base64.
 
 use bytes::Bytes;
 
@@ -6,7 +6,7 @@ use super::{Format, Rendered, Style, watch};
 use crate::commands::encoding::{to_base64, to_hex};
 use crate::commands::output::{Got, Output};
 
-/// The bytes that a record is about; none for a record that has no bytes of its own.
+/// Formats the bytes of a record; None for a record without bytes.
 #[must_use]
 pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
     let format = style.format;
@@ -16,7 +16,7 @@ pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
             Got::Default(value) => value,
             Got::Written { .. } | Got::Missing => return Some(Rendered::default()),
         },
-        // What is no value is no data here, but neither is it kept back.
+        // Events without a value go to standard error.
         (Output::Watched { event, received_ms, .. }, Format::Raw | Format::Hex | Format::Base64) => {
             match watch::value(event) {
                 Some(value) => value,
@@ -26,7 +26,7 @@ pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
         (Output::Holder { found: Some(found), .. }, Format::Raw | Format::Hex | Format::Base64) => {
             &found.value
         }
-        // A payload is no line unless asked for as bytes: `raw` shows its meaning in a pipe too.
+        // By default `raw` shows the meaning of a payload, also in a pipe.
         (Output::Response { payload, .. }, Format::Raw | Format::Hex | Format::Base64) => payload,
         _ => return None,
     };

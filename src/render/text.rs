@@ -1,4 +1,4 @@
-//! Output for people.
+//! Records as text, for terminals and pipes.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Condition, Key, Notification, Reply, Timestamp};
 
-/// Renders one record for a terminal: what became of it is said even where nothing was summary for.
+/// Formats a record for a terminal, including confirmations.
 #[must_use]
 pub fn output(output: &Output, style: &Style) -> Rendered {
     match output {
@@ -25,9 +25,9 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
         }
         Output::Deleted { key, outcome, .. } => match outcome {
             DeleteOutcome::Deleted { version } => {
-                said(&format!("deleted {}", name(key)), version.as_ref(), style)
+                confirmation(&format!("deleted {}", name(key)), version.as_ref(), style)
             }
-            DeleteOutcome::Missing => no_such_key(key, style),
+            DeleteOutcome::Missing => not_found(key, style),
             DeleteOutcome::ValueDiffers { .. } => denied("not deleted: value differs", style),
         },
         Output::Traffic { event, at_ms, columns_max, .. } => {
@@ -40,20 +40,20 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
             lock::locked(key, holder, token, *ttl_ms, *once)
         }
         Output::Unlocked { key, outcome: DeleteOutcome::Deleted { .. }, .. } => {
-            said(&format!("released {}", name(key)), None, style)
+            confirmation(&format!("released {}", name(key)), None, style)
         }
         other => lines(other, style),
     }
 }
 
-/// Renders one record for a pipe: what was summary for, and nothing about what was done.
+/// Formats a record for a pipe: data only, no confirmations.
 #[must_use]
 pub fn lines(output: &Output, style: &Style) -> Rendered {
     match output {
         Output::Got { .. } | Output::Set { .. } | Output::Deleted { .. } => Rendered::default(),
         Output::Traffic { event, at_ms, .. } => monitor::columns(event, *at_ms, style),
         Output::Checked(checked) => doctor::checked(checked, style),
-        // What belongs to many records is in `bulk`.
+        // These records are formatted in `bulk`.
         Output::Listed { .. }
         | Output::Entry { .. }
         | Output::Exported(_)
@@ -101,9 +101,9 @@ fn got_text(key: &Key, got: &Got, style: &Style) -> Rendered {
         Got::Default(value) => line(&escape(value), None, style),
         Got::Written { file, size, version, .. } => {
             let file = escape(file.as_os_str().as_encoded_bytes());
-            said(&format!("wrote {file} ({})", bytes_text(*size)), version.as_ref(), style)
+            confirmation(&format!("wrote {file} ({})", bytes_text(*size)), version.as_ref(), style)
         }
-        Got::Missing => no_such_key(key, style),
+        Got::Missing => not_found(key, style),
     }
 }
 
@@ -119,16 +119,16 @@ fn set_text(
     if outcome.applied {
         let expires = ttl_ms.map_or_else(String::new, |ms| format!(", expires in {}", duration::of_ms(ms)));
         let text = format!("stored {key} ({}{expires})", bytes_text(size));
-        return said(&text, outcome.version.as_ref(), style);
+        return confirmation(&text, outcome.version.as_ref(), style);
     }
     let why = match condition {
-        Some(Condition::AbsentOrEqual) => "holds another value",
+        Some(Condition::AbsentOrEqual) => "has another value",
         Some(Condition::Absent) | None => "exists",
     };
     denied(&format!("not stored: {key} {why}"), style)
 }
 
-/// What was summary for, with its version where that was summary for too.
+/// Formats data; with --verbose, its version too.
 fn line(text: &str, version: Option<&Timestamp>, style: &Style) -> Rendered {
     let version = version.filter(|_| style.verbose).map(|version| escape(version.to_string().as_bytes()));
     let version = version
@@ -136,15 +136,15 @@ fn line(text: &str, version: Option<&Timestamp>, style: &Style) -> Rendered {
     Rendered::stdout(format!("{text}{version}\n"))
 }
 
-/// What was done, for those who want to hear it.
-fn said(text: &str, version: Option<&Timestamp>, style: &Style) -> Rendered {
+/// Formats a confirmation.
+fn confirmation(text: &str, version: Option<&Timestamp>, style: &Style) -> Rendered {
     if style.quiet {
         return Rendered::default();
     }
     line(text, version, style)
 }
 
-/// What the store said no to.
+/// Formats the "no" of the store.
 fn denied(text: &str, style: &Style) -> Rendered {
     if style.quiet {
         return Rendered::default();
@@ -152,8 +152,8 @@ fn denied(text: &str, style: &Style) -> Rendered {
     Rendered::stderr(format!("{text}\n"))
 }
 
-fn no_such_key(key: &Key, style: &Style) -> Rendered {
-    denied(&format!("no such key: {}", name(key)), style)
+fn not_found(key: &Key, style: &Style) -> Rendered {
+    denied(&format!("key not found: {}", name(key)), style)
 }
 
 fn name(key: &Key) -> String {
@@ -206,7 +206,7 @@ fn reply_text(reply: &Reply) -> &'static str {
         Reply::Done => "done",
         Reply::Value(_) => "a value",
         Reply::Count(0) => "none: no such key, or not watched",
-        Reply::Count(_) => "so many keys were removed",
+        Reply::Count(_) => "the number of deleted keys",
         Reply::NotApplied => "not applied: the condition does not hold",
         Reply::Absent => "no such key",
         Reply::Keys { token: None, .. } => "the last page of keys",
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_escaped_and_its_version_is_shown_when_asked_for() {
+    fn a_value_is_escaped_and_its_version_is_shown_on_request() {
         let record = Output::Got {
             key: key("k"),
             got: Got::Found(VersionedValue {
@@ -260,9 +260,9 @@ mod tests {
     }
 
     #[test]
-    fn a_no_is_said_in_words_and_not_as_data() {
+    fn a_no_goes_to_standard_error() {
         let missing = Output::Got { key: key("line1/temp\n"), got: Got::Missing };
-        assert_eq!(shown(&missing), words("no such key: line1/temp\\x0A\n"));
+        assert_eq!(shown(&missing), words("key not found: line1/temp\\x0A\n"));
         let differs = Output::Deleted {
             verb: Deletion::VDel,
             key: key("k"),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_is_said_with_size_and_expiry() {
+    fn a_stored_value_is_confirmed_with_size_and_expiry() {
         let set = |applied, condition, ttl_ms, size| Output::Set {
             key: key("line1/temp"),
             size,
@@ -293,12 +293,12 @@ mod tests {
         );
         assert_eq!(
             shown(&set(false, Some(Condition::AbsentOrEqual), None, 4)),
-            words("not stored: line1/temp holds another value\n")
+            words("not stored: line1/temp has another value\n")
         );
     }
 
     #[test]
-    fn a_ping_tells_connecting_only_once() {
+    fn a_ping_has_the_time_to_connect_only_once() {
         let ping = |connect, tls| Output::Pinged {
             broker: "localhost:1883".to_owned(),
             sequence: 1,
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_that_is_no_frame_is_shown_all_the_same() {
+    fn a_response_that_is_no_frame_is_shown_escaped() {
         let response = Output::Response { payload: (&b"hello\n"[..]).into(), version: None };
         assert_eq!(shown(&response), data("(not a frame) hello\\x0A\n"));
     }

@@ -1,4 +1,4 @@
-//! Lines of a trace, for people and as JSON; long texts and values are cut.
+//! Lines of a trace as text and as JSON; long strings and values are cut.
 
 use super::escape::{escape, spell};
 use super::style::{Paint, paint};
@@ -11,42 +11,42 @@ use crate::protocol::message::Message;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Notification, Reply};
 
-/// How many bytes of a text or a value are shown.
+/// The maximum number of bytes of a string or a value.
 const SHOWN_BYTES_MAX: usize = 512;
-/// How many words, keys or user properties of one packet are shown.
+/// The maximum number of words, keys or user properties of a packet.
 const SHOWN_MAX: usize = 32;
 
-/// What a line says of one thing.
+/// The value of a field.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Field {
-    /// Its name says it all.
+    /// A flag: only its name is shown.
     Word(&'static str),
     Number(u64),
-    /// As it came, not escaped.
+    /// A string, not escaped.
     Text(String),
-    /// Bytes, spelt so that they can be read back where they were not cut.
+    /// Escaped bytes, which can be read back if they are not cut.
     Spelt(String),
-    /// Alike, many of them.
+    /// Several of them.
     Words(Vec<String>),
-    /// A secret, and how long it is.
+    /// The length of a secret.
     Secret(Option<usize>),
     User(Vec<(String, String)>),
 }
 
-/// A line, taken apart.
+/// The parts of a line.
 #[derive(Debug)]
 pub(super) struct Row {
-    /// What happened.
+    /// The event.
     pub(super) what: &'static str,
-    /// The packet, if it is one.
+    /// The packet type, if it is a packet.
     pub(super) packet: Option<String>,
-    /// Names and what there is to say of them.
+    /// Names and values.
     pub(super) fields: Vec<(&'static str, Field)>,
-    /// What is said of what is no packet.
+    /// The text of an event other than a packet.
     said: String,
 }
 
-/// Renders what a trace tells, as a line for standard error or a file.
+/// Formats an event as a line for standard error or a file.
 #[must_use]
 pub fn line(traced: &TraceEvent, at_ms: u64, style: &Style) -> String {
     let row = row(traced);
@@ -87,7 +87,7 @@ fn text(name: &str, field: &Field) -> String {
     }
 }
 
-/// What stands where a secret was.
+/// Returns the replacement of a secret.
 pub(super) fn redacted(bytes: Option<usize>) -> String {
     match bytes {
         Some(bytes) => format!("<{bytes} bytes redacted>"),
@@ -116,20 +116,20 @@ fn row(traced: &TraceEvent) -> Row {
             let again = again_in.map_or_else(String::new, |after| {
                 let ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
                 fields.push(("again_ms", Field::Number(ms)));
-                format!("; again in {ms} ms")
+                format!("; retrying in {ms} ms")
             });
             said("lost", format!("no connection: {cause}{again}"), fields)
         }
         TraceEvent::NewToken => {
-            said("new-token", "the token's file has a new one: it is shown to the broker".to_owned(), vec![])
+            said("new-token", "re-authenticating with the new token of the file".to_owned(), vec![])
         }
         TraceEvent::TokenUnanswered => {
-            let words = "the broker has not said that it takes the new token; the session goes on";
+            let words = "the broker has not confirmed the new token; the session continues";
             said("token-unanswered", words.to_owned(), vec![])
         }
         TraceEvent::TooLarge { size, max } => {
             let fields = vec![("size", number(*size)), ("max", number(*max))];
-            said("not-sent", format!("not sent: {size} bytes, and the broker takes at most {max}"), fields)
+            said("not-sent", format!("not sent: {size} bytes; the broker accepts at most {max}"), fields)
         }
     }
 }
@@ -262,7 +262,7 @@ fn message_fields(message: &Message) -> Vec<(&'static str, Field)> {
     fields
 }
 
-/// The words of a request, whether it is one that the store knows or not.
+/// Returns the words of a request, valid or not.
 fn request_words(message: &Message) -> Vec<String> {
     let Ok(Frame::Array(frames)) = Frame::decode(&message.payload) else {
         return vec![value(&message.payload)];
@@ -318,14 +318,14 @@ fn beginning(bytes: &[u8]) -> &[u8] {
     bytes.get(..SHOWN_BYTES_MAX).unwrap_or(bytes)
 }
 
-/// A value as a word; one that is cut says how long it is.
+/// Returns a value as a word; a cut value has its length.
 fn value(bytes: &[u8]) -> String {
     let shown = beginning(bytes);
     let mark = if shown.len() < bytes.len() { format!("…({} bytes)", bytes.len()) } else { String::new() };
     word(shown) + &mark
 }
 
-/// A word: between quotes, if it could be taken for more than one or for none.
+/// Returns a word, in quotes if it is empty or contains blanks.
 fn word(bytes: &[u8]) -> String {
     let spelt = spell(bytes);
     let is_plain = !spelt.is_empty() && !spelt.contains([' ', '"', '[', ']', '\u{a0}']);

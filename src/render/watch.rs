@@ -1,4 +1,4 @@
-//! The records of a watch, for people and for pipes.
+//! Events of `watch` for terminals and pipes.
 
 use super::escape::escape;
 use super::style::{Paint, paint};
@@ -7,10 +7,10 @@ use crate::commands::duration;
 use crate::commands::output::{Ended, VersionedValue, WatchEvent};
 use crate::protocol::{Key, Timestamp, Value};
 
-/// What stands between the columns of a pipe.
+/// The separator of columns in a pipe.
 const TAB: &str = "\t";
 
-/// What a record says of its key.
+/// The columns of an event about a key.
 struct Row<'a> {
     word: &'static str,
     key: &'a Key,
@@ -20,23 +20,23 @@ struct Row<'a> {
 
 enum State<'a> {
     Value(&'a Value),
-    /// It is set, to a value that the store does not name.
-    Untold,
+    /// The key has a value that the notification does not contain.
+    Unknown,
     Absent,
-    /// The word says it all.
+    /// The key was deleted.
     Gone,
 }
 
-/// Renders an event for a terminal.
+/// Formats an event for a terminal.
 #[must_use]
 pub fn text(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Style) -> Rendered {
-    let Some(row) = row(event) else { return beside_or_gap(event, received_ms, is_data, style, "  ") };
+    let Some(row) = row(event) else { return connection_event(event, received_ms, is_data, style, "  ") };
     let color = style.color_stdout;
     let dim = |text: &str| paint(text, Paint::Dim, color);
     let mut line = format!("{}  {:<7}  {}", dim(&time(received_ms)), row.word, escape(row.key.as_bytes()));
     match row.state {
         State::Value(value) => line.extend(["  ", &escape(value)]),
-        State::Untold => line.extend(["  ", &dim("(a value that was not told)")]),
+        State::Unknown => line.extend(["  ", &dim("(unknown value)")]),
         State::Absent => line.extend(["  ", &dim("(no such key)")]),
         State::Gone => {}
     }
@@ -47,10 +47,10 @@ pub fn text(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Style) 
     Rendered::stdout(line)
 }
 
-/// Renders an event for a pipe: time, event, key and, where there is one, value; and the version when asked for.
+/// Formats an event for a pipe: time, event, key, the value if there is one, and the version on request.
 #[must_use]
 pub fn columns(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Style) -> Rendered {
-    let Some(row) = row(event) else { return beside_or_gap(event, received_ms, is_data, style, TAB) };
+    let Some(row) = row(event) else { return connection_event(event, received_ms, is_data, style, TAB) };
     let mut columns = vec![time(received_ms), row.word.to_owned(), escape(row.key.as_bytes())];
     if let State::Value(value) = row.state {
         columns.push(escape(value));
@@ -62,7 +62,7 @@ pub fn columns(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Styl
     Rendered::stdout(format!("{}\n", columns.join(TAB)))
 }
 
-/// Renders an event where only bytes of values are data: everything else is said in words.
+/// Formats an event for standard error, where only the bytes of values are data.
 #[must_use]
 pub fn words(event: &WatchEvent, received_ms: u64, style: &Style) -> Rendered {
     let plain = Style { color_stdout: style.color_stderr, ..*style };
@@ -72,25 +72,25 @@ pub fn words(event: &WatchEvent, received_ms: u64, style: &Style) -> Rendered {
     Rendered::stderr(stderr + &said)
 }
 
-/// Renders the end of a command that was run for a key.
+/// Formats the failure of a command that was run for a key.
 #[must_use]
 pub fn handler_ended(key: &Key, ended: Ended, style: &Style) -> Rendered {
     if style.quiet {
         return Rendered::default();
     }
     let how = match ended {
-        Ended::Code(code) => format!("with exit code {code}"),
+        Ended::Code(code) => format!("with exit status {code}"),
         Ended::Signal(signal) => format!("by signal {signal}"),
     };
     Rendered::stderr(format!("the command for {} ended {how}\n", escape(key.as_bytes())))
 }
 
-/// The value that an event tells, if any.
+/// Returns the value of an event.
 #[must_use]
 pub fn value(event: &WatchEvent) -> Option<&Value> {
     match row(event)?.state {
         State::Value(value) => Some(value),
-        State::Untold | State::Absent | State::Gone => None,
+        State::Unknown | State::Absent | State::Gone => None,
     }
 }
 
@@ -99,7 +99,7 @@ fn row(event: &WatchEvent) -> Option<Row<'_>> {
         WatchEvent::Current { key, found } => ("CURRENT", key, State::of(found.as_ref()), version_of(found)),
         WatchEvent::Resync { key, found } => ("RESYNC", key, State::of(found.as_ref()), version_of(found)),
         WatchEvent::Set { key, value, version } => {
-            ("SET", key, value.as_ref().map_or(State::Untold, State::Value), version.as_ref())
+            ("SET", key, value.as_ref().map_or(State::Unknown, State::Value), version.as_ref())
         }
         WatchEvent::Delete { key, version } => ("DELETE", key, State::Gone, version.as_ref()),
         WatchEvent::Lost { .. } | WatchEvent::Gap { .. } | WatchEvent::Skipped { .. } => return None,
@@ -117,8 +117,8 @@ fn version_of(found: &Option<VersionedValue>) -> Option<&Timestamp> {
     found.as_ref().and_then(|found| found.version.as_ref())
 }
 
-/// What is not about a key. A gap is told even to those who want few words: changes may be unknown.
-fn beside_or_gap(
+/// Formats an event that is not about a key. A gap is printed even with --quiet, because changes may be missing.
+fn connection_event(
     event: &WatchEvent,
     received_ms: u64,
     is_data: bool,
@@ -128,22 +128,22 @@ fn beside_or_gap(
     let said = |text: String| if style.quiet { Rendered::default() } else { Rendered::stderr(text) };
     match event {
         WatchEvent::Lost { cause, .. } => {
-            said(format!("lost the connection: {}; trying again\n", escape(cause.as_bytes())))
+            said(format!("connection lost: {}; reconnecting\n", escape(cause.as_bytes())))
         }
         WatchEvent::Skipped { topic, cause } => {
             let (topic, cause) = (escape(topic.as_bytes()), escape(cause.as_bytes()));
             said(format!("skipped a message on {topic}: {cause}\n"))
         }
         WatchEvent::Gap { since_ms, until_ms } => {
-            // Words are for people, wherever the data goes.
+            // On standard error the format is always that of a terminal.
             let separator = if is_data { separator } else { "  " };
             let color = if is_data { style.color_stdout } else { style.color_stderr };
             let word = if separator == TAB { "GAP".to_owned() } else { format!("{:<7}", "GAP") };
-            // The column of the key is there, and empty: no key is.
+            // The column of the key is empty; a key cannot be.
             let key = if separator == TAB { TAB } else { "" };
             let columns = [
                 paint(&time(received_ms), Paint::Dim, color),
-                paint(&word, Paint::Wrong, color),
+                paint(&word, Paint::Error, color),
                 format!("{key}{}", gap(*since_ms, *until_ms)),
             ];
             let line = format!("{}\n", columns.join(separator));
@@ -159,7 +159,7 @@ fn beside_or_gap(
 fn gap(since_ms: u64, until_ms: u64) -> String {
     const DAY_MS: u64 = 24 * 60 * 60 * 1000;
     let ms = until_ms.saturating_sub(since_ms);
-    // A time of day says little about another day.
+    // Across midnight the time of day is not enough.
     let moment = |at| if ms < DAY_MS { time(at) } else { duration::rfc3339(at).unwrap_or_else(|| time(at)) };
     format!("{}, from {} to {}", duration::of_ms(ms), moment(since_ms), moment(until_ms))
 }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_a_line_for_eyes_and_columns_for_a_pipe() {
+    fn an_event_is_a_line_on_a_terminal_and_columns_in_a_pipe() {
         let current = WatchEvent::Current { key: key(), found: found(b"21.5") };
         assert_eq!(on_terminal(&current), "20:13:59.958  CURRENT  line1/temp  21.5\n");
         assert_eq!(in_pipe(&current), "20:13:59.958\tCURRENT\tline1/temp\t21.5\n");
@@ -219,10 +219,7 @@ mod tests {
         let absent = WatchEvent::Current { key: key(), found: None };
         assert_eq!(on_terminal(&absent), "20:13:59.958  CURRENT  line1/temp  (no such key)\n");
         assert_eq!(in_pipe(&absent), "20:13:59.958\tCURRENT\tline1/temp\n");
-        assert_eq!(
-            on_terminal(&set(None)),
-            "20:13:59.958  SET      line1/temp  (a value that was not told)\n"
-        );
+        assert_eq!(on_terminal(&set(None)), "20:13:59.958  SET      line1/temp  (unknown value)\n");
         assert_eq!(in_pipe(&set(None)), "20:13:59.958\tSET\tline1/temp\n");
     }
 
@@ -235,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_told_when_asked_for_and_has_its_own_column() {
+    fn the_version_is_shown_on_request_in_its_own_column() {
         let current = |found| WatchEvent::Current { key: key(), found };
         let version = "000000000000005:00003:StateStore";
         let line = shown(text(&current(found(b"x")), NOW, true, &VERBOSE));
@@ -258,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_words() {
+    fn an_event_that_is_not_data_goes_to_standard_error() {
         let lost = WatchEvent::Lost { since_ms: NOW, cause: "silent\n".to_owned() };
         let skipped = WatchEvent::Skipped { topic: "a/\x1b".to_owned(), cause: "odd".to_owned() };
         let quiet = Style { quiet: true, ..STYLE };
         for render in [text, columns] {
             assert_eq!(
                 render(&lost, NOW, false, &STYLE).stderr,
-                "lost the connection: silent\\x0A; trying again\n"
+                "connection lost: silent\\x0A; reconnecting\n"
             );
             assert_eq!(render(&skipped, NOW, false, &STYLE).stderr, "skipped a message on a/\\x1B: odd\n");
             assert_eq!(render(&lost, NOW, false, &quiet), Rendered::default());
@@ -273,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_beside_the_data_is_told_even_to_the_quiet() {
+    fn a_gap_is_reported_even_with_quiet() {
         let gap = WatchEvent::Gap { since_ms: NOW, until_ms: NOW };
         let quiet = Style { quiet: true, ..STYLE };
         assert_eq!(text(&gap, NOW, false, &quiet).stdout, "");
@@ -283,9 +280,9 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_failed_is_told_in_words() {
+    fn a_failed_command_is_reported() {
         let told = |ended| handler_ended(&key(), ended, &STYLE).stderr;
-        assert_eq!(told(Ended::Code(3)), "the command for line1/temp ended with exit code 3\n");
+        assert_eq!(told(Ended::Code(3)), "the command for line1/temp ended with exit status 3\n");
         assert_eq!(told(Ended::Signal(15)), "the command for line1/temp ended by signal 15\n");
     }
 }

@@ -30,7 +30,7 @@ pub async fn report(mut status: Receiver<ConnectionStatus>, watches: Watches, pr
                 printer.state.set_offline(Some(since));
                 if lost_at.replace(since).is_none() {
                     let cause = escape(cause.as_bytes());
-                    printer.background_alert(&format!("lost the connection: {cause}; trying again"));
+                    printer.background_alert(&format!("connection lost: {cause}; reconnecting"));
                 }
             }
             ConnectionStatus::Connected => {

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::render::style::Shade;
+use crate::render::style::CustomColor;
 
 /// The context that a session uses.
 #[derive(Clone, Debug)]
 pub struct ActiveContext {
     pub name: String,
     /// The colour of its name.
-    pub shade: Option<Shade>,
+    pub shade: Option<CustomColor>,
     /// Whether writes are refused.
     pub is_read_only: bool,
 }

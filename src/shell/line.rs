@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(fails("get k >"), "missing file name after >");
         assert_eq!(fails("get k > a b"), "only one file name can follow >");
         assert_eq!(fails("get k >> a"), ">> is not supported: a file is written as a whole");
-        assert_eq!(fails("set k 'v"), "the quote ' at column 7 is not closed");
+        assert_eq!(fails("set k 'v"), "unclosed quote ' at column 7");
     }
 
     #[test]

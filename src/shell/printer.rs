@@ -87,7 +87,7 @@ impl Printer {
 
     /// Prints a message in red and rings the bell.
     pub fn background_alert(&self, line: &str) {
-        self.screen.print(format!("\x07{}\n", paint(line, Paint::Wrong, self.color)));
+        self.screen.print(format!("\x07{}\n", paint(line, Paint::Error, self.color)));
     }
 
     /// Prints an error with a text in front of it.

@@ -12,7 +12,7 @@ use super::line_completion::{Known, Replacements, complete_line};
 use super::paths;
 use super::prompt::{PromptState, width};
 use crate::clock;
-use crate::render::style::{Paint, Shade, paint, shade};
+use crate::render::style::{CustomColor, Paint, paint, shade};
 
 /// How many keys completion remembers; beyond that the first ones in key order are forgotten.
 const KEYS_MAX: usize = 10_000;
@@ -28,7 +28,7 @@ pub struct SharedState {
 #[derive(Debug, Default)]
 struct Inner {
     prompt: PromptState,
-    shade: Option<Shade>,
+    shade: Option<CustomColor>,
     offline_since: Option<Instant>,
     keys: BTreeSet<Vec<u8>>,
     locks: BTreeSet<Vec<u8>>,
@@ -127,7 +127,7 @@ impl SharedState {
         let prompt = prompt_state(&inner);
         let text = prompt.within(inner.prompt_columns);
         if prompt.offline.is_some() {
-            return paint(&text, Paint::Wrong, color);
+            return paint(&text, Paint::Error, color);
         }
         let Some(((context, chosen), rest)) =
             prompt.context().zip(inner.shade).and_then(|(context, chosen)| {

@@ -160,6 +160,9 @@ fn a_delete_of_several_keys_lists_those_without_an_answer() {
     fake.end();
     // The order of the requests is up to the scheduler.
     assert!(shown.starts_with("--- stdout\ndeleted "), "{shown}");
-    assert!(shown.contains("--- stderr\nerror: no answer from BROKER within 1s\n  2 of 3 keys failed: "), "{shown}");
+    assert!(
+        shown.contains("--- stderr\nerror: no answer from BROKER within 1s\n  2 of 3 keys failed: "),
+        "{shown}"
+    );
     assert!(shown.contains(UNKNOWN) && shown.ends_with("--- exit 124\n"), "{shown}");
 }

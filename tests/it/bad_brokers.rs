@@ -110,10 +110,7 @@ fn a_peer_that_does_not_speak_mqtt_is_recognized_by_its_first_bytes() {
         answered(b"\x15\x03\x03\0\x02\x02\x50", "set k v"),
         error(
             "BROKER requires TLS",
-            &format!(
-                "{UNCHANGED}{}",
-                hint("use TLS: use TLS: use TLS: -b mqtts://HOST:PORT, or -n without --notls")
-            ),
+            &format!("{UNCHANGED}{}", hint("use TLS: -b mqtts://HOST:PORT, or -n without --notls")),
             69
         )
     );

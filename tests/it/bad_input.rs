@@ -51,7 +51,7 @@ fn a_value_over_the_brokers_packet_limit_exits_with_65_and_is_not_sent() {
     assert!(
         shown.ends_with(
             " bytes; the broker accepts at most 1000\n  nothing was changed\n\
-             hint: use use a smaller value, or several keys\n--- exit 65\n"
+             hint: use a smaller value, or several keys\n--- exit 65\n"
         ),
         "{shown}"
     );

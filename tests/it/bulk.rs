@@ -122,7 +122,7 @@ fn keep_going_runs_all_lines_and_exits_with_the_greatest_code() {
         "{shown}"
     );
     assert!(shown.contains("\nerror: line 3: KEY is missing\n"), "{shown}");
-    assert!(shown.contains("\nerror: line 4: the quote \" at column 5 is not closed\n"), "{shown}");
+    assert!(shown.contains("\nerror: line 4: unclosed quote \" at column 5\n"), "{shown}");
     assert!(shown.contains("\nerror: 3 of 6 lines failed\n  worst error: line 2: "), "{shown}");
     assert!(shown.ends_with("--- exit 76\n"), "{shown}");
 }
@@ -299,7 +299,7 @@ fn a_key_that_is_deleted_during_an_export_is_left_out() {
     });
     assert_eq!(
         Place::new().run_at(&fake.url(), &["export"]),
-        "--- stderr\nexported 0 keys; 1 key was not there any more (remaining times to live are not known)\n\
+        "--- stderr\nexported 0 keys; 1 key was deleted meanwhile (without times to live)\n\
          --- exit 0\n"
     );
     fake.end();
@@ -312,7 +312,7 @@ fn a_key_that_is_deleted_during_an_export_is_left_out() {
         "--- stdout\n\
          {\"v\":1,\"op\":\"export\",\"key\":\"a\",\"value\":\"1\",\"encoding\":\"utf-8\",\"version\":\"VERSION\"}\n\
          {\"v\":1,\"op\":\"export\",\"key\":\"b\",\"value\":\"2\",\"encoding\":\"utf-8\",\"version\":\"VERSION\"}\n\
-         --- stderr\nexported 2 keys; 1 key was not there any more (remaining times to live are not known)\n\
+         --- stderr\nexported 2 keys; 1 key was deleted meanwhile (without times to live)\n\
          --- exit 0\n"
     );
     place.write("keys", "a\nC:\\temp\n");
@@ -364,13 +364,13 @@ fn round_trip(count: usize) {
     // Without a time limit: so many lines take long on a busy machine.
     assert_eq!(place.run(&["batch", "lines", "-b", &from.url()]), "--- exit 0\n");
     let (from_url, words) = (from.url(), ["export", "--keys-from", "names", "-b"]);
-    let exported = format!("exported {count} keys (remaining times to live are not known)\nexit Some(0)");
+    let exported = format!("exported {count} keys (without times to live)\nexit Some(0)");
     assert_eq!(run_into(&place, "one", &[&words[..], &[from_url.as_str()]].concat()), exported);
     drop(from);
     let to = Server::start(&place, &[]);
     assert_eq!(
         place.run(&["import", "one", "-b", &to.url()]),
-        format!("--- stderr\nwrote {count} keys (new versions; what was to expire stays)\n--- exit 0\n")
+        format!("--- stderr\nwrote {count} keys (with new versions, without expiry)\n--- exit 0\n")
     );
     assert_eq!(run_into(&place, "two", &[&words[..], &[to.url().as_str()]].concat()), exported);
     let one = entries(&fs::read(place.path("one")).unwrap());
@@ -398,7 +398,7 @@ fn an_import_checks_its_file_and_keeps_existing_keys_with_nx() {
     assert_eq!(at(&["set", "a", "0"]), "--- exit 0\n");
     assert_eq!(
         at(&["import", "good", "--nx"]),
-        "--- stderr\nwrote 1 key; left 1 key as they are (new versions; what was to expire stays)\n--- exit 1\n"
+        "--- stderr\nwrote 1 key; skipped 1 key (with new versions, without expiry)\n--- exit 1\n"
     );
     assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"0");
     assert_eq!(place.bytes_at(&server.url(), &["get", "b"]), b"\x00\xff");
@@ -415,7 +415,7 @@ fn an_import_checks_its_file_and_keeps_existing_keys_with_nx() {
         at(&["import", "bad", "--keep-going"]),
         "--- stderr\nerror: line 2: invalid JSON: expected value at column 1\n\
          error: line 3: invalid JSON: unexpected end of line\n  the file ends within this line\n\
-         wrote 1 key; 2 failed (new versions; what was to expire stays)\n\
+         wrote 1 key; 2 failed (with new versions, without expiry)\n\
          error: 2 of 3 lines failed\n  worst error: line 2: invalid JSON: expected value at column 1\n--- exit 65\n"
     );
     assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"9");

@@ -68,6 +68,6 @@ fn a_value_cannot_send_control_characters_to_the_terminal() {
     );
     assert_eq!(
         place.run_at(&url, &["get", "\x1b[2J", "-o", "text"]),
-        "--- stderr\nno such key: \\x1B[2J\n--- exit 1\n"
+        "--- stderr\nkey not found: \\x1B[2J\n--- exit 1\n"
     );
 }

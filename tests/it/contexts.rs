@@ -43,7 +43,7 @@ fn a_new_context_stores_exactly_the_options_that_were_typed() {
 #[test]
 fn contexts_are_listed_selected_shown_and_removed() {
     let place = Place::new();
-    let none = "--- stderr\nno contexts yet; `mqkv context add NAME -b URL` makes one\n--- exit 0\n";
+    let none = "--- stderr\nno contexts; add one with: mqkv context add NAME -b URL\n--- exit 0\n";
     assert_eq!(place.run(&["context", "ls"]), none);
     assert_eq!(place.run(&["context", "show"]), "--- stderr\nno context is in use\n--- exit 1\n");
     assert_done(&place, &["context", "add", "lab", "-b", "mqtt://lab"]);
@@ -142,13 +142,13 @@ fn an_edited_file_is_stored_only_if_it_is_valid() {
     assert_eq!(message, format!("--- stdout\nchanged {FILE}\n--- exit 0\n"));
     assert_eq!(file(&place), "[context.a]\nport = 1\n");
     let (place, message) = edit(place, "true");
-    assert_eq!(message, format!("--- stdout\n{FILE} stays as it was\n--- exit 0\n"));
+    assert_eq!(message, format!("--- stdout\n{FILE} is unchanged\n--- exit 0\n"));
     let (place, message) = edit(place, "echo read_onyl = true >>");
     assert_eq!(
         message,
         format!(
             "--- stderr\nerror: .config/mqkv/config.broken.toml:3: there is no setting read_onyl\n  \
-             {FILE} stays as it was\n  what you have written is in .config/mqkv/config.broken.toml\n\
+             {FILE} is unchanged\n  what you have written is in .config/mqkv/config.broken.toml\n\
              hint: read_only\n--- exit 78\n"
         )
     );

@@ -120,10 +120,10 @@ fn each_check_of_a_sound_connection_is_reported_and_the_test_key_is_deleted() {
     let server = Server::start(&place, &["-q"]);
     let (checks, code) = run(&place, &format!("-b {} -i me", server.url()));
     assert_eq!((outline(&checks).as_str(), code), (SOUND_OUTLINE, 0));
-    assert_eq!(find(&checks, "dns").text("message"), "127.0.0.1 is an address and no name");
+    assert_eq!(find(&checks, "dns").text("message"), "127.0.0.1 (an address, not a name)");
     assert_eq!(without_ports(find(&checks, "tcp").text("message")), "BROKER answers");
     let connack = find(&checks, "connack");
-    assert!(connack.text("message").starts_with("let in as me, QoS 2, packets up to "), "{connack:?}");
+    assert!(connack.text("message").starts_with("accepted as me, QoS 2, packets up to "), "{connack:?}");
     assert_eq!((connack.detail("qos_max"), connack.detail("client_id")), (&2.into(), &"me".into()));
     assert_eq!(find(&checks, "subscribe").detail("qos"), 1);
     let key = find(&checks, "request").detail("key").as_str().unwrap();
@@ -236,7 +236,7 @@ fn the_tls_check_reports_chain_names_expiry_and_roots() {
     assert_eq!(own["not_after"], "4096-01-01T00:00:00.000Z");
     assert!(own["days_left"].as_i64().unwrap() > 700_000, "{own}");
     assert!(tls.text("message").contains("CN=ca.pem; for localhost, 127.0.0.1; "), "{tls:?}");
-    assert!(tls.text("message").ends_with("trusted: ca.pem; no client certificate asked for"), "{tls:?}");
+    assert!(tls.text("message").ends_with("trusted: ca.pem; no client certificate requested"), "{tls:?}");
     let (checks, _) = run(&place, &format!("-b {url} -T ca.pem -C me.pem -K me.key"));
     let tls = find(&checks, "tls");
     assert!(tls.text("message").contains("client certificate CN=rcgen self signed cert not asked for, "));
@@ -267,7 +267,7 @@ fn the_tls_check_reports_a_missing_a_rejected_and_an_expiring_client_certificate
     let (checks, code) = run(&place, &line("-C me.pem -K me.key"));
     let tls = find(&checks, "tls");
     assert_eq!((tls.text("message"), code), ("the client's certificate expires in 7 days", 0));
-    assert_eq!(tls.text("hint"), "a new certificate for this client: -C and -K");
+    assert_eq!(tls.text("hint"), "renew the client's certificate (-C and -K)");
     assert_eq!(tls.detail("asks_for_client_certificate"), true);
     assert_eq!(tls.detail("client_certificate")["days_left"], 7);
     assert_eq!(
@@ -346,7 +346,7 @@ fn a_mismatch_of_tls_and_plain_mqtt_is_recognized() {
     let place = Place::new();
     Ca::new(&place, "ca.pem").issue(&place, "server", &["127.0.0.1"]);
     let (server, _) = tls_server(&place, "server", &[]);
-    let hint = "use TLS: use TLS: use TLS: -b mqtts://HOST:PORT, or -n without --notls";
+    let hint = "use TLS: -b mqtts://HOST:PORT, or -n without --notls";
     let message = "BROKER requires TLS";
     assert_eq!(failure(&place, &format!("-b {}", server.url())), failed("tls", message, hint, 69));
     let plain = Server::start(&place, &["-q"]);
@@ -564,7 +564,8 @@ fn a_missing_notification_exits_with_124_and_the_test_key_is_deleted() {
     for (unnotified_verb, code) in [("SET", 124), ("DEL", 124)] {
         let (checks, exit, asked) = at_store("--timeout 2s", Faults { unnotified_verb, ..NO_FAULTS });
         let notified = find(&checks, "notifications");
-        let message = format!("the store has not told of the {unnotified_verb} of a watched key within 2s");
+        let message =
+            format!("timed out after 2s: no notification of the {unnotified_verb} of a watched key");
         assert_eq!((notified.text("message"), exit), (message.as_str(), code));
         assert!(notified.text("hint").contains("`mqkv monitor`"), "{notified:?}");
         assert!(asked.iter().rev().any(|asked| asked.starts_with("DEL mqkv-doctor/")), "{asked:?}");
@@ -609,7 +610,7 @@ fn at_the_prompt_doctor_uses_a_connection_of_its_own() {
     terminal.shows("stored k (1 byte)");
     terminal.line("doctor");
     terminal.shows("notifications");
-    terminal.shows("let in as me-");
+    terminal.shows("accepted as me-");
     terminal.line("get k -j");
     terminal.shows("\"value\":\"v\"");
     assert!(!terminal.screen().contains("lost the connection"), "{}", terminal.screen());
@@ -637,7 +638,7 @@ fn a_web_socket_has_a_check_of_its_own() {
     let with_web_socket = SOUND_OUTLINE.replace("connack ok", "ws ok, connack ok");
     let (checks, code) = run(&place, &format!("-b {url}"));
     assert_eq!((outline(&checks), code), (with_web_socket.clone(), 0));
-    assert_eq!(find(&checks, "ws").text("message"), "MQTT is spoken at /mqtt");
+    assert_eq!(find(&checks, "ws").text("message"), "MQTT over WebSocket at /mqtt");
     let (checks, code) = run(&place, &format!("-b wss://127.0.0.1:{} -T ca.pem", server.port(1)));
     assert_eq!((outline(&checks), code), (with_web_socket.replace("tls skipped", "tls ok"), 0));
     let message = "no WebSocket at BROKER: HTTP status 404";

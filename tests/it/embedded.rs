@@ -18,7 +18,7 @@ fn a_store_in_memory_ends_with_its_process() {
     let place = Place::new();
     assert_eq!(run(&place, "--embedded set k v -o text"), "--- stdout\nstored k (1 byte)\n--- exit 0\n");
     assert_eq!(run(&place, "--embedded get k"), "--- exit 1\n");
-    assert_eq!(run(&place, "get k --embedded -o text"), "--- stderr\nno such key: k\n--- exit 1\n");
+    assert_eq!(run(&place, "get k --embedded -o text"), "--- stderr\nkey not found: k\n--- exit 1\n");
     let shown = run(&place, "--embedded ping");
     assert!(shown.starts_with("--- stdout\nembedded store  connect "), "{shown}");
     assert_eq!(fs::read_dir(place.folder()).unwrap().count(), 0);

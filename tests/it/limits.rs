@@ -54,7 +54,7 @@ fn memory_values_and_packets_are_bounded() {
         place.write(name, "x".repeat(len));
     }
     let large = "--- stderr\nerror: the store refused the request: the value is too long\n  nothing was changed\n\
-                 hint: use use use a smaller value, or several keys\n--- exit 76\n";
+                 hint: use a smaller value, or several keys\n--- exit 76\n";
     assert_eq!(at(&["set", "k", "-f", "large"]), large);
     let huge = at(&["set", "k", "-f", "huge"]);
     assert!(
@@ -101,7 +101,7 @@ fn a_lock_over_the_limit_of_watches_suggests_fewer_watches() {
     terminal.shows("[1 watch]>");
     terminal.line("lock deploy");
     terminal.shows("error: the store refused the request: the quota has been exceeded");
-    terminal.shows("hint: fewer keys at once; `mqkv serve --watches-max N`");
+    terminal.shows("hint: watch fewer keys at once, or raise `mqkv serve --watches-max N`");
 }
 
 #[test]

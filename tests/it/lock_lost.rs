@@ -193,7 +193,7 @@ fn a_lock_lost_by_a_session_takeover_reports_the_takeover() {
     assert!(waiter.error_line().starts_with("waiting for deploy"));
     let reports_takeover = |errors: &str| {
         errors.contains("the broker ended the connection: session taken over (0x8E)")
-            && errors.contains("\nhint: -i with a client id that nobody else uses")
+            && errors.contains("\nhint: use a unique client id with -i, or omit -i")
     };
     bench.run(&["ping", "-i", "you"]);
     let left = waiter.end();
@@ -216,7 +216,7 @@ fn with_no_kill_the_loss_is_reported_and_the_command_runs_on() {
     bench.run(&["set", "deploy", "another holder"]);
     assert_eq!(
         holder.error_line(),
-        "the lock deploy is lost: the store says that it is not ours; the command runs on"
+        "lock lost: deploy: the store reports that it has another holder or none; the command keeps running"
     );
     assert!(holder.runs());
     bench.touch("go");

@@ -31,7 +31,7 @@ fn every_connack_reason_code_has_an_exit_code_a_name_and_a_hint() {
         (0x82, "protocol error", 69, ""),
         (0x83, "implementation specific error", 69, ""),
         (0x84, "unsupported protocol version", 69, ""),
-        (0x85, "client identifier not valid", 69, "use use another client id: -i ID"),
+        (0x85, "client identifier not valid", 69, "use another client id: -i ID"),
         (0x86, "bad user name or password", 77, LOGIN),
         (0x87, "not authorized", 77, IDENTITY),
         (0x88, "server unavailable", 69, "try again later, or use --retries N"),

@@ -32,7 +32,7 @@ fn a_password_is_entered_without_echo() {
     assert_eq!(terminal.end(), Some(1));
     let connect = broker.end();
     assert_eq!((connect.username, connect.password), password("ann", SECRET.as_bytes()));
-    let screen = terminal.shows("no such key: k");
+    let screen = terminal.shows("key not found: k");
     assert!(!screen.contains(SECRET), "{screen}");
     assert!(terminal.is_cooked());
 }
@@ -179,7 +179,7 @@ fn ctrl_c_after_the_password_prompt_ends_the_shell_command_and_not_the_prompt() 
         terminal.ends_with(&prompt);
     }
     terminal.line("get k");
-    terminal.shows("no such key: k");
+    terminal.shows("key not found: k");
     terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));
 }

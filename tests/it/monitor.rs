@@ -90,7 +90,7 @@ fn requests_and_responses_of_other_processes_are_shown_in_order() {
             "REPLY|plc/7|SET|f|refused: a fencing token is required for this request||||MS|",
             "REQUEST|plc/7|DEL|k||||||",
             "REPLY|plc/7|DEL|k|deleted||VERSION||MS|",
-            "REQUEST|plc/7|||no request: unknown command|25||||*2\\x0D\\x0A$8\\x0D\\x0ANONSENSE\\x0D\\x0A$1\\x0D\\x0Aa\\x0D\\x0A",
+            "REQUEST|plc/7|||invalid request: unknown command|25||||*2\\x0D\\x0A$8\\x0D\\x0ANONSENSE\\x0D\\x0A$1\\x0D\\x0Aa\\x0D\\x0A",
             "REPLY|plc/7|||refused: unknown command||||MS|",
         ]
     );
@@ -201,8 +201,8 @@ fn a_rejected_subscription_exits_with_77_and_names_the_topic() {
             place.run(&["monitor", "-b", &url]),
             format!(
                 "--- stderr\nerror: the broker refused the subscription to {filter}: not authorized (0x87)\n\
-                 hint: ask for the right to subscribe to it with this client id (-i); \
-                 `mqkv monitor --help` names all topics\n--- exit 77\n"
+                 hint: this client id (-i) needs the permission to subscribe; \
+                 see `mqkv monitor --help` for all topics\n--- exit 77\n"
             )
         );
     }
@@ -218,7 +218,7 @@ fn without_permission_for_all_clients_the_topics_of_the_sdks_are_shown() {
     assert_eq!(
         follow.error_line(),
         "the broker refused the subscription to clients/#: not authorized (0x87); \
-         replies on other topics than the SDKs' are not seen"
+         only replies on the topics of the SDKs are visible"
     );
     assert!(follow.error_line().ends_with(&format!("/command/invoke/response, clients/+/{REQUEST}")));
     let (lines, _, code) = follow.end();
@@ -233,7 +233,7 @@ fn a_lost_connection_is_reported_at_once_and_its_gap_after_the_reconnect() {
     let lost = ConnectionScript { stays_connected: false, ..script(grant, 2) };
     let url = subscription_broker(vec![lost, ConnectionScript { publishes, ..script(grant, 2) }]);
     let follow = listening(&place, &url, &["-c", "1"]);
-    assert!(follow.error_line().starts_with("lost the connection: "));
+    assert!(follow.error_line().starts_with("connection lost: "));
     let gap = follow.line();
     assert!(gap.contains("\tGAP\t"), "{gap}");
     assert_eq!(masked(&follow.line()), "REPLY|c|||OK, request not seen|||||");

@@ -81,7 +81,7 @@ fn history_is_private_and_has_no_values() {
     terminal.line("set k secret --ttl 5m");
     terminal.shows("stored k");
     terminal.line(" get hidden");
-    terminal.shows("no such key: hidden");
+    terminal.shows("key not found: hidden");
     terminal.line("get k");
     terminal.shows("get k\nsecret\n");
     // Within the session the value is there, to mend it.
@@ -141,7 +141,7 @@ fn hints_show_usage_then_history() {
     // The row looks like this from the second key on.
     terminal.wait_for("the cursor behind what was typed", |_| terminal.cursor() == 15);
     terminal.keys(&format!("{RIGHT}2{ENTER}"));
-    terminal.shows("no such key: line1/temp2");
+    terminal.shows("key not found: line1/temp2");
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn invalid_input_is_reported_and_the_prompt_continues() {
     terminal.shows("open quote");
     terminal.clear("embedded>");
     terminal.line("get k");
-    terminal.shows("no such key: k\nembedded>");
+    terminal.shows("key not found: k\nembedded>");
     terminal.line("set k -");
     terminal.shows("standard input");
     terminal.ends_with("embedded>");
@@ -356,7 +356,7 @@ fn switching_to_another_broker_changes_nothing_if_it_fails() {
     let screen = terminal.shows(&format!("connected to 127.0.0.1:{}", other.port()));
     assert!(screen.contains("1 watch stopped"), "{screen}");
     terminal.line("get k");
-    terminal.shows("no such key: k");
+    terminal.shows("key not found: k");
     terminal.line("\\conninfo");
     terminal.shows("watches: 0, locks: 0");
     terminal.ends_with(&prompt(&other));

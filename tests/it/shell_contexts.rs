@@ -38,7 +38,7 @@ fn the_prompt_shows_the_context_and_changes_with_it() {
     assert_eq!(terminal.color_of_last_row(), vt100::Color::Idx(1));
     terminal.shows("\ncontext prod, read-only\n");
     terminal.line("get k");
-    terminal.shows("no such key: k");
+    terminal.shows("key not found: k");
     terminal.line("\\conninfo");
     terminal.wait_for("both lines of it", |screen| {
         screen.matches("context prod, read-only").count() == 2 && screen.contains("session open for")

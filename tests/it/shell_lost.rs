@@ -47,7 +47,7 @@ fn the_prompt_survives_a_restart_of_the_broker() {
     place.run(&["set", "k", "after", "-b", &server.url()]);
     terminal.shows("SET      k  after");
     terminal.keys("ng\r");
-    terminal.shows("no such key: nothing");
+    terminal.shows("key not found: nothing");
 }
 
 #[test]
@@ -59,12 +59,12 @@ fn after_a_takeover_each_line_reports_how_to_reconnect() {
     place.run(&["ping", "-i", "me", "-b", &server.url()]);
     terminal.shows("the session ended: lost the connection");
     terminal.line("get k");
-    terminal.shows("hint: -i with a client id that nobody else uses");
+    terminal.shows("hint: use a unique client id with -i, or omit -i");
     terminal.shows("hint: \\c\n");
     terminal.line("\\c");
     terminal.shows("connected to");
     terminal.line("get k");
-    terminal.shows("no such key: k");
+    terminal.shows("key not found: k");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_lost_lock_is_reported_in_red_above_the_line() {
     place.run(&["set", "deploy", "somebody else", "-b", &server.url()]);
     terminal.shows("LOCK LOST: deploy: the store reports another holder, or none");
     terminal.keys("lf\r");
-    terminal.shows("no such key: half");
+    terminal.shows("key not found: half");
     terminal.line("set k v --fence-env");
     terminal.shows("no fencing token for --fence-env");
 }
@@ -153,7 +153,7 @@ fn a_command_under_a_lock_owns_the_terminal() {
     terminal.shows("caught");
     terminal.ends_with("embedded>");
     terminal.line("get k");
-    terminal.shows("no such key: k");
+    terminal.shows("key not found: k");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn ctrl_c_in_a_dumb_terminal_starts_a_new_line_and_keeps_locks() {
     terminal.wait_for("a new prompt", |screen| screen.ends_with(&format!("\n^C\n{prompt}")));
     terminal.line("get k");
     terminal.wait_for("the new line alone", |screen| {
-        screen.ends_with(&format!("{prompt} get k\nno such key: k\n{prompt}"))
+        screen.ends_with(&format!("{prompt} get k\nkey not found: k\n{prompt}"))
     });
     assert_eq!(holder(&place, &server, "deploy"), "--- stdout\nme\n--- exit 0\n");
     place.write("words", "begun\n");

@@ -217,7 +217,7 @@ fn a_rejected_client_certificate_is_reported_with_the_reason() {
 fn plain_mqtt_to_a_tls_port_is_reported() {
     let (place, _, server) = served(&[]);
     let shown = said(&place, server.port(), "get k -b mqtt://127.0.0.1:PORT");
-    let hint = "use TLS: use TLS: use TLS: -b mqtts://HOST:PORT, or -n without --notls";
+    let hint = "use TLS: -b mqtts://HOST:PORT, or -n without --notls";
     assert_eq!(shown, error("127.0.0.1:PORT requires TLS", hint));
 }
 

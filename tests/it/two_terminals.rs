@@ -30,7 +30,7 @@ fn a_value_set_in_one_terminal_is_read_in_another() {
     );
     assert_eq!(run("get line1/temp -o text"), "--- stdout\n21.5\n--- exit 0\n");
     assert_eq!(run("get line1/temp -o text -v"), "--- stdout\n21.5  VERSION\n--- exit 0\n");
-    assert_eq!(run("get b -o text"), "--- stderr\nno such key: b\n--- exit 1\n");
+    assert_eq!(run("get b -o text"), "--- stderr\nkey not found: b\n--- exit 1\n");
     assert_eq!(run("get b -o text -q"), "--- exit 1\n");
 }
 
@@ -103,7 +103,7 @@ fn an_unmet_condition_changes_nothing() {
     assert_eq!(run("set job worker-3 --nex"), "--- exit 0\n");
     assert_eq!(
         run("set job worker-4 --if-absent-or-equal -o text"),
-        "--- stderr\nnot stored: job holds another value\n--- exit 1\n"
+        "--- stderr\nnot stored: job has another value\n--- exit 1\n"
     );
     assert_eq!(run("set job worker-4 --nex -o text -q"), "--- exit 1\n");
     assert_eq!(run("get job"), "--- stdout\nworker-3(no line feed)\n--- exit 0\n");
@@ -174,7 +174,7 @@ fn several_keys_are_deleted_at_once() {
     }
     assert_eq!(
         run("del a no b -o text"),
-        "--- stdout\ndeleted a\ndeleted b\n--- stderr\nno such key: no\n--- exit 1\n"
+        "--- stdout\ndeleted a\ndeleted b\n--- stderr\nkey not found: no\n--- exit 1\n"
     );
     assert_eq!(run("rm c no --ignore-missing"), "--- exit 0\n");
     assert_eq!(run("delete a"), "--- exit 1\n");
@@ -195,7 +195,7 @@ fn a_key_is_deleted_only_with_its_value() {
     assert_eq!(run("vdel k w"), "--- exit 1\n");
     assert_eq!(run("vdel k w -o text"), "--- stderr\nnot deleted: value differs\n--- exit 1\n");
     assert_eq!(run("vdel k v -o text"), "--- stdout\ndeleted k\n--- exit 0\n");
-    assert_eq!(run("vdel k v -o text"), "--- stderr\nno such key: k\n--- exit 1\n");
+    assert_eq!(run("vdel k v -o text"), "--- stderr\nkey not found: k\n--- exit 1\n");
 }
 
 #[test]

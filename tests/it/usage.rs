@@ -204,7 +204,7 @@ fn a_time_to_live_needs_a_unit_and_is_not_zero() {
     );
     assert_usage(
         "set k v --ttl 1us",
-        "error: invalid value '1us' for '--ttl <DURATION>': a time to live is a number of whole milliseconds\n\
+        "error: invalid value '1us' for '--ttl <DURATION>': a time to live must be a whole number of milliseconds\n\
          hint: mqkv set --help\n",
     );
 }
@@ -250,7 +250,7 @@ fn invalid_watch_options_name_the_valid_ones() {
     );
     assert_usage(
         "watch k --keep-alive 500ms",
-        "error: invalid value '500ms' for '--keep-alive <DURATION>': a keep-alive is 1 to 65535 whole seconds\n\
+        "error: invalid value '500ms' for '--keep-alive <DURATION>': a keep-alive interval is 1 to 65535 whole seconds\n\
          hint: mqkv watch --help\n",
     );
 }
@@ -259,7 +259,7 @@ fn invalid_watch_options_name_the_valid_ones() {
 fn an_odd_number_of_hexadecimal_digits_is_refused() {
     assert_usage(
         "set k --hex abc",
-        "error: invalid value 'abc' for '--hex <HEX>': two digits make a byte: their number must be even\n\
+        "error: invalid value 'abc' for '--hex <HEX>': invalid hexadecimal: the number of digits must be even\n\
          hint: mqkv set --help\n",
     );
 }

@@ -80,11 +80,11 @@ fn a_failing_command_is_reported_and_the_watch_continues() {
     let server = Server::start(&place, &["-q"]);
     let url = server.url();
     let running = watch_k(&place, &url, &["-c", "2"], &format!("{SHOW}; exit 3"));
-    assert_eq!(running.error_line(), "the command for k ended with exit code 3");
+    assert_eq!(running.error_line(), "the command for k ended with exit status 3");
     ok(&place, &url, &["set", "k", "1"]);
     ok(&place, &url, &["set", "k", "2"]);
     let (_, words, code) = running.end();
-    assert!(words.iter().all(|line| line == "the command for k ended with exit code 3"), "{words:?}");
+    assert!(words.iter().all(|line| line == "the command for k ended with exit status 3"), "{words:?}");
     assert_eq!(code, Some(0));
 }
 
@@ -95,7 +95,7 @@ fn a_command_that_cannot_be_run_ends_the_watch() {
     let url = server.url();
     place.write("plain", "no program");
     for (command, message, expected) in [
-        ("./missing", "error: cannot run cannot run cannot run ./missing: command not found", 127),
+        ("./missing", "error: cannot run ./missing: command not found", 127),
         ("./plain", "error: cannot run ./plain: Permission denied (os error 13)", 126),
     ] {
         let (lines, words, code) = watch(&place, &url, &["k", "--exec-on", "initial", "--", command]).end();
@@ -172,7 +172,7 @@ fn a_gap_is_reported_and_the_missed_change_runs_the_command() {
     let running = watch(&place, &server.url(), &words);
     assert_eq!(running.line(), "initial k true 1 [1]");
     server.kill();
-    assert!(running.error_line().starts_with("lost the connection: "));
+    assert!(running.error_line().starts_with("connection lost: "));
     server.start_again(&place, &["-q"]);
     assert!(running.error_line().contains("  GAP      "));
     let (lines, words, code) = running.end();

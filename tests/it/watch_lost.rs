@@ -24,7 +24,7 @@ fn a_restarted_broker_causes_one_gap_and_the_current_value() {
     }
     server.kill();
     let lost = running.error_line();
-    assert!(lost.starts_with("lost the connection: ") && lost.ends_with("; trying again"), "{lost}");
+    assert!(lost.starts_with("connection lost: ") && lost.ends_with("; reconnecting"), "{lost}");
     server.start_again(&place, &["-q"]);
     set_numbers(server.port(), "k", COUNT / 2..COUNT);
     let (lines, words, code) = running.end();
@@ -54,7 +54,7 @@ fn a_session_that_was_taken_over_is_not_taken_back() {
     let (lines, words, code) = first.end();
     assert_eq!((lines, code), (vec![], Some(69)), "{words:?}");
     assert!(words[0].contains("the broker ended the connection: session taken over (0x8E)"), "{words:?}");
-    assert!(words[1].starts_with("hint: -i with a client id that nobody else uses"), "{words:?}");
+    assert!(words[1].starts_with("hint: use a unique client id with -i, or omit -i"), "{words:?}");
     // Nobody has thrown out the second one in turn.
     ok(&place, &server.url(), &["set", "k", "v"]);
     assert_eq!(without_time(&second.line()), "SET\tk\tv");
@@ -92,7 +92,7 @@ fn a_silently_lost_connection_is_detected_and_reported() {
     assert_eq!(without_time(&running.line()), "CURRENT\tk\t1");
     relay.cut();
     // By the keep-alive: a request that has timed out is told in other words.
-    assert_eq!(running.error_line(), "lost the connection: no packet from the broker for 1 s; trying again");
+    assert_eq!(running.error_line(), "connection lost: no packet from the broker for 1 s; reconnecting");
     ok(&place, &server.url(), &["set", "k", "2"]);
     relay.restore();
     let gap = running.line();

@@ -12,7 +12,7 @@ use super::typed;
 use super::variables::{CONTEXT, Variables};
 use crate::cli::options::{ConnectionArgs, DisplayArgs};
 use crate::commands::{CommandError, Kind};
-use crate::render::style::Shade;
+use crate::render::style::CustomColor;
 
 /// The settings in effect.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ pub struct Active {
     pub name: Rc<str>,
     pub file: Rc<PathBuf>,
     /// Colour of the name at the prompt.
-    pub shade: Option<Shade>,
+    pub shade: Option<CustomColor>,
 }
 
 /// The source of a context's name, which determines the rank of the context.
@@ -64,7 +64,7 @@ impl Configuration {
         });
         let context = context.map(|(context, file)| {
             let shade = match settings.get(Setting::PromptColor) {
-                Some(Entry { value: Value::Shade(shade), .. }) => Some(*shade),
+                Some(Entry { value: Value::CustomColor(shade), .. }) => Some(*shade),
                 _ => None,
             };
             Active { name: context.name, file, shade }

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use crate::cli::broker::{self, BrokerUrl};
 use crate::cli::options::{ColorWhen, OutputFormat};
 use crate::commands::duration;
-use crate::render::style::Shade;
+use crate::render::style::CustomColor;
 
 /// A setting of the connection, of the output, or of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,7 +57,7 @@ enum Kind {
     KeepAlive,
     Format,
     When,
-    Shade,
+    CustomColor,
 }
 
 /// A setting's place in the table.
@@ -101,7 +101,7 @@ const TABLE: [Row; 27] = [
     row(Setting::Verbose, "verbose", Some('v'), Kind::Switch),
     row(Setting::Color, "color", None, Kind::When),
     row(Setting::ReadOnly, "read-only", None, Kind::Switch),
-    row(Setting::PromptColor, "prompt-color", None, Kind::Shade),
+    row(Setting::PromptColor, "prompt-color", None, Kind::CustomColor),
 ];
 
 /// What a setting is set to.
@@ -116,7 +116,7 @@ pub enum Value {
     Wait(Duration),
     Format(OutputFormat),
     When(ColorWhen),
-    Shade(Shade),
+    CustomColor(CustomColor),
 }
 
 /// A broker's URL, as it was written and what it says.
@@ -294,7 +294,7 @@ fn read_text(kind: Kind, text: &str) -> Result<Value, String> {
         Kind::KeepAlive => duration::parse_keep_alive(text).map(Value::Wait),
         Kind::Format => OutputFormat::from_str(text, false).map(Value::Format).map_err(|_| one_of(kind)),
         Kind::When => ColorWhen::from_str(text, false).map(Value::When).map_err(|_| one_of(kind)),
-        Kind::Shade => Shade::parse(text).map(Value::Shade).ok_or_else(|| one_of(kind)),
+        Kind::CustomColor => CustomColor::parse(text).map(Value::CustomColor).ok_or_else(|| one_of(kind)),
         _ => Ok(Value::Text(text.to_owned())),
     }
 }
@@ -310,7 +310,7 @@ impl Kind {
             Self::Wait | Self::KeepAlive => "a duration, for example \"30s\"",
             Self::Format => "one of auto, text, raw, hex, base64, json, jsonl",
             Self::When => "one of auto, always, never",
-            Self::Shade => {
+            Self::CustomColor => {
                 "one of black, red, green, yellow, blue, magenta, cyan, white, one of these after \"bright \", or \
                  \"#rrggbb\""
             }

@@ -142,6 +142,6 @@ fn shown(value: &Value) -> SettingValue {
         Value::Wait(wait) => duration::text(*wait),
         Value::Format(format) => format!("{format:?}").to_lowercase(),
         Value::When(when) => format!("{when:?}").to_lowercase(),
-        Value::Shade(shade) => shade.name(),
+        Value::CustomColor(shade) => shade.name(),
     })
 }

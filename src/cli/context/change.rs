@@ -86,7 +86,7 @@ fn content(entry: &Entry) -> Result<(String, Content), CommandError> {
         Value::Store(embedded_store) => Content::Switch(*embedded_store == EmbeddedStore::Memory),
         // As one word, which is how it was typed most of the time.
         Value::Wait(wait) => Content::Text(duration::text(*wait).replace(' ', "")),
-        Value::Shade(shade) => Content::Text(shade.name()),
+        Value::CustomColor(shade) => Content::Text(shade.name()),
         Value::Format(format) => Content::Text(format!("{format:?}").to_lowercase()),
         Value::When(when) => Content::Text(format!("{when:?}").to_lowercase()),
     };

@@ -1,56 +1,47 @@
-//! A line taken apart into words, with quotes and escapes (pure): the grammar of the shell and of batches.
+//! Splits a line into words, with quotes and escapes, for batches and the prompt (pure).
 
 use std::fmt;
 
-/// What is wrong with a line.
+/// The error of a malformed line. Columns count bytes from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineError {
-    /// A quote has no counterpart; its place, in bytes from 1.
-    Unclosed {
-        /// The quote.
-        quote: char,
-        /// Where it stands.
-        column: usize,
-    },
-    /// A backslash stands before something that it does not go with.
+    /// A quote is not closed.
+    Unclosed { quote: char, column: usize },
+    /// An escape sequence is unknown.
     Escape {
-        /// Where the backslash stands.
         column: usize,
-        /// What it goes with there.
+        /// The escape sequences that are allowed there.
         allowed: &'static str,
     },
-    /// A word holds a NUL byte outside quotes or as it is: a file of text has none.
-    Nul {
-        /// Where it stands.
-        column: usize,
-    },
+    /// A NUL byte outside quotes: the file is no text.
+    Nul { column: usize },
 }
 
 /// A word of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// Its bytes, without quotes and escapes.
+    /// The bytes without quotes and escapes.
     pub bytes: Vec<u8>,
-    /// Whether it begins with a quote: then it is data, whatever it says.
+    /// Whether it begins with a quote: then it is data, never an option.
     pub is_quoted: bool,
 }
 
-/// What a backslash goes with between double quotes.
+/// The escape sequences in double quotes.
 const QUOTED: &str = r#"n r t 0 e \ " xNN (two digits)"#;
-/// What a backslash goes with outside quotes.
+/// The escape sequences outside quotes.
 const BARE: &str = r"a blank, a quote, # or another backslash (outside quotes)";
-/// What a backslash goes with in a list of keys.
+/// The escape sequences in a list of keys.
 const LISTED: &str = r"another backslash, or xNN (two digits)";
 
 /// Splits a line into words.
 ///
-/// Blanks separate words. Between single quotes everything stands for itself; between double quotes `\n`, `\r`, `\t`,
-/// `\0`, `\e`, `\\`, `\"` and `\xNN` stand for bytes. Outside quotes a backslash makes a blank, a quote, `#` or a
-/// backslash stand for itself, and nothing else: `C:\temp` is refused, not guessed at. A line whose first word begins
-/// with `#` has no words; further on `#` is a character like any other.
+/// Blanks separate words. Single quotes keep every character; double quotes interpret `\n`, `\r`, `\t`, `\0`, `\e`, `\\`,
+/// `\"` and `\xNN`. Outside quotes a backslash escapes a blank, a quote, `#` or a backslash; other escapes are errors,
+/// because `C:\temp` could mean two things. A line that begins with `#` has no words; elsewhere `#` is an ordinary
+/// character.
 ///
 /// # Errors
-/// What is wrong with the line.
+/// The line is malformed.
 pub fn split(line: &[u8]) -> Result<Vec<Word>, LineError> {
     let mut words = Vec::new();
     let mut rest = Cursor { line, at: 0 };
@@ -67,10 +58,10 @@ pub fn split(line: &[u8]) -> Result<Vec<Word>, LineError> {
     }
 }
 
-/// Reads text in which `\\` and `\xNN` stand for bytes, and nothing else does: what `mqkv keys` prints.
+/// Interprets `\\` and `\xNN`, the escapes that `mqkv keys` prints.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Another escape sequence.
 pub fn unescape(text: &[u8]) -> Result<Vec<u8>, LineError> {
     let mut rest = Cursor { line: text, at: 0 };
     let mut out = Vec::with_capacity(text.len());
@@ -144,7 +135,7 @@ fn word(rest: &mut Cursor<'_>) -> Result<Vec<u8>, LineError> {
     Ok(out)
 }
 
-/// The byte for which the characters after a backslash stand.
+/// Returns the byte of an escape sequence, after its backslash.
 fn escaped(rest: &mut Cursor<'_>, allowed: &'static str) -> Result<u8, LineError> {
     let error = LineError::Escape { column: rest.at, allowed };
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
@@ -168,12 +159,12 @@ impl fmt::Display for LineError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unclosed { quote, column } => {
-                write!(out, "the quote {quote} at column {column} is not closed")
+                write!(out, "unclosed quote {quote} at column {column}")
             }
             Self::Escape { column, allowed } => {
-                write!(out, "the backslash at column {column} goes only with {allowed}")
+                write!(out, "unknown escape at column {column}: a backslash may precede {allowed}")
             }
-            Self::Nul { column } => write!(out, "there is a NUL byte at column {column}"),
+            Self::Nul { column } => write!(out, "NUL byte at column {column}"),
         }
     }
 }

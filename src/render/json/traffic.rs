@@ -8,7 +8,7 @@ use crate::commands::monitor::traffic_event::{
 };
 use crate::protocol::{Condition, Notification, Reply, Request};
 
-/// The object of a event.
+/// Returns the object of an event.
 pub(super) fn object(event: &TrafficEvent, at_ms: u64, sequence: Option<u64>) -> Object {
     let name = match event {
         TrafficEvent::Listening { .. } => "listening",

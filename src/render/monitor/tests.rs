@@ -135,7 +135,7 @@ fn a_reply_shows_outcome_time_and_version() {
 }
 
 #[test]
-fn the_same_reply_means_what_its_request_makes_of_it() {
+fn a_reply_is_interpreted_by_its_request() {
     let outcome = |verb, given| {
         in_pipe(&TrafficEvent::Reply(reply(verb, given))).split('\t').nth(5).unwrap().to_owned()
     };
@@ -266,7 +266,7 @@ fn notifications_gaps_and_missing_replies_have_their_lines() {
     let missing = TrafficEvent::Unanswered { summary: summary("GET"), waited: Duration::from_secs(11) };
     assert_eq!(
         on_terminal(&missing, 120),
-        "20:13:59.958  NO-REPLY  plc-7  GET  line1/temp  nothing came in time  11000.0 ms\n"
+        "20:13:59.958  NO-REPLY  plc-7  GET  line1/temp  timed out  11000.0 ms\n"
     );
     let gap = TrafficEvent::Gap { since_ms: NOW - 4201, until_ms: NOW };
     assert_eq!(
@@ -277,13 +277,13 @@ fn notifications_gaps_and_missing_replies_have_their_lines() {
 }
 
 #[test]
-fn what_is_no_traffic_is_said_in_words_and_to_the_quiet_not_at_all() {
+fn an_event_that_is_not_data_goes_to_standard_error_unless_quiet() {
     let filters = vec!["a".to_owned(), "clients/#".to_owned()];
     let listening = TrafficEvent::Listening { broker: "h:1".to_owned(), filters, refused: None };
     assert_eq!(in_pipe(&listening), "listening at h:1 to a, clients/#\n");
     assert!(in_json(&listening).ends_with("\"broker\":\"h:1\",\"filters\":[\"a\",\"clients/#\"]}\n"));
     let lost = TrafficEvent::Lost { since_ms: NOW, cause: "reset".to_owned() };
-    assert_eq!(in_pipe(&lost), "lost the connection: reset; trying again\n");
+    assert_eq!(in_pipe(&lost), "connection lost: reset; reconnecting\n");
     assert!(in_json(&lost).ends_with("\"since\":\"2025-11-20T20:13:59.958Z\",\"cause\":\"reset\"}\n"));
     let quiet = Style { quiet: true, ..style(Format::Lines, false) };
     assert_eq!(shown(&lost, None, &quiet), "");

@@ -116,7 +116,7 @@ fn requests_replies_and_notifications_are_said_as_they_are_meant() {
 }
 
 #[test]
-fn what_travels_beside_a_payload_is_said() {
+fn the_properties_of_a_message_are_shown() {
     let message = Message {
         topic: "a".to_owned(),
         response_topic: Some("b".to_owned()),
@@ -140,7 +140,7 @@ fn what_travels_beside_a_payload_is_said() {
 }
 
 #[test]
-fn whatever_the_network_sends_a_line_stays_short() {
+fn lines_are_bounded_whatever_the_network_sends() {
     let long = "x".repeat(60_000);
     let message = Message {
         topic: long.clone(),
@@ -185,16 +185,16 @@ fn other_packets_are_a_name_and_little_more() {
 }
 
 #[test]
-fn the_way_to_a_connection_is_said_and_its_end() {
+fn connecting_and_the_loss_of_a_connection_are_shown() {
     let connected = |tls| TraceEvent::Connected { address: Some("127.0.0.1:1883".to_owned()), tls };
     let lost = |again_in| TraceEvent::Lost { cause: "reset\x07".to_owned(), again_in };
     for (traced, words) in [
         (TraceEvent::Connecting { target: "h:1".to_owned() }, "--  connecting to h:1"),
         (connected(None), "--  connected to 127.0.0.1:1883"),
         (connected(Some("1.3")), "--  connected to 127.0.0.1:1883, TLS 1.3"),
-        (lost(Some(Duration::from_millis(120))), "--  no connection: reset\\x07; again in 120 ms"),
+        (lost(Some(Duration::from_millis(120))), "--  no connection: reset\\x07; retrying in 120 ms"),
         (lost(None), "--  no connection: reset\\x07"),
-        (TraceEvent::TooLarge { size: 9, max: 8 }, "--  not sent: 9 bytes, and the broker takes at most 8"),
+        (TraceEvent::TooLarge { size: 9, max: 8 }, "--  not sent: 9 bytes; the broker accepts at most 8"),
     ] {
         assert_eq!(said(&traced), words);
     }
