@@ -1,4 +1,4 @@
-//! One connection's task: bytes between a stream and a handler, keep-alive, and the farewell.
+//! Task of one connection: moves bytes between the stream and the packet handler, keep-alive, close.
 
 use std::future::poll_fn;
 use std::io;
@@ -25,68 +25,69 @@ use crate::mqtt::packet::Connect;
 use crate::mqtt::{Decoded, Incoming, ProtocolVersion, ReasonCode, decode, encode};
 use crate::net::Secret;
 
-/// The least room to read into.
+/// The minimum buffer for a read.
 const READ_BYTES_MIN: usize = 8 * 1024;
-/// How long the last bytes may take to be written.
+/// The time limit for the last bytes to be written, and for input that was sent before the connection was lost.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
-/// How long the peer may take to close after them, so that they are not lost to a reset.
+/// How long the client may take to close after them. A close before that, with unread input, would send a reset, which
+/// discards bytes that the client has not read.
 const LINGER_TIMEOUT: Duration = Duration::from_millis(500);
-/// The same while the server stops.
+/// The same time limit while the server stops.
 const CLOSING_LINGER_TIMEOUT: Duration = Duration::from_millis(50);
-/// The longest CONNECT: several times what all its parts but user properties can come to, and what a stranger may have
-/// us keep.
+/// The longest CONNECT: several times the size of all its fields except user properties. An unauthenticated client must
+/// not make the server buffer more.
 const CONNECT_BYTES_MAX: u32 = 2 * 1024 * 1024;
 /// The first byte of a CONNECT.
 const CONNECT: u8 = 0x10;
-/// The first byte of whoever wants TLS.
+/// The first byte of a TLS handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// Serves one connection until it is over. `closing` turns true when the server stops.
+/// Serves one connection until it closes. `closing` turns true when the server stops.
 pub async fn serve<S>(broker: Broker, stream: S, info: ConnectionInfo, mut closing: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let mut connection = Connection::new(stream, info.buffers_output);
-    let begun = tokio::select! {
+    let accepted = tokio::select! {
         biased;
-        _ = closing.wait_for(|is_closing| *is_closing) => Err(Rejection::Silent("the server stops".to_owned())),
-        begun = connection.begin(&broker, &info) => begun,
+        _ = closing.wait_for(|is_closing| *is_closing) => Err(Rejection::Unanswered("the server stops".to_owned())),
+        accepted = connection.accept(&broker, &info) => accepted,
     };
-    match begun {
+    match accepted {
         Ok(mut handler) => {
             let close_reason = connection.serve(&broker, &info.remote, &mut handler).await;
             let is_lost = matches!(close_reason, CloseReason::ConnectionLost(_));
-            // The entry is free and the application knows before the farewell, which may take its time.
-            let output = handler.end(close_reason);
+            // The session is free and the application notified before the last bytes are written, which may take long.
+            let output = handler.close(close_reason);
             if !is_lost {
                 connection.close(output, closing).await;
             }
         }
-        Err(refusal) => {
-            let (event, output) = refusal.settle(info.remote);
+        Err(rejection) => {
+            let (event, output) = rejection.into_event(info.remote);
             broker.report([event]);
             connection.close(output, closing).await;
         }
     }
 }
 
-/// Ends a connection so that what was said last on it is heard.
-pub async fn dismiss<S>(stream: S, closing: watch::Receiver<bool>)
+/// Closes a connection whose handshake has failed, so that the client can read what was written last.
+pub async fn close_after_handshake<S>(stream: S, closing: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     Connection::new(stream, false).close(BytesMut::new(), closing).await;
 }
 
-/// What has become of a stream.
+/// The result of a write or a read.
 enum Transfer {
-    /// So many bytes were written; none, and what was held back is on its way.
+    /// The number of bytes written; 0 if buffered output was flushed.
     Written(io::Result<usize>),
-    /// So many bytes were read.
+    /// The number of bytes read.
     Read(io::Result<usize>),
 }
 
-/// Writes some bytes or, if there are none, what is held back. May be dropped at any time.
+/// Writes bytes or, if there are none, flushes buffered output. Cancellation safe.
 async fn write<W: AsyncWrite + Unpin>(writer: &mut W, output: &mut BytesMut) -> io::Result<usize> {
     if output.is_empty() {
         return writer.flush().await.map(|()| 0);
@@ -96,16 +97,16 @@ async fn write<W: AsyncWrite + Unpin>(writer: &mut W, output: &mut BytesMut) -> 
     Ok(written)
 }
 
-/// Waits until it has written, if it `writes`, or else read, if it `reads`. May be dropped at any time.
+/// Writes if it `writes`, or else reads if it `reads`. Cancellation safe.
 ///
-/// One future for both, which ask the stream in turn: two would need a lock around it.
-async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
+/// One future polls the stream for both: two futures would need a lock around the stream.
+async fn write_or_read<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     (output, writes): (&mut BytesMut, bool),
     (input, reads): (&mut BytesMut, bool),
 ) -> Transfer {
     poll_fn(|context| {
-        // Neither future has a state of its own that would be lost with it.
+        // Both futures are created anew for each poll: neither has a state that would be lost.
         if writes && let Poll::Ready(written) = pin!(write(stream, output)).poll(context) {
             return Poll::Ready(Transfer::Written(written));
         }
@@ -121,21 +122,22 @@ fn count(bytes: &Counter, len: usize) {
     bytes.add(u64::try_from(len).unwrap_or(u64::MAX));
 }
 
-/// Why there is no handler.
+/// Why a connection was not accepted.
 enum Rejection {
-    /// The peer does not speak MQTT, so there is no answer either.
-    Silent(String),
-    /// With a CONNACK, of so many bytes at most; and who it is, if that is known.
+    /// Without an answer: the client does not speak MQTT, or has closed the connection.
+    Unanswered(String),
+    /// With a CONNACK; then the client's Maximum Packet Size, and its client id if the CONNECT was valid.
     Answered(ConnectError, Option<u32>, Option<String>),
-    /// With a CONNACK, for what the client has said of who it is.
+    /// With a CONNACK, because authentication failed.
     Denied { client_id: String, version: ProtocolVersion, bytes_max: Option<u32>, denial: Denial },
 }
 
 impl Rejection {
-    fn settle(self, remote: String) -> (Event, BytesMut) {
+    /// Returns the event for the operator and the bytes for the client.
+    fn into_event(self, remote: String) -> (Event, BytesMut) {
         let mut output = BytesMut::new();
         let reason = match self {
-            Self::Silent(text) => text,
+            Self::Unanswered(text) => text,
             Self::Answered(ConnectError { reason, text, version }, bytes_max, client_id) => {
                 encode::connack_error(version, reason, &text, bytes_max, &mut output);
                 match client_id {
@@ -148,22 +150,18 @@ impl Rejection {
             }
             Self::Denied { client_id, version, bytes_max, denial } => {
                 encode::connack_error(version, denial.reason, denial.reason_string, bytes_max, &mut output);
-                return (denied(client_id.into(), &remote, denial), output);
+                return (denied(client_id.into(), &remote, &denial), output);
             }
         };
         (Event::Refused { remote, reason }, output)
     }
 }
 
-fn denied(client_id: Arc<str>, remote: &str, denial: Denial) -> Event {
-    Event::Denied {
-        client_id,
-        remote: remote.to_owned(),
-        reason: format!("{}: {}", denial.reason, denial.log_text),
-    }
+fn denied(client_id: Arc<str>, remote: &str, denial: &Denial) -> Event {
+    Event::Denied { client_id, remote: remote.to_owned(), reason: denial.to_string() }
 }
 
-/// Resolves when a token has been checked, if one is.
+/// Resolves when the check is done; never without a check.
 async fn checked(checking: Option<&mut PendingCheck>) -> Result<Arc<str>, Denial> {
     match checking {
         Some(checking) => checking.await,
@@ -178,7 +176,7 @@ fn check(broker: &Broker, method: &str, data: Option<Secret>) -> PendingCheck {
     Box::pin(async move { timeout(limit, check).await.unwrap_or_else(|_| Err(too_slow())) })
 }
 
-/// There is no room to check what a client says of itself, or a file cannot be read.
+/// Authentication did not finish in time: too many clients are authenticated at the same time, or a file cannot be read.
 fn too_slow() -> Denial {
     Denial {
         reason: ReasonCode::ServerBusy,
@@ -190,7 +188,9 @@ fn too_slow() -> Denial {
 struct Connection<S> {
     stream: S,
     input: BytesMut,
+    /// Whether the stream buffers output, so that it must be flushed.
     buffers_output: bool,
+    /// Whether output has been written since the last flush.
     has_buffered_output: bool,
 }
 
@@ -199,27 +199,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Self { stream, input: BytesMut::new(), buffers_output, has_buffered_output: false }
     }
 
-    /// Waits for a CONNECT and lets the client in, if it may.
-    async fn begin(&mut self, broker: &Broker, info: &ConnectionInfo) -> Result<PacketHandler, Rejection> {
+    /// Waits for a CONNECT, authenticates the client, and accepts the connection.
+    async fn accept(&mut self, broker: &Broker, info: &ConnectionInfo) -> Result<PacketHandler, Rejection> {
         let after = broker.settings().connect_timeout;
         let connect = timeout(after, self.read_connect(broker)).await;
         let mut connect =
-            connect.unwrap_or_else(|_| Err(Rejection::Silent("no CONNECT in time".to_owned())))?;
+            connect.unwrap_or_else(|_| Err(Rejection::Unanswered("no CONNECT in time".to_owned())))?;
         let bytes_max = connect.packet_bytes_max;
-        // Whoever hangs up leaves the queue of those to be checked: it must not be made long for nothing.
-        let admitted = tokio::select! {
+        // A client that closes the connection leaves the queue of checks, so that others do not wait for it.
+        let authenticated = tokio::select! {
             biased;
-            admitted = timeout(after, authentication::authenticate(&*broker.hooks().authenticator, &mut connect, info)) => admitted,
-            refusal = self.end_of_input() => return Err(refusal),
+            authenticated = timeout(after, authentication::authenticate(&*broker.hooks().authenticator, &mut connect, info)) => authenticated,
+            rejection = self.end_of_input() => return Err(rejection),
         };
-        let principal = admitted.unwrap_or_else(|_| Err(too_slow())).map_err(|denial| Rejection::Denied {
-            client_id: connect.client_id.clone(),
-            version: connect.version,
-            bytes_max,
-            denial,
-        })?;
+        let principal =
+            authenticated.unwrap_or_else(|_| Err(too_slow())).map_err(|denial| Rejection::Denied {
+                client_id: connect.client_id.clone(),
+                version: connect.version,
+                bytes_max,
+                denial,
+            })?;
         let client_id = connect.client_id.clone();
-        PacketHandler::begin(broker, connect, principal, info)
+        PacketHandler::accept(broker, connect, principal, info)
             .map_err(|error| Rejection::Answered(error, bytes_max, Some(client_id)))
     }
 
@@ -229,46 +230,49 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             match self.input.first() {
                 None | Some(&CONNECT) => {}
                 Some(&TLS_HANDSHAKE) => {
-                    return Err(Rejection::Silent("it speaks TLS, and is not spoken to in it".to_owned()));
+                    return Err(Rejection::Unanswered(
+                        "it speaks TLS, and is not spoken to in it".to_owned(),
+                    ));
                 }
-                Some(_) => return Err(Rejection::Silent("what came first was no CONNECT".to_owned())),
+                Some(_) => return Err(Rejection::Unanswered("what came first was no CONNECT".to_owned())),
             }
             let missing = match decode::decode_first(&mut self.input, bytes_max) {
                 Ok(Decoded::Packet(Incoming::Connect(connect))) => return Ok(*connect),
                 Ok(Decoded::Packet(_)) => {
-                    return Err(Rejection::Silent("what came first was no CONNECT".to_owned()));
+                    return Err(Rejection::Unanswered("what came first was no CONNECT".to_owned()));
                 }
                 Ok(Decoded::Missing(missing)) => missing,
                 Err(error) => return Err(Rejection::Answered(error.into(), None, None)),
             };
             self.make_room(missing);
             match self.stream.read_buf(&mut self.input).await {
-                Ok(0) => return Err(Rejection::Silent("it closed before its CONNECT".to_owned())),
+                Ok(0) => return Err(Rejection::Unanswered("it closed before its CONNECT".to_owned())),
                 Ok(len) => count(&broker.counters().received.bytes, len),
-                Err(error) => return Err(Rejection::Silent(error.to_string())),
+                Err(error) => return Err(Rejection::Unanswered(error.to_string())),
             }
         }
     }
 
-    /// Waits until the peer is gone; what it says meanwhile is kept, if it is not much.
+    /// Waits until the client closes the connection. Keeps a limited amount of input that arrives meanwhile.
     async fn end_of_input(&mut self) -> Rejection {
         while self.input.len() < READ_BYTES_MIN {
             self.input.reserve(READ_BYTES_MIN);
             match self.stream.read_buf(&mut self.input).await {
-                Ok(0) => return Rejection::Silent("it closed before it was let in".to_owned()),
+                Ok(0) => return Rejection::Unanswered("it closed before it was let in".to_owned()),
                 Ok(_) => {}
-                Err(error) => return Rejection::Silent(error.to_string()),
+                Err(error) => return Rejection::Unanswered(error.to_string()),
             }
         }
         std::future::pending().await
     }
 
+    /// Serves an accepted connection; returns why it is closed.
     async fn serve(&mut self, broker: &Broker, remote: &str, handler: &mut PacketHandler) -> CloseReason {
         let mut checking: Option<PendingCheck> = None;
         let keep_alive = handler.keep_alive();
-        // The timer is set anew when it rings, not with every packet: a packet only notes when it came.
-        let mut silence = pin!(sleep(keep_alive.unwrap_or_default()));
-        let mut heard = clock::monotonic();
+        // A packet only notes its time. The timer is reset when it fires, because a reset per packet costs more.
+        let mut keep_alive_timer = pin!(sleep(keep_alive.unwrap_or_default()));
+        let mut last_received = clock::monotonic();
         let handle = Arc::clone(handler.handle());
         let mut woken = pin!(handle.wake.notified());
         loop {
@@ -295,50 +299,50 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     woken.set(handle.wake.notified());
                     false
                 }
-                moved = exchange(
+                moved = write_or_read(
                     &mut self.stream,
                     (output, writes || self.has_buffered_output),
                     (&mut self.input, reads),
                 ) => match moved {
                     Transfer::Written(Ok(0)) if writes => {
-                        return self.lose(broker, handler, "it takes no more bytes".to_owned()).await;
+                        return self.handle_loss(broker, handler, "it takes no more bytes".to_owned()).await;
                     }
                     Transfer::Written(Ok(len)) => {
                         count(&broker.counters().sent.bytes, len);
                         self.has_buffered_output = self.buffers_output && writes;
                         handler.handle_written();
-                        // While nothing is read, a peer that takes its output shows that it lives.
+                        // While nothing is read, a client that reads its output shows that it is alive.
                         !reads
                     }
                     Transfer::Read(Ok(0)) => {
                         let why = "it closed without a DISCONNECT".to_owned();
-                        return self.lose(broker, handler, why).await;
+                        return self.handle_loss(broker, handler, why).await;
                     }
                     Transfer::Read(Ok(len)) => {
                         count(&broker.counters().received.bytes, len);
                         true
                     }
-                    // A stream that is closed in its own way, once it is said why.
+                    // Invalid data in a WebSocket or TLS: the client gets the reason before the stream is closed.
                     Transfer::Read(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
                         return CloseReason::ServerDisconnect { reason: ReasonCode::MalformedPacket, text: error.to_string() };
                     }
                     Transfer::Written(Err(error)) | Transfer::Read(Err(error)) => {
-                        return self.lose(broker, handler, error.to_string()).await;
+                        return self.handle_loss(broker, handler, error.to_string()).await;
                     }
                 },
                 checked = checked(checking.as_mut()), if checking.is_some() => {
                     checking = None;
                     if let Err(denial) = handler.handle_checked(checked) {
                         let (reason, text) = (denial.reason, denial.reason_string.to_owned());
-                        broker.report([denied(Arc::clone(&handler.peer().client_id), remote, denial)]);
+                        broker.report([denied(Arc::clone(&handler.peer().client_id), remote, &denial)]);
                         return CloseReason::ServerDisconnect { reason, text };
                     }
                     false
                 }
-                () = &mut silence, if keep_alive.is_some() => {
-                    let deadline = keep_alive.and_then(|period| heard.checked_add(period));
+                () = &mut keep_alive_timer, if keep_alive.is_some() => {
+                    let deadline = keep_alive.and_then(|period| last_received.checked_add(period));
                     if let Some(deadline) = deadline.filter(|deadline| *deadline > clock::monotonic()) {
-                        silence.as_mut().reset(Instant::from_std(deadline));
+                        keep_alive_timer.as_mut().reset(Instant::from_std(deadline));
                         continue;
                     }
                     let text = "nothing was heard for 1.5 times the keep-alive".to_owned();
@@ -346,15 +350,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 }
             };
             if is_alive && keep_alive.is_some() {
-                heard = clock::monotonic();
+                last_received = clock::monotonic();
             }
         }
     }
 
-    /// The connection is lost. What the peer has said counts all the same: whoever leaves while much comes for it reads
-    /// none of that, and closes behind its goodbye, which takes its will with it.
-    async fn lose(&mut self, broker: &Broker, handler: &mut PacketHandler, why: String) -> CloseReason {
-        let hear = async {
+    /// Handles the input of a lost connection; returns why it is closed.
+    ///
+    /// A client that does not read its pending messages may send DISCONNECT and close: the write then fails before the
+    /// DISCONNECT is read, which discards the Will Message.
+    async fn handle_loss(
+        &mut self,
+        broker: &Broker,
+        handler: &mut PacketHandler,
+        why: String,
+    ) -> CloseReason {
+        let read = async {
             loop {
                 match handler.handle_final_input(&mut self.input) {
                     Ok(true) => {}
@@ -368,14 +379,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 }
             }
         };
-        timeout(CLOSE_TIMEOUT, hear).await.ok().flatten().unwrap_or(CloseReason::ConnectionLost(why))
+        timeout(CLOSE_TIMEOUT, read).await.ok().flatten().unwrap_or(CloseReason::ConnectionLost(why))
     }
 
-    /// Grows step by step with what really comes, however much a packet announces.
+    /// Makes room for a read. The buffer grows with the bytes that arrive: an announced length is no reason to allocate.
     fn make_room(&mut self, missing: usize) {
         self.input.reserve(missing.min(self.input.len()).max(READ_BYTES_MIN));
     }
 
+    /// Writes the last bytes and closes the stream, so that the client can read them.
     async fn close(mut self, mut output: BytesMut, mut closing: watch::Receiver<bool>) {
         let write = async {
             self.stream.write_all_buf(&mut output).await?;
@@ -393,7 +405,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 }
             }
         };
-        // A peer that does not close in time loses its last bytes at worst.
+        // A client that does not close in time may lose the last bytes.
         tokio::select! {
             () = async {
                 // An error means that the server was dropped.

@@ -1,4 +1,4 @@
-//! The packets of a client that wait until it has acknowledged more of what it was sent.
+//! Deferred packets: packets of a client that wait until it has acknowledged more messages.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use crate::mqtt::Incoming;
 use crate::protocol::Message;
 
-/// What a packet is charged besides its bytes on the connection.
+/// The bytes charged for a packet in addition to its bytes on the wire.
 const OVERHEAD_BYTES: usize = 512;
 
-/// Packets in the order in which they came, bounded in bytes. Acknowledgements overtake them: a client that asks
-/// much at once sends those behind its requests, and only they make room for the answers.
+/// Packets in the order of their arrival, limited in bytes.
+///
+/// Acknowledgements are not deferred: a client that sends many requests at once sends its acknowledgements behind them,
+/// and only these make room for the answers.
 #[derive(Debug)]
 pub struct DeferredPackets {
     packets: VecDeque<Waiting>,
@@ -26,27 +28,26 @@ struct Waiting {
 }
 
 impl DeferredPackets {
-    /// Begins with nothing, and with room for so much and one packet.
+    /// Returns an empty queue that accepts packets until it holds `bytes_max` or more.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
         Self { packets: VecDeque::new(), bytes: 0, bytes_max }
     }
 
-    /// Whether nothing waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// Whether nothing more may wait.
+    /// Whether no other packet may be deferred.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.bytes >= self.bytes_max
     }
 
-    /// Whether a packet has to wait; a client that is `laden` has much to acknowledge before it is given more.
+    /// Whether a packet must be deferred. A client `is_backlogged` if it must acknowledge messages before it gets more.
     #[must_use]
-    pub fn must_wait(&self, packet: &Incoming, is_backlogged: impl FnOnce() -> bool) -> bool {
+    pub fn must_defer(&self, packet: &Incoming, is_backlogged: impl FnOnce() -> bool) -> bool {
         match packet {
             Incoming::Publish(_) => !self.is_empty() || is_backlogged(),
             Incoming::PubAck(_)
@@ -54,7 +55,7 @@ impl DeferredPackets {
             | Incoming::PubRel(_)
             | Incoming::PubComp(_)
             | Incoming::PingReq => false,
-            // They bring no answer that is large, but keep their order.
+            // Their answers are small, but they must not overtake deferred packets.
             Incoming::Connect(_)
             | Incoming::Subscribe { .. }
             | Incoming::Unsubscribe { .. }
@@ -64,7 +65,7 @@ impl DeferredPackets {
         }
     }
 
-    /// Lets a packet of so many bytes wait from now on.
+    /// Defers a packet of `bytes` on the wire.
     pub fn push(&mut self, packet: Incoming, bytes: usize, now: Instant) {
         let bytes = bytes.saturating_add(OVERHEAD_BYTES);
         self.bytes = self.bytes.saturating_add(bytes);

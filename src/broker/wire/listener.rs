@@ -156,7 +156,7 @@ impl Acceptor {
     {
         self.broker.report([Event::Refused { remote, reason }]);
         if let Some(stream) = stream {
-            connection::dismiss(stream, self.closing.clone()).await;
+            connection::close_after_handshake(stream, self.closing.clone()).await;
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a connection says and hears after its CONNECT, without the socket: packets in, bytes out.
+//! Packet handler: the packets of one connection from its CONNECT on, without the stream: bytes in, bytes out.
 
 mod authentication;
 mod final_input;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 
-use self::authentication::{Again, Authentication};
+use self::authentication::{Authentication, Reauthentication};
 use super::connect_error::ConnectError;
 use crate::broker::authentication::{ConnectionInfo, Denial};
 use crate::broker::event::Event;
@@ -31,13 +31,13 @@ use crate::net::Secret;
 use crate::protocol::message::{Message, Qos};
 use crate::random;
 
-/// With so many bytes to write, no other packet is handled and no other message taken from the queue.
+/// With this much output, no other packet is handled and no other message is taken from the queue.
 const OUTPUT_BYTES_ENOUGH: usize = 64 * 1024;
 
-/// While packets have to wait for the output, so much is read beside the first whole packet, and no more.
+/// How much is read ahead while packets wait for the output to be written, if the input holds a whole packet.
 const READ_AHEAD_BYTES: usize = 64 * 1024;
 
-/// One accepted connection. Dropping it gives its entry back and tells the application.
+/// An accepted connection. Dropping it detaches the session and notifies the application.
 #[derive(Debug)]
 pub struct PacketHandler {
     broker: Broker,
@@ -47,15 +47,15 @@ pub struct PacketHandler {
     version: ProtocolVersion,
     /// The client's Maximum Packet Size, in bytes.
     packet_bytes_max: Option<u32>,
-    /// How the client came in, if by a method of enhanced authentication: then it may do so again.
+    /// None: the client has not used enhanced authentication, so it cannot re-authenticate.
     authentication: Option<Authentication>,
-    /// What the client said at first, in seconds.
+    /// The session expiry interval of the CONNECT.
     session_expiry_s: u32,
     keep_alive: Option<Duration>,
     inbound_aliases: InboundAliases,
     outbound_aliases: OutboundAliases,
     deferred: DeferredPackets,
-    /// PUBACKs of which none has been written to the socket.
+    /// PUBACKs that have not been written to the stream.
     unwritten_acknowledgements: usize,
     output: BytesMut,
     traffic: TrafficCounters,
@@ -63,12 +63,12 @@ pub struct PacketHandler {
 }
 
 impl PacketHandler {
-    /// Accepts a CONNECT: takes the client's entry and answers with a CONNACK.
+    /// Accepts a CONNECT: attaches the client's session and answers with a CONNACK.
     ///
     /// # Errors
     ///
-    /// Why the connection is refused.
-    pub fn begin(
+    /// Why the connection is rejected.
+    pub fn accept(
         broker: &Broker,
         connect: Connect,
         principal: Principal,
@@ -79,26 +79,26 @@ impl PacketHandler {
         let client_id: Arc<str> = assigned_client_id.as_ref().unwrap_or(&connect.client_id).as_str().into();
         let session_expiry_s = connect.session_expiry_s.min(settings.session_expiry_s_max);
         let keep_alive_s = match (connect.keep_alive_s, settings.keep_alive_s_max) {
-            (wanted, 0) => wanted,
-            // It cannot be told of another one.
-            (wanted, _) if version == ProtocolVersion::V311 => wanted,
+            (requested, 0) => requested,
+            // A CONNACK of MQTT 3.1.1 cannot announce another keep-alive.
+            (requested, _) if version == ProtocolVersion::V311 => requested,
             (0, max) => max,
-            (wanted, max) => wanted.min(max),
+            (requested, max) => requested.min(max),
         };
         let access_control = broker.hooks().access_control.as_ref().filter(|_| !info.bypasses_permissions);
         let permissions = access_control.map(|access| Arc::clone(access).permissions(&client_id, &principal));
         let peer = Peer { connection: next_connection_id(), client_id, principal, permissions };
         if let Some(will) = &connect.will {
-            let refuse = |text| ConnectError { reason: ReasonCode::TopicNameInvalid, text, version };
-            broker.check_will(&will.message).map_err(refuse)?;
+            let reject = |text| ConnectError { reason: ReasonCode::TopicNameInvalid, text, version };
+            broker.check_will(&will.message).map_err(reject)?;
         }
-        let refuse =
+        let reject =
             |text: &str| ConnectError { reason: ReasonCode::NotAuthorized, text: text.to_owned(), version };
         if peer.permissions.as_ref().is_some_and(|permissions| !permissions.may_connect()) {
-            return Err(refuse("no rule lets this client come in"));
+            return Err(reject("no rule lets this client come in"));
         }
         if connect.will.as_ref().is_some_and(|will| !peer.may_publish(&will.message.topic)) {
-            return Err(refuse("no rule lets this client publish to the topic of its will"));
+            return Err(reject("no rule lets this client publish to the topic of its will"));
         }
         let request = SessionRequest {
             connection: peer.connection,
@@ -112,7 +112,7 @@ impl PacketHandler {
         };
         let AttachedSession { entry, handle, session_present, .. } =
             broker.attach(request).map_err(|reason| match reason {
-                ReasonCode::NotAuthorized => refuse("somebody else is connected with this client id"),
+                ReasonCode::NotAuthorized => reject("somebody else is connected with this client id"),
                 reason => ConnectError { reason, text: reason.to_string(), version },
             })?;
         let accepted = ConnAck {
@@ -165,19 +165,18 @@ impl PacketHandler {
         Ok(handler)
     }
 
-    /// After how long a silence the client counts as gone: 1.5 times the keep-alive.
+    /// Returns 1.5 times the keep-alive: how long the client may send nothing (MQTT 5, 3.1.2.10).
     #[must_use]
     pub fn keep_alive(&self) -> Option<Duration> {
         self.keep_alive
     }
 
-    /// The connection, to be woken and ended by others.
     #[must_use]
     pub fn handle(&self) -> &Arc<ConnectionHandle> {
         &self.handle
     }
 
-    /// What is to be written to the socket.
+    /// Returns the bytes to be written to the stream.
     pub fn output(&mut self) -> &mut BytesMut {
         &mut self.output
     }
@@ -185,91 +184,89 @@ impl PacketHandler {
     /// Returns the method and the data of an AUTH that must be checked now; the result goes to
     /// [`PacketHandler::handle_checked`]. The client may send other packets meanwhile.
     pub fn poll_authentication(&mut self) -> Option<(&str, Option<Secret>)> {
-        let Authentication { method, again } = self.authentication.as_mut()?;
-        if !matches!(again, Again::Asked(_)) {
+        let Authentication { method, reauthentication } = self.authentication.as_mut()?;
+        if !matches!(reauthentication, Reauthentication::Requested(_)) {
             return None;
         }
-        match std::mem::replace(again, Again::Checking) {
-            Again::Asked(data) => Some((method, data)),
-            Again::No | Again::Checking => None,
+        match std::mem::replace(reauthentication, Reauthentication::Checking) {
+            Reauthentication::Requested(data) => Some((method, data)),
+            Reauthentication::None | Reauthentication::Checking => None,
         }
     }
 
-    /// A token has been checked: this is who bears it.
+    /// Handles the result of a check, the name of the user, and answers with an AUTH.
     ///
     /// # Errors
     ///
-    /// Why the client may not stay.
+    /// Why the client is disconnected.
     pub fn handle_checked(&mut self, checked: Result<Arc<str>, Denial>) -> Result<(), Denial> {
-        let bearer = checked?;
-        // The session has the rights of whoever began it.
-        if self.peer.principal.user.as_deref() != Some(&*bearer) {
+        let user = checked?;
+        // The session has the permissions of its owner, so a token of another user is no re-authentication.
+        if self.peer.principal.user.as_deref() != Some(&*user) {
             return Err(Denial {
                 reason: ReasonCode::NotAuthorized,
                 reason_string: "this token is somebody else's",
-                log_text: format!("its new token is that of {bearer}"),
+                log_text: format!("its new token is that of {user}"),
             });
         }
         if let Some(authentication) = &mut self.authentication {
-            authentication.again = Again::No;
+            authentication.reauthentication = Reauthentication::None;
             encode::auth(&authentication.method, &mut self.output);
         }
         self.broker.report([Event::Reauthenticated { client_id: Arc::clone(&self.peer.client_id) }]);
         Ok(())
     }
 
-    /// Who is at the other end.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// Whether there is so much to write that packets have to wait.
+    /// Whether there is so much output that packets wait for it to be written.
     #[must_use]
     pub fn has_enough_output(&self) -> bool {
         self.output.len() >= OUTPUT_BYTES_ENOUGH
     }
 
-    /// Whether bytes should be read from the socket, having read `input` so far.
+    /// Whether bytes should be read from the stream, with `input` as unhandled input so far.
     #[must_use]
     pub fn wants_input(&self, input: &[u8]) -> bool {
-        // A peer that writes before it reads must be read from even when packets have to wait, or both would
-        // wait for ever: so up to a whole packet, which is bounded, or a few small ones.
+        // A client that writes everything before it reads must be read from even while packets wait for the output, or
+        // both sides would wait for ever: up to a whole packet, whose size is limited, or some small ones.
         let is_incomplete =
             || decode::missing(input, self.broker.settings().packet_bytes_max).is_ok_and(|n| n > 0);
         !self.has_enough_output() || input.len() < READ_AHEAD_BYTES || is_incomplete()
     }
 
-    /// Whether the connection ends now: the broker is drained, and everything has been written.
+    /// Whether the connection of a drained broker can be closed: everything has been written.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let is_sent = || self.entry.with_session(self.peer.connection, |session| session.is_sent());
         self.handle.has_reached(DrainPhase::Finishing) && self.output.is_empty() && is_sent().unwrap_or(true)
     }
 
-    /// Some output has been written to the socket.
+    /// Notes that output has been written to the stream.
     pub fn handle_written(&mut self) {
         self.traffic.add_to(self.broker.counters());
-        // From now on the client may have any of them, and count on it.
+        // From now on the client may have received any of them, and rely on it.
         self.unwritten_acknowledgements = 0;
         if self.output.is_empty() && self.output.capacity() > OUTPUT_BYTES_ENOUGH.saturating_mul(2) {
             self.output = BytesMut::new();
         }
     }
 
-    /// Handles all packets that came in and takes what waits for the client, until there is enough to write.
+    /// Handles packets and takes queued messages until there is enough output or no input is left; returns the number of
+    /// bytes that are missing for the next packet.
     ///
-    /// Messages wait for as long as the client has much to acknowledge: their answers would fill its queue, and have
-    /// it cut off, before the acknowledgements that it sends behind them are seen.
-    ///
-    /// Says how many bytes are missing for the next packet.
+    /// Messages of a client that must acknowledge many are deferred: their answers would fill its queue, so that it
+    /// would be disconnected, before the acknowledgements behind them are handled.
     ///
     /// # Errors
     ///
-    /// How the connection ends.
+    /// Why the connection is closed.
     pub fn handle_input(&mut self, input: &mut BytesMut) -> Result<usize, CloseReason> {
         if input.is_empty() && self.deferred.is_empty() && self.entry.is_idle(self.peer.connection) {
-            // Nothing has happened but that something was written.
+            // The task was only woken because output has been written.
             self.note_drained();
             return Ok(1);
         }
@@ -292,7 +289,7 @@ impl PacketHandler {
             }
             let before = input.len();
             match decode::decode(self.version, input, self.broker.settings().packet_bytes_max) {
-                Ok(Decoded::Packet(packet)) if self.deferred.must_wait(&packet, || self.is_backlogged()) => {
+                Ok(Decoded::Packet(packet)) if self.deferred.must_defer(&packet, || self.is_backlogged()) => {
                     self.deferred.push(packet, before.saturating_sub(input.len()), now);
                 }
                 Ok(Decoded::Packet(packet)) => {
@@ -301,7 +298,7 @@ impl PacketHandler {
                 }
                 Ok(Decoded::Missing(missing)) => {
                     self.take_outgoing(now, true);
-                    // What was just taken may have been what made the client laden.
+                    // Messages of QoS 0 that were just taken no longer count for the backlog.
                     if !self.may_resume() {
                         self.note_drained();
                         return Ok(missing);
@@ -314,9 +311,9 @@ impl PacketHandler {
         }
     }
 
-    /// Ends the handler and says what is still to be written.
+    /// Closes the connection; returns the last bytes to be written.
     #[must_use]
-    pub fn end(mut self, close_reason: CloseReason) -> BytesMut {
+    pub fn close(mut self, close_reason: CloseReason) -> BytesMut {
         if let CloseReason::ServerDisconnect { reason, text } = &close_reason {
             encode::disconnect(self.version, *reason, text, self.packet_bytes_max, &mut self.output);
         }
@@ -324,7 +321,7 @@ impl PacketHandler {
         std::mem::take(&mut self.output)
     }
 
-    /// Whether a packet that waits may be handled; it must be if no other one may wait, or none would be read.
+    /// Whether a deferred packet may be handled. It must be if no other one can be deferred, or none would be read.
     fn may_resume(&self) -> bool {
         !self.deferred.is_empty() && (self.deferred.is_full() || !self.is_backlogged())
     }
@@ -333,9 +330,10 @@ impl PacketHandler {
         self.entry.with_session(self.peer.connection, |session| session.is_backlogged()).unwrap_or(false)
     }
 
-    fn take_outgoing(&mut self, now: Instant, or_rest: bool) {
+    /// Takes queued messages. With `becomes_idle`, the task is woken for the next one.
+    fn take_outgoing(&mut self, now: Instant, becomes_idle: bool) {
         while !self.has_enough_output()
-            && let Some(outgoing) = self.entry.poll_outgoing(self.peer.connection, now, or_rest)
+            && let Some(outgoing) = self.entry.poll_outgoing(self.peer.connection, now, becomes_idle)
         {
             self.send(outgoing, now);
         }
@@ -369,14 +367,14 @@ impl PacketHandler {
             self.traffic.count_publish_sent();
             return;
         }
-        // As if it had been delivered (MQTT 5, 3.1.2.11.4).
+        // The message counts as delivered (MQTT 5, 3.1.2.11.4).
         if let Some(packet_id) = packet_id {
             self.entry.with_session(self.peer.connection, |session| session.abandon(packet_id));
         }
         self.report_drop(topic.clone(), "it exceeds the client's Maximum Packet Size");
     }
 
-    /// Everything that was read before the broker began to drain has been handled.
+    /// Notes that the input that was read before the broker drained has been handled.
     fn note_drained(&self) {
         if self.handle.has_reached(DrainPhase::Draining) && !self.handle.has_reached(DrainPhase::Drained) {
             self.handle.advance(DrainPhase::Drained);
@@ -395,7 +393,7 @@ impl PacketHandler {
             let text = "the answer exceeds the client's Maximum Packet Size".to_owned();
             return Err(CloseReason::ServerDisconnect { reason: ReasonCode::PacketTooLarge, text });
         }
-        // No packet has more than one for an answer.
+        // A packet has at most one answer.
         if bytes > 0 {
             self.traffic.count_sent();
         }
@@ -414,7 +412,7 @@ impl PacketHandler {
                     .entry
                     .with_session(connection, |session| session.handle_pubrec(packet_id, is_accepted))
                     .unwrap_or(false);
-                // A refusal ends the exchange, there is nothing to release (MQTT 5, 4.3.3).
+                // An error ends the exchange, without a PUBREL (MQTT 5, 4.3.3).
                 if is_accepted {
                     encode::pubrel(self.version, packet_id, is_known, &mut self.output);
                 }
@@ -422,7 +420,7 @@ impl PacketHandler {
             Incoming::PubRel(packet_id) => {
                 let released =
                     self.entry.with_session(connection, |session| session.handle_pubrel(packet_id));
-                // Else its successor answers for what is under way, whatever this one is told.
+                // After a takeover, the session belongs to the new connection, and this one acknowledges nothing.
                 if let Some(is_known) = released {
                     encode::pubcomp(self.version, packet_id, is_known, &mut self.output);
                 }
@@ -462,7 +460,7 @@ impl PacketHandler {
     fn handle_publish(&mut self, publish: Publish, has_expired: bool) -> Result<(), CloseReason> {
         self.traffic.count_publish_received();
         if self.handle.has_reached(DrainPhase::Drained) {
-            // It came too late, and is never acknowledged.
+            // The message arrived too late. It is not acknowledged, so the client sends it again on its next connection.
             return Ok(());
         }
         let Publish { packet_id, topic_alias, mut message } = publish;
@@ -485,7 +483,7 @@ impl PacketHandler {
                 self.check_receive_maximum(incoming)?;
                 let reason = if is_new { self.publish(message, has_expired)? } else { ReasonCode::Success };
                 if reason.is_error() {
-                    // There will be no PUBREL for it (MQTT 5, 4.3.3).
+                    // No PUBREL follows an error (MQTT 5, 4.3.3).
                     self.entry.with_session(self.peer.connection, |session| session.handle_pubrel(packet_id));
                 }
                 encode::pubrec(self.version, packet_id, reason, &mut self.output);
@@ -509,14 +507,15 @@ impl PacketHandler {
         if !is_reauthentication {
             return Err(protocol_error("an AUTH that goes on with what was not begun"));
         }
-        if !matches!(authentication.again, Again::No) {
+        if !matches!(authentication.reauthentication, Reauthentication::None) {
             return Err(protocol_error("an AUTH before the last one was answered"));
         }
-        authentication.again = Again::Asked(data);
+        authentication.reauthentication = Reauthentication::Requested(data);
         Ok(())
     }
 
-    /// Counts only what the client cannot have an acknowledgement of, so it never hits one that keeps to the rule.
+    /// Checks the Receive Maximum. Only messages count whose acknowledgement the client cannot have received, so a client
+    /// that observes the maximum never exceeds it here.
     fn check_receive_maximum(&self, incoming: usize) -> Result<(), CloseReason> {
         let unacknowledged = self.unwritten_acknowledgements.saturating_add(incoming);
         if unacknowledged > usize::from(self.broker.settings().receive_maximum) {
@@ -544,7 +543,7 @@ impl PacketHandler {
             return Ok(ReasonCode::NotAuthorized);
         }
         if !publication::is_within(&message, self.broker.settings().session_queue_bytes_max) {
-            // Whoever it is for would be cut off.
+            // Its subscribers would be disconnected because their queues have no room for it.
             self.report_drop(message.topic, "no queue has room for so many user properties");
             return Ok(ReasonCode::QuotaExceeded);
         }
@@ -578,7 +577,7 @@ fn protocol_error(text: &str) -> CloseReason {
     CloseReason::ServerDisconnect { reason: ReasonCode::ProtocolError, text: text.to_owned() }
 }
 
-/// A client id that nobody guesses, and that no other client has.
+/// Returns a client id that is random, so that no other client has or guesses it.
 fn new_client_id() -> String {
     format!("mqkv-{:016x}", random::u64())
 }

@@ -1,18 +1,18 @@
-//! The topic aliases of one connection, each way (MQTT 5, 3.3.2.3.4); the next connection has none of them.
+//! Topic aliases of one connection, in each direction (MQTT 5, 3.3.2.3.4). They end with the connection.
 
 use hashbrown::HashMap;
 
 use crate::mqtt::ReasonCode;
 use crate::mqtt::packet::TopicAlias;
 
-/// The most aliases given to topics towards one client, however many it takes.
+/// The most aliases that the broker assigns on one connection, whatever the client's Topic Alias Maximum.
 const ALIASES_MAX: u16 = 64;
-/// The most bytes of topics that have an alias towards one client.
+/// The most bytes of topics with an alias that the broker has assigned on one connection.
 const TOPIC_BYTES_MAX: usize = 16 * 1024;
-/// A topic shorter than this is sent as it is: an alias takes three bytes itself.
+/// Shorter topics get no alias: the alias takes three bytes itself.
 const TOPIC_BYTES_MIN: usize = 8;
 
-/// The aliases that a client has given.
+/// The aliases that the client has assigned.
 #[derive(Debug)]
 pub struct InboundAliases {
     topics: HashMap<u16, String>,
@@ -20,17 +20,17 @@ pub struct InboundAliases {
 }
 
 impl InboundAliases {
-    /// None yet, and none above `alias_max` to come.
+    /// Returns an empty table for aliases up to `alias_max`.
     #[must_use]
     pub fn new(alias_max: u16) -> Self {
         Self { topics: HashMap::new(), alias_max }
     }
 
-    /// Puts the topic that an alias stands for in the place of an empty one, or remembers which one it stands for.
+    /// Replaces an empty topic by the topic of its alias, or assigns the alias to the topic.
     ///
     /// # Errors
     ///
-    /// Why the PUBLISH cannot be.
+    /// The reason code and the reason to close the connection with.
     pub fn resolve(
         &mut self,
         alias: Option<u16>,
@@ -57,7 +57,7 @@ impl InboundAliases {
     }
 }
 
-/// The aliases that this broker has given: to the topics that come first, as long as there is room.
+/// The aliases that the broker has assigned: to the topics that come first, as long as there is room.
 #[derive(Debug)]
 pub struct OutboundAliases {
     numbers: HashMap<Box<str>, u16>,
@@ -66,13 +66,13 @@ pub struct OutboundAliases {
 }
 
 impl OutboundAliases {
-    /// None yet, and none above what the client takes to come.
+    /// Returns an empty table; `alias_max` is the client's Topic Alias Maximum.
     #[must_use]
     pub fn new(alias_max: u16) -> Self {
         Self { numbers: HashMap::new(), alias_max: alias_max.min(ALIASES_MAX), bytes: 0 }
     }
 
-    /// The alias to send a topic with, if with any.
+    /// Returns the alias to send a topic with.
     #[must_use]
     pub fn of(&self, topic: &str) -> Option<TopicAlias> {
         if self.alias_max == 0 || topic.len() < TOPIC_BYTES_MIN {
@@ -86,7 +86,7 @@ impl OutboundAliases {
         has_room.then_some(TopicAlias { number: count.saturating_add(1), is_new: true })
     }
 
-    /// A topic has been sent with its alias.
+    /// Notes that a topic has been sent with its alias. A message that could not be sent assigns none.
     pub fn handle_sent(&mut self, topic: &str, alias: TopicAlias) {
         if alias.is_new {
             self.bytes = self.bytes.saturating_add(topic.len());
@@ -99,7 +99,7 @@ impl OutboundAliases {
 mod tests {
     use super::*;
 
-    /// Sends a topic, and says how.
+    /// Sends a topic; returns its alias, and whether that is new.
     fn send(taken: &mut OutboundAliases, topic: &str) -> Option<(u16, bool)> {
         let alias = taken.of(topic)?;
         taken.handle_sent(topic, alias);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_topics_get_the_aliases_that_there_are() {
+    fn the_first_topics_get_the_aliases() {
         let mut taken = OutboundAliases::new(2);
         assert_eq!(send(&mut taken, "topic/one"), Some((1, true)));
         assert_eq!(send(&mut taken, "topic/two"), Some((2, true)));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_sent_has_no_alias() {
+    fn a_topic_that_was_not_sent_has_no_alias() {
         let taken = OutboundAliases::new(2);
         for _ in 0..2 {
             assert_eq!(taken.of("topic/one"), Some(TopicAlias { number: 1, is_new: true }));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_their_number_nor_their_bytes_grow_with_what_a_client_would_take() {
+    fn the_number_and_the_bytes_of_aliases_are_limited_whatever_the_client_accepts() {
         let mut taken = OutboundAliases::new(u16::MAX);
         let many = (0..1000).filter(|number| send(&mut taken, &format!("topic/{number}")).is_some()).count();
         assert_eq!(many, usize::from(ALIASES_MAX));

@@ -1,27 +1,27 @@
-//! State of enhanced authentication in a session.
+//! State of enhanced authentication on one connection.
 
 use crate::net::Secret;
 
-/// Enhanced authentication in a session (MQTT 5, 4.12.1).
+/// Enhanced authentication with the possibility to re-authenticate (MQTT 5, 4.12.1).
 #[derive(Debug)]
 pub(super) struct Authentication {
-    /// That of the CONNECT; there is no other one from then on.
+    /// The method of the CONNECT; every AUTH must have the same.
     pub(super) method: String,
-    pub(super) again: Again,
+    pub(super) reauthentication: Reauthentication,
 }
 
+/// A re-authentication that the client has started.
 #[derive(Debug)]
-pub(super) enum Again {
-    /// Nothing is asked.
-    No,
-    /// A token has come; none if it was left out.
-    Asked(Option<Secret>),
-    /// A token is being checked.
+pub(super) enum Reauthentication {
+    None,
+    /// The client has sent an AUTH, with or without data.
+    Requested(Option<Secret>),
+    /// The data is being checked.
     Checking,
 }
 
 impl Authentication {
     pub(super) fn new(method: String) -> Self {
-        Self { method, again: Again::No }
+        Self { method, reauthentication: Reauthentication::None }
     }
 }

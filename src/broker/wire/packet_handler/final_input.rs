@@ -1,4 +1,4 @@
-//! What a client has said before its connection was lost.
+//! Input that was sent before the connection was lost.
 
 use bytes::BytesMut;
 
@@ -8,13 +8,13 @@ use crate::clock;
 use crate::mqtt::{Decoded, decode};
 
 impl PacketHandler {
-    /// Handles what came in and was not handled yet, where nobody is left to read an answer. Nothing else is taken from
-    /// what waits for the client: it has not been sent. Returns whether more input can be handled: after a malformed
-    /// packet it is unknown where the next one starts.
+    /// Handles packets of a lost connection, and discards the answers. No queued message is taken: it cannot be sent.
+    ///
+    /// Returns whether more input can be handled: after a malformed packet it is unknown where the next one starts.
     ///
     /// # Errors
     ///
-    /// How the connection ends, if not as it has.
+    /// The reason to close the connection, instead of its loss.
     pub fn handle_final_input(&mut self, input: &mut BytesMut) -> Result<bool, CloseReason> {
         let now = clock::monotonic();
         while self.handle.close_reason().is_none() {

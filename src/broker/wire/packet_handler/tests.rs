@@ -9,14 +9,14 @@ use crate::broker::handle::Hooks;
 use crate::broker::settings::Settings;
 use crate::mqtt::Decoded;
 
-fn begin(broker: &Broker) -> PacketHandler {
+fn accept(broker: &Broker) -> PacketHandler {
     let mut connect = BytesMut::from(&b"\x10\x13\0\x04MQTT\x05\0\0\0\x05\x11\0\0\x0e\x10\0\x01a"[..]);
     let connect = match decode::decode_first(&mut connect, 1_000).unwrap() {
         Decoded::Packet(Incoming::Connect(connect)) => *connect,
         other => panic!("{other:?}"),
     };
     let info = ConnectionInfo::anonymous("memory");
-    let mut handler = PacketHandler::begin(broker, connect, Principal::default(), &info).unwrap();
+    let mut handler = PacketHandler::accept(broker, connect, Principal::default(), &info).unwrap();
     handler.output.clear();
     handler
 }
@@ -25,8 +25,8 @@ fn begin(broker: &Broker) -> PacketHandler {
 #[test]
 fn a_connection_whose_session_was_taken_over_acknowledges_no_qos_2_packet() {
     let broker = Broker::new(Settings::default(), Hooks::new(Arc::new(())));
-    let mut taken_over = begin(&broker);
-    let mut successor = begin(&broker);
+    let mut taken_over = accept(&broker);
+    let mut successor = accept(&broker);
     let publish = || {
         let message = Message { topic: "t".to_owned(), qos: Qos::ExactlyOnce, ..Message::default() };
         Incoming::Publish(Publish { packet_id: 1, topic_alias: None, message })
