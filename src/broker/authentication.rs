@@ -109,14 +109,14 @@ pub async fn authenticate(
         }
         (Some(method), Some(_)) if authenticator.supports_method(method) => Err(denial(
             ReasonCode::BadUserNameOrPassword,
-            "a user name beside a token",
-            "it sent a user name beside a token",
+            "user name together with a token",
+            "user name together with a token",
         )),
         (Some(_), _) => Err(unknown_method()),
         (None, _) if data.is_some() => Err(denial(
             ReasonCode::ProtocolError,
             "authentication data without a method",
-            "it sent authentication data without a method",
+            "authentication data without a method",
         )),
         (None, Some(username)) if authenticator.has_users() => {
             let Some(password) = password else {
@@ -131,14 +131,10 @@ pub async fn authenticate(
         (None, Some(_) | None) if needs_no_user => Ok(principal(None)),
         (None, Some(username)) => Err(Denial {
             reason: ReasonCode::BadUserNameOrPassword,
-            reason_string: "users are not known here",
+            reason_string: "user names are not accepted here",
             log_text: format!("there are no users here, so no {username}"),
         }),
-        (None, None) => Err(denial(
-            ReasonCode::NotAuthorized,
-            "nobody comes in here without saying who it is",
-            "it said nothing of who it is",
-        )),
+        (None, None) => Err(denial(ReasonCode::NotAuthorized, "authentication required", "no credentials")),
     }
 }
 
@@ -146,15 +142,15 @@ pub async fn authenticate(
 pub fn check_data(authenticator: &dyn Authenticator, method: &str, data: Option<Secret>) -> PendingCheck {
     match data {
         Some(data) => authenticator.check_data(method, data),
-        None => Box::pin(async { Err(denial(ReasonCode::NotAuthorized, "no token", "it sent no token")) }),
+        None => Box::pin(async { Err(denial(ReasonCode::NotAuthorized, "no token", "no token")) }),
     }
 }
 
 fn unknown_method() -> Denial {
     denial(
         ReasonCode::BadAuthenticationMethod,
-        "this authentication method is not known here",
-        "it asked for an authentication method that is not known here",
+        "unknown authentication method",
+        "unknown authentication method",
     )
 }
 

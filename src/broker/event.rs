@@ -153,17 +153,17 @@ impl fmt::Display for Event {
                 if let Some(principal) = principal {
                     write!(f, " as {}", principal.escape_debug())?;
                 }
-                f.write_str(if *session_present { ", its session goes on" } else { ", new session" })
+                f.write_str(if *session_present { ", session resumed" } else { ", new session" })
             }
             Self::Reauthenticated { client_id } => {
-                write!(f, "{} has shown a new token", client_id.escape_debug())
+                write!(f, "{} authenticated again", client_id.escape_debug())
             }
             Self::Denied { client_id, remote, reason } => {
                 let (client_id, reason) = (client_id.escape_debug(), reason.escape_debug());
-                write!(f, "{client_id} from {remote} is not let in: {reason}")
+                write!(f, "{client_id} from {remote} rejected: {reason}")
             }
             Self::Disconnected { client_id, reason } => {
-                write!(f, "{} is gone: {}", client_id.escape_debug(), reason.escape_debug())
+                write!(f, "{} disconnected: {}", client_id.escape_debug(), reason.escape_debug())
             }
             Self::Refused { remote, reason } => {
                 write!(f, "connection from {remote} refused: {}", reason.escape_debug())
@@ -191,6 +191,6 @@ mod tests {
     #[test]
     fn text_from_the_network_is_escaped() {
         let event = Event::Disconnected { client_id: "a\x1b[31m\n".into(), reason: "x\ry".to_owned() };
-        assert_eq!(event.to_string(), "a\\u{1b}[31m\\n is gone: x\\ry");
+        assert_eq!(event.to_string(), "a\\u{1b}[31m\\n disconnected: x\\ry");
     }
 }

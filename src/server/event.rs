@@ -99,9 +99,7 @@ impl Event {
                 Some(Subject::Client(Arc::clone(client_id)))
             }
             // On a disk that is nearly full, each change that is too large causes both events.
-            Self::NotPersisted { .. } | Self::PersistedAgain => {
-                Some(Subject::Other("changes that must be kept"))
-            }
+            Self::NotPersisted { .. } | Self::PersistedAgain => Some(Subject::Other("persistent writes")),
             Self::IdentityFile { .. }
             | Self::Rules { .. }
             | Self::Certificates { .. }
@@ -165,22 +163,22 @@ impl fmt::Display for Event {
         match self {
             Self::Broker(event) => event.fmt(f),
             Self::IdentityFile { reason } => {
-                write!(f, "{}; what it said before still counts", reason.escape_debug())
+                write!(f, "{}; its last valid content stays in force", reason.escape_debug())
             }
             Self::KeyNotAuthorized { client_id, what, key } => {
                 let (client_id, key) = (client_id.escape_debug(), key.escape_debug());
                 write!(f, "{client_id} may not {what} the key {key}: no rule allows it")
             }
-            Self::Rules { outcome: Ok(count) } => write!(f, "the rules were read again: {count}"),
+            Self::Rules { outcome: Ok(count) } => write!(f, "rules reloaded: {count}"),
             Self::Rules { outcome: Err(reason) } => {
-                write!(f, "{}; the rules before stay in force", reason.escape_debug())
+                write!(f, "{}; the previous rules stay in force", reason.escape_debug())
             }
             Self::Certificates { outcome: Ok(days_left) } => {
-                f.write_str("the certificates were read again")?;
+                f.write_str("certificates reloaded")?;
                 days_left.map_or(Ok(()), |days| write!(f, ": the server's {}", expiry_text(days)))
             }
             Self::Certificates { outcome: Err(reason) } => {
-                write!(f, "{}; the certificates before stay in force", reason.escape_debug())
+                write!(f, "{}; the previous certificates stay in force", reason.escape_debug())
             }
             Self::OutOfTime { reason } => write!(f, "{}: no client will trust it", reason.escape_debug()),
             Self::Unanswerable { client_id, reason } => {
@@ -188,12 +186,12 @@ impl fmt::Display for Event {
                 write!(f, "request of {client_id} cannot be answered: {reason}")
             }
             Self::NotPersisted { reason } => {
-                write!(f, "what must be kept is refused until the disk works again: {reason}")
+                write!(f, "persistent writes are refused until the disk works again: {reason}")
             }
-            Self::PersistedAgain => f.write_str("the disk works again: what must be kept is taken again"),
+            Self::PersistedAgain => f.write_str("the disk works again: persistent writes are accepted"),
             Self::ClockBehind { by_ms } => write!(
                 f,
-                "this machine's clock is {}.{:03} s behind what it was when the store was last written: versions go on \
+                "the system clock is {}.{:03} s behind the time of the last write to the store: versions continue \
                  from the greatest one, and keys may live longer",
                 by_ms.div_euclid(1_000),
                 by_ms.rem_euclid(1_000),

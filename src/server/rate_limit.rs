@@ -149,7 +149,7 @@ mod tests {
     use crate::broker;
 
     fn gone(client_id: &str) -> Event {
-        let (client_id, reason) = (client_id.into(), "it disconnected".to_owned());
+        let (client_id, reason) = (client_id.into(), "closed by the client".to_owned());
         broker::Event::Disconnected { client_id, reason }.into()
     }
 

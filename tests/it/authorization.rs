@@ -135,7 +135,7 @@ rules:
     );
     let shown = set("press-8/k", "eight");
     assert!(
-        shown.contains("no rule lets this client come in") && shown.ends_with("--- exit 77\n"),
+        shown.contains("no rule permits this client to connect") && shown.ends_with("--- exit 77\n"),
         "{shown}"
     );
 }
@@ -149,8 +149,8 @@ fn a_denied_connect_or_publish_is_reported_to_the_client_and_in_the_log() {
         shown.contains("rejected the connection: not authorized (0x87)") && shown.ends_with("--- exit 77\n")
     );
     assert_eq!(
-        server.log_line_with("not let in"),
-        "unlisted from PORT is not let in: not authorized (0x87): no rule lets this client come in"
+        server.log_line_with(" rejected: "),
+        "unlisted from PORT rejected: not authorized (0x87): no rule permits this client to connect"
     );
     let shown = run(&place, &server, "get k -i guest");
     assert!(shown.contains("not authorized (0x87)") && shown.ends_with("--- exit 77\n"), "{shown}");
@@ -235,13 +235,13 @@ fn sighup_reloads_the_rules_for_connected_clients_and_keeps_the_old_ones_on_an_e
     assert_eq!(
         line,
         "rules:3: unknown name brokerResource in a rule: expected principals, brokerResources, stateStoreResources; the \
-         rules before stay in force"
+         previous rules stay in force"
     );
     assert_eq!(set("2"), "--- exit 0\n");
     assert!(watch.line().ends_with("\tpress/a\t2"));
     place.write("rules", RULES.replace("TAIL", TAIL).replace("{principal.clientId}/*", "own/*"));
     server.signal(Signal::SIGHUP);
-    assert_eq!(server.log_line_with("rules"), "the rules were read again: 3");
+    assert_eq!(server.log_line_with("rules"), "rules reloaded: 3");
     assert_eq!(set("3"), "--- exit 0\n");
     let shown = run(&place, &server, "set press/a 4 -i press-2");
     assert!(shown.ends_with("--- exit 77\n"), "{shown}");

@@ -38,7 +38,7 @@ fn with_rules(place: &Place) -> LoggedServer {
 fn reload(place: &Place, server: &LoggedServer, rules: &str) {
     place.write("rules", rules);
     server.signal(Signal::SIGHUP);
-    assert_eq!(server.log_line_with("the rules were read again"), "the rules were read again: 2");
+    assert_eq!(server.log_line_with("rules reloaded"), "rules reloaded: 2");
 }
 
 /// Connects; returns the client, the reason code and whether a session was present.
@@ -84,7 +84,7 @@ fn receive_topic(client: &mut RawClient) -> String {
 /// Closes the network connection, which leaves the session, and waits until the server has logged it.
 fn drop_connection(client: RawClient, server: &LoggedServer, client_id: &str) {
     drop(client);
-    server.log_line_with(&format!("{client_id} is gone"));
+    server.log_line_with(&format!("{client_id} disconnected"));
 }
 
 #[test]
@@ -188,8 +188,8 @@ fn a_will_is_published_only_if_its_client_still_has_the_permission() {
     let mut keeper = RawClient::connect(server.port(0));
     keeper.send(&connect);
     assert_eq!(keeper.receive().unwrap().body[1], 0x87, "by the new rules");
-    let line = server.log_line_with("not let in");
-    assert!(line.ends_with("no rule lets this client publish to the topic of its will"), "{line}");
+    let line = server.log_line_with(" rejected: ");
+    assert!(line.ends_with("no rule permits this client to publish its Will Message"), "{line}");
 }
 
 const USERS_AND_ANONYMOUS: [&str; 4] = ["--users", "users", "--listen", "mqtt://127.0.0.1:0?anonymous=yes"];
@@ -210,8 +210,8 @@ fn another_identity_cannot_take_over_a_session_that_is_connected() {
     for connect in [bob(), persistent("line"), ConnectOptions { keeps_session: false, ..bob() }] {
         let (mut other, reason, _) = connect_with(&server, connect);
         assert_eq!((reason, other.receive()), (0x87, None));
-        let line = server.log_line_with("line from PORT is not let in");
-        assert!(line.contains("somebody else is connected with this client id"), "{line}");
+        let line = server.log_line_with("line from PORT rejected");
+        assert!(line.contains("another user is connected with this client id"), "{line}");
     }
     first.send(&PINGREQ);
     assert_eq!(first.receive().unwrap().name(), "PINGRESP");

@@ -171,8 +171,11 @@ fn a_stalled_subscriber_is_disconnected_and_takes_no_more_memory_than_its_queue(
     let most = resident_kb(server.id());
     assert!(most < 320 * 1024, "{most} KB");
     is_served(&mut publisher);
-    let line = server.log_line_with("stalled is gone");
-    assert_eq!(line, "stalled is gone: quota exceeded (0x97): too many messages wait for this client");
+    let line = server.log_line_with("stalled disconnected");
+    assert_eq!(
+        line,
+        "stalled disconnected: quota exceeded (0x97): too many messages are queued for this client"
+    );
     assert!(stalled.rest().len() < 128 * MESSAGE_BYTES, "only the contents of the socket buffers");
 }
 
@@ -197,7 +200,10 @@ fn a_subscriber_that_never_acknowledges_is_disconnected_with_a_reason() {
     });
     assert_eq!(
         disconnect,
-        Some(Packet { first: 0xE0, body: disconnect_body(0x97, "too many messages wait for this client") })
+        Some(Packet {
+            first: 0xE0,
+            body: disconnect_body(0x97, "too many messages are queued for this client")
+        })
     );
     assert!((8..=16).contains(&received), "{received} messages of 64 KB");
     assert_eq!(reader.receive(), None);

@@ -77,7 +77,7 @@ fn connections_and_watched_keys_of_a_client_are_bounded() {
     let refused = "--- stderr\nerror: the store refused the request: the quota has been exceeded\n\
                    hint: watch fewer keys at once, or raise `mqkv serve --watches-max N`\n--- exit 76\n";
     assert_eq!(shown, refused);
-    server.log_line_with("is gone");
+    server.log_line_with("disconnected: ");
     let mut watch = place.command(&["-b", &url, "watch", "a"]);
     let watch = StreamedProcess::start(watch.stdin(Stdio::null()));
     server.log_line_with("connected from");
@@ -85,7 +85,7 @@ fn connections_and_watched_keys_of_a_client_are_bounded() {
     assert!(shown.ends_with("--- exit 69\n"), "{shown}");
     server.log_line_with(" refused: too many connections");
     drop(watch);
-    server.log_line_with("is gone");
+    server.log_line_with("disconnected: ");
     assert_eq!(place.run_at(&url, &["get", "a"]), "--- exit 1\n");
 }
 

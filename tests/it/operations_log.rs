@@ -46,7 +46,7 @@ fn each_event_of_a_connection_is_an_object_on_a_line() {
     let line = server.error_line();
     assert_eq!(
         (value(&line, "event"), value(&line, "reason")),
-        (Some("\"disconnected\""), Some("\"it disconnected\""))
+        (Some("\"disconnected\""), Some("\"closed by the client\""))
     );
     let mut stranger = RawClient::connect(port);
     stranger.send(b"GET / HTTP/1.1\r\n\r\n");
@@ -144,14 +144,14 @@ fn the_service_manager_waits_for_a_reload_even_if_it_is_rejected() {
         assert!((before..=time()).contains(&at.parse().unwrap()), "{told}");
     };
     reload();
-    log_line_with("the rules were read again: 0");
+    log_line_with("rules reloaded: 0");
     assert_eq!(told(&socket), "READY=1");
     fs::remove_file(place.path("server.key")).unwrap();
     assert!(Command::new("mkfifo").arg(place.path("server.key")).status().unwrap().success());
     // The rules alone do not make it ready, be they read twice.
     for _ in 0..2 {
         reload();
-        log_line_with("the rules were read again: 0");
+        log_line_with("rules reloaded: 0");
     }
     // Whoever opens the other end waits until it is being read.
     let pipe = OpenOptions::new().write(true).open(place.path("server.key")).unwrap();
@@ -162,7 +162,7 @@ fn the_service_manager_waits_for_a_reload_even_if_it_is_rejected() {
     place.write("empty", "");
     fs::rename(place.path("empty"), place.path("server.key")).unwrap();
     drop(pipe);
-    log_line_with("server.key is empty; the certificates before stay in force");
+    log_line_with("server.key is empty; the previous certificates stay in force");
     assert_eq!(told(&socket), "READY=1");
     place.write("rules", "junk");
     reload();
@@ -183,7 +183,7 @@ fn a_hangup_under_exec_is_not_reported_to_the_service_manager() {
     let server = StreamedProcess::start(&mut place.command(&words));
     assert_eq!(server.line(), "ready");
     server.signal(Signal::SIGHUP);
-    while !server.error_line().contains("the rules were read again: 0") {}
+    while !server.error_line().contains("rules reloaded: 0") {}
     place.write("go", "");
     assert_eq!(server.end().2, Some(3));
     assert!(told(&socket).starts_with("STOPPING=1\n"), "and of nothing before that");

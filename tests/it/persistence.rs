@@ -433,11 +433,11 @@ fn a_full_disk_refuses_persistent_writes_only_until_there_is_room() {
         "{shown}"
     );
     let told = server.error_line();
-    assert!(told.starts_with("what must be kept is refused until the disk works again: "), "{told}");
+    assert!(told.starts_with("persistent writes are refused until the disk works again: "), "{told}");
     assert_eq!(place.bytes_at(&url, &["get", "k"]), b"v");
     assert_eq!(at(&["set", "passing", "-f", "large"]), "--- exit 0\n");
     // There was room for something smaller all the time.
-    assert_eq!(server.error_line(), "the disk works again: what must be kept is taken again");
+    assert_eq!(server.error_line(), "the disk works again: persistent writes are accepted");
     assert_eq!(at(&["set", "k", "w", "--persist"]), "--- exit 0\n");
     let raised = Command::new("prlimit").args(["--pid", &id, "--fsize=unlimited"]).status();
     if !raised.is_ok_and(|status| status.success()) {

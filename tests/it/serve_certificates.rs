@@ -11,7 +11,7 @@ use super::common::{LoggedServer, Place, StreamedProcess};
 
 const TLS: [&str; 4] = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
 const RULES: &str = "rules:\n- principals: {clientIds: [c]}\n  brokerResources: [{method: Connect}]\n";
-const AGAIN: &str = "the certificates were read again: the server's expires in 89 days";
+const AGAIN: &str = "certificates reloaded: the server's expires in 89 days";
 
 /// A place with a CA, and a certificate of this machine from it.
 fn place() -> (Place, Ca) {
@@ -103,7 +103,7 @@ fn an_invalid_file_changes_no_listener_and_is_reported_as_at_the_start() {
         server.signal(Signal::SIGHUP);
         assert_eq!(
             server.log_line_with("in force"),
-            format!("{message}; the certificates before stay in force")
+            format!("{message}; the previous certificates stay in force")
         );
         for door in 0..2 {
             assert_eq!(get(&place, &url(&server, "mqtts", door), "-T ca.pem"), "--- exit 1\n", "{message}");
@@ -111,7 +111,7 @@ fn an_invalid_file_changes_no_listener_and_is_reported_as_at_the_start() {
     }
     place.write("clients.pem", clients);
     server.signal(Signal::SIGHUP);
-    assert_eq!(server.log_line_with("again"), AGAIN);
+    assert_eq!(server.log_line_with("certificates reloaded"), AGAIN);
     for door in 0..2 {
         assert_eq!(get(&place, &url(&server, "mqtts", door), "-T new.pem"), "--- exit 1\n");
     }
@@ -135,8 +135,8 @@ fn new_client_cas_apply_to_new_connections_only() {
     server.signal(Signal::SIGHUP);
     assert!(
         server
-            .log_line_with("again")
-            .starts_with("the certificates were read again: the server's expires in ")
+            .log_line_with("certificates reloaded")
+            .starts_with("certificates reloaded: the server's expires in ")
     );
     assert!(get(&place, &url, me).contains("rejected the client certificate: unknown CA"));
     assert_eq!(get(&place, &url, it), "--- exit 1\n");
@@ -158,14 +158,13 @@ fn rules_and_certificates_are_reloaded_independently() {
     ca.issue_for_days(&place, "server", &["127.0.0.1"], 89);
     place.write("rules", "");
     server.signal(Signal::SIGHUP);
-    let [rules, certificates] = told();
-    assert!(rules.ends_with("; the rules before stay in force"), "{rules}");
+    let [certificates, rules] = told();
+    assert!(rules.ends_with("; the previous rules stay in force"), "{rules}");
     assert_eq!(certificates, AGAIN);
     place.write("rules", RULES);
     place.write("server.key", "");
     server.signal(Signal::SIGHUP);
-    let expected =
-        ["server.key is empty; the certificates before stay in force", "the rules were read again: 1"];
+    let expected = ["rules reloaded: 1", "server.key is empty; the previous certificates stay in force"];
     assert_eq!(told(), expected);
 }
 
@@ -181,7 +180,7 @@ fn a_file_that_hangs_blocks_neither_clients_nor_rules_nor_the_shutdown() {
     mkfifo(&place, "server.key");
     for _ in 0..2 {
         server.signal(Signal::SIGHUP);
-        log_line_with("the rules were read again: 1");
+        log_line_with("rules reloaded: 1");
     }
     // Whoever opens the other end waits until it is being read.
     let pipe = OpenOptions::new().write(true).open(place.path("server.key")).unwrap();
@@ -220,7 +219,7 @@ fn an_expired_certificate_causes_a_warning_at_the_start_and_at_a_reload() {
     place.write("server.pem", "");
     server.signal(Signal::SIGHUP);
     told("warning");
-    let failed = r#""reason":"server.pem is empty","message":"server.pem is empty; the certificates before stay in force"}"#;
+    let failed = r#""reason":"server.pem is empty","message":"server.pem is empty; the previous certificates stay in force"}"#;
     assert_eq!(told("certificates"), failed);
 }
 

@@ -48,7 +48,7 @@ fn each_listener_accepts_only_its_kinds_of_credentials() {
     let user = "bad user name or password (0x86)";
     let (wrong, none) =
         (format!("{user}: wrong password for the user ann"), format!("{user}: no password for the user ann"));
-    let nobody = "not authorized (0x87): it said nothing of who it is";
+    let nobody = "not authorized (0x87): no credentials";
     let forged = "not authorized (0x87): unknown token";
     let no_certificate = "no client certificate";
     let (ann_and_me, sat_and_me) = (format!("ann, {ME}"), format!("sat, {ME}"));
@@ -92,12 +92,12 @@ fn each_listener_accepts_only_its_kinds_of_credentials() {
                 assert_eq!(told, format!("connection from PORT refused: {no_certificate}"), "{door} {way}");
             } else if expected.contains("(0x") {
                 assert!(shown.ends_with("--- exit 77\n"), "{door} {way}: {shown}");
-                assert_eq!(told, format!("c from PORT is not let in: {expected}"), "{door} {way}");
+                assert_eq!(told, format!("c from PORT rejected: {expected}"), "{door} {way}");
             } else {
                 assert_eq!(shown, "--- exit 1\n", "{door} {way}");
                 let who = if expected.is_empty() { String::new() } else { format!(" as {expected}") };
                 assert_eq!(told, format!("c connected from PORT{who}, new session"), "{door} {way}");
-                assert_eq!(server.log_line(), "c is gone: it disconnected");
+                assert_eq!(server.log_line(), "c disconnected: closed by the client");
             }
         }
     }
@@ -176,7 +176,7 @@ fn client_data_is_escaped_in_the_log() {
         ..ConnectOptions::default()
     };
     assert_eq!(answer(server.port(0), hello), 0x86);
-    let told = "a\\u{1b}[2J from PORT is not let in: bad user name or password (0x86): unknown user b\\nc";
+    let told = "a\\u{1b}[2J from PORT rejected: bad user name or password (0x86): unknown user b\\nc";
     assert_eq!(server.log_line(), told);
 }
 
@@ -219,13 +219,13 @@ fn a_session_re_authenticates_with_a_renewed_token() {
     let [pong, auth] = heard;
     assert_eq!(pong.name(), "PINGRESP");
     assert_eq!(auth, Packet { first: 0xF0, body: b"\0\x0A\x15\0\x07K8S-SAT".to_vec() });
-    assert_eq!(server.log_line(), "c has shown a new token");
+    assert_eq!(server.log_line(), "c authenticated again");
     client.send(&PINGREQ);
     assert_eq!(client.receive().unwrap().name(), "PINGRESP");
     client.send(&wire::auth(0x19, Some("K8S-SAT"), Some(b"tok.en")));
     assert_eq!(disconnected(&mut client), 0x87);
-    assert_eq!(server.log_line(), "c from PORT is not let in: not authorized (0x87): unknown token");
-    assert_eq!(server.log_line(), "c is gone: not authorized (0x87): unknown token");
+    assert_eq!(server.log_line(), "c from PORT rejected: not authorized (0x87): unknown token");
+    assert_eq!(server.log_line(), "c disconnected: not authorized (0x87): unknown token");
     assert_eq!(
         answer(
             server.port(0),
@@ -420,9 +420,12 @@ fn a_file_that_becomes_invalid_is_reported_once_and_changes_nothing() {
     let server = LoggedServer::start(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
     place.write("tokens", "nonsense\n");
     drop(with_token(server.port(0), b"tok.en"));
-    assert_eq!(server.log_line(), "line 1 of tokens is not NAME TOKEN; what it said before still counts");
+    assert_eq!(
+        server.log_line(),
+        "line 1 of tokens is not NAME TOKEN; its last valid content stays in force"
+    );
     assert_eq!(server.log_line(), "c connected from PORT as sat, new session");
-    assert!(server.log_line().starts_with("c is gone: "));
+    assert!(server.log_line().starts_with("c disconnected: "));
     drop(with_token(server.port(0), b"tok.en"));
     assert_eq!(server.log_line(), "c connected from PORT as sat, new session");
 }

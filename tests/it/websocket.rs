@@ -94,7 +94,7 @@ fn a_watch_receives_changes_and_closes_cleanly() {
     assert_eq!(watch.end().2, Some(0));
     let mut told: Vec<String> = (0..3).map(|_| server.log_line()).collect();
     told.sort();
-    let gone = |id: &str| format!("{id} is gone: it disconnected");
+    let gone = |id: &str| format!("{id} disconnected: closed by the client");
     assert_eq!(told, ["s connected from PORT, new session".to_owned(), gone("s"), gone("w")]);
 }
 
@@ -256,13 +256,13 @@ fn an_invalid_frame_ends_its_own_connection_only() {
         assert_eq!((heard[0], heard[2], heard[4]), (0x82, 0xE0, 0x81), "{words}");
         let [high, low] = code.to_be_bytes();
         assert!(heard.ends_with(&[0x88, 2, high, low]), "{words}: {heard:02X?}");
-        assert_eq!(server.log_line(), format!("c is gone: malformed packet (0x81): {words}"));
+        assert_eq!(server.log_line(), format!("c disconnected: malformed packet (0x81): {words}"));
     }
     // Nonsense within good frames is MQTT's affair.
     let mut client = inside(&server, "c");
     client.send(&frame(0x82, b"\xFF\xFF\xFF\xFF\xFF"));
     assert!(client.rest().ends_with(&[0x88, 2, 0x03, 0xE8]));
-    assert!(server.log_line().starts_with("c is gone: malformed packet (0x81)"));
+    assert!(server.log_line().starts_with("c disconnected: malformed packet (0x81)"));
     is_served(&mut bystander);
 }
 

@@ -45,7 +45,7 @@ impl CloseReason {
 impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ClientDisconnect { .. } => write!(f, "it disconnected"),
+            Self::ClientDisconnect { .. } => write!(f, "closed by the client"),
             Self::ServerDisconnect { reason, text } => write!(f, "{reason}: {text}"),
             Self::ConnectionLost(text) => write!(f, "connection lost: {text}"),
         }

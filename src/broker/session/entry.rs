@@ -193,14 +193,14 @@ impl SessionEntry {
             return true;
         }
         if is_needed && let Some(handle) = &state.handle {
-            handle.close(ReasonCode::QuotaExceeded, "too many messages wait for this client");
+            handle.close(ReasonCode::QuotaExceeded, "too many messages are queued for this client");
         }
         if !state.is_overflowing {
             state.is_overflowing = true;
             events.push(Event::Dropped {
                 client_id: Arc::clone(&self.client_id),
                 topic: publication.message.topic.clone(),
-                reason: "too many messages wait for this client; not reported again until it catches up",
+                reason: "too many messages are queued for this client; not reported again until it catches up",
             });
         }
         false

@@ -133,7 +133,7 @@ async fn a_disconnect_discards_the_will_even_if_the_client_closes_before_it_has_
         } else {
             drop(client);
         }
-        assert_eq!(reasons.recv().await.unwrap(), "it disconnected");
+        assert_eq!(reasons.recv().await.unwrap(), "closed by the client");
         watcher.expect_nothing().await;
     }
 }

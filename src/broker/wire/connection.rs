@@ -180,8 +180,8 @@ fn check(broker: &Broker, method: &str, data: Option<Secret>) -> PendingCheck {
 fn too_slow() -> Denial {
     Denial {
         reason: ReasonCode::ServerBusy,
-        reason_string: "too many want to come in at once",
-        log_text: "what it says of itself could not be checked in time".to_owned(),
+        reason_string: "too many clients are being authenticated",
+        log_text: "authentication timed out".to_owned(),
     }
 }
 
@@ -230,23 +230,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             match self.input.first() {
                 None | Some(&CONNECT) => {}
                 Some(&TLS_HANDSHAKE) => {
-                    return Err(Rejection::Unanswered(
-                        "it speaks TLS, and is not spoken to in it".to_owned(),
-                    ));
+                    return Err(Rejection::Unanswered("TLS handshake on a listener without TLS".to_owned()));
                 }
-                Some(_) => return Err(Rejection::Unanswered("what came first was no CONNECT".to_owned())),
+                Some(_) => return Err(Rejection::Unanswered("the first packet is not a CONNECT".to_owned())),
             }
             let missing = match decode::decode_first(&mut self.input, bytes_max) {
                 Ok(Decoded::Packet(Incoming::Connect(connect))) => return Ok(*connect),
                 Ok(Decoded::Packet(_)) => {
-                    return Err(Rejection::Unanswered("what came first was no CONNECT".to_owned()));
+                    return Err(Rejection::Unanswered("the first packet is not a CONNECT".to_owned()));
                 }
                 Ok(Decoded::Missing(missing)) => missing,
                 Err(error) => return Err(Rejection::Answered(error.into(), None, None)),
             };
             self.make_room(missing);
             match self.stream.read_buf(&mut self.input).await {
-                Ok(0) => return Err(Rejection::Unanswered("it closed before its CONNECT".to_owned())),
+                Ok(0) => return Err(Rejection::Unanswered("closed before its CONNECT".to_owned())),
                 Ok(len) => count(&broker.counters().received.bytes, len),
                 Err(error) => return Err(Rejection::Unanswered(error.to_string())),
             }
@@ -258,7 +256,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         while self.input.len() < READ_BYTES_MIN {
             self.input.reserve(READ_BYTES_MIN);
             match self.stream.read_buf(&mut self.input).await {
-                Ok(0) => return Rejection::Unanswered("it closed before it was let in".to_owned()),
+                Ok(0) => return Rejection::Unanswered("closed before it was authenticated".to_owned()),
                 Ok(_) => {}
                 Err(error) => return Rejection::Unanswered(error.to_string()),
             }
@@ -305,7 +303,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     (&mut self.input, reads),
                 ) => match moved {
                     Transfer::Written(Ok(0)) if writes => {
-                        return self.handle_loss(broker, handler, "it takes no more bytes".to_owned()).await;
+                        return self.handle_loss(broker, handler, "a write took no bytes".to_owned()).await;
                     }
                     Transfer::Written(Ok(len)) => {
                         count(&broker.counters().sent.bytes, len);
@@ -315,7 +313,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                         !reads
                     }
                     Transfer::Read(Ok(0)) => {
-                        let why = "it closed without a DISCONNECT".to_owned();
+                        let why = "closed without a DISCONNECT".to_owned();
                         return self.handle_loss(broker, handler, why).await;
                     }
                     Transfer::Read(Ok(len)) => {
@@ -345,7 +343,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                         keep_alive_timer.as_mut().reset(Instant::from_std(deadline));
                         continue;
                     }
-                    let text = "nothing was heard for 1.5 times the keep-alive".to_owned();
+                    let text = "no packet for 1.5 times the keep-alive".to_owned();
                     return CloseReason::ServerDisconnect { reason: ReasonCode::KeepAliveTimeout, text };
                 }
             };

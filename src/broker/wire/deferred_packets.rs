@@ -120,7 +120,7 @@ mod tests {
             let Some((Incoming::Publish(publish), has_expired)) =
                 deferred.pop(now + Duration::from_millis(waited_ms))
             else {
-                panic!("it is gone")
+                panic!("no packet was deferred")
             };
             assert_eq!((publish.message.expiry_s, has_expired), expected, "{expiry_s:?} {waited_ms}");
         }

@@ -100,7 +100,7 @@ impl Acceptor {
                 self.upgrade(stream, info, listener).await;
             }
             Err(error) => {
-                let reason = format!("its certificate cannot be used: {error}");
+                let reason = format!("invalid client certificate: {error}");
                 self.refuse(info.remote, reason, Some(stream)).await;
             }
         }

@@ -95,10 +95,10 @@ impl PacketHandler {
         let reject =
             |text: &str| ConnectError { reason: ReasonCode::NotAuthorized, text: text.to_owned(), version };
         if peer.permissions.as_ref().is_some_and(|permissions| !permissions.may_connect()) {
-            return Err(reject("no rule lets this client come in"));
+            return Err(reject("no rule permits this client to connect"));
         }
         if connect.will.as_ref().is_some_and(|will| !peer.may_publish(&will.message.topic)) {
-            return Err(reject("no rule lets this client publish to the topic of its will"));
+            return Err(reject("no rule permits this client to publish its Will Message"));
         }
         let request = SessionRequest {
             connection: peer.connection,
@@ -112,7 +112,7 @@ impl PacketHandler {
         };
         let AttachedSession { entry, handle, session_present, .. } =
             broker.attach(request).map_err(|reason| match reason {
-                ReasonCode::NotAuthorized => reject("somebody else is connected with this client id"),
+                ReasonCode::NotAuthorized => reject("another user is connected with this client id"),
                 reason => ConnectError { reason, text: reason.to_string(), version },
             })?;
         let accepted = ConnAck {
@@ -205,8 +205,8 @@ impl PacketHandler {
         if self.peer.principal.user.as_deref() != Some(&*user) {
             return Err(Denial {
                 reason: ReasonCode::NotAuthorized,
-                reason_string: "this token is somebody else's",
-                log_text: format!("its new token is that of {user}"),
+                reason_string: "the token belongs to another user",
+                log_text: format!("the new token belongs to {user}"),
             });
         }
         if let Some(authentication) = &mut self.authentication {
@@ -431,7 +431,7 @@ impl PacketHandler {
             Incoming::Subscribe { packet_id, requests } => {
                 let is_local = |request: &SubscriptionRequest| request.options.no_local;
                 if requests.iter().any(|request| is_local(request) && filter::is_shared(&request.filter)) {
-                    return Err(protocol_error("no local messages of a shared subscription"));
+                    return Err(protocol_error("No Local on a shared subscription"));
                 }
                 let results = self.broker.subscribe(&self.peer, &self.entry, requests);
                 encode::suback(self.version, packet_id, &results, &mut self.output);
@@ -443,7 +443,7 @@ impl PacketHandler {
             Incoming::PingReq => encode::pingresp(&mut self.output),
             Incoming::Disconnect { is_normal, session_expiry_s } => {
                 if self.session_expiry_s == 0 && session_expiry_s.is_some_and(|seconds| seconds > 0) {
-                    return Err(protocol_error("a session expiry that CONNECT did not ask for"));
+                    return Err(protocol_error("a session expiry interval after a CONNECT with 0"));
                 }
                 return Err(CloseReason::ClientDisconnect { publishes_will: !is_normal, session_expiry_s });
             }
@@ -499,13 +499,13 @@ impl PacketHandler {
         data: Option<Secret>,
     ) -> Result<(), CloseReason> {
         let Some(authentication) = &mut self.authentication else {
-            return Err(protocol_error("an AUTH, where CONNECT had no authentication method"));
+            return Err(protocol_error("an AUTH after a CONNECT without an authentication method"));
         };
         if method != Some(&authentication.method) {
-            return Err(protocol_error("an AUTH with another method than that of CONNECT"));
+            return Err(protocol_error("an AUTH with another method than the CONNECT"));
         }
         if !is_reauthentication {
-            return Err(protocol_error("an AUTH that goes on with what was not begun"));
+            return Err(protocol_error("an AUTH that continues no authentication"));
         }
         if !matches!(authentication.reauthentication, Reauthentication::None) {
             return Err(protocol_error("an AUTH before the last one was answered"));
@@ -535,7 +535,7 @@ impl PacketHandler {
             return Ok(ReasonCode::NotAuthorized);
         }
         if has_expired {
-            self.report_drop(message.topic, "it expired while its sender had much to acknowledge");
+            self.report_drop(message.topic, "it expired while its sender had many messages to acknowledge");
             return Ok(ReasonCode::Success);
         }
         if !self.peer.may_publish(&message.topic) {

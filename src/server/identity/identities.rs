@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(check("t2").await.as_deref(), Ok("one"));
         let reported: Vec<String> =
             lines.lock().unwrap().iter().map(|line| line.replace(path.to_str().unwrap(), "FILE")).collect();
-        let still = "what it said before still counts";
+        let still = "its last valid content stays in force";
         assert_eq!(
             reported,
             [
