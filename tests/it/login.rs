@@ -73,7 +73,7 @@ fn a_wrong_password_exits_with_77_at_once_and_is_not_retried() {
         shown,
         "--- stderr\n{\"v\":1,\"error\":{\"kind\":\"authorization\",\"code\":77,\"message\":\"BROKER rejected the \
          connection: bad user name or password (0x86)\",\"hints\":[\"check \
-         the name (-u) and the password (--password-file or --ask-password)\"],\"retryable\":false}}\n--- exit 77\n"
+         the user name (-u) and the password (--password-file or --ask-password)\"],\"retryable\":false}}\n--- exit 77\n"
     );
     assert_eq!(broker.count(), 1);
 }

@@ -214,7 +214,7 @@ fn a_page_of_another_origin_is_rejected_unless_allowed() {
     ] {
         assert_eq!(status(origin, host), "403");
         assert_eq!(
-            server.log_line_with("a page"),
+            server.log_line_with("web page"),
             format!(
                 "connection from PORT refused: web page of origin {origin} is not allowed; --ws-origin allows it"
             )
@@ -305,7 +305,7 @@ fn invalid_handshakes_are_answered_and_disturb_no_other_client() {
         (
             b"GET /mqtt HTTP/1.1\r\nHost: h\r\n\r\n",
             "HTTP/1.1 426 ",
-            "it asked over HTTP for something else than a WebSocket",
+            "HTTP request without an upgrade to a WebSocket",
         ),
         (
             SHAKE.replace("Protocol: mqtt", "Protocol: chat").as_bytes(),
@@ -322,7 +322,7 @@ fn invalid_handshakes_are_answered_and_disturb_no_other_client() {
         assert_eq!(server.log_line(), format!("connection from PORT refused: {reason}"));
     }
     drop(RawClient::connect(server.port(0)));
-    let closed = "connection from PORT refused: it closed before it had asked for a WebSocket";
+    let closed = "connection from PORT refused: connection closed before the WebSocket handshake";
     assert_eq!(server.log_line(), closed);
     drop(slow);
     assert_eq!(server.log_line(), closed);
