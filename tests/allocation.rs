@@ -13,19 +13,19 @@ thread_local! {
     static ALLOCATED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The system's allocator, with a sum of the bytes that each thread allocates.
+/// The system's allocator with a sum of the allocated bytes per thread.
 struct Counting;
 
-// SAFETY: every call is passed on unchanged; counting allocates nothing.
+// SAFETY: every call is forwarded unchanged; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.set(ALLOCATED.get().saturating_add(layout.size()));
-        // SAFETY: the caller keeps the contract of this function, which is the same.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`, which `System` shares.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of this function, which is the same.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`, which `System` shares.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// The number of the last statement in each section of MQTT 5.0. They count from 1, those of 2.2.1 from 2.
+/// The number of the last statement in each section of MQTT 5.0. Numbering starts at 1, in section 2.2.1 at 2.
 const SECTIONS: &[(&str, u32)] = &[
     ("1.5.4", 3),
     ("1.5.5", 1),
@@ -98,7 +98,7 @@ const SUITE: &[&str] = &[
     "test_will_delay",
 ];
 
-/// How the page begins its reason, where a statement needs no test.
+/// The beginnings of the reasons why a statement needs no test.
 const REASONS: &[&str] =
     &["Binds clients", "No ", "All ", "It has none", "Every QoS", "Messages are retained"];
 
@@ -119,7 +119,7 @@ fn errors(page: &str, sources: impl Fn(&str) -> Vec<String>) -> Vec<String> {
     for (number, shown) in rows {
         match counts.get_mut(number) {
             Some(count) => *count += 1,
-            None => found.push(format!("{number}: there is no such statement")),
+            None => found.push(format!("{number}: no such statement")),
         }
         let tests: Vec<_> = shown.split('`').skip(1).step_by(2).filter(|code| code.contains("::")).collect();
         if tests.is_empty() && !REASONS.iter().any(|reason| shown.starts_with(reason)) {
@@ -206,7 +206,7 @@ fn each_kind_of_error_in_the_page_is_reported() {
     assert_eq!(errors_after(&line, &line.repeat(2)), ["4.8.2-6: 2 rows"]);
     assert_eq!(
         errors_after(&line, &(line.clone() + &line.replace("2-6", "2-7"))),
-        ["4.8.2-7: there is no such statement"]
+        ["4.8.2-7: no such statement"]
     );
     assert_eq!(errors_after(&line, &row("4.8.2-6", "Surely")), ["4.8.2-6: neither a test nor a reason"]);
     assert_eq!(errors_after(&line, &row("4.8.2-6", "`shared::x`")), ["4.8.2-6: no test shared::x"]);

@@ -1,5 +1,5 @@
-//! The completion scripts and manual pages in the tree are those that the binary prints.
-#![allow(clippy::unwrap_used, clippy::panic)] // clippy.toml exempts tests only, not what they share
+//! Checks that the committed completion scripts and manual pages are up to date.
+#![allow(clippy::unwrap_used, clippy::panic)] // clippy.toml exempts test functions only, not the helpers that they share
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use mqkv::cli::generate::{Generated, all_completions, man_pages};
 
 const REGENERATE: &str = "run: cargo run -- completions --all completions && cargo run -- man man";
 
-/// Compares a directory with what the binary writes; other files in it count too.
+/// Checks that a directory contains the generated files and no others.
 fn assert_up_to_date(directory: &str, generated: Vec<Generated>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
     let expected: BTreeMap<OsString, Vec<u8>> = generated.into_iter().collect();
@@ -20,7 +20,7 @@ fn assert_up_to_date(directory: &str, generated: Vec<Generated>) {
         .map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap()))
         .collect();
     let names = |files: &BTreeMap<OsString, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
-    assert_eq!(names(&found), names(&expected), "{directory}/ holds other files; {REGENERATE}");
+    assert_eq!(names(&found), names(&expected), "{directory}/ contains other files; {REGENERATE}");
     for (name, bytes) in &expected {
         assert!(
             found.get(name) == Some(bytes),

@@ -1,5 +1,5 @@
-//! Everything that starts processes: the real binary in a hermetic environment.
-#![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)] // clippy.toml exempts tests only, not what they share
+//! Tests that start processes: the built binary in an isolated environment.
+#![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)] // clippy.toml exempts test functions only, not the helpers that they share
 
 mod authorization;
 mod authorization_sessions;

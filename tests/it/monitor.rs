@@ -1,4 +1,4 @@
-//! `monitor` beside other processes: what it sees of them, and how it ends.
+//! `monitor`: the traffic of other processes that it shows, and its exit.
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)] // a panic here is a failed test
 
 use std::collections::VecDeque;
@@ -22,15 +22,15 @@ fn monitor(place: &Place, url: &str, words: &[&str]) -> Command {
     place.command(&[&["monitor", "-b", url], words].concat())
 }
 
-/// A monitor whose subscriptions are in force.
+/// Starts a monitor and waits until its subscriptions are granted.
 fn listening(place: &Place, url: &str, words: &[&str]) -> StreamedProcess {
     let follow = StreamedProcess::start(&mut monitor(place, url, words));
-    let said = follow.error_line();
-    assert!(said.starts_with("listening at 127.0.0.1:"), "{said}");
+    let line = follow.error_line();
+    assert!(line.starts_with("listening at 127.0.0.1:"), "{line}");
     follow
 }
 
-/// The columns that are the same in each run: no time, no version, no milliseconds.
+/// Returns the columns without the time, and with versions and milliseconds replaced.
 fn masked(line: &str) -> String {
     let mut columns: Vec<_> = line.split('\t').map(str::to_owned).collect();
     assert_eq!(columns.len(), 11, "{line}");
@@ -70,7 +70,7 @@ fn requests_and_responses_of_other_processes_are_shown_in_order() {
         &["del", "k"],
         &["raw", "NONSENSE", "a"],
     ] {
-        // A client id with slashes is one like any other.
+        // A client id may contain slashes.
         place.run(&[&["-b", &url, "-i", "plc/7"], words].concat());
     }
     let (lines, words, code) = follow.end();
@@ -145,7 +145,7 @@ fn many_requests_are_json_lines_in_order_each_with_its_reply() {
     });
     let (lines, words, code) = follow.end();
     assert_eq!((lines.len(), words, code), (2 * COUNT, Vec::new(), Some(0)));
-    let mut asked = VecDeque::new();
+    let mut requested = VecDeque::new();
     let mut keys: Vec<usize> = Vec::new();
     for (line, seq) in lines.iter().zip(1..) {
         let record: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -154,17 +154,17 @@ fn many_requests_are_json_lines_in_order_each_with_its_reply() {
         match text("event").as_str() {
             "request" => {
                 keys.push(text("key").parse().unwrap());
-                asked.push_back((text("correlation"), text("key")));
+                requested.push_back((text("correlation"), text("key")));
             }
             "reply" => {
                 let answered = (text("correlation"), text("key"));
-                assert_eq!((asked.pop_front(), text("reply")), (Some(answered), "done".into()));
+                assert_eq!((requested.pop_front(), text("reply")), (Some(answered), "done".into()));
                 assert!(record["ms"].is_number() && record["version"].is_string());
             }
             other => panic!("{other}"),
         }
     }
-    assert!(asked.is_empty());
+    assert!(requested.is_empty());
     keys.sort_unstable();
     assert_eq!(keys, (0..COUNT).collect::<Vec<_>>());
 }

@@ -1,4 +1,4 @@
-//! Judges from outside: Mosquitto's tools against our broker, and our client against Mosquitto.
+//! Interoperability: Mosquitto's tools with our broker, and our client with Mosquitto.
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use super::common::{Place, Server};
 
 const REQUESTS: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
 
-/// One of Mosquitto's tools, speaking MQTT 5 to a broker of this machine.
+/// Returns the command of a Mosquitto tool that connects with MQTT 5 to a broker of this machine.
 fn tool(name: &str, url: &str, words: &[&str]) -> Command {
     let port = url.rsplit(':').next().unwrap();
     let mut command = Command::new(name);
@@ -31,42 +31,42 @@ fn succeed(mut command: Command) -> Output {
     output
 }
 
-/// A process of the tests, ended with them.
-pub(super) struct Ended(Child);
+/// A process that is killed when this is dropped.
+pub(super) struct KilledOnDrop(Child);
 
-impl Drop for Ended {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Mosquitto itself, on a free port of this machine.
-fn mosquitto(place: &Place) -> (Ended, String) {
+/// Starts Mosquitto on a free port of this machine.
+fn mosquitto(place: &Place) -> (KilledOnDrop, String) {
     mosquitto_with(place, "")
 }
 
-/// The same, with these lines about its listener.
-fn mosquitto_with(place: &Place, listener: &str) -> (Ended, String) {
+/// Starts Mosquitto with these additional lines for its listener.
+fn mosquitto_with(place: &Place, listener: &str) -> (KilledOnDrop, String) {
     let (broker, [port]) =
         mosquitto_at(place, |[port]| format!("listener {port} 127.0.0.1\nallow_anonymous true\n{listener}"));
     (broker, format!("mqtt://127.0.0.1:{port}"))
 }
 
-/// The same, with so many ports, which its configuration is made of; it listens at the last one last.
+/// Starts Mosquitto with a configuration for `N` free ports; it opens the last one last.
 pub(super) fn mosquitto_at<const N: usize>(
     place: &Place,
     config: impl Fn([u16; N]) -> String,
-) -> (Ended, [u16; N]) {
+) -> (KilledOnDrop, [u16; N]) {
     for _ in 0..20 {
-        // It cannot choose a port for itself: somebody else may take these meanwhile.
+        // Mosquitto cannot choose a port, and another process may take these meanwhile, hence the attempts.
         let free = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let free = free.map(|listener| listener.local_addr().unwrap().port());
-        // As root it would look at our files as somebody else.
+        // Started by root, Mosquitto would switch to a user that cannot read these files.
         place.write("mosquitto.conf", format!("user root\n{}", config(free)));
         let mut command = Command::new("/usr/sbin/mosquitto");
         command.arg("-c").arg(place.path("mosquitto.conf")).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut broker = Ended(command.spawn().unwrap_or_else(missing));
+        let mut broker = KilledOnDrop(command.spawn().unwrap_or_else(missing));
         for _ in 0..1000 {
             if free.iter().all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok()) {
                 return (broker, free);
@@ -80,7 +80,7 @@ pub(super) fn mosquitto_at<const N: usize>(
     panic!("mosquitto does not listen");
 }
 
-/// `mosquitto_rr` with a request to the store; what it prints of the answer.
+/// Sends a request with `mosquitto_rr` and returns its output.
 fn ask(url: &str, format: &str, properties: &[&str], request: &str) -> String {
     let mut command = tool("mosquitto_rr", url, &["-q", "1", "-t", REQUESTS, "-e", "clients/rr/response"]);
     command.args(["-D", "publish", "correlation-data", "0123456789abcdef", "-N", "-F", format]);
@@ -102,7 +102,7 @@ fn mosquitto_rr_gets_a_value_from_our_store() {
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
-fn mosquitto_rr_sets_a_value_if_its_clock_is_right() {
+fn mosquitto_rr_sets_a_value_with_a_valid_timestamp_only() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let set = "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n";
@@ -120,7 +120,7 @@ fn mosquitto_rr_sets_a_value_if_its_clock_is_right() {
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
-fn mosquittos_tools_talk_through_our_broker() {
+fn the_tools_exchange_messages_through_our_broker() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let url = server.url();
@@ -130,9 +130,9 @@ fn mosquittos_tools_talk_through_our_broker() {
     let filters = ["-t", "plant/#", "-t", "+/single", "-t", "ready", "-q", "1"];
     let mut subscriber = tool("mosquitto_sub", &url, &filters);
     subscriber.args(["-F", "%t qos %q retain %r %p", "-C", "7"]);
-    let mut subscriber = Ended(subscriber.spawn().unwrap());
+    let mut subscriber = KilledOnDrop(subscriber.spawn().unwrap());
     let mut lines = BufReader::new(subscriber.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-    // What is retained comes once the subscription is in force.
+    // The retained messages show that the subscription is granted.
     assert_eq!(lines.next().unwrap(), "plant/old qos 1 retain 1 kept");
     assert_eq!(lines.next().unwrap(), "ready qos 0 retain 1 1");
     publish(&["-t", "plant/a", "-m", "zero", "-q", "0"]);
@@ -141,9 +141,9 @@ fn mosquittos_tools_talk_through_our_broker() {
     publish(&["-t", "other/deep/single", "-m", "no"]);
     publish(&["-t", "other/single", "-m", "single"]);
     publish(&["-t", "plant/new", "-m", "retained", "-q", "1", "-r"]);
-    let live: Vec<String> = lines.collect();
+    let received: Vec<String> = lines.collect();
     assert_eq!(
-        live,
+        received,
         [
             "plant/a qos 0 retain 0 zero",
             "plant/a/b qos 1 retain 0 one",
@@ -153,7 +153,7 @@ fn mosquittos_tools_talk_through_our_broker() {
         ]
     );
     assert!(subscriber.0.wait().unwrap().success());
-    // A retained message is deleted by an empty one.
+    // An empty retained message deletes the stored one.
     publish(&["-t", "plant/old", "-n", "-r"]);
     let left = succeed(tool("mosquitto_sub", &url, &["-t", "plant/#", "-C", "1", "-F", "%t"]));
     assert_eq!(left.stdout, b"plant/new\n");
@@ -161,7 +161,7 @@ fn mosquittos_tools_talk_through_our_broker() {
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
-fn mosquitto_itself_has_no_store_and_it_is_said() {
+fn a_broker_without_a_store_is_reported() {
     let place = Place::new();
     let (_broker, url) = mosquitto(&place);
     let no_store = |outcome: &str| {
@@ -180,7 +180,7 @@ fn mosquitto_itself_has_no_store_and_it_is_said() {
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
-fn the_doctor_gets_as_far_as_the_missing_store() {
+fn doctor_reports_that_the_broker_has_no_store() {
     let place = Place::new();
     let (_broker, url) = mosquitto(&place);
     let shown = place.run_at(&url, &["doctor", "-t", "1h"]);
@@ -193,7 +193,7 @@ fn the_doctor_gets_as_far_as_the_missing_store() {
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
-fn mosquitto_that_is_spoken_to_in_the_wrong_way_is_told_apart_by_the_doctor() {
+fn doctor_distinguishes_plain_and_tls_listeners() {
     let place = Place::new();
     Ca::new(&place, "ca.pem").issue(&place, "server", &["127.0.0.1"]);
     let file = |name: &str| place.path(name).display().to_string();
@@ -210,12 +210,12 @@ fn mosquitto_that_is_spoken_to_in_the_wrong_way_is_told_apart_by_the_doctor() {
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
-fn mosquitto_with_tls_is_reached_and_its_refusals_are_understood() {
+fn mosquitto_over_tls_connects_and_its_rejections_are_reported() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
     ca.issue(&place, "server", &["127.0.0.1"]);
     ca.issue(&place, "me", &["me"]);
-    Ca::new(&place, "other.pem").issue(&place, "stranger", &["me"]);
+    Ca::new(&place, "other.pem").issue(&place, "untrusted", &["me"]);
     let file = |name: &str| place.path(name).display().to_string();
     let listener = format!(
         "cafile {}\ncertfile {}\nkeyfile {}\nrequire_certificate true\n",
@@ -225,7 +225,7 @@ fn mosquitto_with_tls_is_reached_and_its_refusals_are_understood() {
     );
     let (_broker, plain) = mosquitto_with(&place, &listener);
     let url = plain.replace("mqtt://", "mqtts://");
-    let said = |options: &str| {
+    let get = |options: &str| {
         let line = format!("get k -t 1h {options}");
         place.run_at(&url, &line.split_whitespace().collect::<Vec<_>>())
     };
@@ -233,9 +233,9 @@ fn mosquitto_with_tls_is_reached_and_its_refusals_are_understood() {
         ("-T ca.pem -C me.pem -K me.key", "no state store at BROKER"),
         ("-T other.pem -C me.pem -K me.key", "the certificate of BROKER is from an unknown CA"),
         ("-T ca.pem", "BROKER requires a client certificate"),
-        ("-T ca.pem -C stranger.pem -K stranger.key", "BROKER rejected the client certificate: unknown CA"),
+        ("-T ca.pem -C untrusted.pem -K untrusted.key", "BROKER rejected the client certificate: unknown CA"),
     ] {
-        let shown = said(options);
+        let shown = get(options);
         assert!(shown.contains(&format!("error: {expected}")), "{options}: {shown}");
         assert!(shown.ends_with("--- exit 69\n"), "{options}: {shown}");
     }
@@ -245,7 +245,7 @@ fn mosquitto_with_tls_is_reached_and_its_refusals_are_understood() {
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
-fn mosquittos_tools_reach_our_store_over_tls() {
+fn the_tools_connect_to_our_broker_over_tls() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
     ca.issue(&place, "server", &["127.0.0.1"]);
@@ -265,11 +265,11 @@ fn mosquittos_tools_reach_our_store_over_tls() {
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
-fn mosquitto_is_reached_over_web_sockets_with_and_without_tls() {
+fn mosquitto_over_websockets_connects_with_and_without_tls() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
     ca.issue(&place, "server", &["127.0.0.1"]);
-    // Debian's ends at once where all of its listeners are WebSockets.
+    // Debian's Mosquitto exits at once if all of its listeners are WebSockets.
     let web_sockets = |lines: &str| {
         let other = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         mosquitto_with(&place, &format!("protocol websockets\n{lines}listener {other} 127.0.0.1\n"))
@@ -292,7 +292,7 @@ fn mosquitto_is_reached_over_web_sockets_with_and_without_tls() {
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
-fn mosquittos_tools_log_in_to_our_store() {
+fn the_tools_authenticate_with_our_broker() {
     let place = Place::new();
     let add = ["serve", "user", "add", "users", "ann", "-q"];
     assert_eq!(place.run_with_input(&add, b"right"), "--- exit 0\n");
@@ -309,18 +309,18 @@ fn mosquittos_tools_log_in_to_our_store() {
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
-fn mosquitto_of_3_1_1_reads_what_it_has_retained_and_3_1_is_refused() {
+fn mqtt_3_1_1_reads_its_retained_message_and_3_1_is_rejected() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
-    let speak = |version: &str, name: &str, words: &[&str]| {
+    let run = |version: &str, name: &str, words: &[&str]| {
         let port = server.port().to_string();
         let words = [&["-V", version, "-h", "127.0.0.1", "-p", &port, "-t", "t"], words].concat();
         Command::new(name).args(words).stdin(Stdio::null()).output().unwrap_or_else(missing)
     };
-    assert!(speak("311", "mosquitto_pub", &["-q", "2", "-r", "-m", "kept"]).status.success());
-    let heard = speak("311", "mosquitto_sub", &["-q", "2", "-C", "1", "-W", "30"]);
-    assert_eq!(String::from_utf8_lossy(&heard.stdout), "kept\n");
-    let refused = speak("31", "mosquitto_pub", &["-m", "x"]);
+    assert!(run("311", "mosquitto_pub", &["-q", "2", "-r", "-m", "kept"]).status.success());
+    let received = run("311", "mosquitto_sub", &["-q", "2", "-C", "1", "-W", "30"]);
+    assert_eq!(String::from_utf8_lossy(&received.stdout), "kept\n");
+    let refused = run("31", "mosquitto_pub", &["-m", "x"]);
     let error = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && error.contains("unacceptable protocol version"), "{error}");
 }

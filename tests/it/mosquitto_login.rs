@@ -1,4 +1,4 @@
-//! Logging in to Debian's Mosquitto in every way that it knows, with a small store of the tests behind it.
+//! Authentication with Debian's Mosquitto in each way that it supports, with a minimal store as its client.
 
 use std::collections::HashMap;
 use std::net::TcpStream;
@@ -9,26 +9,26 @@ use super::common::fake_broker::{Connection, answer};
 use super::common::pki::Ca;
 use super::common::wire::{self, Publish};
 use super::common::{Place, Relay};
-use super::mosquitto::{Ended, mosquitto_at};
+use super::mosquitto::{KilledOnDrop, mosquitto_at};
 
 const REQUESTS: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
 const PASSWORD: &str = "hunter2-and-more";
 
-/// Mosquitto with a store behind it, and a door to it that is made as these lines say.
-struct Guarded {
-    _broker: Ended,
+/// Mosquitto with a store connected to one listener, and a second listener with the given configuration.
+struct MosquittoWithStore {
+    _broker: KilledOnDrop,
     port: u16,
 }
 
-impl Guarded {
-    fn start(place: &Place, door: &str) -> Self {
-        let (broker, [inside, port]) = mosquitto_at(place, |[inside, door_port]| {
+impl MosquittoWithStore {
+    fn start(place: &Place, listener: &str) -> Self {
+        let (broker, [store_port, port]) = mosquitto_at(place, |[store_port, port]| {
             format!(
-                "per_listener_settings true\nlistener {inside} 127.0.0.1\nallow_anonymous true\n\
-                 listener {door_port} 127.0.0.1\n{door}"
+                "per_listener_settings true\nlistener {store_port} 127.0.0.1\nallow_anonymous true\n\
+                 listener {port} 127.0.0.1\n{listener}"
             )
         });
-        let mut store = Connection::new(TcpStream::connect(("127.0.0.1", inside)).unwrap());
+        let mut store = Connection::new(TcpStream::connect(("127.0.0.1", store_port)).unwrap());
         store.send(&wire::connect("store"));
         store.expect("CONNACK");
         store.send(&wire::subscribe(1, REQUESTS));
@@ -42,7 +42,7 @@ impl Guarded {
     }
 }
 
-/// Answers GET and SET from a map, until the broker ends.
+/// Answers GET and SET from a map until the broker exits.
 fn respond(store: &mut Connection) {
     let mut values = HashMap::new();
     while let Some(packet) = store.next() {
@@ -87,7 +87,7 @@ fn fails(place: &Place, url: &str, options: &str, message: &str, hint: &str, cod
     );
 }
 
-/// A CA, a certificate of the server and one of the client, and a door with TLS.
+/// Creates a CA and certificates of server and client; returns the configuration of a TLS listener.
 fn with_tls(place: &Place, more: &str) -> String {
     let ca = Ca::new(place, "ca.pem");
     ca.issue(place, "server", &["127.0.0.1"]);
@@ -101,7 +101,7 @@ fn with_tls(place: &Place, more: &str) -> String {
     )
 }
 
-/// A user `ann`, and a door for her alone.
+/// Creates the user `ann`; returns the configuration of a listener that requires a password.
 fn with_password(place: &Place) -> String {
     let file = place.path("users");
     let made =
@@ -112,15 +112,15 @@ fn with_password(place: &Place) -> String {
     format!("allow_anonymous false\npassword_file {}\n", file.display())
 }
 
-const WHO: &str =
+const HINT: &str =
     "authenticate with -u NAME and --password-file FILE, with --sat-file FILE, or with -C and -K";
-const REFUSED: &str = "BROKER rejected the connection: not authorized (0x87)";
+const REJECTED: &str = "BROKER rejected the connection: not authorized (0x87)";
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
-fn without_any_login() {
+fn an_anonymous_client_is_accepted_and_a_token_is_rejected() {
     let place = Place::new();
-    let broker = Guarded::start(&place, "allow_anonymous true\n");
+    let broker = MosquittoWithStore::start(&place, "allow_anonymous true\n");
     works(&place, &broker.url("mqtt"), "");
     place.write("token", "t");
     fails(
@@ -135,60 +135,67 @@ fn without_any_login() {
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
-fn with_tls_and_with_a_client_certificate() {
+fn tls_and_client_certificates_are_verified() {
     let place = Place::new();
-    let door = with_tls(&place, "allow_anonymous true\n");
-    let broker = Guarded::start(&place, &door);
+    let listener = with_tls(&place, "allow_anonymous true\n");
+    let broker = MosquittoWithStore::start(&place, &listener);
     works(&place, &broker.url("mqtts"), "-T ca.pem");
     let place = Place::new();
-    let door =
+    let listener =
         with_tls(&place, "allow_anonymous true\nrequire_certificate true\nuse_identity_as_username true\n");
-    Ca::new(&place, "other.pem").issue(&place, "stranger", &["me"]);
-    let broker = Guarded::start(&place, &door);
+    Ca::new(&place, "other.pem").issue(&place, "untrusted", &["me"]);
+    let broker = MosquittoWithStore::start(&place, &listener);
     let url = broker.url("mqtts");
     works(&place, &url, "-T ca.pem -C me.pem -K me.key");
     let hint = "use a client certificate: -C FILE with the certificate, -K FILE with its key";
     fails(&place, &url, "-T ca.pem", "BROKER requires a client certificate", hint, 69);
-    let options = "-T ca.pem -C stranger.pem -K stranger.key";
+    let options = "-T ca.pem -C untrusted.pem -K untrusted.key";
     let hint = "use a certificate of a CA that the broker trusts: -C and -K";
     fails(&place, &url, options, "BROKER rejected the client certificate: unknown CA", hint, 69);
 }
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
-fn with_a_password_and_not_with_a_wrong_one() {
+fn only_the_right_password_is_accepted() {
     let place = Place::new();
-    let door = with_password(&place);
-    let broker = Guarded::start(&place, &door);
+    let listener = with_password(&place);
+    let broker = MosquittoWithStore::start(&place, &listener);
     works(&place, &broker.url("mqtt"), "-u ann --password-file right");
     for wrong in ["-u ann --password-file wrong", "-u bob --password-file right", "-u ann", ""] {
         let relay = Relay::start(broker.port);
-        fails(&place, &relay.url(), &format!("{wrong} --retries 5"), REFUSED, WHO, 77);
+        fails(&place, &relay.url(), &format!("{wrong} --retries 5"), REJECTED, HINT, 77);
         assert_eq!(relay.connections(), 1, "{wrong}");
     }
 }
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
-fn with_a_password_over_tls_with_and_without_a_client_certificate() {
+fn a_password_is_accepted_over_tls_with_and_without_a_client_certificate() {
     for more in ["", "require_certificate true\n"] {
         let place = Place::new();
         let users = with_password(&place);
-        let door = with_tls(&place, &format!("{users}{more}"));
-        let broker = Guarded::start(&place, &door);
+        let listener = with_tls(&place, &format!("{users}{more}"));
+        let broker = MosquittoWithStore::start(&place, &listener);
         let identity = if more.is_empty() { "" } else { "-C me.pem -K me.key" };
         let tls = format!("-T ca.pem {identity}");
         works(&place, &broker.url("mqtts"), &format!("{tls} -u ann --password-file right"));
-        fails(&place, &broker.url("mqtts"), &format!("{tls} -u ann --password-file wrong"), REFUSED, WHO, 77);
+        fails(
+            &place,
+            &broker.url("mqtts"),
+            &format!("{tls} -u ann --password-file wrong"),
+            REJECTED,
+            HINT,
+            77,
+        );
     }
 }
 
 #[test]
 #[ignore = "needs Debian's mosquitto"]
-fn a_watch_whose_password_is_no_longer_right_ends_with_77() {
+fn a_monitor_whose_password_was_changed_exits_with_77() {
     let place = Place::new();
-    let door = with_password(&place);
-    let broker = Guarded::start(&place, &door);
+    let listener = with_password(&place);
+    let broker = MosquittoWithStore::start(&place, &listener);
     let relay = Relay::start(broker.port);
     let words =
         ["monitor", "-b", &relay.url(), "-u", "ann", "--password-file", "right", "-j", "--keep-alive", "1s"];

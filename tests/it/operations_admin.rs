@@ -1,4 +1,4 @@
-//! `serve --admin`: health, metrics, and the page.
+//! `serve --admin`: health, metrics and the HTML page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use super::common::{Place, StreamedProcess, http};
 
-/// A server with a page: the process, the URL of its broker, the port of its page.
+/// Starts a server with an admin listener and returns its process, the broker's URL and the admin port.
 pub fn serve(place: &Place, options: &[&str]) -> (StreamedProcess, String, u16) {
     let words = [&["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"], options].concat();
     let server = StreamedProcess::start(place.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()));
@@ -133,14 +133,14 @@ fn a_public_address_causes_a_warning_and_an_unknown_host_name_is_rejected() {
     assert!(asked("ip6-localhost").starts_with("HTTP/1.1 421 "));
 }
 
-/// One family of the text format.
+/// A metric family of the text format.
 #[derive(Default)]
 struct Family {
     kind: String,
     samples: BTreeMap<String, f64>,
 }
 
-/// Reads Prometheus's text format 0.0.4 as strictly as it can be read.
+/// Parses Prometheus's text format 0.0.4 and panics at every deviation.
 fn families(text: &str) -> BTreeMap<String, Family> {
     let is_name = |name: &str| {
         let is_first = |c: char| c.is_ascii_alphabetic() || c == '_' || c == ':';

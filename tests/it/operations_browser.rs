@@ -1,4 +1,4 @@
-//! The page in a browser: headless Chromium, as Debian has it.
+//! The admin page in Debian's headless Chromium.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use super::operations_admin::serve;
 
 #[test]
 #[ignore = "needs Debian's chromium"]
-fn a_browser_shows_the_keys_and_runs_nothing_of_them() {
+fn a_browser_shows_keys_as_text_and_runs_no_script_in_them() {
     let place = Place::new();
     let (_server, url, port) = serve(&place, &[]);
     let evil = "<script>document.title='taken'</script>";
@@ -28,7 +28,7 @@ fn a_browser_shows_the_keys_and_runs_nothing_of_them() {
     assert!(output.status.success(), "{output:?}");
     assert!(dom.contains("<title>mqkv</title>"), "{dom}");
     assert!(dom.contains("<code>line1/temp</code>") && dom.contains("<code>21.5</code>"), "{dom}");
-    // What the browser has made of the text is text again.
+    // The browser serializes the text nodes with escapes again.
     assert!(dom.contains("<code>&lt;script&gt;document.title='taken'&lt;/script&gt;</code>"), "{dom}");
     assert!(!dom.contains("<script") && !dom.contains("<img"), "{dom}");
 }

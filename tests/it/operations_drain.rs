@@ -1,4 +1,4 @@
-//! How `serve` ends: what came in is answered first.
+//! Shutdown of `serve`: requests that were received are answered first.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -10,18 +10,18 @@ use nix::sys::signal::Signal;
 use super::common::wire::{self, Packet, Publish};
 use super::common::{Place, RawClient, Server, StreamedProcess, http, wait_until};
 
-/// What one client of a loaded server has seen.
+/// The packets that one client of a loaded server counted.
 #[derive(Debug, Default)]
 struct Seen {
     sent: usize,
     acknowledged: BTreeSet<String>,
     answered: BTreeSet<String>,
-    farewell: Option<u8>,
+    disconnect_reason: Option<u8>,
 }
 
-/// Sets keys, so many at a time, until the server says goodbye.
+/// Sets keys, 20 requests at a time, until the server closes the connection.
 fn load(port: u16, name: &str) -> Seen {
-    const AT_A_TIME: usize = 20;
+    const CONCURRENT: usize = 20;
     let mut raw = RawClient::connect(port);
     let response_topic = format!("answers/{name}");
     raw.send(&wire::connect(name));
@@ -29,7 +29,7 @@ fn load(port: u16, name: &str) -> Seen {
     let mut seen = Seen::default();
     let mut keys = Vec::new();
     loop {
-        while seen.answered.len() + AT_A_TIME > keys.len() {
+        while seen.answered.len() + CONCURRENT > keys.len() {
             let number = keys.len();
             let key = format!("{name}-{number}");
             let request = Request::Set {
@@ -64,7 +64,7 @@ fn load(port: u16, name: &str) -> Seen {
                 seen.answered.insert(String::from_utf8(publish.correlation).unwrap());
                 raw.send(&wire::puback(publish.packet_id, 0));
             }
-            "DISCONNECT" => seen.farewell = packet.body.first().copied(),
+            "DISCONNECT" => seen.disconnect_reason = packet.body.first().copied(),
             _ => {}
         }
     }
@@ -86,10 +86,10 @@ fn under_load_every_acknowledged_request_is_answered_and_durable() {
         assert_eq!(server.end(), Some(0));
         let seen: Vec<Seen> = clients.into_iter().map(|client| client.join().unwrap()).collect();
         for seen in &seen {
-            assert_eq!(seen.farewell, Some(0x8B), "{seen:?}");
+            assert_eq!(seen.disconnect_reason, Some(0x8B), "{seen:?}");
             let unanswered: Vec<_> = seen.acknowledged.difference(&seen.answered).collect();
             assert!(unanswered.is_empty(), "{unanswered:?}");
-            assert!(seen.sent > seen.answered.len(), "it was in the middle of it");
+            assert!(seen.sent > seen.answered.len(), "the shutdown came under load");
         }
         if !options.is_empty() {
             server.start_again(&place, options);
@@ -102,7 +102,7 @@ fn under_load_every_acknowledged_request_is_answered_and_durable() {
     }
 }
 
-/// A client that takes one message at a time and acknowledges none, with two of them waiting for it.
+/// Connects a client with Receive Maximum 1 that has acknowledged none of its two messages.
 fn stuck(port: u16) -> RawClient {
     let mut raw = RawClient::connect(port);
     // Clean start, Receive Maximum 1.
@@ -124,7 +124,7 @@ fn stuck(port: u16) -> RawClient {
     raw
 }
 
-/// A server with a client that takes nothing, in the middle of its draining; the port of its page.
+/// Starts a server and shuts it down while a client acknowledges nothing; returns both and the admin port.
 fn draining(place: &Place, drain: &str) -> (StreamedProcess, RawClient, u16) {
     let words = ["serve", "--listen", "127.0.0.1:0", "--admin", "0", "--log", "text", "--drain", drain];
     let mut command = place.command(&words);
@@ -158,8 +158,8 @@ fn clients_are_disconnected_while_a_server_drains_and_a_second_signal_exits_at_o
 fn a_client_that_reads_nothing_delays_the_shutdown_no_longer_than_drain() {
     let place = Place::new();
     let (server, mut client, _) = draining(&place, "50ms");
-    let farewell = client.receive().unwrap();
-    assert_eq!((farewell.name(), farewell.body[0]), ("DISCONNECT", 0x8B));
+    let disconnect = client.receive().unwrap();
+    assert_eq!((disconnect.name(), disconnect.body[0]), ("DISCONNECT", 0x8B));
     let (_, words, code) = server.end();
     assert!(words.iter().any(|line| line.contains("were answered within 50ms")), "{words:?}");
     assert_eq!(code, Some(0));

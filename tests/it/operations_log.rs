@@ -1,4 +1,4 @@
-//! What `serve` tells: as text and as JSON, not too much of one client, and to the service manager.
+//! The log of `serve` as text and as JSON, its rate limit, and notifications of the service manager.
 
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
@@ -20,7 +20,7 @@ fn serve(place: &Place, options: &[&str]) -> (StreamedProcess, u16) {
     (server, rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap())
 }
 
-/// A value of a JSON line, as it stands there.
+/// Returns the encoded value of a member in a JSON line.
 fn value<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let rest = line.split_once(&format!("\"{name}\":"))?.1;
     let end = match rest.strip_prefix('"') {
@@ -48,8 +48,8 @@ fn each_event_of_a_connection_is_an_object_on_a_line() {
         (value(&line, "event"), value(&line, "reason")),
         (Some("\"disconnected\""), Some("\"closed by the client\""))
     );
-    let mut stranger = RawClient::connect(port);
-    stranger.send(b"GET / HTTP/1.1\r\n\r\n");
+    let mut http_client = RawClient::connect(port);
+    http_client.send(b"GET / HTTP/1.1\r\n\r\n");
     let line = server.error_line();
     assert_eq!(value(&line, "event"), Some("\"refused\""), "{line}");
     server.signal(Signal::SIGTERM);
@@ -81,21 +81,21 @@ fn log_lines_of_one_client_are_rate_limited() {
         client.send(&wire::connect("flood"));
         assert_eq!(client.receive().unwrap().name(), "CONNACK");
         let topic = mqkv::protocol::topic::REQUEST;
-        // Each of them cannot be answered, which is told.
+        // The store cannot reply to any of these requests and logs each one.
         client.send(&wire::publish_qos_0(topic, b"junk").repeat(499));
         client.send(&wire::disconnect(0));
         assert_eq!(client.rest(), b"");
         server.signal(Signal::SIGTERM);
         let (_, words, code) = server.end();
         assert_eq!(code, Some(0));
-        let of_flood = words.iter().filter(|line| line.contains("flood")).count();
-        // A hundred, how many more, and apart from them that it has come and gone.
-        assert_eq!(of_flood, 103, "{words:#?}");
+        let flood_lines = words.iter().filter(|line| line.contains("flood")).count();
+        // 100 lines, their summary, and two lines that are not limited: connected and disconnected.
+        assert_eq!(flood_lines, 103, "{words:#?}");
         assert!(words.iter().any(|line| line.ends_with(more)), "{words:#?}");
     }
 }
 
-/// What a service manager listens at, and the place with the variable that says so.
+/// Returns the socket of a service manager and an environment that names it in `NOTIFY_SOCKET`.
 fn manager(place: Place) -> (UnixDatagram, Place) {
     let socket = UnixDatagram::bind(place.path("notify")).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -103,8 +103,8 @@ fn manager(place: Place) -> (UnixDatagram, Place) {
     (socket, place.with_variable("NOTIFY_SOCKET", &path))
 }
 
-/// The next that a service manager is told.
-fn told(socket: &UnixDatagram) -> String {
+/// Returns the next notification of the service manager.
+fn notification(socket: &UnixDatagram) -> String {
     let mut bytes = [0; 1_000];
     let len = socket.recv(&mut bytes).unwrap();
     String::from_utf8_lossy(&bytes[..len]).trim_end().to_owned()
@@ -115,9 +115,9 @@ fn the_service_manager_is_notified_of_ready_and_stopping() {
     let (socket, place) = manager(Place::new());
     let (server, port) = serve(&place, &[]);
     let ready = format!("READY=1\nSTATUS=listening on 127.0.0.1:{port}, in memory");
-    assert_eq!(told(&socket), ready);
+    assert_eq!(notification(&socket), ready);
     server.signal(Signal::SIGTERM);
-    assert_eq!(told(&socket), "STOPPING=1\nSTATUS=answering pending requests");
+    assert_eq!(notification(&socket), "STOPPING=1\nSTATUS=answering pending requests");
     assert_eq!(server.end().2, Some(0));
 }
 
@@ -130,8 +130,8 @@ fn the_service_manager_waits_for_a_reload_even_if_it_is_rejected() {
     let options =
         ["--authz", "rules", "--tls-cert", "server.pem", "--tls-key", "server.key", "--log", "text"];
     let (server, _) = serve(&place, &options);
-    let log_line_with = |what: &str| while !server.error_line().contains(what) {};
-    assert!(told(&socket).starts_with("READY=1\n"));
+    let log_line_with = |text: &str| while !server.error_line().contains(text) {};
+    assert!(notification(&socket).starts_with("READY=1\n"));
     let time = || {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap();
         now.tv_sec() * 1_000_000 + now.tv_nsec() / 1_000
@@ -139,36 +139,37 @@ fn the_service_manager_waits_for_a_reload_even_if_it_is_rejected() {
     let reload = || {
         let before = time();
         server.signal(Signal::SIGHUP);
-        let told = told(&socket);
-        let at = told.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap_or_else(|| panic!("{told}"));
-        assert!((before..=time()).contains(&at.parse().unwrap()), "{told}");
+        let received = notification(&socket);
+        let at =
+            received.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap_or_else(|| panic!("{received}"));
+        assert!((before..=time()).contains(&at.parse().unwrap()), "{received}");
     };
     reload();
     log_line_with("rules reloaded: 0");
-    assert_eq!(told(&socket), "READY=1");
+    assert_eq!(notification(&socket), "READY=1");
     fs::remove_file(place.path("server.key")).unwrap();
     assert!(Command::new("mkfifo").arg(place.path("server.key")).status().unwrap().success());
-    // The rules alone do not make it ready, be they read twice.
+    // The server is ready only when the certificates are loaded too, however often the rules are.
     for _ in 0..2 {
         reload();
         log_line_with("rules reloaded: 0");
     }
-    // Whoever opens the other end waits until it is being read.
+    // Opening the write end blocks until the server reads the pipe.
     let pipe = OpenOptions::new().write(true).open(place.path("server.key")).unwrap();
     socket.set_nonblocking(true).unwrap();
     assert_eq!(socket.recv(&mut [0; 100]).unwrap_err().kind(), ErrorKind::WouldBlock);
     socket.set_nonblocking(false).unwrap();
-    // What is read from now on is no pipe.
+    // Later reads find a regular file.
     place.write("empty", "");
     fs::rename(place.path("empty"), place.path("server.key")).unwrap();
     drop(pipe);
     log_line_with("server.key is empty; the previous certificates stay in force");
-    assert_eq!(told(&socket), "READY=1");
+    assert_eq!(notification(&socket), "READY=1");
     place.write("rules", "junk");
     reload();
-    assert_eq!(told(&socket), "READY=1");
+    assert_eq!(notification(&socket), "READY=1");
     server.signal(Signal::SIGTERM);
-    assert!(told(&socket).starts_with("STOPPING=1\n"));
+    assert!(notification(&socket).starts_with("STOPPING=1\n"));
     assert_eq!(server.end().2, Some(0));
 }
 
@@ -186,5 +187,5 @@ fn a_hangup_under_exec_is_not_reported_to_the_service_manager() {
     while !server.error_line().contains("rules reloaded: 0") {}
     place.write("go", "");
     assert_eq!(server.end().2, Some(3));
-    assert!(told(&socket).starts_with("STOPPING=1\n"), "and of nothing before that");
+    assert!(notification(&socket).starts_with("STOPPING=1\n"), "the first notification");
 }

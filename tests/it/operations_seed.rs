@@ -16,7 +16,7 @@ const SEED: &str = concat!(
     "\n",
 );
 
-/// `mqkv serve OPTIONS --exec -- sh -c SCRIPT`, with the program as `$mqkv`.
+/// Returns `mqkv serve OPTIONS --exec -- sh -c SCRIPT`, with the path of the binary in `$mqkv`.
 fn exec(place: &Place, options: &[&str], script: &str) -> Command {
     let mut command =
         place.command(&[&["serve"], options, &["--exec", "--", "/bin/sh", "-c", script]].concat());
@@ -138,7 +138,7 @@ fn the_variables_of_the_official_sdks_point_to_the_store() {
 #[test]
 fn variables_of_another_broker_are_removed_from_the_command_s_environment() {
     let place = Place::new();
-    let foreign = [
+    let variables = [
         "MQKV_HOSTNAME",
         "MQKV_PORT",
         "MQKV_NOTLS",
@@ -152,17 +152,18 @@ fn variables_of_another_broker_are_removed_from_the_command_s_environment() {
     ];
     let outer = |options: &[&str], script: &str| {
         let mut command = exec(&place, options, script);
-        shown(command.envs(foreign.map(|name| (name, "1"))).env("AIO_BROKER_HOSTNAME", "elsewhere.invalid"))
+        shown(command.envs(variables.map(|name| (name, "1"))).env("AIO_BROKER_HOSTNAME", "elsewhere.invalid"))
     };
-    let said = outer(&[], "$mqkv set k v && env | grep -c '^MQKV_.\\|^AIO_'");
-    assert_eq!(said, "--- stdout\n5\n--- exit 0\n");
-    let said = outer(&["--listen", "ws://127.0.0.1:0"], "$mqkv set k v && env | grep -c '^AIO_'");
-    assert_eq!(said, "--- stdout\n0\n--- exit 1\n", "there is nothing for the SDKs");
+    let shown_lines = outer(&[], "$mqkv set k v && env | grep -c '^MQKV_.\\|^AIO_'");
+    assert_eq!(shown_lines, "--- stdout\n5\n--- exit 0\n");
+    let shown_lines = outer(&["--listen", "ws://127.0.0.1:0"], "$mqkv set k v && env | grep -c '^AIO_'");
+    assert_eq!(shown_lines, "--- stdout\n0\n--- exit 1\n", "there is nothing for the SDKs");
     let mut command = exec(&place, &[], "echo $AIO_MQTT_CLIENT_ID");
     assert_eq!(shown(command.env("AIO_MQTT_CLIENT_ID", "app")), "--- stdout\napp\n--- exit 0\n");
     place.write("tokens", "sat tok.en\n");
-    let said = outer(&["--sat-tokens", "tokens"], "echo $MQKV_SAT_FILE $AIO_SAT_FILE $AIO_MQTT_USERNAME");
-    assert_eq!(said, "--- stdout\n1 1\n--- exit 0\n");
+    let shown_lines =
+        outer(&["--sat-tokens", "tokens"], "echo $MQKV_SAT_FILE $AIO_SAT_FILE $AIO_MQTT_USERNAME");
+    assert_eq!(shown_lines, "--- stdout\n1 1\n--- exit 0\n");
 }
 
 #[test]
@@ -183,16 +184,16 @@ fn a_command_trusts_a_self_signed_certificate_and_others_cause_a_hint() {
         assert_eq!(shown(command.env("MQKV_CAFILE", place.path("ca.pem"))), is_well);
     }
     let options = tls("server.pem", "server.key");
-    let told = shown(&mut exec(&place, &options, "$mqkv get k"));
+    let error = shown(&mut exec(&place, &options, "$mqkv get k"));
     let hint = "trust the CA that signed it: -T FILE, or MQKV_CAFILE=FILE";
-    assert!(told.ends_with(&format!("is from an unknown CA\nhint: {hint}\n--- exit 69\n")), "{told}");
+    assert!(error.ends_with(&format!("is from an unknown CA\nhint: {hint}\n--- exit 69\n")), "{error}");
     let mut command = exec(&place, &options, "$mqkv set k v && $mqkv get k");
     assert_eq!(shown(command.env("MQKV_CAFILE", place.path("ca.pem"))), is_well);
-    // Where the first door has no TLS, nothing is said of it.
-    let doors = ["--listen", "mqtt://127.0.0.1:0", "--listen", "mqtts://127.0.0.1:0"];
-    let options = [&tls("own.pem", "own.key")[..], &doors].concat();
-    let said = shown(&mut exec(&place, &options, "$mqkv set k v && env | grep -c '_CA_\\?FILE='"));
-    assert_eq!(said, "--- stdout\n0\n--- exit 1\n");
+    // The command connects to the first listener, which has no TLS.
+    let listeners = ["--listen", "mqtt://127.0.0.1:0", "--listen", "mqtts://127.0.0.1:0"];
+    let options = [&tls("own.pem", "own.key")[..], &listeners].concat();
+    let shown_lines = shown(&mut exec(&place, &options, "$mqkv set k v && env | grep -c '_CA_\\?FILE='"));
+    assert_eq!(shown_lines, "--- stdout\n0\n--- exit 1\n");
 }
 
 #[test]
@@ -217,7 +218,8 @@ fn processes_that_a_command_leaves_running_are_ended() {
 #[test]
 fn a_signal_goes_to_the_command_and_the_store_outlives_the_command() {
     let place = Place::new();
-    // The signal is for the whole group; what sleeps is born deaf to it, or the shell would have its say.
+    // The signal goes to the process group. `sleep` inherits that it is ignored; otherwise the shell would
+    // report that it was terminated.
     let script = "trap '' TERM; sleep 60 & \
                   trap '$mqkv set k v && $mqkv get k; kill -KILL $!; exit 9' TERM; echo ready; wait";
     let running = StreamedProcess::start(&mut exec(&place, &[], script));

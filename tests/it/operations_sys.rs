@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use super::common::wire::{self, Publish};
 use super::common::{Place, RawClient, Server};
 
-/// Those topics, once each of these numbers is at least so great, and the others have come too.
+/// Returns the topics as soon as each of `numbers` has at least its value and all of `others` were received.
 fn topics(port: u16, numbers: &[(&str, f64)], others: &[&str]) -> BTreeMap<String, String> {
     let mut raw = RawClient::connect(port);
     raw.send(&wire::connect("reader"));
     raw.send(&wire::subscribe(1, "$SYS/#"));
     let mut topics = BTreeMap::<String, String>::new();
-    let has_come = |topics: &BTreeMap<String, String>| {
+    let is_complete = |topics: &BTreeMap<String, String>| {
         let number = |name: &str| topics.get(&format!("$SYS/broker/{name}"))?.parse::<f64>().ok();
         numbers.iter().all(|(name, least)| number(name).is_some_and(|number| number >= *least))
             && others.iter().all(|name| topics.contains_key(&format!("$SYS/broker/{name}")))
     };
-    while !has_come(&topics) {
+    while !is_complete(&topics) {
         let packet = raw.receive().unwrap();
         if packet.name() == "PUBLISH" {
             // QoS 0: topic, no properties, payload.
@@ -47,7 +47,7 @@ fn counters_are_published_under_mosquitto_s_topic_names() {
         "load/bytes/sent/15min",
     ];
     let others = [&numbers[..], &["version", "uptime"]].concat();
-    // CONNECT, SUBSCRIBE, PUBLISH, PUBACK, DISCONNECT, of the SET alone.
+    // The SET alone sends CONNECT, SUBSCRIBE, PUBLISH, PUBACK and DISCONNECT.
     let topics = topics(
         server.port(),
         &[

@@ -1,5 +1,4 @@
-//! `serve --data`: what is kept with `--persist`, what can be done with the folder while nobody serves it, and disks that
-//! do not work.
+//! `serve --data`: persistence with `--persist`, the offline verbs on its directory, and failing disks.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,12 +15,12 @@ fn run(place: &Place, line: &str) -> String {
     place.run_bounded(&line.split_whitespace().collect::<Vec<_>>())
 }
 
-/// A server on the store of most tests.
+/// Serves the directory that most tests use.
 const SERVE: &str = "serve --data kept --listen 127.0.0.1:0";
-/// The verbs below `data`, with what follows the directory.
+/// The verbs below `data`, each with its arguments after the directory.
 const OFFLINE: [(&str, &str); 3] = [("verify", ""), ("recover", ""), ("clear-fence", "k")];
 
-/// A folder with some keys in it; the last of them `k99`.
+/// A data directory with the keys `k10` to `k99`.
 fn filled() -> Place {
     let place = Place::new();
     let lines: String = (10..100).map(|number| format!("set k{number} value-of-k{number}\n")).collect();
@@ -29,7 +28,7 @@ fn filled() -> Place {
     place
 }
 
-/// A folder of a server that was killed, with keys from `k10` to `k39`: the last of them are in the log alone.
+/// The data directory of a killed server with the keys `k10` to `k39`; the last ones are in the log only.
 fn killed() -> Place {
     let place = Place::new();
     let server = Server::start(&place, &["-q", "--data", "kept"]);
@@ -41,15 +40,15 @@ fn killed() -> Place {
     place
 }
 
-/// Where the file has these bytes.
-fn places(bytes: &[u8], of: &[u8]) -> Vec<usize> {
+/// Returns the offsets of `of` in `bytes`; there is at least one.
+fn offsets(bytes: &[u8], of: &[u8]) -> Vec<usize> {
     let found = bytes.windows(of.len()).enumerate().filter(|(_, window)| *window == of);
-    let places: Vec<_> = found.map(|(at, _)| at).collect();
-    assert!(!places.is_empty());
-    places
+    let offsets: Vec<_> = found.map(|(at, _)| at).collect();
+    assert!(!offsets.is_empty());
+    offsets
 }
 
-/// The words of a verification behind a name.
+/// Returns the text after `name:` in the output of a verification.
 fn line<'a>(shown: &'a str, name: &str) -> &'a str {
     let found = shown.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     found.unwrap_or_else(|| panic!("no {name} in {shown}")).trim()
@@ -71,7 +70,7 @@ fn persist_custom_persists_only_requested_keys() {
     assert_eq!(place.run_at(&server.url(), &["keys"]), "--- stdout\nkept\n--- exit 0\n");
     assert_eq!(place.bytes_at(&server.url(), &["get", "kept"]), b"w");
     drop(server);
-    // A server that keeps everything takes it from there.
+    // A server that persists all keys reads the same directory.
     let server = Server::start(&place, &["-q", "--data", "kept"]);
     assert_eq!(place.run_at(&server.url(), &["set", "passing", "v"]), "--- exit 0\n");
     drop(server);
@@ -88,8 +87,8 @@ fn an_intact_folder_verifies_and_is_not_modified() {
     for verb in ["verify", "recover"] {
         let shown = run(&place, &format!("data {verb} kept"));
         assert!(shown.ends_with("--- exit 0\n"), "{shown}");
-        let said = ["condition", "keys", "bytes", "fenced", "expiring"].map(|name| line(&shown, name));
-        assert_eq!(said, ["intact", "2", "7 in keys, 6 in values", "1", "1, of which 0 have expired"]);
+        let values = ["condition", "keys", "bytes", "fenced", "expiring"].map(|name| line(&shown, name));
+        assert_eq!(values, ["intact", "2", "7 in keys, 6 in values", "1", "1, of which 0 have expired"]);
     }
     assert!(fs::read(place.path(FILE)).unwrap() == before);
     assert!(!place.path("kept/recovered").exists());
@@ -99,8 +98,8 @@ fn an_intact_folder_verifies_and_is_not_modified() {
 fn recover_writes_the_readable_records_of_a_corrupt_file() {
     let place = filled();
     let mut bytes = fs::read(place.path(FILE)).unwrap();
-    let places = places(&bytes, b"value-of-k55");
-    places.into_iter().for_each(|at| bytes[at] = b'V');
+    let offsets = offsets(&bytes, b"value-of-k55");
+    offsets.into_iter().for_each(|at| bytes[at] = b'V');
     place.write(FILE, &bytes);
     let shown = run(&place, "serve --data kept --listen 127.0.0.1:0");
     assert!(shown.contains("kept/store.redb is corrupt or not a store"), "{shown}");
@@ -113,7 +112,7 @@ fn recover_writes_the_readable_records_of_a_corrupt_file() {
     );
     let shown = run(&place, "data recover kept");
     assert!(shown.ends_with("  continue with: mqkv serve --data kept/recovered\n--- exit 0\n"), "{shown}");
-    assert!(fs::read(place.path(FILE)).unwrap() == bytes, "the damaged file stays as it is");
+    assert!(fs::read(place.path(FILE)).unwrap() == bytes, "the corrupt file is not modified");
     let again = run(&place, "data recover kept");
     assert!(
         again.contains("exists already; nothing was written") && again.ends_with("--- exit 74\n"),
@@ -150,12 +149,12 @@ fn keys_of_a_truncated_file_are_recovered() {
     assert!(!place.path("kept/recovered").exists());
 }
 
-/// After a kill, what was written last is in the log alone.
+/// After a kill the last writes are in the log only.
 #[test]
 fn a_folder_without_its_log_after_a_crash_is_refused_and_older_data_is_recovered() {
     let place = killed();
     let log = fs::read(place.path("kept/store.log")).unwrap();
-    places(&log, b"value-of-k39");
+    offsets(&log, b"value-of-k39");
     let shown = run(&place, "data verify kept");
     assert_eq!([line(&shown, "condition"), line(&shown, "keys")], ["intact", "30"], "{shown}");
     let tables_bytes = fs::metadata(place.path(FILE)).unwrap().len();
@@ -189,7 +188,7 @@ fn a_folder_without_its_log_after_a_crash_is_refused_and_older_data_is_recovered
         keys
     };
     let mut bad = log.clone();
-    places(&log, b"value-of-k35").into_iter().for_each(|at| bad[at] = b'V');
+    offsets(&log, b"value-of-k35").into_iter().for_each(|at| bad[at] = b'V');
     place.write("kept/store.log", &bad);
     assert_eq!(refused("store.log: group "), 29);
     fs::remove_file(place.path("kept/store.log")).unwrap();
@@ -199,7 +198,7 @@ fn a_folder_without_its_log_after_a_crash_is_refused_and_older_data_is_recovered
     assert!(
         !shown.contains("log_bytes") && line(&run(&place, "data verify kept"), "file").ends_with(" bytes")
     );
-    // One that cannot be read is no reason not to read the rest.
+    // The tables are read even if the log cannot be read.
     fs::create_dir(place.path("kept/store.log")).unwrap();
     let shown = run(&place, "data verify kept");
     assert!(
@@ -209,7 +208,7 @@ fn a_folder_without_its_log_after_a_crash_is_refused_and_older_data_is_recovered
     );
     assert!((10..30).contains(&line(&shown, "keys").parse::<usize>().unwrap()), "{shown}");
     fs::remove_dir(place.path("kept/store.log")).unwrap();
-    // A fence is taken from a key that only the log has, and an orderly end leaves one file.
+    // A fence is set on a key that only the log contains, and an orderly shutdown leaves one file.
     place.write("kept/store.log", &log);
     assert_eq!(run(&place, "--embedded=kept set k39 v --fence 2000:0:holder"), "--- exit 0\n");
     assert!(!place.path("kept/store.log").exists());
@@ -264,7 +263,7 @@ fn offline_commands_print_one_json_object() {
     assert_eq!(run(&place, "--embedded=kept set fenced v --fence 2000:0:n"), "--- exit 0\n");
     assert_eq!(object("clear-fence kept fenced", 0)["cleared"], "000000000002000:00000:n");
     let mut bytes = fs::read(place.path(FILE)).unwrap();
-    for at in places(&bytes, b"value-of-k55") {
+    for at in offsets(&bytes, b"value-of-k55") {
         bytes[at] = b'V';
     }
     place.write(FILE, &bytes);
@@ -335,7 +334,7 @@ fn offline_commands_need_a_folder_that_no_server_uses() {
             "{shown}"
         );
     }
-    assert!(!place.path("missing").exists(), "nothing is made");
+    assert!(!place.path("missing").exists(), "nothing is created");
     let _server = Server::start(&place, &["-q", "--data", "kept"]);
     for (verb, key) in OFFLINE {
         let shown = run(&place, &format!("data {verb} kept {key}"));
@@ -363,14 +362,17 @@ fn a_file_that_is_not_regular_is_refused_at_once() {
             let shown = run(&place, line);
             assert!(shown.contains(refused), "{which} {line}: {shown}");
         }
-        assert!(fs::symlink_metadata(place.path(FILE)).unwrap().file_type() == kind, "it is as it was");
+        assert!(
+            fs::symlink_metadata(place.path(FILE)).unwrap().file_type() == kind,
+            "the file is not modified"
+        );
         let moved = place.path(&format!("kept/moved-{which}"));
         fs::rename(place.path(FILE), moved).unwrap();
     }
     fs::rename(place.path("kept/away"), place.path(FILE)).unwrap();
     assert!(run(&place, "data verify kept").contains("intact"));
 
-    // The log is no reason not to read the rest, and one for a server not to start.
+    // An invalid log does not prevent reading the tables, but it does prevent the start of a server.
     let place = killed();
     fs::remove_file(place.path("kept/store.log")).unwrap();
     assert!(Command::new("mkfifo").arg(place.path("kept/store.log")).status().unwrap().success());
@@ -389,13 +391,13 @@ fn a_file_that_is_not_regular_is_refused_at_once() {
     let mut bytes = fs::read(place.path(FILE)).unwrap();
     bytes.drain(..4_096);
     place.write(FILE, bytes);
-    assert!((10..30).contains(&verify(damage)), "without order alike");
+    assert!((10..30).contains(&verify(damage)), "the same result without an index");
 }
 
 #[test]
 fn an_interrupted_start_is_cleaned_up() {
     let place = filled();
-    // A crash while a new file was being made leaves it; an empty file is none.
+    // A crash during the creation of a file leaves the unfinished one; an empty file counts as absent.
     place.write("kept/store.redb.new", b"unfinished");
     assert_eq!(place.command(&["--embedded=kept", "get", "k99"]).output().unwrap().stdout, b"value-of-k99");
     place.write(FILE, b"");
@@ -404,7 +406,7 @@ fn an_interrupted_start_is_cleaned_up() {
     assert!(!place.path("kept/store.redb.new").exists());
 }
 
-/// A file may not grow any more, which is what a full disk is to the server, and then it may.
+/// A limit of the file size, which the server sees as a full disk, is set and then lifted.
 #[test]
 fn a_full_disk_refuses_persistent_writes_only_until_there_is_room() {
     let place = Place::new();
@@ -432,16 +434,16 @@ fn a_full_disk_refuses_persistent_writes_only_until_there_is_room() {
         shown.contains("the change could not be persisted") && shown.ends_with("--- exit 76\n"),
         "{shown}"
     );
-    let told = server.error_line();
-    assert!(told.starts_with("persistent writes are refused until the disk works again: "), "{told}");
+    let line = server.error_line();
+    assert!(line.starts_with("persistent writes are refused until the disk works again: "), "{line}");
     assert_eq!(place.bytes_at(&url, &["get", "k"]), b"v");
     assert_eq!(at(&["set", "passing", "-f", "large"]), "--- exit 0\n");
-    // There was room for something smaller all the time.
+    // A smaller record fitted all the time.
     assert_eq!(server.error_line(), "the disk works again: persistent writes are accepted");
     assert_eq!(at(&["set", "k", "w", "--persist"]), "--- exit 0\n");
     let raised = Command::new("prlimit").args(["--pid", &id, "--fsize=unlimited"]).status();
     if !raised.is_ok_and(|status| status.success()) {
-        println!("not shown: room that comes back, for there is no prlimit, or it may not");
+        println!("skipped: lifting the limit requires prlimit and its permission");
         return;
     }
     assert_eq!(at(&["set", "k", "-f", "large", "--persist"]), "--- exit 0\n");
@@ -451,7 +453,7 @@ fn a_full_disk_refuses_persistent_writes_only_until_there_is_room() {
     assert_eq!(place.run_at(&server.url(), &["keys"]), "--- stdout\nk\n--- exit 0\n");
 }
 
-/// A small disk of its own, for whoever may mount one.
+/// A small file system, if the user may mount one.
 struct SmallDisk<'a>(&'a Place);
 
 impl<'a> SmallDisk<'a> {
@@ -478,7 +480,7 @@ impl Drop for SmallDisk<'_> {
 fn on_a_full_disk_a_large_value_does_not_block_small_ones() {
     let place = Place::new();
     let Some(_disk) = SmallDisk::mount(&place) else {
-        println!("not shown: a small disk, for nobody but root may mount one");
+        println!("skipped: only root may mount a small disk");
         return;
     };
     let options = ["--data", "small/kept"];
@@ -492,8 +494,8 @@ fn on_a_full_disk_a_large_value_does_not_block_small_ones() {
         shown.contains("the change could not be persisted") && shown.ends_with("--- exit 76\n"),
         "{shown}"
     );
-    // What the large one has taken is given back.
-    wait_until("small values are taken", || (at(&["set", "small", "v"]) == "--- exit 0\n").then_some(()));
+    // The space that the large value took is released.
+    wait_until("small values are accepted", || (at(&["set", "small", "v"]) == "--- exit 0\n").then_some(()));
     fs::remove_file(place.path("small/full")).unwrap();
     assert_eq!(at(&["get", "k"]), "--- stdout\nv(no line feed)\n--- exit 0\n");
     drop(server);
@@ -505,7 +507,7 @@ fn on_a_full_disk_a_large_value_does_not_block_small_ones() {
 fn a_read_only_folder_exits_with_74_and_can_be_verified() {
     let place = Place::new();
     let Some(disk) = SmallDisk::mount(&place) else {
-        println!("not shown: a disk that is read-only, for nobody but root may mount one");
+        println!("skipped: only root may mount a read-only disk");
         return;
     };
     assert_eq!(run(&place, "--embedded=small/kept set k v"), "--- exit 0\n");

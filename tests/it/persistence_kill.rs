@@ -1,4 +1,4 @@
-//! SIGKILL in the middle of a load: every write that was acknowledged is there afterwards.
+//! SIGKILL under load: every acknowledged write survives.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,7 +10,7 @@ use super::common::{Place, Server, StreamedProcess};
 const LINES: usize = 2_000;
 const KEYS: usize = 300;
 
-/// So many kills of one server after the other in one folder, each somewhere in a load of its own.
+/// Kills a server under load and restarts it on the same directory, `rounds` times.
 fn kill(rounds: usize) {
     let place = Place::new();
     let mut server = Server::start(&place, &["-q", "--data", "kept"]);
@@ -28,11 +28,11 @@ fn kill(rounds: usize) {
             }
         });
         let batch = StreamedProcess::read(child);
-        // Each round is cut somewhere else: before the first answer, and behind hundreds.
+        // The kill comes at another point in each round: before the first reply or after hundreds of them.
         let mut answers: Vec<_> = (0..round * 37 % 400).map(|_| batch.line()).collect();
         server.kill();
         let (rest, _, code) = batch.end();
-        assert_ne!(code, Some(0), "the load was cut short");
+        assert_ne!(code, Some(0), "the load was interrupted");
         answers.extend(rest);
         feed.join().unwrap();
         for (number, answer) in
@@ -46,10 +46,10 @@ fn kill(rounds: usize) {
         server.start_again(&place, &["-q", "--data", "kept"]);
         check(&place, &server, &kept);
     }
-    assert!(acknowledged > rounds * 50, "{acknowledged} writes are no load");
+    assert!(acknowledged > rounds * 50, "only {acknowledged} acknowledged writes");
 }
 
-/// What was acknowledged is there, or what was asked for after it and not acknowledged.
+/// Checks that each key has its last acknowledged value or a later, unacknowledged one.
 fn check(place: &Place, server: &Server, kept: &BTreeMap<String, (usize, usize)>) {
     let lines: String = kept.keys().map(|key| format!("get {key}\n")).collect();
     let mut command = place.command(&["-b", &server.url(), "batch", "-"]);
@@ -68,9 +68,9 @@ fn check(place: &Place, server: &Server, kept: &BTreeMap<String, (usize, usize)>
         let [of_round, of_number]: [usize; 2] = [of_round, of_number].map(|number| number.parse().unwrap());
         assert!(
             (of_round, of_number) >= (*round, *number),
-            "{key} has gone back from {round}-{number} to {value}"
+            "{key} reverted from {round}-{number} to {value}"
         );
-        assert_eq!(*key, format!("k{}", of_number % KEYS), "nobody has written that there");
+        assert_eq!(*key, format!("k{}", of_number % KEYS), "the value belongs to another key");
     }
 }
 
@@ -80,7 +80,7 @@ fn acknowledged_writes_survive_five_kills_under_load() {
 }
 
 #[test]
-#[ignore = "takes its time; .ci/run runs it"]
-fn what_was_acknowledged_is_there_after_fifty_kills_under_load() {
+#[ignore = "takes minutes; .ci/run runs it"]
+fn acknowledged_writes_survive_fifty_kills_under_load() {
     kill(50);
 }

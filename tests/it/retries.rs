@@ -1,4 +1,4 @@
-//! How often a first connection is tried for, and that later ones are another matter.
+//! `--retries`: it limits the attempts at the first connection, not the reconnects.
 
 use super::common::fake_broker::FakeBrokers;
 use super::common::{Place, Server, StreamedProcess, wire};
@@ -12,7 +12,7 @@ fn retries_wait_for_a_broker_that_starts_late() {
     server.kill();
     let words = ["set", "k", "late", "-b", &url, "--retries", "1000000", "--trace", "-j"];
     let late = StreamedProcess::start(&mut place.command(&words));
-    // It has tried, and will again.
+    // The first attempt has failed and another one is scheduled.
     while !late.error_line().contains("\"again_ms\":") {}
     server.start_again(&place, &["-q"]);
     assert!(late.line().contains("\"applied\":true"));

@@ -1,10 +1,10 @@
-//! What a request costs on the way, and what it leaves behind.
+//! Round trips of each verb, and the state that it leaves on the broker.
 
 use super::common::fake_broker::FakeBroker;
 use super::common::proxy::{Flight, Proxy, Sender};
 use super::common::{Place, Server};
 
-/// The flights of a line, each with the names of its packets.
+/// Runs a command line and returns its flights, each with the names of its packets.
 fn flights(line: &str) -> Vec<String> {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
@@ -88,15 +88,15 @@ fn no_state_is_left_on_the_broker() {
         connection.subscribe(1);
         let request = connection.request();
         connection.answer(&request, "+OK\r\n", &[]);
-        let goodbye = [connection.next(), connection.next()].map(Option::unwrap);
-        (connect, goodbye, connection.next())
+        let last_packets = [connection.next(), connection.next()].map(Option::unwrap);
+        (connect, last_packets, connection.next())
     });
     assert_eq!(Place::new().run_at(&fake.url(), &["set", "k", "v"]), "--- exit 0\n");
     let (connect, [acknowledgement, disconnect], end) = fake.end();
     assert_eq!(connect.body.get(7).copied(), Some(CLEAN_START), "clean start, no will, no password");
     assert!(connect.body.windows(5).any(|bytes| bytes == SESSION_EXPIRY_0), "{connect:?}");
     assert_eq!((acknowledgement.name(), disconnect.name()), ("PUBACK", "DISCONNECT"));
-    // Normal disconnection, and no other session expiry than before.
+    // Normal disconnection, and the session expiry of the CONNECT is not overridden.
     assert!([&[][..], &[0], &[0, 0]].contains(&disconnect.body.as_slice()), "{disconnect:?}");
     assert_eq!(end, None);
 }

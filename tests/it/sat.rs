@@ -1,4 +1,4 @@
-//! A service account token in a session that lasts: shown again when its file changes, whatever happens meanwhile.
+//! Re-authentication of long sessions with a service account token whose file changes.
 
 use std::fs;
 use std::process::Command;
@@ -13,24 +13,24 @@ use super::common::{ENTER, Place, Server, StreamedProcess, Terminal};
 
 const METHOD: &str = "K8S-SAT";
 
-/// Swaps a file as Kubernetes does: the old one is there until the new one is.
+/// Replaces a file atomically, as Kubernetes does.
 fn swap(place: &Place, name: &str, token: &str) {
     place.write("beside", token);
     fs::rename(place.path("beside"), place.path(name)).unwrap();
 }
 
-/// A broker that lets everybody in, has the value `v` for every key, and hands over the other packets that come; what it
-/// does with an AUTH is told.
+/// A broker that accepts tokens with the reason code of `admit`, has the value `v` for every key, and reports the
+/// tokens and requests that it receives; `on_auth` handles an AUTH.
 struct Kubernetes {
     broker: FakeBrokers,
-    heard: Receiver<Heard>,
+    received: Receiver<Received>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Heard {
+enum Received {
     Token(Vec<u8>),
     Auth(Vec<u8>),
-    /// Its verb, or a ping.
+    /// The verb of a request, or `PINGREQ`.
     Request(String),
 }
 
@@ -39,14 +39,14 @@ impl Kubernetes {
         admit: impl Fn(usize) -> u8 + Send + Sync + 'static,
         on_auth: impl Fn(usize, &mut Connection) + Send + Sync + 'static,
     ) -> Self {
-        let (tell, heard) = channel();
-        let tell = Arc::new(Mutex::new(tell));
+        let (sender, received) = channel();
+        let sender = Arc::new(Mutex::new(sender));
         let broker = FakeBrokers::start(move |number, connection| {
-            // Who does not listen any more has seen enough.
-            let tell = |heard| drop(tell.lock().unwrap().send(heard));
+            // The receiver is dropped when the test ends.
+            let report = |packet| drop(sender.lock().unwrap().send(packet));
             let connect = wire::Connect::decode(&connection.expect("CONNECT"));
             assert_eq!((connect.method.as_deref(), connect.username), (Some(METHOD), None));
-            tell(Heard::Token(connect.data.unwrap()));
+            report(Received::Token(connect.data.unwrap()));
             connection.send(&wire::connack(admit(number), &[]));
             while let Some(packet) = connection.next() {
                 match packet.name() {
@@ -62,55 +62,55 @@ impl Kubernetes {
                         };
                         let now = format!("{:015}:00000:StateStore", mqkv::clock::wall_ms());
                         connection.answer(&request, payload, &[("__ts", &now)]);
-                        tell(Heard::Request(verb));
+                        report(Received::Request(verb));
                     }
                     "AUTH" => {
-                        tell(Heard::Auth(packet.encode()));
+                        report(Received::Auth(packet.encode()));
                         on_auth(number, connection);
                     }
                     "PINGREQ" => {
                         connection.send(&[0xD0, 0]);
-                        tell(Heard::Request("PINGREQ".to_owned()));
+                        report(Received::Request("PINGREQ".to_owned()));
                     }
                     _ => {}
                 }
             }
         });
-        Self { broker, heard }
+        Self { broker, received }
     }
 
-    /// The next token that is shown, and not what is asked.
-    fn next(&self) -> Heard {
+    /// Returns the next token in a CONNECT or AUTH and skips requests.
+    fn next(&self) -> Received {
         loop {
-            match self.heard.recv_timeout(std::time::Duration::from_secs(60)).unwrap() {
-                Heard::Request(_) => {}
-                heard => return heard,
+            match self.received.recv_timeout(std::time::Duration::from_secs(60)).unwrap() {
+                Received::Request(_) => {}
+                packet => return packet,
             }
         }
     }
 
-    /// Waits for a request of this verb, or a ping.
+    /// Waits for a request with this verb, or for `PINGREQ`; panics if a token comes first.
     fn wait_for(&self, verb: &str) {
         loop {
-            match self.heard.recv_timeout(std::time::Duration::from_secs(60)).unwrap() {
-                Heard::Request(heard) if heard == verb => return,
-                Heard::Request(_) => {}
+            match self.received.recv_timeout(std::time::Duration::from_secs(60)).unwrap() {
+                Received::Request(received) if received == verb => return,
+                Received::Request(_) => {}
                 other => panic!("{other:?}"),
             }
         }
     }
 }
 
-fn token(bytes: &str) -> Heard {
-    Heard::Token(bytes.into())
+fn token(bytes: &str) -> Received {
+    Received::Token(bytes.into())
 }
 
-fn auth(bytes: &str) -> Heard {
-    Heard::Auth(wire::auth(0x19, Some(METHOD), Some(bytes.as_bytes())))
+fn auth(bytes: &str) -> Received {
+    Received::Auth(wire::auth(0x19, Some(METHOD), Some(bytes.as_bytes())))
 }
 
-/// AUTH that says success: in full, and in as few bytes as MQTT allows.
-const TAKEN: [&[u8]; 2] = [&[0xF0, 0x02, 0x00, 0x00], &[0xF0, 0x00]];
+/// AUTH with reason code success, in its long and in its shortest encoding.
+const AUTH_SUCCESS: [&[u8]; 2] = [&[0xF0, 0x02, 0x00, 0x00], &[0xF0, 0x00]];
 
 fn watch(place: &Place, broker: &Kubernetes, options: &[&str]) -> StreamedProcess {
     let words = ["watch", "k", "-j", "--sat-file", "token", "--trace"];
@@ -121,17 +121,17 @@ fn watch(place: &Place, broker: &Kubernetes, options: &[&str]) -> StreamedProces
     watch
 }
 
-/// Waits for a line of the trace.
-fn traced(watch: &StreamedProcess, what: &str) {
-    while !watch.error_line().contains(what) {}
+/// Waits for a line of the trace that contains `text`.
+fn traced(watch: &StreamedProcess, text: &str) {
+    while !watch.error_line().contains(text) {}
 }
 
 #[test]
 fn a_changed_token_is_sent_unmodified_and_the_session_continues() {
-    for taken in TAKEN {
+    for success in AUTH_SUCCESS {
         let place = Place::new();
         place.write("token", " first\n");
-        let broker = Kubernetes::start(|_| 0, move |_, connection| connection.send(taken));
+        let broker = Kubernetes::start(|_| 0, move |_, connection| connection.send(success));
         let watch = watch(&place, &broker, &[]);
         assert_eq!(broker.next(), token(" first\n"));
         for bytes in [" second \r\n\0", "third"] {
@@ -151,11 +151,11 @@ fn a_changed_token_is_sent_unmodified_and_the_session_continues() {
 fn a_token_file_that_is_missing_or_empty_for_a_moment_is_awaited() {
     let place = Place::new();
     place.write("token", "first");
-    let broker = Kubernetes::start(|_| 0, |_, connection| connection.send(TAKEN[0]));
+    let broker = Kubernetes::start(|_| 0, |_, connection| connection.send(AUTH_SUCCESS[0]));
     let _watch = watch(&place, &broker, &["--keep-alive", "1s"]);
     assert_eq!(broker.next(), token("first"));
     let path = place.path("token");
-    let spoil: [&dyn Fn(); 4] = [
+    let make_unreadable: [&dyn Fn(); 4] = [
         &|| fs::remove_file(&path).unwrap(),
         &|| {
             fs::remove_file(&path).unwrap();
@@ -167,13 +167,13 @@ fn a_token_file_that_is_missing_or_empty_for_a_moment_is_awaited() {
         },
         &|| {
             fs::remove_file(&path).unwrap();
-            // Whoever opens it waits for ever.
+            // Opening it blocks for ever.
             assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
         },
     ];
-    for (number, spoil) in spoil.iter().enumerate() {
-        spoil();
-        // Each second there is a ping, and a look.
+    for (number, make_unreadable) in make_unreadable.iter().enumerate() {
+        make_unreadable();
+        // The client pings and checks the file once a second.
         for _ in 0..2 {
             broker.wait_for("PINGREQ");
         }
@@ -211,9 +211,9 @@ fn a_permanently_rejected_token_ends_the_session_with_77() {
     swap(&place, "token", "second");
     let (_, words, code) = watch.end();
     assert_eq!(code, Some(77), "{words:?}");
-    let said = |text: &str| words.iter().any(|line| line.contains(text));
-    assert!(said("the broker ended the connection: bad authentication method (0x8C)"), "{words:?}");
-    assert!(said("rejected the connection: not authorized (0x87)"), "{words:?}");
+    let contains = |text: &str| words.iter().any(|line| line.contains(text));
+    assert!(contains("the broker ended the connection: bad authentication method (0x8C)"), "{words:?}");
+    assert!(contains("rejected the connection: not authorized (0x87)"), "{words:?}");
     assert_eq!(broker.broker.count(), 2);
 }
 
@@ -252,12 +252,12 @@ fn a_broker_that_ignores_a_token_is_traced_and_gets_the_next_one() {
 fn a_reconnect_without_a_token_is_repeated_until_there_is_one() {
     let place = Place::new();
     place.write("token", "first");
-    let gone = place.path("token");
-    // The file is away before the broker ends the connection.
+    let token_path = place.path("token");
+    // The file is removed before the broker ends the connection.
     let broker = Kubernetes::start(
         |_| 0,
         move |_, connection| {
-            fs::remove_file(&gone).unwrap();
+            fs::remove_file(&token_path).unwrap();
             connection.send(&wire::disconnect(0x98));
         },
     );
@@ -277,7 +277,7 @@ fn a_reconnect_without_a_token_is_repeated_until_there_is_one() {
 fn a_held_lock_re_authenticates() {
     let place = Place::new();
     place.write("token", "first");
-    let broker = Kubernetes::start(|_| 0, |_, connection| connection.send(TAKEN[0]));
+    let broker = Kubernetes::start(|_| 0, |_, connection| connection.send(AUTH_SUCCESS[0]));
     let url = broker.broker.url();
     let lock = StreamedProcess::start(
         place
@@ -297,7 +297,7 @@ fn a_held_lock_re_authenticates() {
 fn the_prompt_re_authenticates() {
     let place = Place::new();
     place.write("token", "first");
-    let broker = Kubernetes::start(|_| 0, |_, connection| connection.send(TAKEN[0]));
+    let broker = Kubernetes::start(|_| 0, |_, connection| connection.send(AUTH_SUCCESS[0]));
     let words = ["shell", "--sat-file", "token", "-b", &broker.broker.url()];
     let terminal = Terminal::start(place.command(&words));
     terminal.shows("connected to");
@@ -317,7 +317,7 @@ fn a_single_request_sends_its_token_once_unmodified() {
     let shown = place.run_at(&broker.broker.url(), &["get", "k", "--sat-file", "token"]);
     assert_eq!(shown, "--- stdout\nv(no line feed)\n--- exit 0\n");
     assert_eq!(broker.next(), token(" t\n"));
-    assert!(broker.heard.try_iter().all(|heard| matches!(heard, Heard::Request(_))));
+    assert!(broker.received.try_iter().all(|packet| matches!(packet, Received::Request(_))));
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn serve_accepts_a_new_token_within_a_session_and_rejects_a_forged_one() {
     swap(&place, "token", "second");
     traced(&watch, "\"packet\":\"AUTH\",\"reason\":\"success\"");
     assert_eq!(place.run_at(&url, &["set", "k", "v", "--sat-file", "token"]), "--- exit 0\n");
-    // No gap: it is the same connection.
+    // There is no gap because the connection is the same.
     assert!(watch.line().contains("\"event\":\"set\""));
     swap(&place, "token", "forged");
     let (lines, words, code) = watch.end();
@@ -343,7 +343,7 @@ fn serve_accepts_a_new_token_within_a_session_and_rejects_a_forged_one() {
 
 #[test]
 fn an_auth_packet_is_encoded_as_the_standard_requires() {
-    // MQTT 5, 3.15: the reason, the length of the properties, method (0x15) and data (0x16).
+    // MQTT 5, 3.15: the reason code, the length of the properties, method (0x15) and data (0x16).
     let bytes = wire::auth(0x19, Some("K8S-SAT"), Some(b"t\n"));
     let expected = b"\xF0\x11\x19\x0F\x15\x00\x07K8S-SAT\x16\x00\x02t\n";
     assert_eq!(bytes, expected);

@@ -1,4 +1,4 @@
-//! `mqkv serve` with certificates, keys and CAs that are renewed while it runs, told by a SIGHUP.
+//! `mqkv serve`: reload of certificates, keys and CAs on SIGHUP.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ const TLS: [&str; 4] = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
 const RULES: &str = "rules:\n- principals: {clientIds: [c]}\n  brokerResources: [{method: Connect}]\n";
 const AGAIN: &str = "certificates reloaded: the server's expires in 89 days";
 
-/// A place with a CA, and a certificate of this machine from it.
+/// Creates a CA and a server certificate of 127.0.0.1.
 fn place() -> (Place, Ca) {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
@@ -29,7 +29,7 @@ fn url(server: &LoggedServer, scheme: &str, number: usize) -> String {
     format!("{scheme}://127.0.0.1:{}", server.port(number))
 }
 
-/// What comes of looking for a key that is not there, with these options.
+/// Gets a missing key with these options and returns the output.
 fn get(place: &Place, url: &str, options: &str) -> String {
     let words: Vec<_> = ["get", "none", "-b", url].into_iter().chain(options.split_whitespace()).collect();
     place.run(&words)
@@ -46,24 +46,24 @@ fn a_hangup_reloads_the_certificate_of_all_listeners_for_new_connections() {
     let urls = [url(&server, "mqtts", 0), url(&server, "wss", 1)];
     let watches = urls.each_ref().map(|url| {
         let watch = StreamedProcess::start(&mut place.command(&["watch", "k", "-b", url, "-T", "ca.pem"]));
-        assert!(watch.line().contains("\tk"), "the key is told to be missing");
+        assert!(watch.line().contains("\tk"), "the watch reports the missing key");
         watch
     });
-    let renewer = Ca::new(&place, "new.pem");
-    renewer.issue_for_days(&place, "server", &["127.0.0.1"], 89);
+    let new_ca = Ca::new(&place, "new.pem");
+    new_ca.issue_for_days(&place, "server", &["127.0.0.1"], 89);
     for url in &urls {
-        assert_eq!(get(&place, url, "-T ca.pem"), "--- exit 1\n", "nothing is read before it is said");
+        assert_eq!(get(&place, url, "-T ca.pem"), "--- exit 1\n", "the files are not read before the signal");
     }
     server.signal(Signal::SIGHUP);
     assert_eq!(server.log_line_with("certificates"), AGAIN);
     for url in &urls {
         assert_eq!(get(&place, url, "-T new.pem"), "--- exit 1\n");
-        let said = get(&place, url, "-T ca.pem");
-        assert!(said.contains("is from an unknown CA") && said.ends_with("--- exit 69\n"), "{said}");
+        let shown = get(&place, url, "-T ca.pem");
+        assert!(shown.contains("is from an unknown CA") && shown.ends_with("--- exit 69\n"), "{shown}");
     }
     place.run(&["set", "k", "v", "-b", &urls[0], "-T", "new.pem"]);
     for watch in watches {
-        assert!(watch.line().ends_with("\tk\tv"), "the connection of before goes on");
+        assert!(watch.line().ends_with("\tk\tv"), "the existing connection continues");
     }
 }
 
@@ -71,13 +71,13 @@ fn a_hangup_reloads_the_certificate_of_all_listeners_for_new_connections() {
 fn an_invalid_file_changes_no_listener_and_is_reported_as_at_the_start() {
     let (place, _) = place();
     Ca::new(&place, "clients.pem");
-    let doors = [
+    let listeners = [
         ["--listen", "mqtts://127.0.0.1:0?client-cert=none"],
         ["--listen", "mqtts://127.0.0.1:0?client-cert=optional"],
     ];
-    let server = serve(&place, &[&doors.concat()[..], &["--client-ca", "clients.pem"]].concat());
-    let renewer = Ca::new(&place, "new.pem");
-    renewer.issue_for_days(&place, "other", &["127.0.0.1"], 89);
+    let server = serve(&place, &[&listeners.concat()[..], &["--client-ca", "clients.pem"]].concat());
+    let new_ca = Ca::new(&place, "new.pem");
+    new_ca.issue_for_days(&place, "other", &["127.0.0.1"], 89);
     let renewed = ["other.pem", "other.key"].map(|name| fs::read(place.path(name)).unwrap());
     let [clients, old_key] = ["clients.pem", "server.key"].map(|name| fs::read(place.path(name)).unwrap());
     let encrypted = include_bytes!("keys/encrypted.pem");
@@ -93,7 +93,7 @@ fn an_invalid_file_changes_no_listener_and_is_reported_as_at_the_start() {
         ),
         ("clients.pem", Some(b"\n"), "clients.pem is empty"),
     ] {
-        // All the others are good, and new.
+        // All other files are valid and new.
         place.write("server.pem", &renewed[0]);
         place.write("server.key", &renewed[1]);
         match bytes {
@@ -105,15 +105,19 @@ fn an_invalid_file_changes_no_listener_and_is_reported_as_at_the_start() {
             server.log_line_with("in force"),
             format!("{message}; the previous certificates stay in force")
         );
-        for door in 0..2 {
-            assert_eq!(get(&place, &url(&server, "mqtts", door), "-T ca.pem"), "--- exit 1\n", "{message}");
+        for listener in 0..2 {
+            assert_eq!(
+                get(&place, &url(&server, "mqtts", listener), "-T ca.pem"),
+                "--- exit 1\n",
+                "{message}"
+            );
         }
     }
     place.write("clients.pem", clients);
     server.signal(Signal::SIGHUP);
     assert_eq!(server.log_line_with("certificates reloaded"), AGAIN);
-    for door in 0..2 {
-        assert_eq!(get(&place, &url(&server, "mqtts", door), "-T new.pem"), "--- exit 1\n");
+    for listener in 0..2 {
+        assert_eq!(get(&place, &url(&server, "mqtts", listener), "-T new.pem"), "--- exit 1\n");
     }
 }
 
@@ -128,7 +132,7 @@ fn new_client_cas_apply_to_new_connections_only() {
     ca.issue(&place, "it", &["it"]);
     let watch: Vec<_> = ["watch", "k", "-b", &url].into_iter().chain(me.split(' ')).collect();
     let watch = StreamedProcess::start(&mut place.command(&watch));
-    assert!(watch.line().contains("\tk"), "the key is told to be missing");
+    assert!(watch.line().contains("\tk"), "the watch reports the missing key");
     assert_eq!(get(&place, &url, me), "--- exit 1\n");
     assert!(get(&place, &url, it).contains("rejected the client certificate: unknown CA"));
     place.write("clients.pem", fs::read(place.path("ca.pem")).unwrap());
@@ -142,7 +146,7 @@ fn new_client_cas_apply_to_new_connections_only() {
     assert_eq!(get(&place, &url, it), "--- exit 1\n");
     let set: Vec<_> = ["set", "k", "v", "-b", &url].into_iter().chain(it.split(' ')).collect();
     place.run(&set);
-    assert!(watch.line().ends_with("\tk\tv"), "whoever was let in before stays");
+    assert!(watch.line().ends_with("\tk\tv"), "an existing connection continues");
 }
 
 #[test]
@@ -150,22 +154,22 @@ fn rules_and_certificates_are_reloaded_independently() {
     let (place, ca) = place();
     place.write("rules", RULES);
     let server = serve(&place, &["--authz", "rules", "--listen", "mqtts://127.0.0.1:0"]);
-    let told = || {
-        let mut told = [server.log_line_with(" "), server.log_line_with(" ")];
-        told.sort();
-        told
+    let log_lines = || {
+        let mut lines = [server.log_line_with(" "), server.log_line_with(" ")];
+        lines.sort();
+        lines
     };
     ca.issue_for_days(&place, "server", &["127.0.0.1"], 89);
     place.write("rules", "");
     server.signal(Signal::SIGHUP);
-    let [certificates, rules] = told();
+    let [certificates, rules] = log_lines();
     assert!(rules.ends_with("; the previous rules stay in force"), "{rules}");
     assert_eq!(certificates, AGAIN);
     place.write("rules", RULES);
     place.write("server.key", "");
     server.signal(Signal::SIGHUP);
     let expected = ["rules reloaded: 1", "server.key is empty; the previous certificates stay in force"];
-    assert_eq!(told(), expected);
+    assert_eq!(log_lines(), expected);
 }
 
 #[test]
@@ -182,11 +186,14 @@ fn a_file_that_hangs_blocks_neither_clients_nor_rules_nor_the_shutdown() {
         server.signal(Signal::SIGHUP);
         log_line_with("rules reloaded: 1");
     }
-    // Whoever opens the other end waits until it is being read.
+    // Opening the write end blocks until the server reads the pipe.
     let pipe = OpenOptions::new().write(true).open(place.path("server.key")).unwrap();
     let port = fs::read_to_string(place.path("port")).unwrap();
-    let said = get(&place, &format!("mqtts://127.0.0.1:{}", port.trim()), "-T ca.pem");
-    assert!(said.ends_with("--- exit 77\n"), "it comes in, and the rules have the rest: {said}");
+    let shown = get(&place, &format!("mqtts://127.0.0.1:{}", port.trim()), "-T ca.pem");
+    assert!(
+        shown.ends_with("--- exit 77\n"),
+        "the client is authenticated; the rules reject its request: {shown}"
+    );
     server.signal(Signal::SIGTERM);
     assert_eq!(server.end().2, Some(0));
     drop(pipe);
@@ -198,29 +205,29 @@ fn an_expired_certificate_causes_a_warning_at_the_start_and_at_a_reload() {
     ca.issue_between(&place, "server", &["127.0.0.1"], [2020, 2021]);
     let words = [&["serve", "--log", "json", "--listen", "127.0.0.1:0"][..], &TLS].concat();
     let server = StreamedProcess::start(&mut place.command(&words));
-    let told = |name: &str| {
+    let logged = |name: &str| {
         let line = server.error_line();
         assert!(line.starts_with(&format!("{{\"v\":1,\"event\":\"{name}\",")), "{line}");
         line.split_once("Z\",").unwrap().1.to_owned()
     };
     let expired = r#""reason":"server.pem contains a certificate that has expired","message":"server.pem contains a certificate that has expired: no client will trust it"}"#;
-    assert_eq!(told("out-of-time"), expired);
-    told("ready");
+    assert_eq!(logged("out-of-time"), expired);
+    logged("ready");
     ca.issue_between(&place, "server", &["127.0.0.1"], [4000, 4096]);
     server.signal(Signal::SIGHUP);
-    told("certificates");
-    assert_eq!(told("out-of-time"), expired.replace("has expired", "is not valid yet"));
+    logged("certificates");
+    assert_eq!(logged("out-of-time"), expired.replace("has expired", "is not valid yet"));
     ca.issue_for_days(&place, "server", &["127.0.0.1"], 89);
     fs::set_permissions(place.path("server.key"), Permissions::from_mode(0o644)).unwrap();
     server.signal(Signal::SIGHUP);
     let warning = r#""message":"server.key holds a secret, and others than you may use it (mode 0644): chmod 600 server.key"}"#;
-    assert_eq!(told("warning"), warning);
-    assert_eq!(told("certificates"), format!("\"days_left\":89,\"message\":\"{AGAIN}\"}}"));
+    assert_eq!(logged("warning"), warning);
+    assert_eq!(logged("certificates"), format!("\"days_left\":89,\"message\":\"{AGAIN}\"}}"));
     place.write("server.pem", "");
     server.signal(Signal::SIGHUP);
-    told("warning");
+    logged("warning");
     let failed = r#""reason":"server.pem is empty","message":"server.pem is empty; the previous certificates stay in force"}"#;
-    assert_eq!(told("certificates"), failed);
+    assert_eq!(logged("certificates"), failed);
 }
 
 #[test]
@@ -229,7 +236,7 @@ fn a_hangup_during_the_start_is_handled_after_it() {
     mkfifo(&place, "seed");
     let options = ["serve", "-v", "--listen", "127.0.0.1:0", "--seed", "seed"];
     let server = StreamedProcess::start(&mut place.command(&[&options[..], &TLS].concat()));
-    // Whoever opens the other end waits until it is being read.
+    // Opening the write end blocks until the server reads the pipe.
     let pipe = OpenOptions::new().write(true).open(place.path("seed")).unwrap();
     server.signal(Signal::SIGHUP);
     ca.issue_for_days(&place, "server", &["127.0.0.1"], 89);
@@ -252,7 +259,8 @@ fn a_hangup_shuts_a_server_without_reloadable_files_down() {
 #[test]
 fn a_hangup_goes_to_the_command_of_exec_even_with_certificates() {
     let (place, _) = place();
-    // The signal is for the whole group: what the shell says of the sleep that it ends is the shell's.
+    // The signal goes to the process group, and the shell may report that it ended `sleep`: the test ignores its
+    // messages.
     let script = "trap 'exit 9' HUP; echo ready; while :; do sleep 0.02; done";
     let exec = ["--exec", "--", "/bin/sh", "-c", script];
     let words = [&["serve"], &TLS[..], &exec].concat();

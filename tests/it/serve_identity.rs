@@ -1,4 +1,4 @@
-//! Who is let in by `mqkv serve`, who is not, and what both sides hear of it.
+//! Authentication by `mqkv serve`: accepted and rejected credentials, and the reports on both sides.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use super::common::{LoggedServer, Place, RawClient, Terminal};
 /// The subject of every certificate of the tests.
 const ME: &str = "CN=rcgen self signed cert";
 
-/// A place with the user ann, her password and another one, the bearer sat and his token, and certificates.
+/// Creates the user `ann` with a right and a wrong password, the token of `sat`, and certificates.
 fn place() -> Place {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
@@ -33,7 +33,7 @@ const TLS: [&str; 6] = ["--tls-cert", "server.pem", "--tls-key", "server.key", "
 #[test]
 fn each_listener_accepts_only_its_kinds_of_credentials() {
     let place = place();
-    let ways = [
+    let credentials = [
         "",
         "-u ann --password-file right",
         "-u ann --password-file wrong",
@@ -48,63 +48,71 @@ fn each_listener_accepts_only_its_kinds_of_credentials() {
     let user = "bad user name or password (0x86)";
     let (wrong, none) =
         (format!("{user}: wrong password for the user ann"), format!("{user}: no password for the user ann"));
-    let nobody = "not authorized (0x87): no credentials";
+    let anonymous = "not authorized (0x87): no credentials";
     let forged = "not authorized (0x87): unknown token";
     let no_certificate = "no client certificate";
     let (ann_and_me, sat_and_me) = (format!("ann, {ME}"), format!("sat, {ME}"));
     let plain = |first| [first, "ann", &wrong, &none, "sat", forged].map(str::to_owned).to_vec();
     let with =
         |first, certificate: [&str; 4]| [plain(first), certificate.map(str::to_owned).to_vec()].concat();
-    // A certificate that nobody asks for is not shown.
-    let unseen = |first| with(first, [first, "ann", &wrong, "sat"]);
-    let seen = |first| with(first, [ME, &ann_and_me, &wrong, &sat_and_me]);
-    let demanded = with(no_certificate, [ME, &ann_and_me, &wrong, &sat_and_me]);
-    let demanded = [vec![no_certificate.to_owned(); 6], demanded[6..].to_vec()].concat();
-    let doors = [
-        ("mqtt://127.0.0.1:0", plain(nobody)),
+    // A client sends no certificate that the server does not request.
+    let not_requested = |first| with(first, [first, "ann", &wrong, "sat"]);
+    let requested = |first| with(first, [ME, &ann_and_me, &wrong, &sat_and_me]);
+    let required = with(no_certificate, [ME, &ann_and_me, &wrong, &sat_and_me]);
+    let required = [vec![no_certificate.to_owned(); 6], required[6..].to_vec()].concat();
+    let listeners = [
+        ("mqtt://127.0.0.1:0", plain(anonymous)),
         ("mqtt://127.0.0.1:0?anonymous=yes", plain("")),
-        ("ws://127.0.0.1:0/mqtt", plain(nobody)),
+        ("ws://127.0.0.1:0/mqtt", plain(anonymous)),
         ("ws://127.0.0.1:0?anonymous=yes", plain("")),
-        ("mqtts://127.0.0.1:0", demanded.clone()),
-        ("mqtts://127.0.0.1:0?client-cert=optional", seen(nobody)),
-        ("mqtts://127.0.0.1:0?client-cert=none", unseen(nobody)),
-        ("mqtts://127.0.0.1:0?client-cert=optional&anonymous=yes", seen("")),
-        ("wss://127.0.0.1:0", demanded),
-        ("wss://127.0.0.1:0/mqtt?client-cert=optional", seen(nobody)),
-        ("wss://127.0.0.1:0?client-cert=none&anonymous=yes", unseen("")),
+        ("mqtts://127.0.0.1:0", required.clone()),
+        ("mqtts://127.0.0.1:0?client-cert=optional", requested(anonymous)),
+        ("mqtts://127.0.0.1:0?client-cert=none", not_requested(anonymous)),
+        ("mqtts://127.0.0.1:0?client-cert=optional&anonymous=yes", requested("")),
+        ("wss://127.0.0.1:0", required),
+        ("wss://127.0.0.1:0/mqtt?client-cert=optional", requested(anonymous)),
+        ("wss://127.0.0.1:0?client-cert=none&anonymous=yes", not_requested("")),
     ];
-    let listen: Vec<&str> = doors.iter().flat_map(|(url, _)| ["--listen", url]).collect();
+    let listen: Vec<&str> = listeners.iter().flat_map(|(url, _)| ["--listen", url]).collect();
     let server = LoggedServer::start(&place, &[&LISTS[..], &TLS, &listen].concat());
-    for (number, (door, expected)) in doors.iter().enumerate() {
-        let scheme = door.split_once("://").unwrap().0;
+    for (number, (listener, expected)) in listeners.iter().enumerate() {
+        let scheme = listener.split_once("://").unwrap().0;
         let url = format!("{scheme}://127.0.0.1:{}", server.port(number));
-        for (way, expected) in ways.iter().zip(expected) {
+        for (options, expected) in credentials.iter().zip(expected) {
             let mut words: Vec<&str> = vec!["get", "k", "-b", &url, "-i", "c"];
-            words.extend(way.split_whitespace());
+            words.extend(options.split_whitespace());
             if scheme.ends_with('s') && scheme != "ws" {
                 words.extend(["-T", "ca.pem"]);
             }
             let shown = place.run(&words);
-            let told = server.log_line();
+            let log_line = server.log_line();
             if *expected == no_certificate {
-                assert!(shown.ends_with("--- exit 69\n"), "{door} {way}: {shown}");
-                assert!(shown.contains("requires a client certificate"), "{door} {way}: {shown}");
-                assert_eq!(told, format!("connection from PORT refused: {no_certificate}"), "{door} {way}");
+                assert!(shown.ends_with("--- exit 69\n"), "{listener} {options}: {shown}");
+                assert!(shown.contains("requires a client certificate"), "{listener} {options}: {shown}");
+                assert_eq!(
+                    log_line,
+                    format!("connection from PORT refused: {no_certificate}"),
+                    "{listener} {options}"
+                );
             } else if expected.contains("(0x") {
-                assert!(shown.ends_with("--- exit 77\n"), "{door} {way}: {shown}");
-                assert_eq!(told, format!("c from PORT rejected: {expected}"), "{door} {way}");
+                assert!(shown.ends_with("--- exit 77\n"), "{listener} {options}: {shown}");
+                assert_eq!(log_line, format!("c from PORT rejected: {expected}"), "{listener} {options}");
             } else {
-                assert_eq!(shown, "--- exit 1\n", "{door} {way}");
-                let who = if expected.is_empty() { String::new() } else { format!(" as {expected}") };
-                assert_eq!(told, format!("c connected from PORT{who}, new session"), "{door} {way}");
+                assert_eq!(shown, "--- exit 1\n", "{listener} {options}");
+                let identity = if expected.is_empty() { String::new() } else { format!(" as {expected}") };
+                assert_eq!(
+                    log_line,
+                    format!("c connected from PORT{identity}, new session"),
+                    "{listener} {options}"
+                );
                 assert_eq!(server.log_line(), "c disconnected: closed by the client");
             }
         }
     }
 }
 
-/// The reason code of the CONNACK, after which a refused client is left alone. One that is let in has gone again, and
-/// the server knows: while it is there, nobody else may have its client id.
+/// Connects and returns the reason code of the CONNACK. After a success it disconnects and waits until the server closes
+/// the connection: until then a client with another identity cannot use the client id.
 fn answer(port: u16, hello: ConnectOptions<'_>) -> u8 {
     let mut client = RawClient::connect(port);
     client.send(&hello.encode());
@@ -133,7 +141,7 @@ fn each_refusal_has_its_reason_code() {
         (0x86, 0x86, ConnectOptions { user: Some("bob"), password: right, ..hello }),
         (0x86, 0x86, ConnectOptions { user: Some(""), password: Some(b""), ..hello }),
         (0x00, 0x00, ConnectOptions { user: ann, password: right, ..hello }),
-        // A password alone says nothing (MQTT 5, 3.1.2.9).
+        // A password without a user name does not authenticate (MQTT 5, 3.1.2.9).
         (0x87, 0x00, ConnectOptions { password: right, ..hello }),
         (0x00, 0x00, ConnectOptions { method: sat, data: token, ..hello }),
         (0x87, 0x87, ConnectOptions { method: sat, data: Some(b"tok.eN"), ..hello }),
@@ -176,11 +184,11 @@ fn client_data_is_escaped_in_the_log() {
         ..ConnectOptions::default()
     };
     assert_eq!(answer(server.port(0), hello), 0x86);
-    let told = "a\\u{1b}[2J from PORT rejected: bad user name or password (0x86): unknown user b\\nc";
-    assert_eq!(server.log_line(), told);
+    let line = "a\\u{1b}[2J from PORT rejected: bad user name or password (0x86): unknown user b\\nc";
+    assert_eq!(server.log_line(), line);
 }
 
-/// A client that came in with a token.
+/// Connects a client with a token.
 fn with_token(port: u16, token: &[u8]) -> RawClient {
     let mut client = RawClient::connect(port);
     let hello = ConnectOptions {
@@ -197,7 +205,7 @@ fn with_token(port: u16, token: &[u8]) -> RawClient {
     client
 }
 
-/// The reason of the DISCONNECT, after which the server closes.
+/// Returns the reason code of the DISCONNECT that ends the connection.
 fn disconnected(client: &mut RawClient) -> u8 {
     let packet = client.receive().unwrap();
     assert_eq!(packet.name(), "DISCONNECT");
@@ -213,10 +221,10 @@ fn a_session_re_authenticates_with_a_renewed_token() {
     assert_eq!(server.log_line(), "c connected from PORT as sat, new session");
     place.write("tokens", "sat tok.new\nother tok.er\n");
     client.send(&[wire::auth(0x19, Some("K8S-SAT"), Some(b"tok.new")), PINGREQ.to_vec()].concat());
-    let mut heard = [client.receive().unwrap(), client.receive().unwrap()];
-    // What is sent meanwhile does not wait for the token.
-    heard.sort_by_key(|packet| packet.first);
-    let [pong, auth] = heard;
+    let mut packets = [client.receive().unwrap(), client.receive().unwrap()];
+    // Packets that are sent meanwhile do not wait for the token's verification, so the order is open.
+    packets.sort_by_key(|packet| packet.first);
+    let [pong, auth] = packets;
     assert_eq!(pong.name(), "PINGRESP");
     assert_eq!(auth, Packet { first: 0xF0, body: b"\0\x0A\x15\0\x07K8S-SAT".to_vec() });
     assert_eq!(server.log_line(), "c authenticated again");
@@ -255,7 +263,7 @@ fn an_unexpected_auth_ends_the_session() {
         (0x81, wire::auth(0x01, sat, good)),
         (0x87, wire::auth(0x19, sat, None)),
         (0x87, wire::auth(0x19, sat, Some(b"nonsense"))),
-        // Somebody else's.
+        // The token of another identity.
         (0x87, wire::auth(0x19, sat, Some(b"tok.er"))),
     ] {
         let mut client = with_token(server.port(0), b"tok.en");
@@ -281,9 +289,9 @@ fn an_unexpected_auth_ends_the_session() {
 fn twenty_simultaneous_logins_succeed_and_delay_no_other_client() {
     let place = place();
     let server = LoggedServer::start(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
-    let mut bystander = with_token(server.port(0), b"tok.en");
+    let mut other = with_token(server.port(0), b"tok.en");
     let port = server.port(0);
-    let crowd: Vec<_> = (0..20)
+    let logins: Vec<_> = (0..20)
         .map(|number| {
             spawn(move || {
                 let client_id = format!("c{number}");
@@ -295,10 +303,10 @@ fn twenty_simultaneous_logins_succeed_and_delay_no_other_client() {
             })
         })
         .collect();
-    bystander.send(&PINGREQ);
-    assert_eq!(bystander.receive().unwrap().name(), "PINGRESP");
-    for client in crowd {
-        assert_eq!(client.join().unwrap(), 0);
+    other.send(&PINGREQ);
+    assert_eq!(other.receive().unwrap().name(), "PINGRESP");
+    for login in logins {
+        assert_eq!(login.join().unwrap(), 0);
     }
 }
 

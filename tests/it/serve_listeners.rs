@@ -1,4 +1,4 @@
-//! `serve --listen`: several doors of several kinds, and options that contradict each other.
+//! `serve --listen`: several listeners of several kinds, and contradicting options.
 
 use std::fs;
 

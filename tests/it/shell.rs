@@ -1,4 +1,4 @@
-//! The prompt as a person uses it: in a terminal, with keystrokes, reading the screen.
+//! The prompt in a terminal: keystrokes in, screen contents out.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,14 +7,14 @@ use nix::sys::signal::Signal;
 
 use super::common::{CTRL_C, ENTER, HOME, Place, RIGHT, Server, TAB, Terminal, UP};
 
-/// A prompt on a store of its own.
+/// Starts a prompt on an embedded store.
 fn embedded(place: &Place) -> Terminal {
     let terminal = Terminal::start(place.command(&["--embedded"]));
     terminal.ends_with("embedded>");
     terminal
 }
 
-/// A prompt on a server, and what ends its lines.
+/// Starts a prompt that is connected to `server`.
 fn at(place: &Place, server: &Server) -> Terminal {
     let terminal = Terminal::start(place.command(&["shell", "-b", &server.url()]));
     terminal.ends_with(&prompt(server));
@@ -64,7 +64,7 @@ fn lines_are_edited_at_the_cursor() {
     let place = Place::new();
     let terminal = embedded(&place);
     terminal.keys(&format!("t k{HOME}se{RIGHT}"));
-    terminal.wait_for("what was typed", |screen| {
+    terminal.wait_for("the typed text", |screen| {
         screen.lines().last().is_some_and(|row| row.starts_with("embedded> set k"))
     });
     terminal.keys("\x05 v\x17w");
@@ -84,7 +84,7 @@ fn history_is_private_and_has_no_values() {
     terminal.shows("key not found: hidden");
     terminal.line("get k");
     terminal.shows("get k\nsecret\n");
-    // Within the session the value is there, to mend it.
+    // Within the session the history has the value, so that the line can be corrected.
     terminal.keys(&format!("{UP}{UP}"));
     terminal.ends_with("embedded> set k secret --ttl 5m");
     terminal.clear("embedded>");
@@ -123,8 +123,7 @@ fn tab_completes_verbs_options_keys_and_files() {
     terminal.keys(&format!("\\tim{TAB}{ENTER}"));
     terminal.shows("timing is on");
     terminal.line("get other");
-    terminal
-        .wait_for("the time that it took", |screen| screen.contains("\ntook ") && screen.contains(" ms\n"));
+    terminal.wait_for("the elapsed time", |screen| screen.contains("\ntook ") && screen.contains(" ms\n"));
 }
 
 #[test]
@@ -138,8 +137,8 @@ fn hints_show_usage_then_history() {
     terminal.shows("no such key");
     terminal.keys("get l");
     terminal.ends_with("embedded> get line1/temp");
-    // The row looks like this from the second key on.
-    terminal.wait_for("the cursor behind what was typed", |_| terminal.cursor() == 15);
+    // The hint makes the row look like this from the second keystroke on.
+    terminal.wait_for("the cursor after the typed text", |_| terminal.cursor() == 15);
     terminal.keys(&format!("{RIGHT}2{ENTER}"));
     terminal.shows("key not found: line1/temp2");
 }
@@ -191,7 +190,7 @@ fn a_burst_of_changes_is_summarized() {
     terminal.line("watch k -q");
     terminal.shows("watch 1 runs");
     terminal.shows("CURRENT");
-    // One after the other they would be no flood on a machine that has much else to do.
+    // Separate commands would be too slow to exceed the limit on a loaded machine.
     let entries: String = (0..400).map(|at| format!("{{\"key\":\"k\",\"value\":\"{at}\"}}\n")).collect();
     place.write("entries", entries);
     terminal.line("import entries");
@@ -215,7 +214,7 @@ fn output_is_redirected_to_commands_and_files() {
     terminal.line("get nothing > kept");
     terminal.shows("kept was not changed");
     assert_eq!(fs::read(place.path("kept")).unwrap(), b"as it was");
-    // A command that leaves no line feed, and one that has had enough.
+    // A command whose output has no line feed, and one that closes its input early.
     terminal.line("set k v");
     terminal.line("get k | cat");
     terminal.shows("get k | cat\nv\nembedded>");
@@ -276,7 +275,7 @@ fn a_paste_may_be_wide_and_may_be_many_lines() {
     terminal.keys(ENTER);
     let screen = terminal.shows("stored c (3 bytes)");
     assert!(screen.contains("stored a (1 byte)\nstored b (1 byte)\n"), "{screen}");
-    // Not bracketed: every line feed is an Enter, and nothing typed ahead is lost.
+    // Without bracketed paste every line feed is an Enter, and no input is lost.
     terminal.keys("set d 4\rset e 5\rget d\rget e\r");
     terminal.shows("get d\n4\nembedded> get e\n5\nembedded>");
 }
@@ -329,7 +328,7 @@ fn ctrl_c_cancels_a_slow_request_and_never_exits() {
     terminal.clear(&prompt(&server));
     terminal.line("set k x");
     terminal.shows("set k x\nstored k");
-    // Whoever shows that it has begun is whom Ctrl-C is for: a shell that is about to start it may keep the signal.
+    // Ctrl-C is sent after the first output of `tail`: before that the shell may still receive the signal.
     place.write("words", "begun\n");
     terminal.line("\\! tail -f words");
     terminal.ends_with("begun");

@@ -1,10 +1,10 @@
-//! Contexts at the prompt: what it shows, how to change, and what is kept from being lost.
+//! Contexts at the prompt: their display, changes, and protection of unsaved state.
 
 use std::fs;
 
 use super::common::{Place, Server, TAB, Terminal};
 
-/// Two brokers, `lab` and `prod`; the second one is read-only.
+/// Starts two brokers with the contexts `lab` and `prod`; `prod` is read-only.
 fn plant() -> (Place, [Server; 2]) {
     let place = Place::new();
     let servers = [Server::start(&place, &[]), Server::start(&place, &[])];
@@ -40,14 +40,14 @@ fn the_prompt_shows_the_context_and_changes_with_it() {
     terminal.line("get k");
     terminal.shows("key not found: k");
     terminal.line("\\conninfo");
-    terminal.wait_for("both lines of it", |screen| {
+    terminal.wait_for("both lines", |screen| {
         screen.matches("context prod, read-only").count() == 2 && screen.contains("session open for")
     });
-    // Anew: the same context, not the one of the command line.
+    // A reconnect uses the current context, not the context of the command line.
     terminal.line("\\c");
     terminal.wait_for("another connection", |screen| screen.matches("context prod, read-only").count() == 3);
     terminal.ends_with(&prompt("prod", &prod));
-    // A URL is a URL, and no context.
+    // A URL replaces the context.
     terminal.line(&format!("\\c {}", lab.url()));
     terminal.ends_with(&format!("127.0.0.1:{}>", lab.port()));
     terminal.line("\\c prdo");

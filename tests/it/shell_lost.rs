@@ -1,4 +1,4 @@
-//! The prompt when things go away: the broker, a lock, the terminal, the process.
+//! The prompt when it loses its broker, a lock, its terminal or its process.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ fn at(place: &Place, server: &Server) -> Terminal {
     terminal
 }
 
-/// How many seconds the last prompt on a screen says.
+/// Returns the offline seconds in the last prompt of a screen.
 fn offline(screen: &str) -> Option<u32> {
     screen.rsplit_once("(offline ")?.1.split_once("s)")?.0.parse().ok()
 }
@@ -34,8 +34,8 @@ fn the_prompt_survives_a_restart_of_the_broker() {
     terminal.shows("> get nothi");
     server.kill();
     terminal.shows("lost the connection");
-    // The prompt on the screen keeps its width, and counts.
-    terminal.wait_for("the prompt to say so", |screen| {
+    // The status replaces part of the prompt without a change of its width, and counts the seconds.
+    terminal.wait_for("the offline status", |screen| {
         screen.lines().last().is_some_and(|row| row.starts_with("(offline ") || row.contains(" (offline "))
     });
     let since = offline(&terminal.screen());
@@ -233,8 +233,8 @@ fn a_dumb_terminal_gets_no_escape_sequences() {
     let mut terminal = at(&place, &server);
     server.kill();
     terminal.shows("lost the connection");
-    // What is repainted each second elsewhere is shown by the next prompt here.
-    terminal.wait_for("the second second", |_| {
+    // A dumb terminal is not repainted each second: only the next prompt shows the seconds.
+    terminal.wait_for("two seconds", |_| {
         terminal.keys(CTRL_C);
         offline(&terminal.screen()) >= Some(2)
     });

@@ -1,4 +1,4 @@
-//! Streams that are closed, full or missing, and signals.
+//! Standard streams that are closed, full or missing, and signals.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -10,7 +10,7 @@ use super::common::bounded::{bounded_transcript, signal, wait_for_exit};
 use super::common::fake_broker::FakeBroker;
 use super::common::{Place, Server, wait_until, wire};
 
-/// More than any pipe holds.
+/// More bytes than any pipe buffers.
 const BIG: usize = 4 * 1024 * 1024;
 
 #[test]
@@ -80,7 +80,7 @@ fn streams_closed_from_the_start_cause_no_panic() {
         command.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         bounded_transcript(command.current_dir(place.folder()))
     };
-    // A closed standard input is an empty one.
+    // A closed standard input counts as empty.
     assert_eq!(closed("set empty - <&-"), "--- exit 0\n");
     assert_eq!(place.bytes_at(&url, &["get", "empty"]), b"");
     assert_eq!(closed("get k 2>&-"), "--- stdout\nv(no line feed)\n--- exit 0\n");
@@ -114,7 +114,7 @@ fn a_signal_ends_a_hanging_request() {
         let mut child = place.command(&["set", "k", "v", "-t", "1h", "-b", &fake.url()]).spawn().unwrap();
         hangs.recv().unwrap();
         signal(&child, name);
-        // A shell calls this 128 and the number.
+        // A shell reports 128 + number.
         assert_eq!(wait_for_exit(&mut child).signal(), Some(number));
         fake.end();
     }

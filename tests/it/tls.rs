@@ -1,4 +1,4 @@
-//! TLS and mutual TLS between our client and our server, and whatever keeps them from it.
+//! TLS and mutual TLS between client and server, and the errors of failed handshakes.
 
 use std::net::{TcpListener, TcpStream};
 
@@ -7,7 +7,7 @@ use super::common::proxy::{Proxy, Sender};
 use super::common::tls12;
 use super::common::{Place, Server, StreamedProcess, non_mqtt_server};
 
-/// A CA in `ca.pem`, and a server of this machine with a certificate from it.
+/// Creates a CA in `ca.pem` and starts a server with a certificate from it.
 fn served(options: &[&str]) -> (Place, Ca, Server) {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
@@ -21,8 +21,8 @@ fn serve(place: &Place, name: &str, options: &[&str]) -> Server {
     Server::start(place, &[&["-q", "--tls-cert", &certificate, "--tls-key", &key], options].concat())
 }
 
-/// What a line says at a port of this machine, the port taken out.
-fn said(place: &Place, port: u16, line: &str) -> String {
+/// Runs a command line against a port of this machine and returns its output with `:PORT` for the port.
+fn run_at_port(place: &Place, port: u16, line: &str) -> String {
     let port = port.to_string();
     let line = line.replace("PORT", &port);
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -41,17 +41,17 @@ const CA_HINT: &str = "trust the CA that signed it: -T FILE, or MQKV_CAFILE=FILE
 fn a_value_is_written_and_read_over_tls() {
     let (place, _, server) = served(&[]);
     let port = server.port();
-    assert_eq!(said(&place, port, "set k v -n localhost -p PORT -T ca.pem"), "--- exit 0\n");
+    assert_eq!(run_at_port(&place, port, "set k v -n localhost -p PORT -T ca.pem"), "--- exit 0\n");
     assert_eq!(
         place.bytes_at(&format!("mqtts://127.0.0.1:{port}"), &["get", "k", "--cafile", "ca.pem"]),
         b"v"
     );
-    let ping = said(&place, port, "ping -n localhost -p PORT -T ca.pem");
+    let ping = run_at_port(&place, port, "ping -n localhost -p PORT -T ca.pem");
     assert!(
         ping.contains("localhost:PORT  connect ") && ping.contains(" ms (TLS 1.3)  round trip "),
         "{ping}"
     );
-    let ping = said(&place, port, "ping -c 2 -j -n localhost -p PORT -T ca.pem");
+    let ping = run_at_port(&place, port, "ping -c 2 -j -n localhost -p PORT -T ca.pem");
     assert_eq!(ping.matches("\"tls\":\"1.3\"").count(), 1, "{ping}");
 }
 
@@ -61,10 +61,10 @@ fn tls_1_2_is_accepted() {
     Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
     let server = Server::start(&place, &["-q"]);
     let port = tls12::proxy(&place.path("server.pem"), &place.path("server.key"), server.port());
-    assert_eq!(said(&place, port, "set k v -n localhost -p PORT -T ca.pem"), "--- exit 0\n");
-    let ping = said(&place, port, "ping -n localhost -p PORT -T ca.pem");
+    assert_eq!(run_at_port(&place, port, "set k v -n localhost -p PORT -T ca.pem"), "--- exit 0\n");
+    let ping = run_at_port(&place, port, "ping -n localhost -p PORT -T ca.pem");
     assert!(ping.contains(" ms (TLS 1.2)  round trip "), "{ping}");
-    let shown = said(&place, port, "get k -n 127.0.0.1 -p PORT --insecure");
+    let shown = run_at_port(&place, port, "get k -n 127.0.0.1 -p PORT --insecure");
     assert!(shown.contains("--- stdout\nv"), "{shown}");
 }
 
@@ -75,7 +75,7 @@ fn a_value_larger_than_any_buffer_is_sent_in_both_directions() {
         (0..6_000_000u32).map(|number| number.to_le_bytes()[0] ^ number.to_le_bytes()[1]).collect();
     place.write("big", &big);
     let port = server.port();
-    assert_eq!(said(&place, port, "set k -f big -n localhost -p PORT -T ca.pem"), "--- exit 0\n");
+    assert_eq!(run_at_port(&place, port, "set k -f big -n localhost -p PORT -T ca.pem"), "--- exit 0\n");
     assert!(place.bytes_at(&format!("mqtts://localhost:{port}"), &["get", "k", "-T", "ca.pem"]) == big);
 }
 
@@ -84,12 +84,12 @@ fn a_read_over_tls_takes_four_round_trips_including_tcp() {
     let (place, _, server) = served(&[]);
     let proxy = Proxy::start(&server.url());
     let port: u16 = proxy.url().rsplit(':').next().unwrap().parse().unwrap();
-    assert_eq!(said(&place, port, GET), "--- exit 1\n");
+    assert_eq!(run_at_port(&place, port, GET), "--- exit 1\n");
     let flights: Vec<Sender> = proxy.end().into_iter().map(|flight| flight.from).collect();
-    // TLS, CONNECT, the request; then the goodbye, whose answer nobody waits for.
+    // TLS, CONNECT, the request; then DISCONNECT, after which the client does not wait for the close.
     let (client, broker) = (Sender::Client, Sender::Broker);
-    let [round_trips @ .., goodbye] = flights.as_slice() else { panic!("nobody spoke") };
-    let round_trips = if *goodbye == broker { &round_trips[..round_trips.len() - 1] } else { round_trips };
+    let [round_trips @ .., last] = flights.as_slice() else { panic!("no flight") };
+    let round_trips = if *last == broker { &round_trips[..round_trips.len() - 1] } else { round_trips };
     assert_eq!(round_trips, [client, broker, client, broker, client, broker]);
 }
 
@@ -97,14 +97,14 @@ fn a_read_over_tls_takes_four_round_trips_including_tcp() {
 fn a_certificate_of_an_unknown_ca_is_rejected() {
     let (place, _, server) = served(&[]);
     Ca::new(&place, "other.pem");
-    let shown = said(&place, server.port(), "get k -n localhost -p PORT -T other.pem");
+    let shown = run_at_port(&place, server.port(), "get k -n localhost -p PORT -T other.pem");
     assert_eq!(shown, error("the certificate of localhost:PORT is from an unknown CA", CA_HINT));
-    // A CA of the same name is not the same CA.
-    let forged = Place::new();
-    Ca::new(&forged, "ca.pem");
-    let shown = said(&forged, server.port(), GET);
+    // A CA with the same name and another key is not trusted.
+    let other = Place::new();
+    Ca::new(&other, "ca.pem");
+    let shown = run_at_port(&other, server.port(), GET);
     assert_eq!(shown, error("the certificate of localhost:PORT is from an unknown CA", CA_HINT));
-    let shown = said(&place, server.port(), "get k -n localhost -p PORT -T other.pem -j");
+    let shown = run_at_port(&place, server.port(), "get k -n localhost -p PORT -T other.pem -j");
     assert!(shown.contains("\"kind\":\"unavailable\",\"code\":69"), "{shown}");
 }
 
@@ -113,13 +113,13 @@ fn the_system_s_cas_are_trusted_by_default() {
     let (place, _, server) = served(&[]);
     let ca = place.path("ca.pem").display().to_string();
     let place = place.with_variable("SSL_CERT_FILE", &ca);
-    assert_eq!(said(&place, server.port(), "get k -n localhost -p PORT"), "--- exit 1\n");
+    assert_eq!(run_at_port(&place, server.port(), "get k -n localhost -p PORT"), "--- exit 1\n");
     Ca::new(&place, "other.pem");
-    let shown = said(&place, server.port(), "get k -n localhost -p PORT -T other.pem");
+    let shown = run_at_port(&place, server.port(), "get k -n localhost -p PORT -T other.pem");
     assert_eq!(shown, error("the certificate of localhost:PORT is from an unknown CA", CA_HINT));
-    let nobody = place.with_variable("SSL_CERT_FILE", "/dev/null");
+    let no_cas = place.with_variable("SSL_CERT_FILE", "/dev/null");
     assert_eq!(
-        said(&nobody, server.port(), "get k -n localhost -p PORT"),
+        run_at_port(&no_cas, server.port(), "get k -n localhost -p PORT"),
         "--- stderr\nerror: this machine has no trusted CA certificates\n\
          hint: trust the CA of the broker: -T FILE\n--- exit 78\n"
     );
@@ -141,7 +141,7 @@ fn an_expired_certificate_is_reported_with_the_days() {
     ] {
         ca.issue_between(&place, name, &["localhost"], years);
         let server = serve(&place, name, &[]);
-        let shown = said(&place, server.port(), GET);
+        let shown = run_at_port(&place, server.port(), GET);
         let (head, rest) = shown.split_at(before.len() + "--- stderr\nerror: ".len());
         assert_eq!(head, format!("--- stderr\nerror: {before}"));
         let tail = rest.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -156,18 +156,21 @@ fn a_certificate_for_another_name_is_reported_with_its_names() {
     Ca::new(&place, "ca.pem").issue(&place, "plant", &["plant.example", "*.plant.example"]);
     let server = serve(&place, "plant", &[]);
     let hint = "use a name of the certificate: -n NAME, or --server-name NAME";
-    let shown = said(&place, server.port(), GET);
+    let shown = run_at_port(&place, server.port(), GET);
     let message =
         "the certificate of localhost:PORT is for plant.example and *.plant.example, not for localhost";
     assert_eq!(shown, error(message, hint));
-    let shown = said(&place, server.port(), "get k -n 127.0.0.1 -p PORT -T ca.pem");
+    let shown = run_at_port(&place, server.port(), "get k -n 127.0.0.1 -p PORT -T ca.pem");
     let message =
         "the certificate of 127.0.0.1:PORT is for plant.example and *.plant.example, not for 127.0.0.1";
     assert_eq!(shown, error(message, hint));
     for name in ["plant.example", "a.plant.example"] {
-        assert_eq!(said(&place, server.port(), &format!("{GET} --server-name {name}")), "--- exit 1\n");
+        assert_eq!(
+            run_at_port(&place, server.port(), &format!("{GET} --server-name {name}")),
+            "--- exit 1\n"
+        );
     }
-    let shown = said(&place, server.port(), &format!("{GET} --server-name a/b"));
+    let shown = run_at_port(&place, server.port(), &format!("{GET} --server-name a/b"));
     assert_eq!(shown, "--- stderr\nerror: invalid server name: a/b\n--- exit 2\n");
 }
 
@@ -179,10 +182,10 @@ fn insecure_accepts_any_certificate_and_warns_once() {
     let server = serve(&place, "old", &[]);
     let warning = "warning: --insecure: the broker's certificate is not verified, an attacker can read and change everything\n";
     assert_eq!(
-        said(&place, server.port(), "del a b -q -n localhost -p PORT --insecure"),
+        run_at_port(&place, server.port(), "del a b -q -n localhost -p PORT --insecure"),
         format!("--- stderr\n{warning}--- exit 1\n")
     );
-    let shown = said(&place, server.port(), "del a b -j -n localhost -p PORT --insecure");
+    let shown = run_at_port(&place, server.port(), "del a b -j -n localhost -p PORT --insecure");
     assert!(shown.starts_with("--- stdout\n{") && !shown.contains("warning"), "{shown}");
 }
 
@@ -190,11 +193,11 @@ fn insecure_accepts_any_certificate_and_warns_once() {
 fn a_client_certificate_is_accepted_by_a_server_that_requires_one() {
     let (place, ca, server) = served(&["--client-ca", "ca.pem"]);
     ca.issue(&place, "me", &["me"]);
-    assert_eq!(said(&place, server.port(), &format!("{GET} -C me.pem -K me.key")), "--- exit 1\n");
-    let shown = said(&place, server.port(), GET);
+    assert_eq!(run_at_port(&place, server.port(), &format!("{GET} -C me.pem -K me.key")), "--- exit 1\n");
+    let shown = run_at_port(&place, server.port(), GET);
     let hint = "use a client certificate: -C FILE with the certificate, -K FILE with its key";
     assert_eq!(shown, error("localhost:PORT requires a client certificate", hint));
-    let shown = said(&place, server.port(), "set k v -n localhost -p PORT -T ca.pem");
+    let shown = run_at_port(&place, server.port(), "set k v -n localhost -p PORT -T ca.pem");
     assert!(shown.contains("requires a client certificate\n  nothing was changed\n"), "{shown}");
     assert!(shown.ends_with("--- exit 69\n"), "{shown}");
 }
@@ -205,18 +208,18 @@ fn a_rejected_client_certificate_is_reported_with_the_reason() {
     let hint = "use a certificate of a CA that the broker trusts: -C and -K";
     let refused =
         |reason: &str| error(&format!("localhost:PORT rejected the client certificate: {reason}"), hint);
-    Ca::new(&place, "other.pem").issue(&place, "stranger", &["me"]);
-    let shown = said(&place, server.port(), &format!("{GET} -C stranger.pem -K stranger.key"));
+    Ca::new(&place, "other.pem").issue(&place, "untrusted", &["me"]);
+    let shown = run_at_port(&place, server.port(), &format!("{GET} -C untrusted.pem -K untrusted.key"));
     assert_eq!(shown, refused("unknown CA"));
     ca.issue_between(&place, "old", &["me"], [2020, 2021]);
-    let shown = said(&place, server.port(), &format!("{GET} -C old.pem -K old.key"));
+    let shown = run_at_port(&place, server.port(), &format!("{GET} -C old.pem -K old.key"));
     assert_eq!(shown, refused("certificate expired"));
 }
 
 #[test]
 fn plain_mqtt_to_a_tls_port_is_reported() {
     let (place, _, server) = served(&[]);
-    let shown = said(&place, server.port(), "get k -b mqtt://127.0.0.1:PORT");
+    let shown = run_at_port(&place, server.port(), "get k -b mqtt://127.0.0.1:PORT");
     let hint = "use TLS: -b mqtts://HOST:PORT, or -n without --notls";
     assert_eq!(shown, error("127.0.0.1:PORT requires TLS", hint));
 }
@@ -226,7 +229,7 @@ fn tls_to_a_plain_port_is_reported() {
     let place = Place::new();
     Ca::new(&place, "ca.pem");
     let server = Server::start(&place, &["-q"]);
-    let shown = said(&place, server.port(), GET);
+    let shown = run_at_port(&place, server.port(), GET);
     let message = "TLS handshake with localhost:PORT failed: connection closed by the other side";
     assert_eq!(shown, error(message, PORT_HINT));
 }
@@ -235,23 +238,23 @@ fn tls_to_a_plain_port_is_reported() {
 fn a_peer_without_tls_or_with_a_broken_handshake_is_reported() {
     let place = Place::new();
     Ca::new(&place, "ca.pem");
-    let shown = said(&place, non_mqtt_server(b"HTTP/1.1 400 Bad Request\r\n\r\n"), GET);
+    let shown = run_at_port(&place, non_mqtt_server(b"HTTP/1.1 400 Bad Request\r\n\r\n"), GET);
     assert_eq!(shown, error("localhost:PORT does not speak TLS", PORT_HINT));
     let cut = "TLS handshake with localhost:PORT failed: connection closed by the other side";
-    assert_eq!(said(&place, non_mqtt_server(b"\x16\x03\x03\0\x7a\x02"), GET), error(cut, PORT_HINT));
+    assert_eq!(run_at_port(&place, non_mqtt_server(b"\x16\x03\x03\0\x7a\x02"), GET), error(cut, PORT_HINT));
     let alert = "localhost:PORT refused the TLS handshake: handshake failure";
     let hint = "if the broker requires a client certificate: -C and -K";
-    assert_eq!(said(&place, non_mqtt_server(b"\x15\x03\x03\0\x02\x02\x28"), GET), error(alert, hint));
+    assert_eq!(run_at_port(&place, non_mqtt_server(b"\x15\x03\x03\0\x02\x02\x28"), GET), error(alert, hint));
 }
 
 #[test]
 fn an_unanswered_handshake_exits_with_124() {
     let place = Place::new();
     Ca::new(&place, "ca.pem");
-    // Connections wait in the listener's queue: they are established, and nobody answers.
+    // The kernel establishes connections in the listener's queue; no process answers them.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let shown = said(&place, port, &format!("{GET} --connect-timeout 100ms"));
+    let shown = run_at_port(&place, port, &format!("{GET} --connect-timeout 100ms"));
     let message = "TLS handshake with localhost:PORT timed out after 100ms";
     assert_eq!(shown, error(message, PORT_HINT).replace("exit 69", "exit 124"));
 }
@@ -261,7 +264,7 @@ fn every_failed_handshake_is_logged() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
     ca.issue(&place, "server", &["localhost"]);
-    Ca::new(&place, "other.pem").issue(&place, "stranger", &["me"]);
+    Ca::new(&place, "other.pem").issue(&place, "untrusted", &["me"]);
     let words = ["serve", "--listen", "127.0.0.1:0", "--tls-cert", "server.pem", "--tls-key", "server.key"];
     let server =
         StreamedProcess::start(&mut place.command(&[&words[..], &["--client-ca", "ca.pem"]].concat()));
@@ -271,13 +274,13 @@ fn every_failed_handshake_is_logged() {
     for (line, reason) in [
         (GET, "no client certificate"),
         (
-            "get k -n localhost -p PORT -T ca.pem -C stranger.pem -K stranger.key",
+            "get k -n localhost -p PORT -T ca.pem -C untrusted.pem -K untrusted.key",
             "client certificate is from an unknown CA",
         ),
         ("get k -n localhost -p PORT -T other.pem", "client refused the TLS handshake: unknown CA"),
         ("get k -b mqtt://127.0.0.1:PORT", "client does not speak TLS"),
     ] {
-        assert!(said(&place, port, line).ends_with("--- exit 69\n"));
+        assert!(run_at_port(&place, port, line).ends_with("--- exit 69\n"));
         let event = server.error_line();
         assert!(event.starts_with("connection from 127.0.0.1:"), "{event}");
         assert!(event.ends_with(&format!(" refused: {reason}")), "{event}");

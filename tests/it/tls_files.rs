@@ -1,4 +1,4 @@
-//! Certificates and keys in files: every shape that is taken, and what is said of the others.
+//! Certificate and key files: the accepted formats, and the errors of all others.
 
 use std::fs::OpenOptions;
 use std::process::Command;
@@ -10,7 +10,7 @@ use super::common::{Place, Server, StreamedProcess};
 
 const PASSWORD: &str = "not-a-secret";
 
-/// A server that wants client certificates, and the files of one of its clients: `me.pem` and its key in all shapes.
+/// Starts a server that requires client certificates and writes `me.pem` with its key in all formats.
 fn served() -> (Place, Server) {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");
@@ -35,7 +35,7 @@ fn served() -> (Place, Server) {
     (place, server)
 }
 
-fn said(place: &Place, server: &Server, options: &str) -> String {
+fn get_with(place: &Place, server: &Server, options: &str) -> String {
     let line = format!("get k -n localhost -p {} {options}", server.port());
     place.run(&line.split_whitespace().collect::<Vec<_>>())
 }
@@ -47,12 +47,12 @@ fn a_private_key_is_read_in_each_format() {
         "-C me.pem -K pkcs8",
         "-C me.pem -K pkcs1",
         "-C me.pem -K encrypted -P password",
-        // A password that nothing needs does no harm.
+        // A password for an unencrypted key is ignored.
         "-C me.pem -K pkcs8 -P password",
         "-C curve.pem -K sec1",
         "--certfile other.pem --keyfile other.key",
     ] {
-        assert_eq!(said(&place, &server, &format!("-T ca.pem {options}")), "--- exit 1\n", "{options}");
+        assert_eq!(get_with(&place, &server, &format!("-T ca.pem {options}")), "--- exit 1\n", "{options}");
     }
 }
 
@@ -108,7 +108,7 @@ fn an_invalid_file_is_reported_with_its_name() {
     ] {
         let hint = if hint.is_empty() { String::new() } else { format!("hint: {hint}\n") };
         let expected = format!("--- stderr\nerror: {message}\n{hint}--- exit 78\n");
-        assert_eq!(said(&place, &server, options), expected, "{options}");
+        assert_eq!(get_with(&place, &server, options), expected, "{options}");
     }
 }
 
@@ -122,7 +122,7 @@ fn an_unreadable_file_exits_with_74() {
         ("-T ca.pem -C me.pem -K folder", "folder", "Is a directory (os error 21)"),
     ] {
         let expected = format!("--- stderr\nerror: cannot read {file}: {cause}\n--- exit 74\n");
-        assert_eq!(said(&place, &server, options), expected, "{options}");
+        assert_eq!(get_with(&place, &server, options), expected, "{options}");
     }
 }
 
@@ -131,7 +131,7 @@ fn an_endless_file_is_reported_as_too_long() {
     let (place, server) = served();
     for options in ["-T /dev/zero", "-T ca.pem -C me.pem -K /dev/zero"] {
         assert_eq!(
-            said(&place, &server, &format!("{options} --connect-timeout 1m")),
+            get_with(&place, &server, &format!("{options} --connect-timeout 1m")),
             "--- stderr\nerror: /dev/zero is larger than 16 MiB\n--- exit 78\n"
         );
     }
@@ -166,7 +166,7 @@ fn a_silent_pipe_can_be_interrupted_and_is_bounded_by_the_connect_timeout() {
     ] {
         let mut command = place.command(&line.split(' ').collect::<Vec<_>>());
         let server = StreamedProcess::start(&mut command);
-        // Whoever opens the other end waits until it is being read.
+        // Opening the write end blocks until the process reads the pipe.
         let pipe = OpenOptions::new().write(true).open(place.path("fifo")).unwrap();
         server.signal(Signal::SIGTERM);
         assert_eq!(server.end().2, Some(143), "{line}");

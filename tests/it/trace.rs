@@ -1,4 +1,4 @@
-//! `--trace`: what goes over the wire, in the verb's own words, and never in its way.
+//! `--trace`: the packets on the wire; a failing trace does not affect the command.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,8 +9,9 @@ use super::common::fake_broker::FakeBroker;
 use super::common::pki::Ca;
 use super::common::{Place, Server, StreamedProcess, Terminal, wire};
 
-/// Lines without what differs from run to run: time, correlation, versions, and the bytes of ports.
-fn beginnings(trace: &str, words: usize) -> Vec<String> {
+/// Returns the first words of each line without the parts that differ between runs: time, correlation, versions and
+/// ports.
+fn first_words(trace: &str, words: usize) -> Vec<String> {
     let beginning = |line: &str| {
         let (time, rest) = line.split_at(12);
         assert!(time.chars().all(|c| c.is_ascii_digit() || ":.".contains(c)), "{line}");
@@ -34,7 +35,7 @@ fn each_packet_of_a_verb_is_shown_decoded() {
     let trace = trace_of(&place).replace(&server.port().to_string(), "PORT");
     let at = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
     assert_eq!(
-        beginnings(&trace, 4),
+        first_words(&trace, 4),
         [
             "-- connecting to 127.0.0.1:PORT",
             "-- connected to 127.0.0.1:PORT",
@@ -137,7 +138,7 @@ fn a_trace_that_cannot_start_is_reported_and_one_that_fails_later_ends_nothing()
     let shown = place.run_bounded(&["--embedded", "get", "k", "--trace=/dev/full"]);
     let words = "warning: the trace ends: cannot write /dev/full: No space left on device (os error 28)\n";
     assert_eq!(shown, format!("--- stderr\n{words}--- exit 1\n"));
-    // Nobody has the other end of the pipe, or somebody has and does not read.
+    // The read end of the pipe is closed, or open and never read.
     for reads in [false, true] {
         let (unread, end) = std::io::pipe().unwrap();
         let kept = reads.then_some(unread);

@@ -1,16 +1,16 @@
-//! `serve` in one terminal, the verbs in another: what each of them says when all goes well.
+//! `serve` in one terminal, the verbs in another: their output without errors.
 
 use super::common::wait_until;
 use super::common::{Place, Server};
 
-/// A store, and a place to ask it from.
+/// Starts a server and returns it with the working directory of its clients.
 fn pair() -> (Place, Server) {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     (place, server)
 }
 
-/// Runs a line of words without blanks in them.
+/// Runs a command line, split at white space.
 #[track_caller]
 fn run(place: &Place, server: &Server, line: &str) -> String {
     place.run_at(&server.url(), &line.split_whitespace().collect::<Vec<_>>())
@@ -117,7 +117,7 @@ fn a_key_with_a_time_to_live_expires() {
     assert_eq!(run("set k v --ttl 300ms"), "--- exit 0\n");
     wait_until("the key expires", || (run("get k") == "--- exit 1\n").then_some(()));
     assert_eq!(run("set k w --nx --ttl 1h"), "--- exit 0\n");
-    // A value that is set without a time to live stays.
+    // A SET without a time to live removes the previous one.
     assert_eq!(run("set k x --ttl 1ms"), "--- exit 0\n");
     assert_eq!(run("set k y"), "--- exit 0\n");
     assert_eq!(run("get k"), "--- stdout\ny(no line feed)\n--- exit 0\n");
@@ -279,7 +279,7 @@ fn a_file_is_written_whole_and_reported() {
         "--- stdout\n{\"v\":1,\"op\":\"get\",\"key\":\"k\",\"found\":true,\"file\":\"out\",\"size\":1,\
          \"version\":\"VERSION\"}\n--- exit 0\n"
     );
-    // A key that is missing leaves the file alone.
+    // A missing key does not modify the file.
     assert_eq!(run("get no -f out"), "--- exit 1\n");
     assert_eq!(std::fs::read(place.path("out")).unwrap(), b"v");
 }

@@ -1,10 +1,10 @@
-//! Brokers that are not there, or are none.
+//! Brokers that do not listen or do not answer.
 
 use std::net::TcpListener;
 
 use super::common::Place;
 
-/// A port of this machine at which nothing listens.
+/// Returns a port of this machine without a listener.
 fn closed_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
@@ -34,7 +34,7 @@ fn a_write_that_was_never_sent_changed_nothing() {
 
 #[test]
 fn a_silent_broker_exits_with_124() {
-    // Connections wait in the listener's queue: they are established, and nobody answers.
+    // The kernel establishes connections in the listener's queue; no process answers them.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let place = Place::new();

@@ -1,8 +1,8 @@
-//! Command lines that make no sense: what is said, and exit code 2.
+//! Invalid command lines: their messages and exit code 2.
 
 use super::common::Place;
 
-/// Runs a line of words without blanks in them.
+/// Runs a command line, split at white space.
 fn run(line: &str) -> String {
     Place::new().run(&line.split_whitespace().collect::<Vec<_>>())
 }
@@ -85,7 +85,7 @@ fn serve_refuses_client_options() {
         let words = |option: &str, verb: &str| {
             format!("error: unexpected argument '{option}' found\n{hint}hint: mqkv {verb} --help\n")
         };
-        // Before the verb the whole definition parses the line, after it that of `serve` alone.
+        // The definition of all verbs parses the options before the verb, the definition of `serve` those after it.
         assert_usage(&format!("serve {typed} --listen 127.0.0.1:0"), &words(option, "serve"));
         assert_usage(&format!("{typed} serve --listen 127.0.0.1:0"), &words(long, "serve"));
         assert_usage(&format!("serve user ls users {typed}"), &words(option, "serve user ls"));

@@ -1,4 +1,4 @@
-//! `watch`: what keys hold, and every change of them, over real sockets.
+//! `watch`: the current values of keys and each change, over real sockets.
 
 use std::fs;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 use super::common::{Place, Relay, Server, StreamedProcess, wait_until};
 
-/// Starts a watch; `words` are what follows the verb.
+/// Starts a watch with the arguments `words`.
 pub fn watch(place: &Place, url: &str, words: &[&str]) -> StreamedProcess {
     StreamedProcess::start(&mut place.command(&[&["watch", "-b", url], words].concat()))
 }
@@ -20,7 +20,7 @@ pub fn ok(place: &Place, url: &str, words: &[&str]) {
     assert_eq!(place.run(&[words, &["-b", url]].concat()), "--- exit 0\n", "{words:?}");
 }
 
-/// A record in a pipe without its time, which must be one.
+/// Returns a tab-separated record without its time, whose format it checks.
 #[track_caller]
 pub fn without_time(line: &str) -> &str {
     let (time, rest) = line.split_once('\t').unwrap_or_else(|| panic!("no columns: {line}"));
@@ -29,7 +29,7 @@ pub fn without_time(line: &str) -> &str {
     rest
 }
 
-/// All that is left of a watch, in a pipe, without times; and its exit code.
+/// Returns the remaining records of a watch, without their times, and its exit code.
 #[track_caller]
 pub fn rest(running: StreamedProcess) -> (Vec<String>, Option<i32>) {
     let (lines, words, code) = running.end();
@@ -73,7 +73,7 @@ fn text_is_the_format_on_a_terminal() {
     assert_eq!(lines, ["  CURRENT  a  (no such key)", "  CURRENT  b  1"]);
 }
 
-/// A JSON line with versions and times replaced.
+/// Returns a JSON line with versions and times replaced.
 fn masked(line: &str) -> String {
     let mut out = String::new();
     for (at, part) in line.split('"').enumerate() {
@@ -171,7 +171,7 @@ fn only_selected_events_are_printed_and_counted() {
     let url = server.url();
     ok(&place, &url, &["set", "k", "0"]);
     let running = watch(&place, &url, &["k", "gone", "--only", "del", "-c", "2"]);
-    // The keys are read in this order: with the second, the first has been read, too.
+    // The keys are read in this order: when the second one is printed, the first one has been read.
     assert_eq!(without_time(&running.line()), "CURRENT\tgone");
     for value in ["1", "2"] {
         ok(&place, &url, &["set", "k", value]);
@@ -206,10 +206,10 @@ fn an_expiry_is_a_deletion() {
     assert_eq!(rest(running), (vec!["SET\tk\t1".to_owned(), "DELETE\tk".to_owned()], Some(0)));
 }
 
-/// What ends a watch at the store.
+/// The request that ends a watch of `k`.
 pub const STOP: &[u8] = b"*3\r\n$9\r\nKEYNOTIFY\r\n$1\r\nk\r\n$4\r\nSTOP\r\n";
 
-/// The client has ended its watch and said goodbye.
+/// Checks that the client ended its watch and sent a DISCONNECT.
 #[track_caller]
 fn assert_nothing_left(relay: &Relay) {
     let packets = relay.wait_closed(1);
@@ -222,7 +222,7 @@ fn assert_nothing_left(relay: &Relay) {
     assert_eq!(stops, 1, "the watch was stopped at the store");
 }
 
-/// Whether whoever started the tests wants the signal ignored: shells do so with what runs in the background.
+/// Returns whether the tests inherited that the signal is ignored, as shells do for background commands.
 fn is_ignored(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
@@ -253,7 +253,7 @@ fn a_closed_pipe_ends_the_watch_without_a_change() {
     let relay = Relay::start(server.port());
     let url = relay.url();
     let mut child = place.command(&["watch", "k", "-b", &url]).stdin(Stdio::null()).spawn().unwrap();
-    // Leaving before the first record or after it: both end quietly.
+    // The pipe may close before or after the first record: the watch ends without a message in both cases.
     drop(child.stdout.take());
     let output = wait_until("the watch ends", || child.try_wait().unwrap());
     assert_eq!(output.code(), Some(0));
@@ -264,7 +264,7 @@ fn a_closed_pipe_ends_the_watch_without_a_change() {
 #[test]
 fn a_thousand_keys_are_registered_concurrently() {
     const KEYS: usize = 1000;
-    /// What may be under way at a time, or near it.
+    /// A lower bound of the concurrent requests, slightly below the limit.
     const WINDOW_MIN: usize = 200;
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
@@ -274,9 +274,7 @@ fn a_thousand_keys_are_registered_concurrently() {
     let mut words: Vec<&str> = keys.iter().map(String::as_str).collect();
     words.extend(["-c", "2"]);
     let running = watch(&place, &relay.url(), &words);
-    wait_until("many requests are under way without an answer", || {
-        (relay.requests() >= WINDOW_MIN).then_some(())
-    });
+    wait_until("many requests are pending", || (relay.requests() >= WINDOW_MIN).then_some(()));
     relay.release();
     for key in &keys {
         assert_eq!(without_time(&running.line()), format!("CURRENT\t{key}"));
@@ -289,7 +287,7 @@ fn a_thousand_keys_are_registered_concurrently() {
     );
 }
 
-/// Another client, which sets the key to each of these numbers, many at a time.
+/// Sets the key to each of these numbers from another client, 64 at a time.
 pub fn set_numbers(port: u16, key: &str, numbers: std::ops::Range<usize>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -298,7 +296,7 @@ pub fn set_numbers(port: u16, key: &str, numbers: std::ops::Range<usize>) {
         let key = Key::new(key.to_owned()).unwrap();
         let numbers: Vec<usize> = numbers.collect();
         for window in numbers.chunks(64) {
-            // On one thread tasks begin in the order in which they were spawned, and so are their requests sent.
+            // On one thread tasks start in the order in which they were spawned, and send their requests in that order.
             let sets = window.iter().map(|number| {
                 let (client, key, value) = (client.clone(), key.clone(), number.to_string());
                 tokio::spawn(async move { client.set(&key, &value.into(), SetOptions::default()).await })
@@ -321,7 +319,7 @@ fn ten_thousand_changes_arrive_in_order_and_once() {
     set_numbers(server.port(), "k", 0..COUNT);
     let expected: Vec<String> = (0..COUNT).map(|number| format!("SET\tk\t{number}")).collect();
     let (lines, code) = rest(running);
-    assert!(lines == expected, "{} lines, the first odd one: {:?}", lines.len(), {
+    assert!(lines == expected, "{} lines, the first difference: {:?}", lines.len(), {
         lines.iter().zip(&expected).find(|(line, expected)| line != expected)
     });
     assert_eq!(code, Some(0));

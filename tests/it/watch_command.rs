@@ -5,17 +5,17 @@ use nix::sys::signal::Signal;
 use super::common::{Place, Relay, Server};
 use super::watch::{STOP, ok, watch};
 
-/// Prints what it is told, the value in brackets.
+/// Prints the variables of the change, and the value in brackets.
 const SHOW: &str = "printf '%s %s %s %s [' $MQKV_EVENT $MQKV_KEY $MQKV_FOUND $MQKV_SEQ; cat; echo ]";
 
-/// The same, and for a change waits until there is a file.
+/// Returns `SHOW` with a wait for a file after each change.
 fn show_and_wait_for(file: &str) -> String {
-    // Bounded, so that a test that fails leaves nothing running for ever.
+    // The wait is bounded, so that a failed test leaves no process behind.
     let wait = format!("n=0; until test -e {file} || test $((n=n+1)) -gt 3000; do sleep 0.01; done");
     format!("{SHOW}; test $MQKV_EVENT = initial || {{ {wait}; }}")
 }
 
-/// Waits until the watch of `k` is in force: the command says so for the initial value.
+/// Starts a watch of `k` and waits until the command prints the initial value.
 fn watch_k(place: &Place, url: &str, words: &[&str], script: &str) -> super::common::StreamedProcess {
     let options = ["k", "--exec-on", "initial,set,del"];
     let running = watch(place, url, &[&options[..], words, &["--", "sh", "-c", script]].concat());
@@ -66,7 +66,7 @@ fn changes_of_a_key_collapse_into_the_latest_while_the_command_runs() {
     for (key, value) in [("k", "2"), ("other", "a"), ("k", "3"), ("other", "b"), ("k", "4")] {
         ok(&place, &url, &["set", key, value]);
     }
-    // The watch is stopped when the last change has come.
+    // The watch is stopped when the last change has been received.
     relay.wait_for(STOP);
     place.write("go", "");
     let (lines, words, code) = running.end();
@@ -126,7 +126,7 @@ fn a_command_that_never_reads_blocks_nothing() {
     let url = server.url();
     place.write("large", vec![b'x'; 1_000_000]);
     ok(&place, &url, &["set", "k", "-f", "large"]);
-    // The child has the same standard input and none of the outputs, for whose end the test waits.
+    // The background process keeps the standard input open but not the outputs, because the test waits for their end.
     let script = "(for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do test -e go && break; sleep 0.5; done) <&0 >&- 2>&- & echo done";
     let words = ["k", "--until", "set", "--exec-on", "initial", "--", "sh", "-c", script];
     let (lines, words, code) = watch(&place, &url, &words).end();
@@ -139,14 +139,14 @@ fn a_command_that_never_reads_blocks_nothing() {
 fn a_signal_reaches_the_command_and_its_end_is_waited_for() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
-    let script = format!("trap 'echo told; exit 0' TERM; {}", show_and_wait_for("never"));
+    let script = format!("trap 'echo caught; exit 0' TERM; {}", show_and_wait_for("never"));
     let running = watch_k(&place, &server.url(), &[], &script);
     ok(&place, &server.url(), &["set", "k", "1"]);
     assert_eq!(running.line(), "set k true 2 [1]");
     running.signal(Signal::SIGTERM);
-    // Some shells say of what they ran that it was terminated: what is said is theirs.
+    // Some shells report that their child was terminated, so standard error is not compared.
     let (lines, _, code) = running.end();
-    assert_eq!((lines, code), (vec!["told".to_owned()], Some(143)));
+    assert_eq!((lines, code), (vec!["caught".to_owned()], Some(143)));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `watch` through losses of its connection: told, and never a change lost without a word.
+//! `watch` across lost connections: each loss and each gap is reported.
 
 use std::io::Read;
 
@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use super::common::{Place, Relay, Server, StreamedProcess};
 use super::watch::{ok, set_numbers, watch, without_time};
 
-/// Options with which a loss is noticed, and the way back is tried, soon.
+/// Options that shorten the detection of a loss and the reconnect.
 const IMPATIENT: [&str; 4] = ["--keep-alive", "1s", "--connect-timeout", "1s"];
 
 #[test]
@@ -32,7 +32,7 @@ fn a_restarted_broker_causes_one_gap_and_the_current_value() {
     let lines: Vec<_> = lines.iter().map(|line| without_time(line)).collect();
     assert!(lines[0].starts_with("GAP\t\t"), "{}", lines[0]);
     let after = &lines[1..];
-    // The first after it is what the key holds then, whatever that is; each that follows comes in order.
+    // The first record after the gap is the current value, which is any of the numbers; the others follow in order.
     assert!(after[0].starts_with("RESYNC\tk"), "{}", after[0]);
     let numbers: Vec<usize> =
         after.iter().filter_map(|line| line.split('\t').nth(2)).map(|value| value.parse().unwrap()).collect();
@@ -55,7 +55,7 @@ fn a_session_that_was_taken_over_is_not_taken_back() {
     assert_eq!((lines, code), (vec![], Some(69)), "{words:?}");
     assert!(words[0].contains("the broker ended the connection: session taken over (0x8E)"), "{words:?}");
     assert!(words[1].starts_with("hint: use a unique client id with -i, or omit -i"), "{words:?}");
-    // Nobody has thrown out the second one in turn.
+    // The first watch did not take the session back from the second one.
     ok(&place, &server.url(), &["set", "k", "v"]);
     assert_eq!(without_time(&second.line()), "SET\tk\tv");
 }
@@ -91,7 +91,7 @@ fn a_silently_lost_connection_is_detected_and_reported() {
     let running = watch(&place, &relay.url(), &[&words[..], &IMPATIENT].concat());
     assert_eq!(without_time(&running.line()), "CURRENT\tk\t1");
     relay.cut();
-    // By the keep-alive: a request that has timed out is told in other words.
+    // The keep-alive detected it: a request that timed out has another message.
     assert_eq!(running.error_line(), "connection lost: no packet from the broker for 1 s; reconnecting");
     ok(&place, &server.url(), &["set", "k", "2"]);
     relay.restore();
@@ -104,7 +104,7 @@ fn a_silently_lost_connection_is_detected_and_reported() {
 
 #[test]
 fn a_stalled_reader_does_not_cost_the_connection() {
-    /// More than a pipe holds.
+    /// Values of 30 kB each: more bytes than a pipe buffers.
     const CHANGES: usize = 10;
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
@@ -113,7 +113,7 @@ fn a_stalled_reader_does_not_cost_the_connection() {
     let url = relay.url();
     let words = ["watch", "k", "-b", &url, "--until", "value=end", "--keep-alive", "1s"];
     let mut child = place.command(&words).spawn().unwrap();
-    // One line and no more is read: the watch is in force.
+    // Only one line is read, which shows that the watch is registered.
     let (mut first, mut byte) = (Vec::new(), [0]);
     while !first.ends_with(b"\n") {
         child.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
@@ -124,7 +124,7 @@ fn a_stalled_reader_does_not_cost_the_connection() {
         ok(&place, &server.url(), &["set", "k", "-f", "large"]);
     }
     ok(&place, &server.url(), &["set", "k", "end"]);
-    // The broker would give up a client that had been silent for one and a half keep-alives.
+    // The broker closes the connection of a client without packets for 1.5 keep-alives.
     relay.wait_for_pings(3);
     let (lines, words, code) = StreamedProcess::read(child).end();
     assert_eq!((lines.len(), words, code), (CHANGES + 1, vec![], Some(0)));

@@ -1,4 +1,4 @@
-//! MQTT over WebSockets between our client and our server, and whatever else comes to such a port.
+//! MQTT over WebSockets between client and server, and other protocols on such a port.
 
 use std::io::{Read, Write, copy};
 use std::net::{TcpListener, TcpStream};
@@ -16,24 +16,24 @@ fn served() -> (Place, LoggedServer, String) {
     (place, server, url)
 }
 
-const SHAKE: &str = "GET /mqtt HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+const HANDSHAKE: &str = "GET /mqtt HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                      Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
                      Sec-WebSocket-Protocol: mqtt\r\n\r\n";
-/// What ends a head.
-const END: &[u8] = b"\r\n\r\n";
+/// The end of an HTTP head.
+const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// A frame as a client writes it, with a mask that changes nothing.
+/// Encodes a client's frame with a mask of zeros.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![first, 0x80 | u8::try_from(payload.len()).unwrap(), 0, 0, 0, 0];
     frame.extend_from_slice(payload);
     frame
 }
 
-/// A client that has shaken hands and come in.
-fn inside(server: &LoggedServer, client_id: &str) -> RawClient {
+/// Connects a client and waits until its CONNECT is accepted.
+fn connected(server: &LoggedServer, client_id: &str) -> RawClient {
     let mut client = RawClient::connect(server.port(0));
-    client.send(SHAKE.as_bytes());
-    let answer = String::from_utf8(client.receive_until(END)).unwrap().to_lowercase();
+    client.send(HANDSHAKE.as_bytes());
+    let answer = String::from_utf8(client.receive_until(HEAD_END)).unwrap().to_lowercase();
     assert!(
         answer.starts_with("http/1.1 101 ") && answer.contains("sec-websocket-protocol: mqtt\r\n"),
         "{answer}"
@@ -45,7 +45,7 @@ fn inside(server: &LoggedServer, client_id: &str) -> RawClient {
     client
 }
 
-/// So many bytes, in however many messages.
+/// Receives `len` bytes from any number of messages.
 fn payload(client: &mut RawClient, len: usize) -> Vec<u8> {
     let mut payload = Vec::new();
     while payload.len() < len {
@@ -92,10 +92,10 @@ fn a_watch_receives_changes_and_closes_cleanly() {
     assert_eq!(place.run_at(&url, &["set", "k", "v", "-i", "s"]), "--- exit 0\n");
     assert!(watch.line().contains("\"value\":\"v\""));
     assert_eq!(watch.end().2, Some(0));
-    let mut told: Vec<String> = (0..3).map(|_| server.log_line()).collect();
-    told.sort();
+    let mut lines: Vec<String> = (0..3).map(|_| server.log_line()).collect();
+    lines.sort();
     let gone = |id: &str| format!("{id} disconnected: closed by the client");
-    assert_eq!(told, ["s connected from PORT, new session".to_owned(), gone("s"), gone("w")]);
+    assert_eq!(lines, ["s connected from PORT, new session".to_owned(), gone("s"), gone("w")]);
 }
 
 #[test]
@@ -108,20 +108,20 @@ fn tls_below_a_websocket_is_verified() {
     let files = ["--tls-cert", "server.pem", "--tls-key", "server.key", "--client-ca", "ca.pem"];
     let server = LoggedServer::start(&place, &[&files[..], &["--listen", "wss://127.0.0.1:0"]].concat());
     let url = format!("wss://localhost:{}", server.port(0));
-    let said = |options: &str| {
+    let run = |options: &str| {
         let words: Vec<&str> = options.split_whitespace().collect();
         place.run(&[&["-b", &url], &words[..]].concat()).replace(&format!(":{}", server.port(0)), ":PORT")
     };
     let me = "-T ca.pem -C me.pem -K me.key";
-    assert_eq!(said(&format!("set k v {me}")), "--- exit 0\n");
-    assert_eq!(said(&format!("get k {me}")), "--- stdout\nv(no line feed)\n--- exit 0\n");
-    assert!(said(&format!("ping {me}")).contains(" ms (TLS 1.3)  round trip "));
+    assert_eq!(run(&format!("set k v {me}")), "--- exit 0\n");
+    assert_eq!(run(&format!("get k {me}")), "--- stdout\nv(no line feed)\n--- exit 0\n");
+    assert!(run(&format!("ping {me}")).contains(" ms (TLS 1.3)  round trip "));
     for (options, message) in [
         ("get k -T ca.pem", "localhost:PORT requires a client certificate"),
         ("get k -T other.pem", "the certificate of localhost:PORT is from an unknown CA"),
         ("get k -n localhost --notls", ""),
     ] {
-        let shown = said(options);
+        let shown = run(options);
         if message.is_empty() {
             assert!(shown.ends_with("--- exit 2\n"), "{shown}");
         } else {
@@ -135,7 +135,7 @@ fn tls_below_a_websocket_is_verified() {
     assert!(without.ends_with("--- exit 2\n"), "{without}");
 }
 
-/// The URL at which somebody says something else.
+/// Starts a server that answers with `words` and returns its URL.
 fn non_mqtt_server_at(words: &'static [u8]) -> String {
     format!("ws://127.0.0.1:{}", non_mqtt_server(words))
 }
@@ -201,8 +201,8 @@ fn a_page_of_another_origin_is_rejected_unless_allowed() {
     let status = |origin: &str, host: &str| {
         let mut client = RawClient::connect(server.port(0));
         let origin = format!("Host: {host}\r\nOrigin: {origin}\r\n");
-        client.send(SHAKE.replace("Host: h\r\n", &origin).as_bytes());
-        let head = String::from_utf8(client.receive_until(END)).unwrap();
+        client.send(HANDSHAKE.replace("Host: h\r\n", &origin).as_bytes());
+        let head = String::from_utf8(client.receive_until(HEAD_END)).unwrap();
         head.split(' ').nth(1).unwrap().to_owned()
     };
     assert_eq!(status("http://localhost:3000", "127.0.0.1:8080"), "101");
@@ -225,7 +225,7 @@ fn a_page_of_another_origin_is_rejected_unless_allowed() {
 #[test]
 fn packets_may_span_and_share_frames() {
     let (_place, server, _) = served();
-    let mut client = inside(&server, "c");
+    let mut client = connected(&server, "c");
     let packets = [wire::subscribe(1, "a"), PINGREQ.to_vec()].concat();
     for byte in &packets {
         client.send(&frame(0x82, &[*byte]));
@@ -238,7 +238,7 @@ fn packets_may_span_and_share_frames() {
 #[test]
 fn an_invalid_frame_ends_its_own_connection_only() {
     let (_place, server, _) = served();
-    let mut bystander = inside(&server, "bystander");
+    let mut other = connected(&server, "other");
     for (bytes, words, code) in [
         (frame(0x81, b"text"), "WebSocket: text message", 1003u16),
         (b"\x82\x02\xC0\x00".to_vec(), "WebSocket: Received an unmasked frame from client", 1002),
@@ -249,21 +249,21 @@ fn an_invalid_frame_ends_its_own_connection_only() {
             1009,
         ),
     ] {
-        let mut client = inside(&server, "c");
+        let mut client = connected(&server, "c");
         client.send(&bytes);
-        let heard = client.rest();
-        // The goodbye of MQTT, then that of the WebSocket.
-        assert_eq!((heard[0], heard[2], heard[4]), (0x82, 0xE0, 0x81), "{words}");
+        let received = client.rest();
+        // DISCONNECT of MQTT, then the close frame of the WebSocket.
+        assert_eq!((received[0], received[2], received[4]), (0x82, 0xE0, 0x81), "{words}");
         let [high, low] = code.to_be_bytes();
-        assert!(heard.ends_with(&[0x88, 2, high, low]), "{words}: {heard:02X?}");
+        assert!(received.ends_with(&[0x88, 2, high, low]), "{words}: {received:02X?}");
         assert_eq!(server.log_line(), format!("c disconnected: malformed packet (0x81): {words}"));
     }
-    // Nonsense within good frames is MQTT's affair.
-    let mut client = inside(&server, "c");
+    // An invalid packet in a valid frame is an error of MQTT, not of the WebSocket.
+    let mut client = connected(&server, "c");
     client.send(&frame(0x82, b"\xFF\xFF\xFF\xFF\xFF"));
     assert!(client.rest().ends_with(&[0x88, 2, 0x03, 0xE8]));
     assert!(server.log_line().starts_with("c disconnected: malformed packet (0x81)"));
-    is_served(&mut bystander);
+    is_served(&mut other);
 }
 
 #[test]
@@ -271,20 +271,20 @@ fn frames_are_bounded_until_the_client_is_accepted() {
     const LEN: u32 = 3 * 1024 * 1024;
     let (_place, server, _) = served();
     let head = [&[0x82, 0xFF, 0, 0, 0, 0][..], &LEN.to_be_bytes(), &[0; 4]].concat();
-    let mut stranger = RawClient::connect(server.port(0));
-    stranger.send(SHAKE.as_bytes());
-    stranger.receive_until(END);
-    stranger.send(&head);
-    assert_eq!(stranger.rest(), b"\x88\x02\x03\xF1");
-    let told = server.log_line();
+    let mut unauthenticated = RawClient::connect(server.port(0));
+    unauthenticated.send(HANDSHAKE.as_bytes());
+    unauthenticated.receive_until(HEAD_END);
+    unauthenticated.send(&head);
+    assert_eq!(unauthenticated.rest(), b"\x88\x02\x03\xF1");
+    let line = server.log_line();
     assert!(
-        told.ends_with(" refused: WebSocket: Message too long for a CONNECT: 3145728 > 2097152"),
-        "{told}"
+        line.ends_with(" refused: WebSocket: Message too long for a CONNECT: 3145728 > 2097152"),
+        "{line}"
     );
-    // A client need not wait for its CONNACK.
+    // A client may send packets before it receives its CONNACK.
     let mut client = RawClient::connect(server.port(0));
-    client.send(SHAKE.as_bytes());
-    client.receive_until(END);
+    client.send(HANDSHAKE.as_bytes());
+    client.receive_until(HEAD_END);
     let publish = wire::publish_qos_0("t", &vec![b'x'; 3 * 1024 * 1024 - 9]);
     assert_eq!(u32::try_from(publish.len()), Ok(LEN));
     client.send(&[&frame(0x82, &wire::connect("c"))[..], &head, &publish, &frame(0x82, &PINGREQ)].concat());
@@ -295,8 +295,8 @@ fn frames_are_bounded_until_the_client_is_accepted() {
 #[test]
 fn invalid_handshakes_are_answered_and_disturb_no_other_client() {
     let (_place, server, _) = served();
-    let mut bystander = inside(&server, "bystander");
-    // It never goes on.
+    let mut other = connected(&server, "other");
+    // This client never completes its request.
     let mut slow = RawClient::connect(server.port(0));
     slow.send(b"GET /mqtt HTTP/1.1\r\nHost: ");
     let long = format!("GET /mqtt HTTP/1.1\r\nX: {}", "x".repeat(100_000));
@@ -308,7 +308,7 @@ fn invalid_handshakes_are_answered_and_disturb_no_other_client() {
             "HTTP request without an upgrade to a WebSocket",
         ),
         (
-            SHAKE.replace("Protocol: mqtt", "Protocol: chat").as_bytes(),
+            HANDSHAKE.replace("Protocol: mqtt", "Protocol: chat").as_bytes(),
             "HTTP/1.1 400 ",
             "subprotocol mqtt not offered",
         ),
@@ -317,8 +317,8 @@ fn invalid_handshakes_are_answered_and_disturb_no_other_client() {
     ] {
         let mut client = RawClient::connect(server.port(0));
         client.send(bytes);
-        let heard = String::from_utf8(client.rest()).unwrap();
-        assert!(heard.starts_with(answer) && heard.is_empty() == answer.is_empty(), "{heard}");
+        let answered = String::from_utf8(client.rest()).unwrap();
+        assert!(answered.starts_with(answer) && answered.is_empty() == answer.is_empty(), "{answered}");
         assert_eq!(server.log_line(), format!("connection from PORT refused: {reason}"));
     }
     drop(RawClient::connect(server.port(0)));
@@ -326,7 +326,7 @@ fn invalid_handshakes_are_answered_and_disturb_no_other_client() {
     assert_eq!(server.log_line(), closed);
     drop(slow);
     assert_eq!(server.log_line(), closed);
-    is_served(&mut bystander);
+    is_served(&mut other);
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn one_timeout_bounds_all_steps_of_a_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let slow = format!("ws://{}", listener.local_addr().unwrap());
     let broker = url.trim_start_matches("ws://").split('/').next().unwrap().to_owned();
-    // The answer to the upgrade and the CONNACK are each late, and each in time if it had the timeout for itself.
+    // The upgrade response and the CONNACK each take less than the timeout, but together they take longer.
     spawn(move || {
         let (client, _) = listener.accept().unwrap();
         let broker = TcpStream::connect(broker).unwrap();
