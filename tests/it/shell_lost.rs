@@ -116,7 +116,7 @@ fn a_lost_lock_is_reported_in_red_above_the_line() {
     terminal.shows("[1 lock]>");
     terminal.keys("get ha");
     terminal.shows("> get ha");
-    place.run(&["set", "deploy", "somebody else", "-b", &server.url()]);
+    place.run(&["set", "deploy", "another holder", "-b", &server.url()]);
     terminal.shows("LOCK LOST: deploy: the store reports another holder, or none");
     terminal.keys("lf\r");
     terminal.shows("key not found: half");
@@ -129,14 +129,14 @@ fn waiting_for_a_lock_can_be_cancelled() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let terminal = at(&place, &server);
-    place.run(&["set", "deploy", "somebody", "-b", &server.url()]);
+    place.run(&["set", "deploy", "another", "-b", &server.url()]);
     terminal.start_command("lock deploy");
-    terminal.shows("waiting for deploy, held by somebody");
+    terminal.shows("waiting for deploy, held by another");
     terminal.keys(CTRL_C);
     terminal.shows("canceled waiting for the lock");
     terminal.ends_with(&format!("127.0.0.1:{}>", server.port()));
     terminal.line("get deploy");
-    terminal.shows("get deploy\nsomebody\n");
+    terminal.shows("get deploy\nanother\n");
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn a_write_whose_output_fails_exits_with_74_and_reports_that_it_happened() {
     assert_eq!(
         shown,
         "--- stderr\n{\"v\":1,\"error\":{\"kind\":\"file\",\"code\":74,\"message\":\"cannot write to standard \
-         output: No space left on device (os error 28)\",\"causes\":[\"the store has answered; only saying so \
+         output: No space left on device (os error 28)\",\"causes\":[\"the store has answered; only the output \
          failed\"],\"retryable\":false}}\n--- exit 74\n"
     );
     assert_eq!(place.bytes_at(&server.url(), &["get", "k"]), b"v");
