@@ -50,10 +50,10 @@ mod streams;
 mod tls;
 mod tls_files;
 mod trace;
-mod two_terminals;
 mod unreachable;
 mod unread_log;
 mod usage;
+mod verbs;
 #[cfg(unix)]
 mod watch;
 #[cfg(unix)]
