@@ -138,7 +138,7 @@ impl Store<'_> {
             skew_ms @ ..SKEW_FAIL_MS => {
                 let side = if ahead_ms > 0 { "ahead of" } else { "behind" };
                 let message = format!(
-                    "the store's clock is {} s {side} this machine's clock; the limit is 60 s",
+                    "the store's clock is {} s {side} this machine's; the limit is 60 s",
                     skew_ms / 1000
                 );
                 let warning = Warning { message, hint: CLOCK_HINT.to_owned() };
@@ -150,7 +150,7 @@ impl Store<'_> {
             }
             skew_ms => {
                 let message = format!(
-                    "the store's clock is {} s behind this machine's clock; the limit is 60 s",
+                    "the store's clock is {} s behind this machine's; the limit is 60 s",
                     skew_ms / 1000
                 );
                 let error = CommandError::new(Kind::Refused, message).hint(CLOCK_HINT);
