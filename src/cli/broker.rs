@@ -1,53 +1,48 @@
-//! Reads the URL of a broker.
+//! Broker URLs.
 
 use crate::commands::CommandError;
 use crate::net::websocket;
 
-/// Where brokers listen without TLS.
+/// Default port without TLS.
 pub const PLAIN_PORT: u16 = 1883;
-/// Where brokers listen with TLS.
+/// Default port with TLS.
 pub const TLS_PORT: u16 = 8883;
-/// Where WebSockets without TLS are, as everything of the web.
+/// Default port of WebSockets without TLS, that of HTTP.
 const WEB_PORT: u16 = 80;
-/// Where WebSockets with TLS are.
+/// Default port of WebSockets with TLS, that of HTTPS.
 const WEB_TLS_PORT: u16 = 443;
 
-/// Where a broker is, as its URL says.
+/// Parts of a broker URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerUrl {
-    /// Who logs in, if it is said.
     pub user: Option<String>,
     /// Name or address, without brackets.
     pub host: String,
-    /// The port.
     pub port: u16,
-    /// Whether it is reached with TLS.
     pub tls: bool,
-    /// The path of its WebSocket, if it is reached through one.
+    /// Path of the WebSocket; `None` without one.
     pub web_socket: Option<String>,
 }
 
-/// Reads `mqtt://[USER@]HOST[:PORT]` or the same with `mqtts://`; or `ws://[USER@]HOST[:PORT][/PATH]`, or `wss://`.
+/// Parses `mqtt://[USER@]HOST[:PORT]` or the same with `mqtts://`; or `ws://[USER@]HOST[:PORT][/PATH]`, or `wss://`.
 ///
 /// # Errors
-/// A usage error, which never repeats a password.
+/// A usage error, which never contains a password.
 pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
     let Some((scheme, rest)) = url.split_once("://") else {
-        // What stands before an `@` may be a secret.
+        // The text before an `@` can be a secret.
         let hint = if url.contains('@') { "mqtt://HOST" } else { &format!("mqtt://{url}") };
-        return Err(CommandError::usage("the broker is a URL").hint(format!("-b {hint}")));
+        return Err(CommandError::usage("the broker is not a URL").hint(format!("-b {hint}")));
     };
     let (user, place) = rest.rsplit_once('@').map_or((None, rest), |(user, place)| (Some(user), place));
     if user.is_some_and(|user| user.contains(':')) {
-        return Err(CommandError::usage("a password does not belong in a URL: other users can see it"));
+        return Err(CommandError::usage("a password in the URL is not accepted: other users can see it"));
     }
-    // Of a path, or of a password with a slash in it: taken for a user, it would lead to another host.
+    // The @ belongs to a path, or to a password with a slash: taken as a user it would lead to another host.
     if user.is_some_and(|user| user.contains('/')) {
-        return Err(
-            CommandError::usage("an @ stands in front of the host and nowhere else").hint("%40 in a path")
-        );
+        return Err(CommandError::usage("an @ is allowed before the host only").hint("write %40 in a path"));
     }
-    // A scheme is the same in any case (RFC 3986, 3.1).
+    // Schemes are case-insensitive (RFC 3986, 3.1).
     let scheme = &*scheme.to_ascii_lowercase();
     let (tls, default_port) = match scheme {
         "mqtt" => (false, PLAIN_PORT),
@@ -56,19 +51,19 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
         "wss" => (true, WEB_TLS_PORT),
         other => {
             return Err(
-                CommandError::usage(format!("no broker speaks {other}://")).hint("-b mqtt://HOST[:PORT]")
+                CommandError::usage(format!("unknown scheme {other}://")).hint("-b mqtt://HOST[:PORT]")
             );
         }
     };
     if user.is_some_and(str::is_empty) {
-        return Err(CommandError::usage(format!("no user's name before the @ in {url}")));
+        return Err(CommandError::usage(format!("no user name before the @ in {url}")));
     }
     let (place, web_socket) = match scheme {
         "ws" | "wss" => {
             let (place, path) = place.split_at(place.find('/').unwrap_or(place.len()));
             let path = if matches!(path, "" | "/") { websocket::DEFAULT_PATH } else { path };
             if path.contains(|c: char| !c.is_ascii_graphic() || "#\"<>\\^`{|}".contains(c)) {
-                return Err(CommandError::usage(format!("no path of a URL in {url}"))
+                return Err(CommandError::usage(format!("invalid path in {url}"))
                     .hint(format!("-b {scheme}://HOST[:PORT]/PATH")));
             }
             (place, Some(path.to_owned()))
@@ -76,7 +71,8 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
         _ => (place.strip_suffix('/').unwrap_or(place), None),
     };
     let (host, port) = split_port(place, default_port).ok_or_else(|| {
-        CommandError::usage(format!("no host and port in {url}")).hint(format!("-b {scheme}://HOST[:PORT]"))
+        CommandError::usage(format!("invalid host or port in {url}"))
+            .hint(format!("-b {scheme}://HOST[:PORT]"))
     })?;
     Ok(BrokerUrl { user: user.map(str::to_owned), host: host.to_owned(), port, tls, web_socket })
 }
@@ -131,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_web_socket_has_a_path() {
+    fn a_websocket_url_has_a_path() {
         let parsed = |url| {
             let BrokerUrl { user, host, port, tls, web_socket } = parse(url).unwrap();
             (user, host, port, tls, web_socket.unwrap())
@@ -144,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused() {
+    fn invalid_urls_are_rejected() {
         for url in [
             "localhost",
             "http://localhost",
@@ -171,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_refused_and_not_repeated() {
+    fn a_password_is_rejected_and_not_printed() {
         for url in [
             "mqtt://u:secret@h",
             "mqtts://u:secret@h",

@@ -1,4 +1,4 @@
-//! Where to connect to and how, from what was settings (pure, but for the look whether a file is there).
+//! Connection settings, from the resolved configuration. Pure, except that it checks whether a file exists.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,14 +11,12 @@ use crate::client::{Authentication, PasswordSource, Settings, Target};
 use crate::commands::CommandError;
 use crate::net::{ClientTls, IdentityFiles, TlsOptions};
 
-/// Where to connect to, and how.
+/// Settings of a connection.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// Where the broker is.
     pub endpoint: Endpoint,
-    /// Who the client says it is.
     pub login: Login,
-    /// How long each step of the way to the broker may take.
+    /// Time limit of each step of connecting.
     pub connect_timeout: Duration,
     client_id: String,
     connect_retries: u32,
@@ -26,65 +24,59 @@ pub struct Connection {
     keep_alive: Duration,
 }
 
-/// Who the client says it is, before anybody has been asked for a password.
+/// Credentials of the client, or where to get the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Login {
-    /// All is known.
     Known(Authentication),
     /// The password is on standard input.
     Input {
-        /// The user's name.
         username: String,
     },
-    /// The password is to be asked for.
+    /// The password is to be asked for on the terminal.
     Ask {
-        /// The user's name.
         username: String,
     },
 }
 
-/// Where the broker is.
+/// Location of the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// Somewhere on the network.
     Network {
-        /// Name or address.
+        /// Name or address, without brackets.
         host: String,
-        /// Port.
         port: u16,
-        /// What TLS is asked for; none: plain.
+        /// `None` without TLS.
         tls: Option<TlsOptions>,
-        /// The path of a WebSocket, if one is asked for.
+        /// Path of the WebSocket; `None` without one.
         web_socket: Option<String>,
     },
     /// Inside this process.
     Embedded {
-        /// Where everything is kept; none: in memory.
+        /// Directory of the data; `None` for data in memory.
         data: Option<PathBuf>,
     },
 }
 
-/// What depends on the process that asks.
+/// Properties of the process that affect a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
-    /// Gives a client id for this run alone.
+    /// Returns a client id that is unique to this run.
     pub client_id: fn() -> String,
-    /// Whether standard input is a terminal.
     pub input_is_terminal: fn() -> bool,
 }
 
-/// How long to wait for an answer, unless told otherwise.
+/// Default time to wait for an answer.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to wait for the connection, unless told otherwise.
+/// Default time to wait for the connection.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the broker may be silent, unless told otherwise.
+/// Default keep-alive interval.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 impl Connection {
-    /// Settles where to connect to, and how.
+    /// Returns the settings of the connection.
     ///
     /// # Errors
-    /// What does not fit together: of the command line, or of the configuration.
+    /// Options or settings contradict each other.
     pub fn of(settings: &Resolved, process: Process) -> Result<Self, CommandError> {
         Ok(Self {
             endpoint: endpoint(settings)?,
@@ -100,7 +92,7 @@ impl Connection {
         })
     }
 
-    /// What the client is told, once it is known where the broker is.
+    /// Returns the settings of the client.
     #[must_use]
     pub fn settings(
         &self,
@@ -119,7 +111,7 @@ impl Connection {
         }
     }
 
-    /// The files whose content nobody else should read, if any are used.
+    /// Returns the files that contain secrets.
     pub fn secret_files(&self) -> impl Iterator<Item = &PathBuf> {
         let identity = match &self.endpoint {
             Endpoint::Network { tls: Some(TlsOptions { identity: Some(identity), .. }), .. } => {
@@ -140,7 +132,7 @@ impl Connection {
 }
 
 impl Endpoint {
-    /// The broker as a URL; none: it is inside this process.
+    /// Returns the URL of the broker; `None` if it is inside this process.
     #[must_use]
     pub fn url(&self) -> Option<String> {
         let (Self::Network { tls, web_socket, .. }, Some(address)) = (self, self.address()) else {
@@ -156,7 +148,7 @@ impl Endpoint {
         Some(format!("{scheme}://{address}{path}"))
     }
 
-    /// Host and port, as they are said; none: it is inside this process.
+    /// Returns host and port of the broker; `None` if it is inside this process.
     #[must_use]
     pub fn address(&self) -> Option<String> {
         match self {
@@ -167,16 +159,16 @@ impl Endpoint {
     }
 }
 
-/// Where the broker is.
+/// Returns the location of the broker.
 ///
 /// # Errors
-/// What does not fit together.
+/// Settings contradict each other.
 pub fn endpoint(settings: &Resolved) -> Result<Endpoint, CommandError> {
     let port = settings.number(Setting::Port).and_then(|port| u16::try_from(port).ok());
     if let Some(Entry { value: Value::Store(embedded_store), .. }) = settings.get(Setting::Embedded) {
         refuse_without_tls(settings)?;
         if let Some(Entry { origin, .. }) = settings.get(Setting::Port) {
-            return Err(origin.error(Setting::Port, "a store inside this process has no port"));
+            return Err(origin.error(Setting::Port, "an embedded store has no port"));
         }
         let data = match embedded_store {
             EmbeddedStore::Folder(folder) => Some(folder.clone()),
@@ -189,7 +181,7 @@ pub fn endpoint(settings: &Resolved) -> Result<Endpoint, CommandError> {
             let has_tls = tls_of_url(settings, url)?;
             (url.broker.host.clone(), port.unwrap_or(url.broker.port), has_tls)
         } else if let Some(entry) = settings.get(Setting::Hostname) {
-            // Microsoft's tool takes TLS for granted, and its port even without; so does its command line here.
+            // As Microsoft's tool does: TLS by default, and port 8883 even without TLS.
             (hostname(entry)?, port.unwrap_or(TLS_PORT), !settings.is_on(Setting::Notls))
         } else {
             ("localhost".to_owned(), port.unwrap_or(PLAIN_PORT), false)
@@ -207,7 +199,7 @@ pub fn endpoint(settings: &Resolved) -> Result<Endpoint, CommandError> {
     Ok(Endpoint::Network { host, port, tls, web_socket })
 }
 
-/// The URL says it, unless a higher layer says something else.
+/// Returns whether to use TLS: as the URL specifies, unless a higher layer sets --notls.
 fn tls_of_url(settings: &Resolved, url: &Url) -> Result<bool, CommandError> {
     let Some(entry) = settings.get(Setting::Notls) else {
         return Ok(url.broker.tls);
@@ -221,7 +213,7 @@ fn tls_of_url(settings: &Resolved, url: &Url) -> Result<bool, CommandError> {
             None => ("mqtts", "-b mqtt://HOST[:PORT] for plain MQTT"),
             Some(_) => ("wss", "-b ws://HOST[:PORT] for plain WebSockets"),
         };
-        let message = format!("{scheme}:// is with TLS and --notls without");
+        let message = format!("{scheme}:// contradicts --notls");
         let error = entry.origin.error(Setting::Notls, &message);
         return Err(error.hint(of_flag(&entry.origin, hint)));
     }
@@ -233,11 +225,8 @@ fn hostname(entry: &Entry) -> Result<String, CommandError> {
         return Ok(String::new());
     };
     if host.is_empty() || host.contains("://") || host.contains('@') {
-        let what = if entry.origin == Origin::Flag {
-            "-n takes the name of a host"
-        } else {
-            "it takes the name of a host"
-        };
+        let what =
+            if entry.origin == Origin::Flag { "-n takes a host name" } else { "a host name is required" };
         let hint = match &entry.origin {
             Origin::Variable(_) => Setting::Broker.variable() + " takes a URL",
             Origin::File(_) => "broker takes a URL".to_owned(),
@@ -245,13 +234,13 @@ fn hostname(entry: &Entry) -> Result<String, CommandError> {
         };
         return Err(entry.origin.error(Setting::Hostname, what).hint(hint));
     }
-    // An address of IPv6 has two colons at least, a name none.
+    // An IPv6 address has at least two colons, a name none.
     if let Some((name, port)) = host.split_once(':')
         && !port.contains(':')
     {
         let (what, hint) = match &entry.origin {
             Origin::Variable(_) | Origin::File(_) => {
-                ("it takes a host without a port", "the port has a setting of its own".to_owned())
+                ("a host name without port is required", "set the port with the setting port".to_owned())
             }
             _ => ("-n takes a host without a port", format!("-n {name} -p {port}")),
         };
@@ -261,7 +250,7 @@ fn hostname(entry: &Entry) -> Result<String, CommandError> {
     Ok(plain.to_owned())
 }
 
-/// A hint names flags; whoever wrote a file finds the setting of the same name.
+/// Returns the hint for the origin of a setting: without the option, if it comes from a file or variable.
 fn of_flag(origin: &Origin, hint: &str) -> String {
     match origin {
         Origin::File(_) | Origin::Variable(_) => hint.trim_start_matches("-b ").to_owned(),
@@ -278,27 +267,27 @@ const FOR_TLS: [Setting; 6] = [
     Setting::Insecure,
 ];
 
-/// What is for TLS, where there is none: a mistake of whoever said both, but not of one who sets a variable once and
-/// for all.
+/// Rejects TLS settings of a connection without TLS, unless they are set in another layer than the broker: a variable can
+/// be set for all brokers.
 fn refuse_without_tls(settings: &Resolved) -> Result<(), CommandError> {
     let said =
         FOR_TLS.iter().filter_map(|setting| settings.get(*setting)).filter(|entry| !entry.value.is_off());
     let endpoint = settings.rank_of_broker();
     for entry in said {
         if entry.origin == Origin::Flag {
-            let message = "-T, -C, -K, -P, --server-name and --insecure are for TLS, and there is none";
+            let message = "-T, -C, -K, -P, --server-name and --insecure require TLS";
             return Err(
                 CommandError::usage(message).hint("-b mqtts://HOST[:PORT], or -n HOST without --notls")
             );
         }
         if endpoint.is_some() && settings.rank(entry.setting) == endpoint {
-            return Err(entry.origin.error(entry.setting, "it is for TLS, and there is none"));
+            return Err(entry.origin.error(entry.setting, "it requires TLS"));
         }
     }
     Ok(())
 }
 
-/// What was said of TLS; no file is opened before it is used.
+/// Returns the TLS options. The files are not opened yet.
 fn tls_options(settings: &Resolved) -> Result<TlsOptions, CommandError> {
     let file = |setting| settings.path(setting);
     let fail = |setting: Setting, flag: &str, other: &str| {
@@ -311,8 +300,8 @@ fn tls_options(settings: &Resolved) -> Result<TlsOptions, CommandError> {
     if file(Setting::Keypasswordfile).is_some_and(|path| !path.exists()) {
         return fail(
             Setting::Keypasswordfile,
-            "-P takes the name of a file, and there is none of that name (it is not repeated: it may be a password)",
-            "there is no file of that name (it is not repeated: it may be a password)",
+            "the file of -P does not exist (its name is not printed: it can be a password)",
+            "the file does not exist (its name is not printed: it can be a password)",
         );
     }
     let files = (file(Setting::Certfile), file(Setting::Keyfile), file(Setting::Keypasswordfile));
@@ -322,16 +311,16 @@ fn tls_options(settings: &Resolved) -> Result<TlsOptions, CommandError> {
         }
         (None, None, None) => None,
         (Some(_), None, _) => {
-            let other = "it has no use without keyfile";
-            return fail(Setting::Certfile, "-C has no use without its key, -K FILE", other);
+            let other = "it requires keyfile";
+            return fail(Setting::Certfile, "-C requires its key: -K FILE", other);
         }
         (None, Some(_), _) => {
-            let other = "it has no use without certfile";
-            return fail(Setting::Keyfile, "-K has no use without its certificate, -C FILE", other);
+            let other = "it requires certfile";
+            return fail(Setting::Keyfile, "-K requires its certificate: -C FILE", other);
         }
         (None, None, Some(_)) => {
-            let flag = "-P has no use without the key that it is for, -C FILE -K FILE";
-            return fail(Setting::Keypasswordfile, flag, "it has no use without certfile and keyfile");
+            let flag = "-P requires a certificate and its key: -C FILE -K FILE";
+            return fail(Setting::Keypasswordfile, flag, "it requires certfile and keyfile");
         }
     };
     Ok(TlsOptions {
@@ -342,10 +331,10 @@ fn tls_options(settings: &Resolved) -> Result<TlsOptions, CommandError> {
     })
 }
 
-/// Who the client says it is; a password that must be read or asked for is not read yet.
+/// Returns the credentials, or where to get the password: it is neither read nor asked for yet.
 fn login(settings: &Resolved, process: Process) -> Result<Login, CommandError> {
     let is_embedded = settings.get(Setting::Embedded).is_some();
-    // Nobody asks for a login within this process; what was typed is an error elsewhere or does no harm.
+    // An embedded store requires no credentials: only those on the command line count.
     let is_used = |setting| !is_embedded || settings.rank(setting) == Some(Rank::Flags);
     if let Some(file) = settings.path(Setting::SatFile).filter(|_| is_used(Setting::SatFile)) {
         return Ok(Login::Known(Authentication::ServiceAccountToken { file }));
@@ -356,12 +345,10 @@ fn login(settings: &Resolved, process: Process) -> Result<Login, CommandError> {
             let entry = settings.get(setting).filter(|entry| is_used(setting) && !entry.value.is_off());
             match entry.map(|entry| &entry.origin) {
                 Some(origin @ Origin::Flag) => {
-                    return Err(origin
-                        .error(setting, "a password has no use without its user")
-                        .hint("-u NAME"));
+                    return Err(origin.error(setting, "a password requires a user").hint("-u NAME"));
                 }
                 Some(origin @ Origin::File(_)) => {
-                    let error = origin.error(setting, "a password has no use without its user");
+                    let error = origin.error(setting, "a password requires a user");
                     return Err(error.hint("username = \"NAME\""));
                 }
                 _ => {}
@@ -371,7 +358,7 @@ fn login(settings: &Resolved, process: Process) -> Result<Login, CommandError> {
     };
     Ok(match settings.path(Setting::PasswordFile) {
         _ if settings.is_on(Setting::AskPassword) => Login::Ask { username },
-        // On a terminal it would be seen.
+        // Typed input would be visible on the terminal.
         Some(file) if file.as_os_str() == "-" && (process.input_is_terminal)() => Login::Ask { username },
         Some(file) if file.as_os_str() == "-" => Login::Input { username },
         file => {
@@ -381,7 +368,7 @@ fn login(settings: &Resolved, process: Process) -> Result<Login, CommandError> {
     })
 }
 
-/// The client id becomes a level of the topics of answers and notifications, the latter in hexadecimal digits.
+/// Validates the client id: it becomes a level of the topics of responses and notifications.
 fn client_id(entry: &Entry) -> Result<String, CommandError> {
     const BYTES_MAX: usize = 1024;
     let Value::Text(id) = &entry.value else {
@@ -395,7 +382,7 @@ fn client_id(entry: &Entry) -> Result<String, CommandError> {
         return wrong(&format!("the client id has {} bytes; the limit is {BYTES_MAX}", id.len()));
     }
     if id.contains(|c: char| c.is_control() || c == '+' || c == '#') {
-        return wrong("a client id has no control characters, no + and no #");
+        return wrong("the client id contains a control character, + or #");
     }
     Ok(id.clone())
 }
@@ -443,13 +430,13 @@ mod tests {
     }
 
     #[test]
-    fn with_nothing_configured_the_broker_is_here() {
+    fn the_default_broker_is_on_this_machine() {
         assert_eq!(settings("mqkv get k").unwrap(), network("localhost", 1883));
         assert_eq!(settings("mqkv get k -p 1884").unwrap(), network("localhost", 1884));
     }
 
     #[test]
-    fn a_host_takes_tls_for_granted() {
+    fn a_host_name_implies_tls() {
         let tls = TlsOptions::default();
         assert_eq!(settings("mqkv get k -n aio-broker").unwrap(), with_tls("aio-broker", 8883, tls.clone()));
         assert_eq!(settings("mqkv get k -b mqtts://h:1").unwrap(), with_tls("h", 1, tls));
@@ -458,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_tls_needs_tls() {
+    fn tls_options_require_tls() {
         let cafile = Some(PathBuf::from("ca"));
         let options = TlsOptions { cafile, ..TlsOptions::default() };
         assert_eq!(settings("mqkv get k -n h -T ca").unwrap(), with_tls("h", 8883, options));
@@ -477,14 +464,14 @@ mod tests {
     }
 
     #[test]
-    fn an_embedded_store_is_in_memory_or_in_a_folder() {
+    fn an_embedded_store_is_in_memory_or_in_a_directory() {
         assert_eq!(settings("mqkv --embedded get k").unwrap(), Endpoint::Embedded { data: None });
         let data = Some(PathBuf::from("dir"));
         assert_eq!(settings("mqkv get --embedded=dir k").unwrap(), Endpoint::Embedded { data });
     }
 
     #[test]
-    fn a_password_in_place_of_a_file_is_not_repeated() {
+    fn a_password_instead_of_a_file_name_is_not_printed() {
         let error = settings("mqkv get k -n h -P hunter2").unwrap_err();
         assert!(!format!("{error:?}").contains("hunter2"));
         let variables = [("MQKV_HOSTNAME", "h"), ("MQKV_KEYPASSWORDFILE", "hunter2")];
@@ -494,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_says_who_it_is_in_one_way() {
+    fn a_client_has_one_kind_of_credentials() {
         let login =
             |line: &str| connection_with(line, &[]).map(|connection| connection.login).map_err(|_| ());
         let password = |password| {
@@ -523,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn inside_a_pod_the_variables_of_the_sdk_are_enough() {
+    fn inside_a_pod_the_variables_of_the_sdk_are_sufficient() {
         let pod = [
             ("AIO_BROKER_HOSTNAME", "aio-broker"),
             ("AIO_TLS_CA_FILE", "/ca.crt"),
@@ -545,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_and_tls_of_higher_layers_change_a_url() {
+    fn port_and_notls_of_a_higher_layer_change_a_url() {
         let over = |line: &str, url: &str| connection_with(line, &[("MQKV_BROKER", url)]).map(|c| c.endpoint);
         assert_eq!(over("mqkv get k -p 5", "mqtts://h").unwrap(), with_tls("h", 5, TlsOptions::default()));
         assert_eq!(over("mqkv get k --notls", "mqtts://h:7").unwrap(), network("h", 7));
@@ -559,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_for_all_brokers_is_no_error_at_one_without_tls() {
+    fn tls_variables_are_ignored_for_a_broker_without_tls() {
         assert!(connection_with("mqkv get k -b mqtt://h", &[("MQKV_CAFILE", "ca")]).is_ok());
         assert!(
             connection_with("mqkv get k --embedded", &[("MQKV_USERNAME", "u"), ("MQKV_CAFILE", "ca")])
@@ -571,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_are_told_with_where_they_come_from() {
+    fn errors_name_the_variable_of_an_invalid_value() {
         for (name, value) in [("MQKV_CLIENT_ID", "a+b"), ("MQKV_HOSTNAME", "mqtt://h")] {
             let error = connection_with("mqkv get k", &[(name, value)]).unwrap_err();
             assert!(error.message.starts_with(&format!("{name}: ")), "{error:?}");

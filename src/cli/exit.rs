@@ -1,73 +1,72 @@
-//! The exit codes: one enum, one table.
+//! Exit codes.
 
 use std::process::ExitCode;
 
 use crate::commands::{Kind, Verdict};
 
-/// How the process ends. What a code means never changes.
+/// Result of the process. The meaning of a code never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Yes: done.
+    /// Done, found, deleted, acquired.
     Yes,
-    /// The store says no.
+    /// The key does not exist, or a condition is not met.
     No,
-    /// The command line makes no sense.
+    /// Invalid command line.
     Usage,
-    /// Bad input data.
+    /// Invalid input data.
     Data,
-    /// The broker or the store cannot be reached.
+    /// Broker or store unavailable.
     Unavailable,
-    /// A bug of ours.
+    /// Internal error.
     Bug,
-    /// A local file.
+    /// Error of a local file.
     File,
-    /// The store refused.
+    /// The store refused the request.
     Refused,
-    /// Authentication or authorization.
+    /// Authentication or authorization failed.
     Authorization,
-    /// The configuration makes no sense.
+    /// Invalid configuration.
     Configuration,
-    /// No answer in time.
     Timeout,
     /// The lock was lost while the child ran.
     LockLost,
-    /// The child cannot be executed.
+    /// The child is not executable.
     NotExecutable,
-    /// There is no such child to execute.
+    /// The child does not exist.
     NotFound,
     /// SIGINT.
     Interrupted,
     /// SIGTERM.
     Terminated,
-    /// The child's own, or one that the caller has chosen (`lock -E`).
+    /// Code of the child, or the one of `lock -E`.
     Child(u8),
 }
 
-/// Every code and what it means, for `help exit-codes`.
+/// The codes with their meaning, for `help exit-codes`.
 pub const TABLE: [(Exit, &str); 16] = [
     (Exit::Yes, "yes: done, found, deleted, acquired"),
-    (Exit::No, "the store says no: no such key, --nx or --nex not met, value differs, lock held"),
-    (Exit::Usage, "the command line makes no sense"),
-    (Exit::Data, "bad input data"),
-    (Exit::Unavailable, "unavailable: name not found, connection refused or lost, no store there"),
-    (Exit::Bug, "a bug of mqkv"),
+    (Exit::No, "no: key not found, --nx or --nex not met, value differs, lock held"),
+    (Exit::Usage, "usage error"),
+    (Exit::Data, "invalid input data"),
+    (Exit::Unavailable, "unavailable: name not found, connection refused or lost, no store at this broker"),
+    (Exit::Bug, "internal error"),
     (Exit::File, "a local file cannot be read or written"),
     (Exit::Refused, "the store refused: quota, fencing, clock skew, unknown command, malformed reply"),
-    (Exit::Authorization, "authentication or authorization"),
-    (Exit::Configuration, "the configuration makes no sense, or says that nothing is to be written"),
+    (Exit::Authorization, "authentication or authorization failed"),
+    (Exit::Configuration, "invalid configuration, or a write through a read-only context"),
     (
         Exit::Timeout,
         "no answer in time, or no change; for a write the outcome is unknown, and the message says so",
     ),
     (Exit::LockLost, "the lock was lost while the command ran, and the command was stopped"),
-    (Exit::NotExecutable, "the command to run cannot be executed"),
-    (Exit::NotFound, "the command to run is not found"),
+    (Exit::NotExecutable, "the command is not executable"),
+    (Exit::NotFound, "the command was not found"),
     (Exit::Interrupted, "ended by SIGINT"),
     (Exit::Terminated, "ended by SIGTERM"),
 ];
 
 impl Exit {
-    /// The number that the caller sees.
+    /// Returns the exit code of the process.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -138,13 +137,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_codes_are_what_they_have_always_been() {
+    fn the_exit_codes_never_change() {
         let codes: Vec<u8> = TABLE.iter().map(|(exit, _)| exit.code()).collect();
         assert_eq!(codes, [0, 1, 2, 65, 69, 70, 74, 76, 77, 78, 124, 125, 126, 127, 130, 143]);
     }
 
     #[test]
-    fn each_kind_of_failure_has_a_code_of_its_own() {
+    fn each_kind_of_failure_has_its_own_exit_code() {
         let kinds = [
             (Kind::Usage, 2),
             (Kind::Data, 65),
@@ -164,7 +163,7 @@ mod tests {
         for (kind, code) in kinds {
             assert_eq!(Exit::from(kind).code(), code, "{}", kind.name());
         }
-        assert!(kinds.is_sorted(), "the worst of many failures is the one with the greatest code");
+        assert!(kinds.is_sorted(), "the worst of several failures has the greatest code");
         assert_eq!(Exit::from(Verdict::Yes).code(), 0);
         assert_eq!(Exit::from(Verdict::No).code(), 1);
     }

@@ -77,41 +77,47 @@ fn exit_codes() -> String {
 
 fn formats() -> String {
     "\
-Data goes to standard output, words to standard error.
+Data goes to standard output, messages and errors to standard error.
 
-  auto    text on a terminal; in a pipe the bare value of get, columns of watch and doctor, lines of ping,
-          raw and decode, and nothing of set, del, vdel and context add|use|rm|edit: their exit code says it all
-  text    for people: control bytes, and bytes that are not UTF-8, are shown as \\xNN
+  auto    text on a terminal; in a pipe the bare value of get, columns of watch and doctor, lines of ping, raw and
+          decode, and no output of set, del, vdel and context add|use|rm|edit: the exit code is the answer
+  text    for people: control bytes, and bytes that are not UTF-8, are printed as \\xNN
   raw     the exact bytes, no line feed
   hex     hexadecimal digits and a line feed
   base64  base64 and a line feed
-  json    one object; `del`, `keys`, `batch`, `context ls`: one object a record and line; `batch` adds line and id;
+  json    one object; `del`, `keys`, `batch` and `context ls`: one object per record and line; `batch` adds line and id;
           `doctor`: one array at the end
-  jsonl   the same, always one object a line
+  jsonl   the same, always one object per line
 
-Many records: `keys` prints one a line, control bytes as \\xNN and a backslash as \\\\, so that they can be read
-back; `batch` prints one line for each get, alike, an empty one where there is no such key; `export` is JSON lines
-in every format.
+Several records: `keys` prints one per line, control bytes as \\xNN and a backslash as \\\\, so that the keys can be read
+back. `batch` prints one line for each get in the same form, an empty line for a key that does not exist. `export` prints
+JSON lines in every format.
 
-raw, hex and base64 are about values and, with the verb raw, payloads; other records stay lines, and with the verb
-watch go to standard error. Those of monitor stay columns with tabs between.
+raw, hex and base64 apply to values and, with the verb raw, to payloads. Other records stay lines; with the verb watch
+they go to standard error. The records of monitor stay columns separated by tabs.
 
-JSON records have v (the schema, 1) and op (the verb); those of watch have event (current, set, delete, gap,
-resync) and seq in place of op, and lost, skipped and command-ended are on standard error. Those of monitor have
-event (listening, request, reply, no-reply, notification, gap) alike. Those of --trace have trace (sent, received,
-connecting, connected, lost, new-token, token-unanswered, not-sent); the words of a request or a reply are escaped as
-in text, with backslashes doubled. Those of `serve --log json` have event (ready, connected, disconnected, refused,
-denied, dropped, unanswerable, left-out, warning, stopping and others), time, and message, which is the line of text.
-Where `serve` does not serve, op is verify, salvage, clear-fence or user. The condition of a file is whole, late (what
-was written last cannot be read), gap (some keys lost, those found there doubtful) or loose (no order left), with its
-damage; the code is that of the text.
-A value comes with its encoding, utf-8 or base64; a key with key_encoding only if that is base64. With -j an error is
+JSON
+
+Records have v (the schema, 1) and op (the verb).
+- watch: event (current, set, delete, gap, resync) and seq instead of op; lost, skipped and command-ended are on
+  standard error
+- monitor: event (listening, request, reply, no-reply, notification, gap)
+- --trace: trace (sent, received, connecting, connected, lost, new-token, token-unanswered, not-sent); the words of a
+  request or reply are escaped as in text, with doubled backslashes
+- `serve --log json`: event (ready, connected, disconnected, refused, denied, dropped, unanswerable, left-out, warning,
+  stopping and others), time, and message, which is the line of text
+- `data`: op is verify, recover or clear-fence. The condition of a store is whole, late (the last writes cannot be read),
+  gap (some keys are lost, and the keys found in their place doubtful) or loose (the order is lost); damage is the cause.
+  The exit code is the same as with text
+- `serve user`: op is user
+
+A value comes with its encoding, utf-8 or base64; a key has key_encoding only if that is base64. With -j an error is
 one object on standard error:
 
   {\"v\":1,\"error\":{\"kind\":\"timeout\",\"code\":124,\"message\":\"...\",\"outcome\":\"unknown\",\"retryable\":true}}
 
-code is the exit code. outcome is there for writes: unchanged or unknown. retryable: the same command may
-succeed later. hints and causes are there if there are any.
+code is the exit code. Writes have outcome: unchanged or unknown. retryable means that the same command can succeed
+later. hints and causes are present if there are any.
 "
     .to_owned()
 }
@@ -126,74 +132,76 @@ fn environment() -> String {
     let settings: String = names.chunks(4).map(row).collect();
     format!(
         "\
-Every setting of the connection and of the output has a variable, named after its long flag. Switches take 1, true,
-yes, 0, false or no; an empty variable is as good as none. No variable holds a password: files do.
+Each connection option and output option has a variable, named after its long form. Switches accept 1, true, yes, 0,
+false and no. An empty variable counts as unset. No variable contains a password: use a file.
 
 {settings}
-  {CONTEXT}             the context to use, as -x
-  {CONFIG_VARIABLE}              the configuration file, as --config
+  {CONTEXT}             context to use, as -x
+  {CONFIG_VARIABLE}              configuration file, as --config
 
-What flags, contexts and variables come to is said by `mqkv help config` and `mqkv config show --origin`.
+`mqkv help config` explains how options, contexts and variables are combined; `mqkv config show --origin` prints the
+result.
 
-Inside a pod the variables of the official SDKs are enough, from AIO_BROKER_HOSTNAME on:
+Inside a pod the variables of the official SDKs are sufficient. They count if AIO_BROKER_HOSTNAME is set:
 
   AIO_BROKER_HOSTNAME  AIO_BROKER_TCP_PORT (8883)  AIO_MQTT_USE_TLS (true)  AIO_TLS_CA_FILE  AIO_TLS_CERT_FILE
   AIO_TLS_KEY_FILE  AIO_TLS_KEY_PASSWORD_FILE  AIO_MQTT_USERNAME  AIO_MQTT_PASSWORD_FILE  AIO_SAT_FILE
   AIO_MQTT_KEEP_ALIVE
 
-AIO_MQTT_CLIENT_ID is not among them: it would take over the application's session.
+AIO_MQTT_CLIENT_ID is ignored: with it mqkv would take over the application's session.
 
-Other variables that are read:
+Other variables:
 
   NO_COLOR                 not empty: no colour
   TERM                     dumb: no colour
-  XDG_CONFIG_HOME, HOME    where the configuration file is
-  XDG_STATE_HOME, HOME     where the history of the shell is kept
-  VISUAL, EDITOR           what `context edit` opens the file with
-  {COMPLETE_KEYS}       1: a Tab in the system's shell lists keys, which takes a connection
-  SHELL                    what a lone \\! of the shell starts
+  XDG_CONFIG_HOME, HOME    location of the configuration file
+  XDG_STATE_HOME, HOME     location of the history of the prompt
+  VISUAL, EDITOR           editor of `context edit`
+  SHELL                    shell that \\! at the prompt starts
   HOSTNAME, COMPUTERNAME   part of the default client id
-  SSL_CERT_FILE, SSL_CERT_DIR  TLS without -T: the CAs to trust, instead of this machine's
-  {FENCING_TOKEN_FILE}  --fence-env: a file with a fencing token
-  {FENCING_TOKEN}       --fence-env: a fencing token, where no file is named
-  {LOCK_HOLDER}         unlock: in whose name the lock is held
-  NOTIFY_SOCKET            serve: the service manager that hears when it serves, reads again and stops
-  XDG_RUNTIME_DIR, TMPDIR  lock: where the file with the fencing token is
+  SSL_CERT_FILE, SSL_CERT_DIR  TLS without -T: trusted CAs instead of the system's
+  {COMPLETE_KEYS}       1: completion in the shell reads the keys of the store
+  {FENCING_TOKEN_FILE}  --fence-env: file with a fencing token
+  {FENCING_TOKEN}       --fence-env: fencing token, if no file is named
+  {LOCK_HOLDER}         unlock: name of the holder
+  NOTIFY_SOCKET            serve: service manager to notify of start, reload and stop
+  XDG_RUNTIME_DIR, TMPDIR  lock: directory of the file with the fencing token
 
-Environment variables that `mqkv lock` gives to its command:
+Variables that `mqkv lock` sets for its command:
 
   {LOCK_KEY}, {LOCK_HOLDER}, {FENCING_TOKEN}, {FENCING_TOKEN_FILE}
 
-Those that `mqkv serve --exec` gives to its command, all leading to its store:
+Variables that `mqkv serve --exec` sets for its command, all of them leading to its store:
 
-  MQKV_BROKER, AIO_BROKER_HOSTNAME, AIO_BROKER_TCP_PORT, AIO_MQTT_USE_TLS; MQKV_CONTEXT is emptied, and what leads
-  elsewhere, or says who one is there, is taken out, but for the application's AIO_MQTT_CLIENT_ID
+  MQKV_BROKER, AIO_BROKER_HOSTNAME, AIO_BROKER_TCP_PORT, AIO_MQTT_USE_TLS; MQKV_CONTEXT is emptied. Variables that lead
+  to another broker or contain credentials for it are removed, except the application's AIO_MQTT_CLIENT_ID
 "
     )
 }
 
 const CONFIG: &str = "\
-Where settings come from, the highest first:
+Settings come from these layers, the highest first:
 
-  1  flags
+  1  options
   2  the context named by -x NAME
   3  MQKV_* variables
   4  the context named by MQKV_CONTEXT
-  5  AIO_* variables, if AIO_BROKER_HOSTNAME is among them
+  5  AIO_* variables, if AIO_BROKER_HOSTNAME is set
   6  the default context
-  7  what is built in: mqtt://localhost:1883
+  7  built in: mqtt://localhost:1883
 
-A higher one always wins. `mqkv config show --origin` says what is in force, and why. Some things go together:
+A higher layer wins. `mqkv config show --origin` prints each setting in effect with its source. Some settings belong
+together:
 
-- Where the broker is comes from one place: with -n HOST the port and TLS of a context do not count. -p and --notls
-  alone change the broker that something lower names.
-- If -b, -n, -p or --embedded is typed, the default context counts for nothing.
-- Credentials, certificates and CAs go to the broker that stands beside them and to no other; only -x gives those of a
-  context to a broker that is typed, for example the near end of a tunnel.
-- A token (sat_file) displaces user and password, and the other way round. A password goes with its user, a key with
-  its certificate.
+- The broker's address comes from one layer: with -n HOST the port and TLS of a context do not count. -p and --notls
+  alone change the broker that a lower layer names.
+- With -b, -n, -p or --embedded the default context does not count.
+- Credentials, certificates and CAs are used only for the broker that the same layer names. With -x, those of the
+  context are also used for a broker named by an option, for example the near end of a tunnel.
+- A token (sat_file) replaces user and password, and vice versa. A password belongs to its user, a key to its
+  certificate.
 
-The file is TOML, in $MQKV_CONFIG, else $XDG_CONFIG_HOME/mqkv/config.toml, else ~/.config/mqkv/config.toml:
+The file is TOML: $MQKV_CONFIG, else $XDG_CONFIG_HOME/mqkv/config.toml, else ~/.config/mqkv/config.toml:
 
   default_context = \"lab\"
 
@@ -202,109 +210,110 @@ The file is TOML, in $MQKV_CONFIG, else $XDG_CONFIG_HOME/mqkv/config.toml, else 
 
   [context.prod]
   broker = \"mqtts://aio-broker:18883\"
-  cafile = \"ca.crt\"                      # in the folder of this file; ~/ is the home
+  cafile = \"ca.crt\"                      # relative to the directory of this file; ~/ is the home directory
   sat_file = \"/var/run/secrets/tokens/broker-sat\"
   timeout = \"3s\"
-  prompt_color = \"red\"                   # of its name at the prompt
-  read_only = true                       # what writes is refused, unless --force-write
+  prompt_color = \"red\"                   # colour of the name at the prompt
+  read_only = true                       # writes are rejected, unless --force-write is given
 
-A context takes all settings of connection and output, named as the long flags with _ for -, and the last two of the
-example. Passwords and tokens are in files of their own: password_file, sat_file, keypasswordfile. What the file says
-and mqkv does not understand is an error with its line, exit code 78: it may be a mistyped read_only.
+A context contains any connection and output options, named as the long options with _ instead of -, and the last two
+of the example. Passwords and tokens are in files of their own: password_file, sat_file, keypasswordfile. An unknown
+setting is an error with its line (exit code 78): it can be a mistyped read_only.
 
-`mqkv context add|use|rm` change the file and keep its remarks; `mqkv context edit` opens it and checks it afterwards.
-At the prompt, \\c NAME changes to another context. `mqkv config --help` is about the verb.
+`mqkv context add|use|rm` change the file and preserve its comments; `mqkv context edit` opens it in an editor and checks
+it afterwards. At the prompt, \\c NAME changes the context. `mqkv config --help` describes the verb.
 ";
 
 const LOCKS: &str = "\
 Locks, and why a lock is not enough
 
-A lock is a key of the store that somebody has set with an end: a lease. While it is there nobody else can set it.
+A lock is a key of the store that its holder has set with an expiry: a lease. While the key exists, no other client can
+set it.
 
-  mqkv lock line1 -- ./change-recipe.sh     waits for the lock, runs the script, releases
-  mqkv holder line1                         who holds it
+  mqkv lock line1 -- ./change-recipe.sh     waits for the lock, runs the script, releases the lock
+  mqkv holder line1                         prints the holder of the lock
 
-The lease is renewed while the script runs. If the machine dies, nobody renews it, it ends, and the next one gets the
-lock. That is the point of the lease, and it is also its weakness: the lease ends whether or not its holder knows.
+mqkv renews the lease while the script runs. If the machine fails, the lease is not renewed and expires, and the next
+client gets the lock. This is the purpose of the lease, and also its weakness: it expires whether or not its holder
+notices.
 
 What can go wrong
 
-Two writers change the recipe of line 1, each under the lock. The first is stopped at the wrong moment: the machine
-swaps, its lid is closed, a virtual machine is moved to another host, somebody presses Ctrl-Z (SIGSTOP does the same):
+Two writers change the recipe of line 1, each under the lock. The first is suspended at the wrong moment: the machine
+swaps, its lid is closed, a virtual machine is moved to another host, or Ctrl-Z or SIGSTOP stops the process:
 
   time   writer A                         writer B                         line1/recipe
   0 s    takes the lock for 30 s          waits for the lock                       6
   5 s    computes the new recipe: 7                                                6
-  6 s    is stopped                                                                6
-  30 s   (stopped; the lease ends)        gets the lock                            6
-  31 s   (stopped)                        writes 8, tells the operator             8
-  50 s   goes on, and writes 7                                                     7  wrong
+  6 s    is suspended                                                              6
+  30 s   (suspended; the lease expires)   gets the lock                            6
+  31 s   (suspended)                      writes 8, informs the operator           8
+  50 s   continues, and writes 7                                                   7  wrong
 
-A has held the lock when it looked, and has no way to know that half a minute has passed between that look and its
-write. No program can: it can be stopped between any two of its instructions. mqkv stops a command whose lease cannot
-be renewed, and stops it at once when it finds that it was stopped itself; but the write may be faster.
+A held the lock when it checked, and cannot know that half a minute has passed between the check and the write. No
+program can: it can be suspended between any two instructions. mqkv stops a command whose lease cannot be renewed, and
+stops it at once when it finds that it was itself suspended; but the write can be faster.
 
 The fencing token
 
-Each lock comes with a number, its fencing token. It grows from holder to holder, and with each renewal. A write may
-carry it, and the store remembers for each key the greatest token that it has seen there. A write with a smaller one
-comes from somebody who held the lock before, and is refused:
+Each lock comes with a number, its fencing token. The number grows from holder to holder, and with each renewal. A write
+can carry it, and the store keeps for each key the greatest token it has seen there. A write with a smaller token comes
+from an earlier holder and is rejected:
 
   0 s    takes the lock, token 100
   30 s                                    gets the lock, token 130
   31 s                                    writes 8 with token 130: done            8
-  50 s   writes 7 with token 100: refused, exit code 76                            8  right
+  50 s   writes 7 with token 100: rejected, exit code 76                           8  right
 
-So the store is the judge, not the clock of a writer. In the script that is one option more:
+The store decides, not the clock of a writer. The script needs one more option:
 
   #!/bin/sh
   # change-recipe.sh, run as: mqkv lock line1 -- ./change-recipe.sh
   recipe=$(mqkv get line1/recipe) &&
   mqkv set line1/recipe $((recipe + 1)) --fence-env
 
---fence-env takes the token from MQKV_FENCING_TOKEN_FILE, which `mqkv lock` keeps up to date, or, where that is not
-set, from MQKV_FENCING_TOKEN. `--fence TOKEN` names it. Both work for set, del and vdel.
+--fence-env reads the token from MQKV_FENCING_TOKEN_FILE, which `mqkv lock` updates at each renewal, or, if that is not
+set, from MQKV_FENCING_TOKEN. `--fence TOKEN` sets it directly. Both work with set, del and vdel.
 
-See it happen, with `mqkv serve` running. In one terminal:
+Try it, with `mqkv serve` running. In one terminal:
 
   $ mqkv lock line1 --ttl 12s -- sh -c 'sleep 20; mqkv set line1/recipe 7 --fence-env; sleep 60'
 
-and in another, at once; the first line stops the keeper of the lock, but not its command, which goes on believing:
+and at once in another. The first line suspends `mqkv lock`, but not its command:
 
   $ kill -STOP $(pgrep -f '^mqkv lock line1')
-  $ mqkv lock line1 --ttl 12s -- mqkv set line1/recipe 8 --fence-env    # gets the lock when the lease has ended
+  $ mqkv lock line1 --ttl 12s -- mqkv set line1/recipe 8 --fence-env    # gets the lock when the lease has expired
 
 After 20 seconds the command in the first terminal writes, with exit code 76:
 
   error: the store refused the request: the request fencing token is a lower version than the fencing token protecting the resource
     nothing was changed
-    hint: take the lock again: somebody else has had it since this token was given out
+  hint: take the lock again: another client has held it since this token was issued
 
-Now let the keeper go on. It finds the loss at once, stops the command, and ends with exit code 125:
+Now continue `mqkv lock`. It detects the loss at once, stops the command and exits with code 125:
 
   $ kill -CONT $(pgrep -f '^mqkv lock line1')
   error: the lock line1 was lost: its lease could not be renewed in time
-    the command was told to stop; its code is 143
 
   $ mqkv get line1/recipe
   8
 
 Rules
 
-- Read, change, write: under a lock, and the write with --fence-env. There is no compare-and-set in this store;
-  `set --nx`, `set --nex` and `vdel` look at one value and are done.
-- The token belongs on what the lock protects, not on the lock's own key: a key that was written with a token once
-  refuses every write without one, and a lock is taken without.
-- Everybody who writes such a key must use a token. Until the key is deleted or expires, the store sees to that.
-- What cannot carry a token (a machine, a mail, another database) is protected by the lease alone: choose a --ttl much
-  longer than the work, and a --kill-after that lets it stop cleanly.
-- --holder must be unique. Two holders of one name are one to the store: both hold the lock.
-- A command that leaves its process group (a daemon, setsid, an interactive shell's jobs) is not stopped with it.
-- The lease is measured with a clock that goes on while the machine sleeps (on Linux). Nobody stops anything meanwhile:
-  a lease that has ended by then is noticed within a second of waking.
+- Read, change and write under a lock, and write with --fence-env. The store has no compare-and-set; `set --nx`,
+  `set --nex` and `vdel` check one value only.
+- The token belongs on the keys that the lock protects, not on the lock's own key: a key that was written with a token
+  rejects every write without one, and a lock is taken without a token.
+- Every client that writes such a key must use a token. The store enforces this until the key is deleted or expires.
+- An action that cannot carry a token (a machine, an e-mail, another database) is protected by the lease alone: use a
+  --ttl much longer than the work, and a --kill-after that allows it to stop cleanly.
+- --holder must be unique. Two holders of the same name are one to the store: both hold the lock.
+- A command that leaves its process group (a daemon, setsid, the jobs of an interactive shell) is not stopped.
+- The lease is measured with a clock that runs while the machine sleeps (on Linux). Nothing can be stopped meanwhile: a
+  lease that has expired by then is detected within a second after waking.
 
-Exit codes: 1 held by somebody else (-E sets another), 125 lost, 126 and 127 the command cannot be run, else the
-command's own; 128 and the signal's number if a signal ended it.
+Exit codes: 1 if another holder has the lock (-E sets another code), 125 if the lock was lost, 126 or 127 if the command
+cannot be run, else the command's own; 128 plus the number of the signal that ended it.
 ";
 
 #[cfg(test)]

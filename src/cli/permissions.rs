@@ -1,4 +1,4 @@
-//! Files with a secret in them, and who may read them.
+//! Permissions of files that contain secrets.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,10 +6,11 @@ use std::path::Path;
 
 use crate::render::escape::escape;
 
-/// Where containers get their secrets: readable by all there is inside, and nobody inside can change that.
+/// Directories in which containers get their secrets: the files are readable by all processes of the container, which
+/// cannot change that.
 const MOUNTED: [&str; 2] = ["/var/run/secrets", "/run/secrets"];
 
-/// What there is to say of a file with a secret that others than its owner may read or write.
+/// Returns a warning if other users than the owner can read or write the file.
 #[must_use]
 pub fn warning(file: &Path) -> Option<String> {
     if MOUNTED.iter().any(|folder| file.starts_with(folder)) || is_projected(file) {
@@ -22,11 +23,12 @@ pub fn warning(file: &Path) -> Option<String> {
     }
     let file = escape(file.as_os_str().as_encoded_bytes());
     Some(format!(
-        "warning: {file} holds a secret, and others than you may use it (mode {mode:04o}): chmod 600 {file}"
+        "warning: {file} contains a secret, and other users can access it (mode {mode:04o}): chmod 600 {file}"
     ))
 }
 
-/// Whether Kubernetes has put it there: behind a link to a folder that is named after the time, `..2026_11_21_07_00`.
+/// Returns whether the file is in a projected volume of Kubernetes: it is a link into a directory named after the time,
+/// such as `..2026_11_21_07_00`.
 fn is_projected(file: &Path) -> bool {
     let real = fs::canonicalize(file).unwrap_or_default();
     real.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"..2"))
@@ -37,16 +39,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_that_others_may_read_is_told() {
+    fn a_secret_that_other_users_can_access_gets_a_warning() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("password");
         fs::write(&path, "x").unwrap();
-        for (mode, is_told) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o644, true)] {
+        for (mode, is_warned) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o644, true)]
+        {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(warning(&path).is_some(), is_told, "{mode:o}");
+            assert_eq!(warning(&path).is_some(), is_warned, "{mode:o}");
         }
         assert_eq!(warning(Path::new("/var/run/secrets/tokens/none")), None);
-        assert_eq!(warning(folder.path()), None, "no file");
+        assert_eq!(warning(folder.path()), None, "not a file");
         let (real, link) = (folder.path().join("..2026_11_21_07_00"), folder.path().join("token"));
         fs::create_dir(&real).unwrap();
         fs::write(real.join("token"), "x").unwrap();

@@ -1,4 +1,4 @@
-//! The way out: data to standard output, words to standard error, each record flushed.
+//! Output: data to standard output, messages to standard error, each record flushed.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Seek, SeekFrom, Write};
@@ -12,38 +12,37 @@ use crate::commands::{CommandError, Output};
 use crate::render::escape::escape;
 use crate::render::{self, Format, Style};
 
-/// How much may be held back before it is written.
+/// Maximum size of held-back data.
 const HELD_BYTES_MAX: usize = 64 * 1024;
 
-/// Puts out what the verbs say.
+/// Writes the output of the verbs.
 #[derive(Debug)]
 pub struct Reporter {
     style: Style,
     closed: bool,
-    /// Data held back until [`Reporter::flush`]; none: each record is written at once.
+    /// Data held back until [`Reporter::flush`]; `None` if each record is written at once.
     held: Option<Vec<u8>>,
     bar: Bar,
     data_on_terminal: bool,
 }
 
 impl Reporter {
-    /// A reporter for both streams.
     #[must_use]
     pub fn new(style: Style) -> Self {
         Self { style, closed: false, held: None, bar: Bar::new(false), data_on_terminal: false }
     }
 
-    /// From now on data is held back until [`Reporter::flush`], and progress is shown if `bar`.
+    /// Holds back data from now on until [`Reporter::flush`], and shows progress if `bar`.
     pub fn hold(&mut self, bar: bool) {
         self.held = Some(Vec::with_capacity(HELD_BYTES_MAX));
         self.bar = Bar::new(bar && !self.style.quiet);
         self.data_on_terminal = io::stdout().is_terminal();
     }
 
-    /// Puts out one record.
+    /// Writes one record.
     ///
     /// # Errors
-    /// Standard output takes no more. Standard error may be closed: words are not worth failing for.
+    /// Standard output cannot be written. Errors of standard error are ignored: messages are not data.
     pub fn put(&mut self, output: &Output) -> io::Result<()> {
         if let Output::Progress(progress) = output {
             self.bar.show(progress);
@@ -51,17 +50,17 @@ impl Reporter {
         }
         let rendered = render::output(output, &self.style);
         if !rendered.stderr.is_empty() {
-            // What was said before goes first.
+            // Keeps the order of data and messages on a terminal.
             self.flush()?;
             self.bar.suspend(|| put_words(&rendered.stderr, self.style.color_stderr));
         }
         self.data(&rendered.stdout)
     }
 
-    /// Puts out bytes as they are.
+    /// Writes data.
     ///
     /// # Errors
-    /// Standard output takes no more.
+    /// Standard output cannot be written.
     pub fn data(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -75,10 +74,10 @@ impl Reporter {
         if is_full { self.flush() } else { Ok(()) }
     }
 
-    /// Writes what was held back.
+    /// Writes the held-back data.
     ///
     /// # Errors
-    /// Standard output takes no more; a file then ends with the last line that it took whole.
+    /// Standard output cannot be written; a file then ends with the last complete line.
     pub fn flush(&mut self) -> io::Result<()> {
         let Some(held) = self.held.as_mut().filter(|held| !held.is_empty()) else {
             return Ok(());
@@ -86,7 +85,7 @@ impl Reporter {
         let bytes = std::mem::replace(held, Vec::with_capacity(HELD_BYTES_MAX));
         let color = self.style.color_stdout;
         if self.data_on_terminal {
-            // What is shown there is progress enough.
+            // The data itself shows the progress there.
             self.bar.clear();
         }
         let result =
@@ -99,47 +98,46 @@ impl Reporter {
         result
     }
 
-    /// Takes the progress away.
+    /// Removes the progress bar.
     pub fn clear(&mut self) {
         self.bar.clear();
     }
 
-    /// Whether whoever read standard output has left: they have had enough, which is no failure.
+    /// Returns whether the reader of standard output has closed it, which is not a failure.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// How output is shown.
     #[must_use]
     pub fn style(&self) -> Style {
         self.style
     }
 
-    /// Whether output and errors are objects.
+    /// Returns whether output and errors are JSON.
     #[must_use]
     pub fn is_json(&self) -> bool {
         self.style.format == Format::Json
     }
 
-    /// Whether standard output takes colour.
+    /// Returns whether data is coloured.
     #[must_use]
     pub fn has_color(&self) -> bool {
         self.style.color_stdout
     }
 
-    /// Tells which variables may have been meant by others.
+    /// Warns of unknown variables, each with the one that was probably meant.
     pub fn warn_of_names(&self, names: &[(String, String)]) {
         if !takes_warnings(&self.style) {
             return;
         }
         for (name, meant) in names {
             let name = escape(name.as_bytes());
-            log(&format!("warning: {name} means nothing here; is {meant} meant?"));
+            log(&format!("warning: unknown variable {name}; did you mean {meant}?"));
         }
     }
 
-    /// Puts out an error and says how the process ends.
+    /// Writes an error and returns its exit code.
     pub fn error(&self, error: &CommandError) -> Exit {
         let exit = Exit::from(error.kind);
         let words = render::error::error(error, exit.code(), &self.style);
@@ -148,21 +146,21 @@ impl Reporter {
     }
 }
 
-/// Whether warnings are to be told: where errors are objects, nobody reads words.
+/// Returns whether warnings are written: not with --quiet, and not as text beside errors in JSON.
 #[must_use]
 pub fn takes_warnings(style: &Style) -> bool {
     !style.quiet && style.format != Format::Json
 }
 
-/// Puts out a line for the operator. Standard error may be closed: nobody is served worse for it.
+/// Writes a line to standard error; errors are ignored.
 pub fn log(line: &str) {
     put_words(&format!("{line}\n"), false);
 }
 
-/// Puts bytes on standard output.
+/// Writes to standard output.
 ///
 /// # Errors
-/// It takes no more.
+/// Standard output cannot be written.
 pub fn put_data(bytes: &[u8], color: bool) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     if color {
@@ -170,12 +168,12 @@ pub fn put_data(bytes: &[u8], color: bool) -> io::Result<()> {
         stdout.write_all(bytes)?;
         return stdout.flush();
     }
-    // Nothing may stand between a value and the pipe.
+    // No adapter between: a value is written byte for byte.
     stdout.write_all(bytes)?;
     stdout.flush()
 }
 
-/// Writes without a buffer in between, so that it is known what a full disk has taken.
+/// Writes without a buffer, so that the number of written bytes is known when the disk is full.
 fn put_whole_lines(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let mut rest = bytes;
@@ -192,14 +190,14 @@ fn put_whole_lines(bytes: &[u8]) -> io::Result<()> {
         let written = bytes.len().saturating_sub(rest.len());
         let whole = bytes.get(..written).and_then(|bytes| bytes.iter().rposition(|byte| *byte == b'\n'));
         let torn = written.saturating_sub(whole.map_or(0, |last| last.saturating_add(1)));
-        // The error that matters is the one of writing.
+        // The error of the write is reported, not that of the truncation.
         let _ = cut(&mut stdout, torn);
         return Err(error);
     }
     Ok(())
 }
 
-/// Takes the last bytes off a file, if it is one, and nobody else has written behind them.
+/// Removes the last bytes of standard output, if it is a file that no other process has appended to.
 fn cut(stdout: &mut File, torn: usize) -> io::Result<()> {
     let metadata = stdout.metadata()?;
     let end = stdout.stream_position()?;
@@ -211,7 +209,7 @@ fn cut(stdout: &mut File, torn: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts words on standard error, which may be closed.
+/// Writes to standard error; errors are ignored.
 pub fn put_words(words: &str, color: bool) {
     if words.is_empty() {
         return;

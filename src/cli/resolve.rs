@@ -1,4 +1,4 @@
-//! From what was typed to what is meant; the only reader of the environment.
+//! Environment of the process: variables, terminals, standard input. The only file that reads them.
 #![expect(clippy::disallowed_methods, reason = "this file is the owner of the environment")]
 
 use std::env;
@@ -18,29 +18,29 @@ use crate::net::Secret;
 use crate::random;
 use crate::render::{Format, Style};
 
-/// The most bytes of a password: what MQTT can carry.
+/// Maximum length of a password in bytes: the limit of MQTT.
 const PASSWORD_BYTES_MAX: usize = 65_535;
 
-/// The variables that say something about the configuration.
+/// Returns the variables of the configuration.
 #[must_use]
 pub fn variables() -> Variables {
     Variables::of(env::vars_os())
 }
 
-/// What a connection depends on in this process.
+/// Returns what a connection depends on in this process.
 #[must_use]
 pub fn process() -> Process {
     Process { client_id: default_client_id, input_is_terminal: is_input_terminal }
 }
 
-/// What the user edits files with.
+/// Returns the user's editor.
 #[must_use]
 pub fn editor() -> OsString {
     let named = |name| env::var_os(name).filter(|editor| !editor.is_empty());
     named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| "vi".into())
 }
 
-/// A client id for this run alone: two runs with one id would take over each other's session.
+/// Returns a client id that is unique to this run: two runs with the same id would take over each other's session.
 #[must_use]
 pub fn default_client_id() -> String {
     let random = random::u64() & 0xFFFF_FFFF;
@@ -48,7 +48,7 @@ pub fn default_client_id() -> String {
 }
 
 fn host_name() -> String {
-    /// The longest label of a host name.
+    /// Maximum length of a label of a host name.
     const LEN_MAX: usize = 63;
     let named = |name| env::var(name).ok();
     let name = named("HOSTNAME")
@@ -62,20 +62,20 @@ fn host_name() -> String {
     if plain.is_empty() { "host".to_owned() } else { plain }
 }
 
-/// Whether there is a terminal on which something may move.
+/// Returns whether a progress bar can be shown.
 #[must_use]
 pub fn shows_progress() -> bool {
     io::stderr().is_terminal() && env::var_os("TERM").is_none_or(|value| value != "dumb")
 }
 
-/// Whether no shape of the output is asked for.
+/// Returns whether no output format is set.
 #[must_use]
 pub fn is_auto(settings: &Resolved) -> bool {
     let is_auto = |entry: &Entry| entry.value == Value::Format(OutputFormat::Auto);
     !settings.is_on(Setting::Json) && settings.get(Setting::Output).is_none_or(is_auto)
 }
 
-/// Settles what the output looks like; `json` is what the verb prefers.
+/// Returns the style of the output; `json` is whether the verb prints JSON by default.
 #[must_use]
 pub fn style(settings: &Resolved, json: bool) -> Style {
     let is_on = |setting| settings.is_on(setting);
@@ -120,19 +120,19 @@ fn has_color(when: ColorWhen, terminal: bool) -> bool {
     }
 }
 
-/// Whether somebody sits at a terminal, before standard input and standard output.
+/// Returns whether standard input and standard output are terminals.
 #[must_use]
 pub fn is_at_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Whether standard input is a terminal.
+/// Returns whether standard input is a terminal.
 #[must_use]
 pub fn is_input_terminal() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Where the history of the shell is kept.
+/// Returns the path of the prompt's history.
 #[must_use]
 pub fn history() -> Option<PathBuf> {
     let folder = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -140,7 +140,7 @@ pub fn history() -> Option<PathBuf> {
     state.map(|state| state.join("mqkv").join("history"))
 }
 
-/// What the user's own shell is.
+/// Returns the user's login shell.
 #[must_use]
 pub fn login_shell() -> OsString {
     env::var_os("SHELL").filter(|shell| !shell.is_empty()).unwrap_or_else(|| "/bin/sh".into())
@@ -157,43 +157,43 @@ pub fn process_context() -> ProcessContext {
     }
 }
 
-/// Reads a password from standard input, all of which is taken for it.
+/// Reads a password from standard input: its first line. Consumes all input.
 ///
 /// # Errors
-/// There is none, or it is too long.
+/// The password is empty or too long, or standard input cannot be read.
 pub fn read_password() -> Result<Secret, CommandError> {
     let failed =
         |error: io::Error| CommandError::new(Kind::File, format!("cannot read standard input: {error}"));
-    // Past the buffer of standard input, which would keep a copy.
+    // Bypasses the buffer of standard input, which would retain a copy.
     let input = io::stdin().as_fd().try_clone_to_owned().map(File::from);
     let input = input.and_then(|input| Secret::read(input, 0, PASSWORD_BYTES_MAX)).map_err(failed)?;
-    password_in(input, "standard input", "on")
+    password_in(input, "standard input")
 }
 
-/// Alike, of a file.
+/// Reads a password from the first line of a file.
 ///
 /// # Errors
-/// It cannot be read, or there is none.
+/// The password is empty or too long, or the file cannot be read.
 pub fn read_password_file(path: &Path) -> Result<Secret, CommandError> {
     let input = Secret::read_file(path, PASSWORD_BYTES_MAX)
         .map_err(|error| CommandError::file("read", path, &error))?;
-    password_in(input, &path.display().to_string(), "in")
+    password_in(input, &path.display().to_string())
 }
 
-fn password_in(input: Secret, name: &str, within: &str) -> Result<Secret, CommandError> {
-    // Half a password is none.
+fn password_in(input: Secret, name: &str) -> Result<Secret, CommandError> {
+    // A truncated password would be a wrong one.
     if input.bytes().len() > PASSWORD_BYTES_MAX {
-        let message = format!("{name} has more than {PASSWORD_BYTES_MAX} bytes, too long for a password");
+        let message = format!("{name} has more than {PASSWORD_BYTES_MAX} bytes, the limit for a password");
         return Err(CommandError::usage(message));
     }
     let password = input.first_line();
     match password.bytes() {
-        [] => Err(CommandError::usage(format!("there is no password {within} {name}"))),
+        [] => Err(CommandError::usage(format!("{name} contains no password"))),
         _ => Ok(password),
     }
 }
 
-/// A folder of this user's, in memory where the system has one.
+/// Returns a directory of this user, in memory if the system has one.
 fn private_folder() -> PathBuf {
     let folder = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     folder.filter(|folder| folder.is_absolute() && folder.is_dir()).unwrap_or_else(env::temp_dir)
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_run_has_a_client_id_of_its_own() {
+    fn every_run_has_its_own_client_id() {
         let (one, other) = (default_client_id(), default_client_id());
         assert_ne!(one, other);
         assert!(one.starts_with("mqkv-") && !one.contains([':', '/', '+', '#', ' ']), "{one}");

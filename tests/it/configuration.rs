@@ -120,7 +120,7 @@ fn an_invalid_value_of_a_variable_is_reported_with_its_name() {
     let place = Place::new().with_variable("MQKV_PORT", "1883a");
     assert_eq!(
         place.run(&["get", "k"]),
-        "--- stderr\nerror: MQKV_PORT: it takes a number from 1 to 65535\n--- exit 78\n"
+        "--- stderr\nerror: MQKV_PORT: expected a number from 1 to 65535\n--- exit 78\n"
     );
     let place = place.with_variable("MQKV_JSON", "1");
     assert!(place.run(&["get", "k"]).contains("MQKV_PORT"));
@@ -138,7 +138,7 @@ fn a_mistyped_variable_is_reported_and_variables_of_other_programs_are_not() {
     let place =
         Place::new().with_variable("MQKV_BROCKER", "mqtt://h").with_variable("MQKV_PASSWORD", "hunter2");
     let shown = place.run(&hlc);
-    assert!(shown.contains("warning: MQKV_BROCKER means nothing here; is MQKV_BROKER meant?\n"), "{shown}");
+    assert!(shown.contains("warning: unknown variable MQKV_BROCKER; did you mean MQKV_BROKER?\n"), "{shown}");
     assert!(shown.contains("MQKV_PASSWORD_FILE meant?") && !shown.contains("hunter2"), "{shown}");
     assert!(!place.run(&["decode", "hlc", "1:2:n", "-q"]).contains("stderr"));
     let names = ["MQKV_KEY", "MQKV_EVENT", "MQKV_SEQ", "MQKV_LOCK_KEY", "MQKV_FENCING_TOKEN", "MQKV_SITE"];
@@ -149,18 +149,18 @@ fn a_mistyped_variable_is_reported_and_variables_of_other_programs_are_not() {
 #[test]
 fn an_invalid_setting_in_the_file_is_reported_with_its_line() {
     for (text, message) in [
-        ("[context.a]\nread_onyl = true\n", "2: there is no setting read_onyl\nhint: read_only\n"),
-        ("[context.a]\nnotls = 'yes'\n", "2: notls: it takes true or false, not a text\n"),
-        ("[context.a]\nport = 0\n", "2: port: it takes a number from 1 to 65535\n"),
-        ("[context.a]\nbroker = 'h'\n", "2: broker: the broker is a URL\n"),
+        ("[context.a]\nread_onyl = true\n", "2: unknown setting read_onyl\nhint: read_only\n"),
+        ("[context.a]\nnotls = 'yes'\n", "2: notls: expected true or false, found a text\n"),
+        ("[context.a]\nport = 0\n", "2: port: expected a number from 1 to 65535\n"),
+        ("[context.a]\nbroker = 'h'\n", "2: broker: the broker is not a URL\n"),
         (
             "[context.a]\nprompt_color = 'reddish'\n",
-            "2: prompt_color: it takes one of black, red, green, yellow, blue, magenta, cyan, white, one of these \
+            "2: prompt_color: expected one of black, red, green, yellow, blue, magenta, cyan, white, one of these \
              after \"bright \", or \"#rrggbb\"\n",
         ),
         (
             "[context.a]\npassword = 'hunter2'\n",
-            "2: password: a secret does not belong in this file\nhint: password_file = \"FILE\"\n",
+            "2: password: secrets are not accepted in this file\nhint: password_file = \"FILE\"\n",
         ),
     ] {
         let place = configured(text);
@@ -174,7 +174,7 @@ fn an_invalid_setting_in_the_file_is_reported_with_its_line() {
     assert!(shown.contains(&format!("error: {FILE}:2:10: ")), "{shown}");
     assert!(shown.contains("\n  broker = mqtt://h\n           ^\n"), "{shown}");
     let shown = run(&configured(b"\n# \xff\n"), &["get", "k", "-j"]);
-    assert!(shown.contains("config.toml:2: it is not UTF-8") && shown.contains("\"code\":78"), "{shown}");
+    assert!(shown.contains("config.toml:2: invalid UTF-8") && shown.contains("\"code\":78"), "{shown}");
 }
 
 #[test]
@@ -296,8 +296,7 @@ fn a_secret_file_that_other_users_can_read_is_reported_once() {
     let place = Place::new();
     place.write("password", "x");
     let words = ["-b", &server.url(), "-u", "ann", "--password-file", "password"];
-    let warning =
-        "warning: password holds a secret, and others than you may use it (mode 0644): chmod 600 password\n";
+    let warning = "warning: password contains a secret, and other users can access it (mode 0644): chmod 600 password\n";
     let mode = |mode| fs::set_permissions(place.path("password"), fs::Permissions::from_mode(mode)).unwrap();
     mode(0o644);
     assert_eq!(get_name(&place, &words).matches(warning).count(), 1, "{}", get_name(&place, &words));

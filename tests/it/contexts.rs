@@ -147,7 +147,7 @@ fn an_edited_file_is_stored_only_if_it_is_valid() {
     assert_eq!(
         message,
         format!(
-            "--- stderr\nerror: .config/mqkv/config.broken.toml:3: there is no setting read_onyl\n  \
+            "--- stderr\nerror: .config/mqkv/config.broken.toml:3: unknown setting read_onyl\n  \
              {FILE} is unchanged\n  what you have written is in .config/mqkv/config.broken.toml\n\
              hint: read_only\n--- exit 78\n"
         )

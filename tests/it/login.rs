@@ -167,10 +167,10 @@ fn standard_input_cannot_be_both_the_password_and_the_value() {
         drop(end);
     }
     let shown = place.run_bounded(&["get", "k", "-u", "ann", "--password-file", "-"]);
-    assert_eq!(shown, "--- stderr\nerror: there is no password on standard input\n--- exit 2\n");
+    assert_eq!(shown, "--- stderr\nerror: standard input contains no password\n--- exit 2\n");
     let words = ["get", "k", "-u", "ann", "--password-file", "-"];
     let shown = place.run_at_with_input("mqtt://127.0.0.1:1", &words, &[b'p'; 65_536]);
-    let error = "standard input has more than 65535 bytes, too long for a password";
+    let error = "standard input has more than 65535 bytes, the limit for a password";
     assert_eq!(shown, format!("--- stderr\nerror: {error}\n--- exit 2\n"));
 }
 

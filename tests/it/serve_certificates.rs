@@ -220,7 +220,7 @@ fn an_expired_certificate_causes_a_warning_at_the_start_and_at_a_reload() {
     ca.issue_for_days(&place, "server", &["127.0.0.1"], 89);
     fs::set_permissions(place.path("server.key"), Permissions::from_mode(0o644)).unwrap();
     server.signal(Signal::SIGHUP);
-    let warning = r#""message":"server.key holds a secret, and others than you may use it (mode 0644): chmod 600 server.key"}"#;
+    let warning = r#""message":"server.key contains a secret, and other users can access it (mode 0644): chmod 600 server.key"}"#;
     assert_eq!(logged("warning"), warning);
     assert_eq!(logged("certificates"), format!("\"days_left\":89,\"message\":\"{AGAIN}\"}}"));
     place.write("server.pem", "");

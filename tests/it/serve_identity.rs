@@ -375,7 +375,7 @@ fn invalid_files_are_reported_with_their_line() {
     let filed = ["serve", "user", "add", "fresh", "bob", "--password-file"];
     place.write("empty", "\nsecond line");
     let from = |file: &str| place.run_with_input(&[&filed[..], &[file]].concat(), b"not this");
-    assert_eq!(from("empty"), "--- stderr\nerror: there is no password in empty\n--- exit 2\n");
+    assert_eq!(from("empty"), "--- stderr\nerror: empty contains no password\n--- exit 2\n");
     let missing =
         "--- stderr\nerror: cannot read missing: No such file or directory (os error 2)\n--- exit 74\n";
     assert_eq!(from("missing"), missing);
@@ -384,7 +384,7 @@ fn invalid_files_are_reported_with_their_line() {
     let add = ["serve", "user", "add", "users", "bob"];
     let nonsense = error("line 2 of users has no hash in the PHC format", 78);
     assert_eq!(place.run_with_input(&add, b"x"), nonsense);
-    assert_eq!(place.run_with_input(&add, b""), error("there is no password on standard input", 2));
+    assert_eq!(place.run_with_input(&add, b""), error("standard input contains no password", 2));
     place.write("fresh.new", "");
     let shown = place.run_with_input(&["serve", "user", "add", "fresh", "bob"], b"x");
     let words = "cannot create fresh.new: File exists (os error 17)";
@@ -404,7 +404,7 @@ fn a_file_readable_by_others_causes_a_warning() {
     let options = [&["serve", "--listen", "127.0.0.1:0"], &LISTS[..], &TLS[..]].concat();
     let server = super::common::StreamedProcess::start(&mut place.command(&options));
     for file in secrets {
-        let words = "holds a secret, and others than you may use it (mode 0644)";
+        let words = "contains a secret, and other users can access it (mode 0644)";
         assert_eq!(server.error_line(), format!("warning: {file} {words}: chmod 600 {file}"));
     }
     assert!(server.error_line().starts_with("listening on "));
@@ -417,7 +417,7 @@ fn a_password_file_readable_by_others_causes_a_warning_unless_quiet_or_json() {
     fs::set_permissions(place.path("password"), fs::Permissions::from_mode(0o644)).unwrap();
     let add = ["serve", "user", "add", "users", "ann", "--password-file", "password"];
     let shown = |option| place.run(&[&add[..], option].concat());
-    assert!(shown(&[]).starts_with("--- stderr\nwarning: password holds a secret, and others"));
+    assert!(shown(&[]).starts_with("--- stderr\nwarning: password contains a secret, and other users"));
     assert_eq!(shown(&["-q"]), "--- exit 0\n");
     assert!(!shown(&["-j"]).contains("--- stderr"), "{}", shown(&["-j"]));
 }

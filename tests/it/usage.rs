@@ -268,12 +268,11 @@ fn an_odd_number_of_hexadecimal_digits_is_refused() {
 fn a_password_is_never_repeated() {
     assert_usage(
         "get k -b mqtt://user:hunter2@host",
-        "error: a password does not belong in a URL: other users can see it\n",
+        "error: a password in the URL is not accepted: other users can see it\n",
     );
     assert_usage(
         "get k -n host -P hunter2",
-        "error: -P takes the name of a file, and there is none of that name \
-         (it is not repeated: it may be a password)\n",
+        "error: the file of -P does not exist (its name is not printed: it can be a password)\n",
     );
 }
 
@@ -281,17 +280,17 @@ fn a_password_is_never_repeated() {
 fn contradicting_tls_options_are_refused() {
     assert_usage(
         "get k -b mqtts://host --notls",
-        "error: mqtts:// is with TLS and --notls without\nhint: -b mqtt://HOST[:PORT] for plain MQTT\n",
+        "error: mqtts:// contradicts --notls\nhint: -b mqtt://HOST[:PORT] for plain MQTT\n",
     );
     for line in ["get k -T ca", "get k -n host --notls --insecure", "get k --embedded -C c -K k"] {
         assert_usage(
             line,
-            "error: -T, -C, -K, -P, --server-name and --insecure are for TLS, and there is none\n\
+            "error: -T, -C, -K, -P, --server-name and --insecure require TLS\n\
              hint: -b mqtts://HOST[:PORT], or -n HOST without --notls\n",
         );
     }
-    assert_usage("get k -n host -C c", "error: -C has no use without its key, -K FILE\n");
-    assert_usage("get k -n host -K k", "error: -K has no use without its certificate, -C FILE\n");
+    assert_usage("get k -n host -C c", "error: -C requires its key: -K FILE\n");
+    assert_usage("get k -n host -K k", "error: -K requires its certificate: -C FILE\n");
 }
 
 #[test]

@@ -1,56 +1,52 @@
-//! The text of the file: read with the line of each value, changed with all that is around it kept; the only user of
-//! the `toml_edit` crate.
+//! TOML text of the configuration file: parsing with line numbers, and changes that preserve comments and layout.
 
 use std::ops::Range;
 
 use toml_edit::{Document, DocumentMut, Item, RawString, Table, TableLike, TomlError, Value, value};
 
-/// A key with what it is set to.
+/// A key with its content.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// The key.
     pub key: String,
-    /// The line of the key, from 1.
+    /// Line of the key, from 1.
     pub line: usize,
-    /// What it is set to.
     pub content: Content,
 }
 
-/// What a key is set to.
+/// Content of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     Text(String),
     Number(i64),
     Switch(bool),
     Table(Vec<Node>),
-    /// Something else, by its name.
+    /// A type that no setting has, by its name.
     Other(&'static str),
 }
 
-/// Why a text is none that can be read.
+/// A syntax error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Syntax {
-    /// The line, from 1.
+    /// From 1.
     pub line: usize,
-    /// The column, in characters from 1.
+    /// In characters, from 1.
     pub column: usize,
-    /// What is wrong.
     pub message: String,
-    /// The line itself.
+    /// Text of the line.
     pub text: String,
 }
 
-/// Reads a text.
+/// Parses a text.
 ///
 /// # Errors
-/// The first thing that is wrong with its syntax.
+/// The first syntax error.
 pub fn read(text: &str) -> Result<Vec<Node>, Syntax> {
     let document = Document::parse(text).map_err(|error| of_parser(text, &error))?;
     let feeds = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
     Ok(nodes(document.as_table(), &LineFeeds(feeds)))
 }
 
-/// Where lines end.
+/// Offsets of the line feeds of a text.
 struct LineFeeds(Vec<usize>);
 
 impl LineFeeds {
@@ -78,7 +74,7 @@ fn line_of(text: &str, at: usize) -> usize {
 fn nodes(table: &dyn TableLike, feeds: &LineFeeds) -> Vec<Node> {
     let node = |(key, item): (&str, &Item)| {
         let begin = |span: Option<Range<usize>>| span.map(|span| span.start);
-        // The header of a table stands for its key; a table that is only a part of headers has none.
+        // A table without a key of its own has the position of its header, if it has one.
         let at = begin(table.key(key).and_then(|key| key.span())).or_else(|| begin(item.span()));
         Node { key: key.to_owned(), line: feeds.line(at.unwrap_or(0)), content: content(item, feeds) }
     };
@@ -100,15 +96,15 @@ fn content(item: &Item, feeds: &LineFeeds) -> Content {
     }
 }
 
-/// A key for the default context.
+/// Key of the default context.
 const DEFAULT: &str = "default_context";
-/// The table of the contexts.
+/// Key of the table of contexts.
 const CONTEXTS: &str = "context";
 
-/// Writes a context, in the place of the one of this name, or behind all others.
+/// Writes a context: replaces the one of this name, or appends it.
 ///
 /// # Errors
-/// The text is not what [`read`] takes.
+/// The text is invalid.
 pub fn put_context(text: &str, name: &str, settings: &[(String, Content)]) -> Result<String, Syntax> {
     let mut document = parse(text)?;
     let mut context = Table::new();
@@ -121,7 +117,7 @@ pub fn put_context(text: &str, name: &str, settings: &[(String, Content)]) -> Re
         };
         context.insert(key, item);
     }
-    // Remarks at the end stay above what is written below them.
+    // Comments at the end of the text stay above the new context.
     let mut above = document.trailing().as_str().unwrap_or_default().to_owned();
     if !document.is_empty() || !above.is_empty() {
         above.push('\n');
@@ -132,7 +128,7 @@ pub fn put_context(text: &str, name: &str, settings: &[(String, Content)]) -> Re
         Item::Table(contexts)
     });
     let Some(contexts) = contexts.as_table_like_mut() else {
-        return Err(syntax(text, 0, "context is no table"));
+        return Err(syntax(text, 0, "context is not a table"));
     };
     let is_new = match contexts.get(name) {
         Some(Item::Table(before)) => {
@@ -153,10 +149,10 @@ pub fn put_context(text: &str, name: &str, settings: &[(String, Content)]) -> Re
     Ok(document.to_string())
 }
 
-/// Takes a context away, with the remark that stands directly above it.
+/// Removes a context and the comment directly above it.
 ///
 /// # Errors
-/// The text is not what [`read`] takes.
+/// The text is invalid.
 pub fn remove_context(text: &str, name: &str) -> Result<String, Syntax> {
     let mut document = parse(text)?;
     let contexts = document.get_mut(CONTEXTS).and_then(Item::as_table_like_mut);
@@ -165,37 +161,38 @@ pub fn remove_context(text: &str, name: &str) -> Result<String, Syntax> {
         let prefix = removed.decor().prefix().and_then(RawString::as_str).unwrap_or_default();
         let kept = prefix.rfind("\n\n").and_then(|end| prefix.get(..=end)).unwrap_or_default();
         if !kept.trim().is_empty() {
-            put_remark(&mut document, kept, removed.position());
+            put_comment(&mut document, kept, removed.position());
         }
     }
     Ok(document.to_string())
 }
 
-/// Puts a remark above the first context behind a place, or at the end.
-fn put_remark(document: &mut DocumentMut, remark: &str, place: Option<isize>) {
+/// Puts a comment above the first context after a position, or at the end.
+fn put_comment(document: &mut DocumentMut, comment: &str, position: Option<isize>) {
     let contexts = document.get_mut(CONTEXTS).and_then(Item::as_table_mut);
     let tables = contexts.into_iter().flat_map(|contexts| contexts.iter_mut());
-    let behind = tables.filter_map(|(_, item)| item.as_table_mut().filter(|table| table.position() > place));
+    let behind =
+        tables.filter_map(|(_, item)| item.as_table_mut().filter(|table| table.position() > position));
     if let Some(next) = behind.min_by_key(|table| table.position()) {
         let prefix = next.decor().prefix().and_then(RawString::as_str).unwrap_or_default().to_owned();
-        next.decor_mut().set_prefix(format!("{remark}{prefix}"));
+        next.decor_mut().set_prefix(format!("{comment}{prefix}"));
     } else {
         let trailing = document.trailing().as_str().unwrap_or_default().to_owned();
-        document.set_trailing(format!("{remark}{trailing}"));
+        document.set_trailing(format!("{comment}{trailing}"));
     }
 }
 
-/// Sets the default context, or takes it away.
+/// Sets or removes the default context.
 ///
 /// # Errors
-/// The text is not what [`read`] takes.
+/// The text is invalid.
 pub fn set_default(text: &str, name: Option<&str>) -> Result<String, Syntax> {
     let Some(name) = name else {
         return without_default(text);
     };
     let mut document = parse(text)?;
     if let Some(Item::Value(known)) = document.get_mut(DEFAULT) {
-        // A remark behind it stays.
+        // Preserves a comment after it.
         let decor = known.decor().clone();
         *known = name.into();
         *known.decor_mut() = decor;
@@ -209,7 +206,7 @@ pub fn set_default(text: &str, name: Option<&str>) -> Result<String, Syntax> {
     Ok(document.to_string())
 }
 
-/// Takes out the line, not what is written above it.
+/// Removes the line of the default context, not the comments above it.
 fn without_default(text: &str) -> Result<String, Syntax> {
     let document = Document::parse(text).map_err(|error| of_parser(text, &error))?;
     let key = document.key(DEFAULT).and_then(|key| key.span());
@@ -221,7 +218,7 @@ fn without_default(text: &str) -> Result<String, Syntax> {
     let lines = text.split_inclusive('\n').zip(1..);
     let kept: String =
         lines.filter(|(_, number)| *number < first || *number > last).map(|(line, _)| line).collect();
-    // No blank line at the top.
+    // Avoids a blank line at the top.
     Ok(if first == 1 { kept.trim_start_matches('\n').to_owned() } else { kept })
 }
 
@@ -251,7 +248,7 @@ notls = false
 ";
 
     #[test]
-    fn what_is_written_is_read_with_its_lines() {
+    fn settings_are_parsed_with_their_lines() {
         let nodes = read(TEXT).unwrap();
         assert_eq!((nodes[0].key.as_str(), nodes[0].line), (DEFAULT, 2));
         let Content::Table(contexts) = &nodes[1].content else { panic!("{nodes:?}") };
@@ -263,7 +260,7 @@ notls = false
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_with_its_place() {
+    fn a_syntax_error_has_its_line_and_column() {
         let Syntax { line, column, text, .. } = read("a = 1\nbroker = mqtt://h\n").unwrap_err();
         assert_eq!((line, column, text.as_str()), (2, 10, "broker = mqtt://h"));
         for bad in ["[", "a = ", "a = 1\na = 2", "é = 1", "a = \"\u{0}\"", "[context]\n[context]"] {
@@ -272,7 +269,7 @@ notls = false
     }
 
     #[test]
-    fn a_new_context_is_put_behind_the_others() {
+    fn a_new_context_is_appended() {
         let settings = [("broker".to_owned(), Content::Text("mqtt://new".to_owned()))];
         let added = put_context(&format!("{TEXT}# The end.\n"), "a b", &settings).unwrap();
         assert_eq!(added, format!("{TEXT}# The end.\n\n[context.\"a b\"]\nbroker = \"mqtt://new\"\n"));
@@ -280,7 +277,7 @@ notls = false
     }
 
     #[test]
-    fn a_context_is_replaced_where_it_is() {
+    fn a_context_is_replaced_in_place() {
         let settings = [("port".to_owned(), Content::Number(1)), ("notls".to_owned(), Content::Switch(true))];
         let changed = put_context(TEXT, "lab", &settings).unwrap();
         assert_eq!(changed, TEXT.replace("broker = \"mqtt://lab\" # plain", "port = 1\nnotls = true"));
@@ -291,7 +288,7 @@ notls = false
     }
 
     #[test]
-    fn a_context_goes_with_its_remark_and_without_those_of_others() {
+    fn a_context_is_removed_with_its_own_comment_only() {
         let gone = remove_context(TEXT, "lab").unwrap();
         assert!(
             !gone.contains("desk") && gone.contains("plant") && gone.contains("[context.prod]"),
@@ -303,7 +300,7 @@ notls = false
     }
 
     #[test]
-    fn the_default_context_changes_and_remarks_stay() {
+    fn changing_the_default_context_preserves_comments() {
         assert_eq!(set_default(TEXT, Some("prod")).unwrap(), TEXT.replace("\"lab\" #", "\"prod\" #"));
         let without = set_default(TEXT, None).unwrap();
         assert_eq!(without, TEXT.replace("default_context = \"lab\" # for now\n", ""));

@@ -1,4 +1,4 @@
-//! The configuration file: what may be written in it, and what is wrong with what is (pure).
+//! Content of the configuration file, validated (pure).
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -10,38 +10,35 @@ use super::setting::{PathBases, RawValue, Setting, Value};
 use crate::cli::config::suggestions::closest;
 use crate::commands::{CommandError, Kind};
 
-/// The largest file that is read, in bytes: far more than anybody writes.
+/// Maximum size of the file in bytes, far above that of any real file.
 pub const BYTES_MAX: usize = 1024 * 1024;
 
-/// A file that was read and makes sense.
+/// A valid configuration file.
 #[derive(Clone, Debug, Default)]
 pub struct File {
-    /// Its path.
     pub path: Rc<PathBuf>,
-    /// The context that is used where none is named.
+    /// Name of the default context.
     pub default: Option<String>,
-    /// The contexts, in their order.
+    /// In the order of the file.
     pub contexts: Vec<Context>,
 }
 
 /// A context.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// Its name.
     pub name: Rc<str>,
-    /// Its settings.
     pub layer: Layer,
 }
 
 impl File {
-    /// Reads the text of a file.
+    /// Parses and validates the text of a file.
     ///
     /// # Errors
-    /// The first thing in it that makes no sense, with its line.
+    /// The first error, with its line.
     pub fn read(path: &Path, text: &[u8], home: Option<&Path>) -> Result<Self, CommandError> {
         let text = std::str::from_utf8(text).map_err(|error| {
             let lines = text.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n').count();
-            wrong(path, lines.saturating_add(1), "it is not UTF-8")
+            wrong(path, lines.saturating_add(1), "invalid UTF-8")
         })?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let nodes = document::read(text).map_err(|error| of_syntax(path, &error))?;
@@ -53,10 +50,10 @@ impl File {
         Ok(reading.found)
     }
 
-    /// The context of this name.
+    /// Returns the context of this name.
     ///
     /// # Errors
-    /// There is none; what there is instead is told.
+    /// There is no such context; the error lists those that exist.
     pub fn context(&self, name: &str) -> Result<&Context, CommandError> {
         self.contexts.iter().find(|context| &*context.name == name).ok_or_else(|| {
             let error = configuration(format!("unknown context {name} in {}", self.path.display()));
@@ -66,14 +63,16 @@ impl File {
                 None => error,
             };
             match names().collect::<Vec<_>>().join(", ") {
-                none if none.is_empty() => error.cause("it has none").hint("mqkv context add NAME -b URL"),
+                none if none.is_empty() => {
+                    error.cause("the file contains no context").hint("mqkv context add NAME -b URL")
+                }
                 names => error.cause(format!("contexts: {names}")),
             }
         })
     }
 }
 
-/// What may stand outside the contexts.
+/// Keys outside the contexts.
 const KEYS: [&str; 2] = ["default_context", "context"];
 
 struct Reading<'a> {
@@ -90,19 +89,19 @@ impl Reading<'_> {
                 Ok(())
             }
             ("default_context", _) => {
-                Err(self.wrong(node.line, "default_context: it takes the name of a context"))
+                Err(self.wrong(node.line, "default_context: the name of a context is required"))
             }
             ("context", Content::Table(contexts)) => {
                 contexts.into_iter().try_for_each(|node| self.take_context(node))
             }
-            ("context", _) => Err(self.wrong(node.line, "context: it is a table, written [context.NAME]")),
+            ("context", _) => Err(self.wrong(node.line, "context: a table is required: [context.NAME]")),
             (key, Content::Table(_)) => {
-                let error = self.wrong(node.line, &format!("there is no [{key}]"));
+                let error = self.wrong(node.line, &format!("unknown table [{key}]"));
                 Err(error.hint(format!("[context.{key}]")))
             }
             (key, _) if Setting::of_key(key).is_some() => {
                 let error = self.wrong(node.line, &format!("{key} belongs to a context"));
-                Err(error.hint("write it below a line [context.NAME]"))
+                Err(error.hint("write it below [context.NAME]"))
             }
             (key, _) => Err(self.unknown(node.line, key, KEYS.iter().map(ToString::to_string))),
         }
@@ -110,7 +109,7 @@ impl Reading<'_> {
 
     fn take_context(&mut self, node: Node) -> Result<(), CommandError> {
         let Content::Table(settings) = node.content else {
-            let message = format!("{} belongs to a context, or is none of its own", node.key);
+            let message = format!("{} is neither a setting of a context nor a context", node.key);
             return Err(self.wrong(node.line, &message).hint("[context.NAME]"));
         };
         check_name(&node.key).map_err(|what| self.wrong(node.line, &what))?;
@@ -136,7 +135,7 @@ impl Reading<'_> {
             } else {
                 Setting::SatFile
             };
-            let error = self.wrong(node.line, &format!("{key}: a secret does not belong in this file"));
+            let error = self.wrong(node.line, &format!("{key}: secrets are not accepted in this file"));
             return Err(error.hint(format!("{} = \"FILE\"", file.key())));
         }
         let Some(setting) = Setting::of_key(key) else {
@@ -150,7 +149,7 @@ impl Reading<'_> {
             Content::Other(name) => RawValue::Other(name),
         };
         let plain = match plain {
-            // `notls = "yes"` would be read by one who does not expect it.
+            // Variables accept "yes", a file only true and false: a text here is a mistake.
             RawValue::Text(_) if setting.is_switch() => RawValue::Other("a text"),
             plain => plain,
         };
@@ -166,8 +165,8 @@ impl Reading<'_> {
 
     fn unknown(&self, line: usize, key: &str, names: impl Iterator<Item = String>) -> CommandError {
         let names: Vec<_> = names.collect();
-        let error = self.wrong(line, &format!("there is no setting {key}"));
-        // As on the command line.
+        let error = self.wrong(line, &format!("unknown setting {key}"));
+        // Recognizes the spelling of the command line.
         let meant = key.trim_start_matches('-').replace('-', "_").to_lowercase();
         match names
             .iter()
@@ -181,23 +180,23 @@ impl Reading<'_> {
     }
 }
 
-/// Whether a context can be called so.
+/// Checks whether a name is allowed for a context.
 ///
 /// # Errors
-/// Why not.
+/// The rule that the name breaks.
 pub fn check_name(name: &str) -> Result<(), String> {
     const CHARS_MAX: usize = 64;
     if name.is_empty() {
-        return Err("a context needs a name".to_owned());
+        return Err("the name of the context is empty".to_owned());
     }
     if name.chars().count() > CHARS_MAX {
-        return Err(format!("the name of a context has at most {CHARS_MAX} characters"));
+        return Err(format!("the name of the context has more than {CHARS_MAX} characters"));
     }
     if name.starts_with('-')
         || name.contains("://")
         || name.contains(|c: char| c.is_control() || c.is_whitespace())
     {
-        return Err("the name of a context has no blanks, does not begin with - and is no URL".to_owned());
+        return Err("the name of a context must not contain blanks, begin with - or be a URL".to_owned());
     }
     Ok(())
 }
@@ -210,10 +209,10 @@ fn wrong(path: &Path, line: usize, what: &str) -> CommandError {
     configuration(format!("{}:{line}: {what}", path.display()))
 }
 
-/// What is wrong with the syntax of a file.
+/// Returns the error message for a syntax error: with the line, unless it can contain a secret.
 #[must_use]
 pub fn of_syntax(path: &Path, error: &Syntax) -> CommandError {
-    /// Of a longer line there is no use on a screen.
+    /// Columns of a line that are shown.
     const COLUMNS_MAX: usize = 100;
     let Syntax { line, column, message, text } = error;
     let failure = configuration(format!("{}:{line}:{column}: {message}", path.display()));
@@ -257,27 +256,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_setting_is_an_error_with_what_may_have_been_meant() {
-        assert_wrong("[context.a]\nread_onyl = true", "2: there is no setting read_onyl", &["read_only"]);
-        assert_wrong("[context.a]\nread-only = true", "2: there is no setting read-only", &["read_only"]);
-        assert_wrong("[context.a]\nx = 1", "2: there is no setting x", &["mqkv help config"]);
-        assert_wrong("defualt_context = 'a'", "1: there is no setting defualt_context", &["default_context"]);
-        assert_wrong("\nport = 1", "2: port belongs to a context", &["write it below a line [context.NAME]"]);
-        assert_wrong("[prod]\nport = 1", "1: there is no [prod]", &["[context.prod]"]);
+    fn an_unknown_setting_is_an_error_with_a_suggestion() {
+        assert_wrong("[context.a]\nread_onyl = true", "2: unknown setting read_onyl", &["read_only"]);
+        assert_wrong("[context.a]\nread-only = true", "2: unknown setting read-only", &["read_only"]);
+        assert_wrong("[context.a]\nx = 1", "2: unknown setting x", &["mqkv help config"]);
+        assert_wrong("defualt_context = 'a'", "1: unknown setting defualt_context", &["default_context"]);
+        assert_wrong("\nport = 1", "2: port belongs to a context", &["write it below [context.NAME]"]);
+        assert_wrong("[prod]\nport = 1", "1: unknown table [prod]", &["[context.prod]"]);
     }
 
     #[test]
-    fn wrong_types_and_secrets_are_refused() {
-        assert_wrong("[context.a]\nnotls = 'yes'", "2: notls: it takes true or false, not a text", &[]);
-        assert_wrong("[context.a]\ntimeout = 5", "2: timeout: it takes a duration, for example \"30s\"", &[]);
-        assert_wrong(
-            "[context.a]\ncafile = ['a']",
-            "2: cafile: it takes the name of a file, not an array",
-            &[],
-        );
-        assert_wrong("context = 1", "1: context: it is a table, written [context.NAME]", &[]);
-        assert_wrong("default_context = 1", "1: default_context: it takes the name of a context", &[]);
-        let secret = "2: password: a secret does not belong in this file";
+    fn wrong_types_and_secrets_are_rejected() {
+        assert_wrong("[context.a]\nnotls = 'yes'", "2: notls: expected true or false, found a text", &[]);
+        assert_wrong("[context.a]\ntimeout = 5", "2: timeout: expected a duration, for example \"30s\"", &[]);
+        assert_wrong("[context.a]\ncafile = ['a']", "2: cafile: expected a file name, found an array", &[]);
+        assert_wrong("context = 1", "1: context: a table is required: [context.NAME]", &[]);
+        assert_wrong("default_context = 1", "1: default_context: the name of a context is required", &[]);
+        let secret = "2: password: secrets are not accepted in this file";
         assert_wrong("[context.a]\npassword = 'hunter2'", secret, &["password_file = \"FILE\""]);
         let both = "3: hostname: it cannot be used with broker";
         assert_wrong("[context.a]\nbroker = 'mqtt://h'\nhostname = 'h'", both, &[]);
@@ -291,11 +286,11 @@ mod tests {
         let secret = read("[context.a]\npassword = hunter2").unwrap_err();
         assert!(!format!("{secret:?}").contains("hunter2"), "{secret:?}");
         let error = File::read("c".as_ref(), b"a = 1\nb = \xff", None).unwrap_err();
-        assert_eq!(error.message, "c:2: it is not UTF-8");
+        assert_eq!(error.message, "c:2: invalid UTF-8");
     }
 
     #[test]
-    fn a_context_that_there_is_not_is_told_with_those_that_there_are() {
+    fn an_unknown_context_is_reported_with_the_known_ones() {
         let file = read("[context.prod]\n[context.lab]\n").unwrap();
         let error = file.context("prdo").unwrap_err();
         assert_eq!(error.message, "unknown context prdo in /etc/mqkv/config.toml");
@@ -305,7 +300,7 @@ mod tests {
         );
     }
 
-    /// Pieces that meet in a file now and then.
+    /// Pieces of a file for the generator.
     const PIECES: [&str; 16] = [
         "[context.a]\n",
         "[context]\n",
@@ -327,7 +322,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_file_is_read_or_refused_with_a_line(
+        fn any_file_is_accepted_or_rejected_with_a_line(
             pieces in vec(0..PIECES.len(), 0..24), bytes in vec(any::<u8>(), 0..4), at in 0..64_usize,
         ) {
             let mut text: Vec<u8> = pieces.iter().flat_map(|piece| PIECES[*piece].bytes()).collect();
@@ -337,7 +332,7 @@ mod tests {
                 prop_assert!(error.message.starts_with("c:"), "{error:?}");
                 prop_assert_eq!(error.kind, Kind::Configuration);
             } else if let Ok(text) = String::from_utf8(text) {
-                // What is read can be changed, and is read again.
+                // A valid file stays valid after changes.
                 let settings = [("port".to_owned(), Content::Number(1))];
                 let changed = document::put_context(&text, "new", &settings).unwrap();
                 let changed = document::set_default(&changed, Some("new")).unwrap();
@@ -353,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_can_be_typed() {
+    fn names_of_contexts_are_checked() {
         for bad in ["", "a b", "-x", "mqtt://h", "a\u{1b}"] {
             assert!(check_name(bad).is_err(), "{bad:?}");
         }

@@ -1,12 +1,11 @@
-//! Layers of settings, one over the other: which one has the say on what (pure).
+//! Layers of settings and their resolution (pure).
 //!
-//! A higher layer always wins. Three things are taken together, for their parts mean nothing apart:
+//! A higher layer wins. Three groups of settings are resolved together, because their parts have no meaning alone:
 //!
-//! - The broker: where it is comes from one layer; `port` and `notls` of the layers above it change it, those below do
-//!   not. Credentials and what is for TLS belong to the broker that their layer names: where a higher layer names
-//!   another one they are left out, unless the context was typed beside it.
-//! - Credentials: a token excludes user and password, and the other way round; a password belongs to the user that its
-//!   layer names.
+//! - The broker: its address comes from one layer; `port` and `notls` of higher layers change it, those of lower layers
+//!   do not. Credentials and TLS settings belong to the broker that their layer names: if a higher layer names another
+//!   broker they are removed, except those of a context named with `-x`.
+//! - Credentials: a token excludes user and password, and vice versa; a password belongs to the user of its layer.
 //! - A certificate and its key.
 
 use std::path::PathBuf;
@@ -16,44 +15,40 @@ use super::origin::Origin;
 use super::setting::{Setting, Value};
 use crate::commands::CommandError;
 
-/// The layers, the highest first.
+/// Rank of a layer, the highest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
-    /// What was typed.
+    /// Options on the command line.
     Flags,
-    /// The context that was typed.
+    /// The context of `-x`.
     TypedContext,
     /// The variables `MQKV_*`.
     Variables,
-    /// The context that a variable names.
+    /// The context of `MQKV_CONTEXT`.
     NamedContext,
     /// The variables `AIO_*`.
     Sdk,
-    /// The context that the file names.
+    /// The default context of the file.
     DefaultContext,
 }
 
-/// A setting with where it comes from.
+/// A setting with its value and origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Which setting.
     pub setting: Setting,
-    /// What it is set to.
     pub value: Value,
-    /// Where it comes from.
     pub origin: Origin,
 }
 
 /// The settings of one layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// How high it is.
     pub rank: Rank,
-    /// Its settings, each at most once.
+    /// Each setting at most once.
     pub entries: Vec<Entry>,
 }
 
-/// What all layers come to: each setting at most once, with where it comes from.
+/// The resolved layers: each setting at most once, with its origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
     entries: Vec<(Rank, Entry)>,
@@ -64,12 +59,12 @@ use Setting::{
     Notls, Output, PasswordFile, Port, SatFile, ServerName, Username,
 };
 
-/// What says where the broker is.
-const PLACE: &[Setting] = &[Broker, Hostname, Embedded];
-/// What changes the place that the same layer or a lower one names.
-const OF_PLACE: &[Setting] = &[Port, Notls];
-/// What must not go to another broker than its own.
-const OF_BROKER: &[Setting] = &[
+/// Settings that name the broker.
+const ENDPOINT: &[Setting] = &[Broker, Hostname, Embedded];
+/// Settings that change the broker named by the same layer or a lower one.
+const ENDPOINT_CHANGES: &[Setting] = &[Port, Notls];
+/// Settings that must not be used for a broker named by a higher layer.
+const BOUND_TO_BROKER: &[Setting] = &[
     Cafile,
     Certfile,
     Keyfile,
@@ -82,13 +77,13 @@ const OF_BROKER: &[Setting] = &[
     SatFile,
 ];
 const USER: &[Setting] = &[Username, PasswordFile, AskPassword];
-/// Settings of which the highest layer that has one has the say on all.
-const TOGETHER: &[&[Setting]] = &[&[Certfile, Keyfile], &[PasswordFile, AskPassword], &[Output, Json]];
-/// What belongs to something that a layer names: where another layer's is taken, it goes with its own.
-const BELONGS: &[(&[Setting], Setting)] =
+/// Groups of settings that come from one layer: the highest that has one of them.
+const GROUPS: &[&[Setting]] = &[&[Certfile, Keyfile], &[PasswordFile, AskPassword], &[Output, Json]];
+/// Settings that depend on another one: they are not combined with the one of a higher layer.
+const DEPENDENTS: &[(&[Setting], Setting)] =
     &[(&[PasswordFile, AskPassword], Username), (&[Keypasswordfile], Keyfile)];
-/// What one layer cannot say both of.
-const EXCLUDE: &[(Setting, Setting)] = &[
+/// Pairs of settings that exclude each other within a layer.
+const EXCLUSIVE: &[(Setting, Setting)] = &[
     (Broker, Hostname),
     (Broker, Port),
     (Broker, Embedded),
@@ -102,7 +97,7 @@ const EXCLUDE: &[(Setting, Setting)] = &[
 ];
 
 impl Layer {
-    /// A layer without settings.
+    /// Returns a layer without settings.
     #[must_use]
     pub fn new(rank: Rank) -> Self {
         Self { rank, entries: Vec::new() }
@@ -113,29 +108,28 @@ impl Layer {
         self.entries.push(Entry { setting, value, origin });
     }
 
-    /// The setting, if the layer says anything of it.
     fn get(&self, setting: Setting) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.setting == setting)
     }
 
-    /// Whether it says one of these; a switch that is off says nothing here.
+    /// Returns whether the layer has one of the settings, other than switched off.
     #[must_use]
-    pub fn says(&self, settings: &[Setting]) -> bool {
+    pub fn has_any(&self, settings: &[Setting]) -> bool {
         self.entries.iter().any(|entry| settings.contains(&entry.setting) && !entry.value.is_off())
     }
 
-    /// Whether it says of the broker where it is, or a part of that.
+    /// Returns whether the layer names the broker or its port.
     #[must_use]
     pub fn names_target(&self) -> bool {
-        self.says(PLACE) || self.says(&[Port])
+        self.has_any(ENDPOINT) || self.has_any(&[Port])
     }
 
     fn has_user_in_url(&self) -> bool {
         matches!(self.get(Broker), Some(Entry { value: Value::Url(url), .. }) if url.broker.user.is_some())
     }
 
-    /// A URL with a user in it names the user, too.
-    fn spread(&mut self) -> Result<(), CommandError> {
+    /// Sets the user name from the URL, if that contains one.
+    fn set_user_of_url(&mut self) -> Result<(), CommandError> {
         let Some(Entry { value: Value::Url(url), origin, .. }) = self.get(Broker) else {
             return Ok(());
         };
@@ -146,13 +140,10 @@ impl Layer {
             return match value {
                 Value::Text(user) if *user == of_url => Ok(()),
                 _ => {
-                    let what = "it names another user than the URL does";
-                    let what = if self.rank == Rank::Flags {
-                        "-u names another user than the URL does"
-                    } else {
-                        what
-                    };
-                    Err(origin.error(Username, what).hint("one of the two"))
+                    let what = "the URL contains another user";
+                    let what =
+                        if self.rank == Rank::Flags { "-u and the URL name different users" } else { what };
+                    Err(origin.error(Username, what).hint("use one of the two"))
                 }
             };
         }
@@ -161,12 +152,12 @@ impl Layer {
         Ok(())
     }
 
-    /// Looks for what the layer itself contradicts. The definition of the command line has judged most of the flags.
+    /// Checks the layer for settings that exclude each other.
     ///
     /// # Errors
-    /// What cannot be said together.
+    /// The first such pair.
     pub fn check(&self) -> Result<(), CommandError> {
-        for (one, other) in EXCLUDE {
+        for (one, other) in EXCLUSIVE {
             let said = |setting: Setting| self.get(setting).filter(|entry| !entry.value.is_off());
             let (Some(first), Some(second)) = (said(*one), said(*other)) else { continue };
             if self.rank == Rank::Flags {
@@ -191,34 +182,34 @@ impl Layer {
 }
 
 impl Resolved {
-    /// Settles what the layers, the highest first, come to.
+    /// Resolves the layers, the highest first.
     ///
     /// # Errors
     /// A layer contradicts itself.
     pub fn of(mut layers: Vec<Layer>) -> Result<Self, CommandError> {
-        // Somebody who types where the broker is does not think of what a file says.
+        // With a broker on the command line the default context has no effect: its user does not think of it.
         if layers.iter().any(|layer| layer.rank == Rank::Flags && layer.names_target()) {
             layers.retain(|layer| layer.rank != Rank::DefaultContext);
         }
         for layer in &mut layers {
-            layer.spread()?;
+            layer.set_user_of_url()?;
             layer.check()?;
         }
-        take_one_place(&mut layers);
-        take_one_kind_of_credentials(&mut layers);
-        for (dependants, head) in BELONGS {
-            if let Some(has_it) = first_that_says(&layers, &[*head]) {
-                let next = below(&layers, has_it).position(|layer| layer.says(&[*head]));
-                leave_out(
+        keep_one_broker(&mut layers);
+        keep_one_kind_of_credentials(&mut layers);
+        for (dependants, head) in DEPENDENTS {
+            if let Some(first) = first_with(&layers, &[*head]) {
+                let next = below(&layers, first).position(|layer| layer.has_any(&[*head]));
+                remove_from(
                     &mut layers,
-                    next.map(|next| has_it.saturating_add(next).saturating_add(1)),
+                    next.map(|next| first.saturating_add(next).saturating_add(1)),
                     dependants,
                 );
             }
         }
-        for group in TOGETHER {
-            let behind = first_that_says(&layers, group).map(|at| at.saturating_add(1));
-            leave_out(&mut layers, behind, group);
+        for group in GROUPS {
+            let behind = first_with(&layers, group).map(|at| at.saturating_add(1));
+            remove_from(&mut layers, behind, group);
         }
         let mut settings = Self::default();
         for layer in layers {
@@ -231,25 +222,24 @@ impl Resolved {
         Ok(settings)
     }
 
-    /// The setting, with where it comes from; none: nobody has said anything.
+    /// Returns the entry of a setting; `None` if no layer sets it.
     #[must_use]
     pub fn get(&self, setting: Setting) -> Option<&Entry> {
         self.entries.iter().map(|(_, entry)| entry).find(|entry| entry.setting == setting)
     }
 
-    /// The layer that a setting comes from.
+    /// Returns the layer of a setting.
     #[must_use]
     pub fn rank(&self, setting: Setting) -> Option<Rank> {
         self.entries.iter().find(|(_, entry)| entry.setting == setting).map(|(rank, _)| *rank)
     }
 
-    /// Whether a switch is on.
+    /// Returns whether a switch is on.
     #[must_use]
     pub fn is_on(&self, setting: Setting) -> bool {
         self.get(setting).is_some_and(|entry| entry.value == Value::Switch(true))
     }
 
-    /// A text.
     #[must_use]
     pub fn text(&self, setting: Setting) -> Option<&str> {
         match self.get(setting) {
@@ -258,7 +248,6 @@ impl Resolved {
         }
     }
 
-    /// A path.
     #[must_use]
     pub fn path(&self, setting: Setting) -> Option<PathBuf> {
         match self.get(setting) {
@@ -267,7 +256,6 @@ impl Resolved {
         }
     }
 
-    /// A number.
     #[must_use]
     pub fn number(&self, setting: Setting) -> Option<u32> {
         match self.get(setting) {
@@ -276,7 +264,6 @@ impl Resolved {
         }
     }
 
-    /// A length of time.
     #[must_use]
     pub fn wait(&self, setting: Setting) -> Option<Duration> {
         match self.get(setting) {
@@ -285,55 +272,55 @@ impl Resolved {
         }
     }
 
-    /// The layer that says where the broker is.
+    /// Returns the layer that names the broker.
     #[must_use]
     pub fn rank_of_broker(&self) -> Option<Rank> {
-        PLACE.iter().find_map(|setting| self.rank(*setting))
+        ENDPOINT.iter().find_map(|setting| self.rank(*setting))
     }
 }
 
-/// Leaves the broker's place to the highest layer that names it, and to the others what goes with it.
-fn take_one_place(layers: &mut [Layer]) {
+/// Keeps the broker of the highest layer that names one, and the settings of other layers that are compatible with it.
+fn keep_one_broker(layers: &mut [Layer]) {
     let mut is_embedded_off = false;
     let place = layers.iter().position(|layer| {
         is_embedded_off |= layer.get(Embedded).is_some_and(|entry| entry.value.is_off());
-        layer.says(if is_embedded_off { &[Broker, Hostname] } else { PLACE })
+        layer.has_any(if is_embedded_off { &[Broker, Hostname] } else { ENDPOINT })
     });
     if let Some(place) = place {
-        let is_of_other = |layer: &Layer| layer.says(PLACE) && layer.rank != Rank::TypedContext;
+        let is_of_other = |layer: &Layer| layer.has_any(ENDPOINT) && layer.rank != Rank::TypedContext;
         let other = below(layers, place).position(is_of_other);
         let other = other.map(|other| place.saturating_add(other).saturating_add(1));
-        leave_out(layers, other, OF_BROKER);
-        leave_out(layers, Some(place.saturating_add(1)), OF_PLACE);
-        leave_out(layers, Some(place.saturating_add(1)), PLACE);
+        remove_from(layers, other, BOUND_TO_BROKER);
+        remove_from(layers, Some(place.saturating_add(1)), ENDPOINT_CHANGES);
+        remove_from(layers, Some(place.saturating_add(1)), ENDPOINT);
     } else {
-        leave_out(layers, Some(0), PLACE);
+        remove_from(layers, Some(0), ENDPOINT);
     }
     for layer in layers {
         layer.entries.retain(|entry| entry.setting != Embedded || !entry.value.is_off());
     }
 }
 
-fn take_one_kind_of_credentials(layers: &mut [Layer]) {
-    let (token, user) = (first_that_says(layers, &[SatFile]), first_that_says(layers, USER));
+fn keep_one_kind_of_credentials(layers: &mut [Layer]) {
+    let (token, user) = (first_with(layers, &[SatFile]), first_with(layers, USER));
     match (token, user) {
-        (Some(token), Some(user)) if token < user => leave_out(layers, Some(user), USER),
-        (Some(token), Some(_)) => leave_out(layers, Some(token), &[SatFile]),
+        (Some(token), Some(user)) if token < user => remove_from(layers, Some(user), USER),
+        (Some(token), Some(_)) => remove_from(layers, Some(token), &[SatFile]),
         _ => {}
     }
 }
 
-fn first_that_says(layers: &[Layer], settings: &[Setting]) -> Option<usize> {
-    layers.iter().position(|layer| layer.says(settings))
+fn first_with(layers: &[Layer], settings: &[Setting]) -> Option<usize> {
+    layers.iter().position(|layer| layer.has_any(settings))
 }
 
-/// The layers below one.
+/// Returns the layers below one.
 fn below(layers: &[Layer], at: usize) -> impl Iterator<Item = &Layer> {
     layers.iter().skip(at.saturating_add(1))
 }
 
-/// Takes settings from a layer, if there is one, and from all below it: if a higher one may not say it, no lower one may.
-fn leave_out(layers: &mut [Layer], from: Option<usize>, settings: &[Setting]) {
+/// Removes settings from the layer at `from` and from all below it.
+fn remove_from(layers: &mut [Layer], from: Option<usize>, settings: &[Setting]) {
     for layer in layers.iter_mut().skip(from.unwrap_or(usize::MAX)) {
         layer.entries.retain(|entry| !settings.contains(&entry.setting));
     }

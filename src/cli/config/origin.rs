@@ -1,4 +1,4 @@
-//! Where a setting comes from (pure).
+//! Origin of a setting (pure).
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -6,32 +6,30 @@ use std::rc::Rc;
 use super::setting::Setting;
 use crate::commands::{CommandError, Kind};
 
-/// Where a setting comes from.
+/// Source of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// It was typed.
+    /// An option.
     Flag,
-    /// The variable of this name.
+    /// A variable, with its name.
     Variable(String),
-    /// A line of the file.
+    /// A line of the configuration file.
     File(Line),
-    /// Nobody has said anything.
     BuiltIn,
 }
 
-/// A line of a context.
+/// A line of the configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// The context's name.
+    /// Name of the context.
     pub context: Rc<str>,
-    /// The file.
     pub file: Rc<PathBuf>,
-    /// The line, from 1.
+    /// From 1.
     pub line: usize,
 }
 
 impl Origin {
-    /// In words: `-n`, `MQKV_BROKER`, `context prod, FILE:7`, `built in`.
+    /// Describes the origin: `-n`, `MQKV_BROKER`, `context prod, FILE:7`, `built in`.
     #[must_use]
     pub fn text(&self, setting: Setting) -> String {
         match self {
@@ -42,13 +40,13 @@ impl Origin {
         }
     }
 
-    /// Whether it is a context's.
+    /// Returns whether a context contains the setting.
     #[must_use]
     pub fn is_of_context(&self) -> bool {
         matches!(self, Self::File(_))
     }
 
-    /// What is wrong with a setting: with the command line, or with the configuration and where.
+    /// Returns the error `what` of a setting: a usage error, or an error of the configuration with its place.
     #[must_use]
     pub fn error(&self, setting: Setting, what: &str) -> CommandError {
         match self {
@@ -63,7 +61,7 @@ impl Origin {
 }
 
 impl Line {
-    /// `FILE:LINE`.
+    /// Returns `FILE:LINE`.
     #[must_use]
     pub fn place(&self) -> String {
         format!("{}:{}", self.file.display(), self.line)

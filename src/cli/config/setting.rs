@@ -1,4 +1,4 @@
-//! The settings: what each is called on the command line, in a variable and in the file, and what it takes (pure).
+//! The settings: their names on the command line, as variables and in the file, and their values (pure).
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub enum Setting {
     PromptColor,
 }
 
-/// What a setting takes.
+/// Type of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Url,
@@ -60,10 +60,10 @@ enum Kind {
     CustomColor,
 }
 
-/// A setting's place in the table.
+/// Row of the table of settings.
 struct Row {
     setting: Setting,
-    /// The long flag.
+    /// Long option, without dashes.
     long: &'static str,
     short: Option<char>,
     kind: Kind,
@@ -73,7 +73,7 @@ const fn row(setting: Setting, long: &'static str, short: Option<char>, kind: Ki
     Row { setting, long, short, kind }
 }
 
-/// In the order in which they are shown. The last ones are of contexts alone.
+/// In the order of output. The last ones belong to contexts only.
 const TABLE: [Row; 27] = [
     row(Setting::Broker, "broker", Some('b'), Kind::Url),
     row(Setting::Hostname, "hostname", Some('n'), Kind::Text),
@@ -104,7 +104,7 @@ const TABLE: [Row; 27] = [
     row(Setting::PromptColor, "prompt-color", None, Kind::CustomColor),
 ];
 
-/// What a setting is set to.
+/// Value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     Url(Box<Url>),
@@ -119,85 +119,80 @@ pub enum Value {
     CustomColor(CustomColor),
 }
 
-/// A broker's URL, as it was written and what it says.
+/// URL of a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// As it was written.
+    /// As written.
     pub text: String,
-    /// What it says.
     pub broker: BrokerUrl,
 }
 
-/// A store inside this process.
+/// Value of `embedded`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EmbeddedStore {
-    /// None, said in so many words.
+    /// No embedded store, stated explicitly.
     Off,
-    /// In memory.
     Memory,
-    /// Kept in a folder.
+    /// Directory of the data.
     Folder(PathBuf),
 }
 
-/// A value as it stands where it was written.
+/// A value before validation.
 #[derive(Clone, Copy, Debug)]
 pub enum RawValue<'a> {
-    /// A text.
     Text(&'a OsStr),
-    /// A number.
     Number(i64),
-    /// Yes or no.
     Switch(bool),
-    /// Something that no setting takes, by its name.
+    /// A type that no setting has, by its name.
     Other(&'a str),
 }
 
-/// What paths begin at that are not absolute.
+/// Base directories of relative paths.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PathBases<'a> {
-    /// The folder of the file in which they are written; none: where the process is.
+    /// Directory of the configuration file; `None` for the working directory.
     pub folder: Option<&'a Path>,
-    /// What `~/` stands for; none: for nothing.
+    /// Replacement of `~`; `None` to leave it.
     pub home: Option<&'a Path>,
 }
 
 impl Setting {
-    /// All of them, in the order in which they are shown.
+    /// Returns all settings, in the order of output.
     pub fn all() -> impl Iterator<Item = Self> {
         TABLE.iter().map(|row| row.setting)
     }
 
-    /// The setting of this name in the file.
+    /// Returns the setting with this name in the file.
     #[must_use]
     pub fn of_key(key: &str) -> Option<Self> {
         Self::all().find(|setting| setting.key() == key)
     }
 
-    /// The setting of this variable, without the `MQKV_`.
+    /// Returns the setting of a variable, named without `MQKV_`.
     #[must_use]
     pub fn of_variable(name: &str) -> Option<Self> {
         Self::all().find(|setting| setting.has_flag() && setting.key().to_ascii_uppercase() == name)
     }
 
-    /// The long flag, without its dashes.
+    /// Returns the long option, without dashes.
     #[must_use]
     pub fn long(self) -> &'static str {
         self.row().map_or("", |row| row.long)
     }
 
-    /// The name in the file.
+    /// Returns the name in the file.
     #[must_use]
     pub fn key(self) -> String {
         self.long().replace('-', "_")
     }
 
-    /// The variable.
+    /// Returns the name of the variable.
     #[must_use]
     pub fn variable(self) -> String {
         format!("{PREFIX}{}", self.key().to_ascii_uppercase())
     }
 
-    /// The flag as it is typed, the short one where there is one.
+    /// Returns the option with its dashes, the short one if it exists.
     #[must_use]
     pub fn flag(self) -> String {
         match self.row().and_then(|row| row.short) {
@@ -206,13 +201,13 @@ impl Setting {
         }
     }
 
-    /// Whether it can be typed; if not, it is a context's alone.
+    /// Returns whether there is an option; otherwise the setting belongs to contexts only.
     #[must_use]
     pub fn has_flag(self) -> bool {
         !matches!(self, Self::ReadOnly | Self::PromptColor)
     }
 
-    /// Whether it is yes or no.
+    /// Returns whether the value is true or false.
     #[must_use]
     pub fn is_switch(self) -> bool {
         self.row().is_some_and(|row| row.kind == Kind::Switch)
@@ -222,17 +217,17 @@ impl Setting {
         TABLE.iter().find(|row| row.setting == self)
     }
 
-    /// Reads what it is set to.
+    /// Validates a value.
     ///
     /// # Errors
-    /// What it takes; a value that may be a secret is not repeated.
+    /// Describes the values that are allowed. The message does not contain the value, which can be a secret.
     pub fn read(self, plain: RawValue<'_>, bases: PathBases<'_>) -> Result<Value, String> {
         let Some(Row { kind, .. }) = self.row() else {
-            return Err("it is no setting".to_owned());
+            return Err("unknown setting".to_owned());
         };
         let takes = |what: &str| match plain {
-            RawValue::Other(name) => format!("it takes {what}, not {name}"),
-            RawValue::Number(_) | RawValue::Switch(_) | RawValue::Text(_) => format!("it takes {what}"),
+            RawValue::Other(name) => format!("expected {what}, found {name}"),
+            RawValue::Number(_) | RawValue::Switch(_) | RawValue::Text(_) => format!("expected {what}"),
         };
         let text = match plain {
             RawValue::Text(text) => text.to_str(),
@@ -245,7 +240,7 @@ impl Setting {
                     Some("-") if self == Self::PasswordFile => path.into(),
                     _ => rooted(path, bases),
                 })),
-                _ => Err(takes("the name of a file")),
+                _ => Err(takes("a file name")),
             },
             Kind::Store => match plain {
                 RawValue::Switch(is_on) => Ok(Value::Store(embedded_store(is_on))),
@@ -255,7 +250,7 @@ impl Setting {
                         None => EmbeddedStore::Folder(rooted(text, bases)),
                     }))
                 }
-                _ => Err(takes("true, false or the name of a folder")),
+                _ => Err(takes("true, false or a directory")),
             },
             Kind::Switch => match plain {
                 RawValue::Switch(is_on) => Some(is_on),
@@ -284,7 +279,7 @@ impl Setting {
     }
 }
 
-/// What the variables begin with.
+/// Prefix of the variables.
 pub const PREFIX: &str = "MQKV_";
 
 fn read_text(kind: Kind, text: &str) -> Result<Value, String> {
@@ -300,7 +295,7 @@ fn read_text(kind: Kind, text: &str) -> Result<Value, String> {
 }
 
 fn one_of(kind: Kind) -> String {
-    format!("it takes {}", kind.takes())
+    format!("expected {}", kind.takes())
 }
 
 impl Kind {
@@ -320,16 +315,16 @@ impl Kind {
 }
 
 impl Value {
-    /// Reads the URL of a broker.
+    /// Parses the URL of a broker.
     ///
     /// # Errors
-    /// A usage error, which never repeats a password.
+    /// A usage error, which never contains a password.
     pub fn url(text: &str) -> Result<Self, crate::commands::CommandError> {
         let broker = broker::parse(text)?;
         Ok(Self::Url(Box::new(Url { text: text.to_owned(), broker })))
     }
 
-    /// Whether it is a switch that is off, which says no more than nothing would.
+    /// Returns whether the value is off, which is the same as no value.
     #[must_use]
     pub fn is_off(&self) -> bool {
         matches!(self, Self::Switch(false) | Self::Store(EmbeddedStore::Off))
@@ -368,9 +363,9 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_of_connection_and_output_is_a_setting_and_no_other() {
+    fn every_connection_and_output_option_is_a_setting() {
         let definer = DisplayArgs::augment_args(ConnectionArgs::augment_args(Command::new("x")));
-        // A trace is for one run: a forgotten variable must not write values somewhere for ever.
+        // A trace is for one run: a forgotten variable would write values to a file for ever.
         let others = ["context", "no-context", "config", "trace"];
         let defined: Vec<_> = definer
             .get_arguments()
@@ -396,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_read_as_flags_are() {
+    fn texts_are_validated_as_options_are() {
         assert_eq!(text(Setting::Port, "1884"), Ok(Value::Number(1884)));
         assert_eq!(text(Setting::Timeout, "250ms"), Ok(Value::Wait(Duration::from_millis(250))));
         assert_eq!(text(Setting::Output, "hex"), Ok(Value::Format(OutputFormat::Hex)));
@@ -420,18 +415,18 @@ mod tests {
     }
 
     #[test]
-    fn types_of_the_file_are_taken_where_they_fit() {
+    fn types_of_the_file_are_accepted_where_they_fit() {
         let of = |setting: Setting, plain| setting.read(plain, PathBases::default());
         assert_eq!(of(Setting::Port, RawValue::Number(1)), Ok(Value::Number(1)));
         assert_eq!(of(Setting::Notls, RawValue::Switch(true)), Ok(Value::Switch(true)));
         assert_eq!(of(Setting::Embedded, RawValue::Switch(true)), Ok(Value::Store(EmbeddedStore::Memory)));
         assert_eq!(
             of(Setting::Timeout, RawValue::Number(5)).unwrap_err(),
-            "it takes a duration, for example \"30s\""
+            "expected a duration, for example \"30s\""
         );
         assert_eq!(
             of(Setting::Port, RawValue::Other("an array")).unwrap_err(),
-            "it takes a number from 1 to 65535, not an array"
+            "expected a number from 1 to 65535, found an array"
         );
         assert!(
             of(Setting::Port, RawValue::Number(-1)).is_err()
@@ -440,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_begin_where_they_are_written() {
+    fn paths_are_relative_to_the_file_that_contains_them() {
         let bases = PathBases { folder: Some("/etc/mqkv".as_ref()), home: Some("/home/ann".as_ref()) };
         let path = |setting: Setting, text: &str| setting.read(RawValue::Text(text.as_ref()), bases).unwrap();
         assert_eq!(path(Setting::Cafile, "ca"), Value::Path("/etc/mqkv/ca".into()));
@@ -448,6 +443,10 @@ mod tests {
         assert_eq!(path(Setting::Cafile, "/ca"), Value::Path("/ca".into()));
         assert_eq!(path(Setting::PasswordFile, "-"), Value::Path("-".into()));
         assert_eq!(path(Setting::Embedded, "s"), Value::Store(EmbeddedStore::Folder("/etc/mqkv/s".into())));
-        assert_eq!(text(Setting::Cafile, "~/ca"), Ok(Value::Path("~/ca".into())), "the shell's own business");
+        assert_eq!(
+            text(Setting::Cafile, "~/ca"),
+            Ok(Value::Path("~/ca".into())),
+            "the shell has expanded it already"
+        );
     }
 }

@@ -1,11 +1,11 @@
-//! What may have been meant; the only user of the `strsim` crate.
+//! Suggestions for mistyped names.
 
 use strsim::damerau_levenshtein;
 
-/// The name nearest to a mistyped one, if any is near: a slip or two, or the beginning of it.
+/// Returns the name that a mistyped one resembles most: with at most two edits, or as its beginning.
 #[must_use]
 pub fn closest(typed: &str, names: impl Iterator<Item = String>) -> Option<String> {
-    /// Where it is not even a third of the word, it is another word.
+    /// More edits than one in this many characters make another word.
     const PART: usize = 3;
     let measured = names.filter_map(|name| {
         let slips = damerau_levenshtein(&typed.to_lowercase(), &name.to_lowercase());
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_are_recognised_and_other_words_are_not() {
+    fn mistyped_names_are_recognized_and_other_words_are_not() {
         let names = || ["read_only", "broker", "password_file", "port"].map(str::to_owned).into_iter();
         assert_eq!(closest("read_onyl", names()).as_deref(), Some("read_only"));
         assert_eq!(closest("brocker", names()).as_deref(), Some("broker"));

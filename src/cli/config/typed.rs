@@ -1,4 +1,4 @@
-//! What was typed, as a layer (pure).
+//! Layer of the options (pure).
 
 use super::layers::{Layer, Rank};
 use super::origin::Origin;
@@ -6,10 +6,10 @@ use super::setting::{EmbeddedStore, Setting, Value};
 use crate::cli::options::{ConnectionArgs, DisplayArgs};
 use crate::commands::CommandError;
 
-/// The layer of the flags. Switches that were not typed say nothing.
+/// Returns the layer of the options on the command line.
 ///
 /// # Errors
-/// The broker's URL is none.
+/// The broker's URL is invalid.
 pub fn layer(connection: &ConnectionArgs, display: &DisplayArgs) -> Result<Layer, CommandError> {
     let ConnectionArgs {
         broker,

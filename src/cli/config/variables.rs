@@ -1,4 +1,4 @@
-//! The variables `MQKV_*` and `AIO_*`, as layers (pure).
+//! Layers of the variables `MQKV_*` and `AIO_*` (pure).
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -9,22 +9,22 @@ use super::setting::{PREFIX, PathBases, RawValue, Setting, Value};
 use crate::cli::config::suggestions::closest;
 use crate::commands::CommandError;
 
-/// The variables that concern us: those with our prefix and the SDK's, and where files may be.
+/// The variables that affect the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
-    /// Name and value; empty ones are as good as none.
-    of_ours: Vec<(String, OsString)>,
-    /// Where the user's configuration is.
+    /// `MQKV_*` and `AIO_*` with their values; empty ones are left out.
+    entries: Vec<(String, OsString)>,
+    /// XDG_CONFIG_HOME.
     pub config_home: Option<PathBuf>,
-    /// The user's home.
+    /// HOME.
     pub home: Option<PathBuf>,
 }
 
-/// What the variables of the official SDKs begin with.
+/// Prefix of the variables of the official SDKs.
 const SDK_PREFIX: &str = "AIO_";
 const SDK_HOST: &str = "AIO_BROKER_HOSTNAME";
 
-/// The variables of the official SDKs (protocol §8), without those of a session, which is another one here.
+/// The variables of the official SDKs (protocol §8), except those of the session: mqkv has a session of its own.
 const SDK: [(&str, Setting); 10] = [
     ("AIO_BROKER_TCP_PORT", Setting::Port),
     ("AIO_TLS_CA_FILE", Setting::Cafile),
@@ -40,15 +40,15 @@ const SDK: [(&str, Setting); 10] = [
 const SDK_TLS: &str = "AIO_MQTT_USE_TLS";
 const SDK_KEEP_ALIVE: &str = "AIO_MQTT_KEEP_ALIVE";
 
-/// The variable of the official SDKs for a setting, where they have one.
+/// Returns the variable of the official SDKs for a setting.
 #[must_use]
 pub fn of_sdk(setting: Setting) -> Option<&'static str> {
     SDK.iter().find(|(_, known)| *known == setting).map(|(name, _)| *name)
 }
 
-/// The variable that names the context.
+/// Variable with the name of the context.
 pub const CONTEXT: &str = "MQKV_CONTEXT";
-/// The variable that names the file.
+/// Variable with the path of the configuration file.
 pub const CONFIG: &str = "MQKV_CONFIG";
 /// The variable that asks for keys in completions.
 pub const COMPLETE_KEYS: &str = "MQKV_COMPLETE_KEYS";
@@ -69,7 +69,7 @@ const OTHERS: &[&str] = &[
 ];
 
 impl Variables {
-    /// Keeps what concerns us.
+    /// Selects the variables that affect the configuration.
     #[must_use]
     pub fn of(all: impl Iterator<Item = (OsString, OsString)>) -> Self {
         let mut variables = Self::default();
@@ -80,7 +80,7 @@ impl Variables {
                 "XDG_CONFIG_HOME" => variables.config_home = folder(),
                 "HOME" => variables.home = folder(),
                 name if name.starts_with(PREFIX) || name.starts_with(SDK_PREFIX) => {
-                    variables.of_ours.push((name.to_owned(), value));
+                    variables.entries.push((name.to_owned(), value));
                 }
                 _ => {}
             }
@@ -88,19 +88,19 @@ impl Variables {
         variables
     }
 
-    /// The value of a variable that is not empty.
+    /// Returns the value of a variable that is set and not empty.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&OsStr> {
-        self.of_ours.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_os_str())
+        self.entries.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_os_str())
     }
 
-    /// The layer of `MQKV_*`.
+    /// Returns the layer of `MQKV_*`.
     ///
     /// # Errors
-    /// A value makes no sense; it is named, not repeated.
+    /// A value is invalid. The message contains the name of the variable, not the value.
     pub fn layer(&self) -> Result<Layer, CommandError> {
         let mut layer = Layer::new(Rank::Variables);
-        for (name, value) in &self.of_ours {
+        for (name, value) in &self.entries {
             let setting = name.strip_prefix(PREFIX).and_then(Setting::of_variable);
             if let Some(setting) = setting {
                 layer.put(setting, read(name, value, setting)?, Origin::Variable(name.clone()));
@@ -109,10 +109,10 @@ impl Variables {
         Ok(layer)
     }
 
-    /// The layer of the official SDKs' variables; without a host they say nothing.
+    /// Returns the layer of `AIO_*`; `None` without `AIO_BROKER_HOSTNAME`.
     ///
     /// # Errors
-    /// A value makes no sense.
+    /// A value is invalid.
     pub fn sdk_layer(&self) -> Result<Option<Layer>, CommandError> {
         if self.get(SDK_HOST).is_none() {
             return Ok(None);
@@ -131,17 +131,17 @@ impl Variables {
             let whole = seconds.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
             let whole = whole.map(|whole| OsString::from(format!("{whole}s")));
             let value = whole.and_then(|text| read(SDK_KEEP_ALIVE, &text, Setting::KeepAlive).ok());
-            let what = "it takes a number of seconds from 1 to 65535";
+            let what = "expected a number of seconds from 1 to 65535";
             let value = value.ok_or_else(|| origin.error(Setting::KeepAlive, what))?;
             layer.put(Setting::KeepAlive, value, origin);
         }
         Ok(Some(layer))
     }
 
-    /// Names that begin as ours do and mean nothing, with the one that may have been meant.
+    /// Returns unknown variables with the prefix `MQKV_`, each with the name that was probably meant.
     #[must_use]
     pub fn mistyped(&self) -> Vec<(String, String)> {
-        let ours = self.of_ours.iter().filter_map(|(name, _)| name.strip_prefix(PREFIX));
+        let ours = self.entries.iter().filter_map(|(name, _)| name.strip_prefix(PREFIX));
         let known: Vec<String> = Setting::all()
             .filter(|setting| setting.has_flag())
             .map(Setting::variable)
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn each_setting_has_a_variable_and_what_others_set_is_no_setting() {
+    fn each_setting_has_a_variable() {
         let layer = variables(&[
             ("MQKV_HOSTNAME", "h"),
             ("MQKV_SERVER_NAME", "n"),
@@ -201,16 +201,16 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_is_told_with_its_variable_and_not_repeated() {
+    fn an_invalid_value_is_reported_without_the_value() {
         let error = variables(&[("MQKV_PORT", "hunter2")]).layer().unwrap_err();
         assert_eq!(error.kind, Kind::Configuration);
-        assert_eq!(error.message, "MQKV_PORT: it takes a number from 1 to 65535");
+        assert_eq!(error.message, "MQKV_PORT: expected a number from 1 to 65535");
         let error = variables(&[("MQKV_BROKER", "mqtt://u:hunter2@h")]).layer().unwrap_err();
         assert!(error.message.starts_with("MQKV_BROKER: ") && !format!("{error:?}").contains("hunter2"));
     }
 
     #[test]
-    fn the_variables_of_the_sdk_count_from_a_host_on() {
+    fn the_variables_of_the_sdk_require_a_host() {
         assert_eq!(variables(&[("AIO_BROKER_TCP_PORT", "x")]).sdk_layer(), Ok(None));
         let all = [
             ("AIO_BROKER_HOSTNAME", "aio-broker"),
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(layer.entries.len(), 5);
         assert_eq!(said(&layer, Setting::Notls), Some(Value::Switch(true)), "no TLS");
         assert_eq!(said(&layer, Setting::KeepAlive), Some(Value::Wait(Duration::from_secs(30))));
-        assert_eq!(said(&layer, Setting::ClientId), None, "it is the application's");
+        assert_eq!(said(&layer, Setting::ClientId), None, "it belongs to the application");
         for bad in ["30s", "0", "-1", "65536"] {
             let error = variables(&[("AIO_BROKER_HOSTNAME", "h"), ("AIO_MQTT_KEEP_ALIVE", bad)]).sdk_layer();
             assert!(error.is_err_and(|error| error.message.starts_with("AIO_MQTT_KEEP_ALIVE: ")), "{bad}");
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_name_is_found_and_what_is_far_off_is_somebody_elses() {
+    fn mistyped_names_are_found_and_unrelated_ones_are_ignored() {
         let names = [
             "MQKV_BROCKER",
             "MQKV_TIMEOUT",

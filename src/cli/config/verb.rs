@@ -1,4 +1,4 @@
-//! `config`: shows what is in force, and where the file is.
+//! `config`: shows the settings in effect and the path of the file.
 
 use clap::{Args, Subcommand};
 
@@ -15,14 +15,14 @@ use crate::commands::{CommandError, duration};
 
 const EXAMPLES: &str = "\
 Examples:
-  mqkv config show                      what is in force
-  mqkv config show --origin             the same, with where each setting comes from
-  mqkv config show -x prod -t 3s        what would be in force with these flags
-  mqkv config path                      where the file is
+  mqkv config show                      settings in effect
+  mqkv config show --origin             settings with their sources
+  mqkv config show -x prod -t 3s        settings in effect with these options
+  mqkv config path                      path of the configuration file
 
-Passwords and tokens are never shown: they are in files, and only the files' names are known here.";
+Passwords and tokens are never shown: the settings contain only the names of their files.";
 
-/// Show what is in force, and where it comes from
+/// Show the settings in effect and their sources
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES, arg_required_else_help = false)]
 pub struct ConfigArgs {
@@ -30,34 +30,34 @@ pub struct ConfigArgs {
     pub verb: ConfigVerb,
 }
 
-/// What `config` does.
+/// The verbs below `config`.
 #[derive(Debug, Subcommand)]
 #[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
 pub enum ConfigVerb {
-    /// Show every setting that is in force
+    /// Show every setting in effect
     Show {
-        /// Say where each comes from
+        /// Show the source of each setting
         #[arg(long)]
         origin: bool,
     },
-    /// Print where the configuration file is
+    /// Print the path of the configuration file
     Path,
 }
 
-/// Where the file is.
+/// Returns the path of the configuration file.
 ///
 /// # Errors
-/// Nobody says where it could be.
+/// No option, variable or home directory determines a path.
 pub fn path(connection: &ConnectionArgs, variables: &Variables) -> Result<ConfigRecord, CommandError> {
     let location = location::find_any(connection.config.as_deref(), variables)?;
     let exists = location.path.exists();
     Ok(ConfigRecord::Path { file: location.path, exists })
 }
 
-/// What is in force.
+/// Returns the settings in effect.
 ///
 /// # Errors
-/// The parts of the broker's endpoint do not fit together.
+/// The settings of the broker contradict each other.
 pub fn show(configuration: &Configuration, with_origin: bool) -> Result<ConfigRecord, CommandError> {
     let endpoint = endpoint(&configuration.settings)?;
     let mut rows = vec![row_of_endpoint(&endpoint, configuration)];
@@ -86,11 +86,11 @@ pub fn show(configuration: &Configuration, with_origin: bool) -> Result<ConfigRe
     })
 }
 
-/// Where the broker is, all parts together, with where each part comes from.
+/// Returns the row of the broker, which combines several settings, with the sources of all of them.
 fn row_of_endpoint(endpoint: &Endpoint, configuration: &Configuration) -> SettingRow {
     let parts = [Setting::Broker, Setting::Hostname, Setting::Embedded, Setting::Port, Setting::Notls];
     let parts = parts.iter().filter_map(|setting| configuration.settings.get(*setting));
-    // One line of a context is enough to find the others.
+    // One line of a context is enough to find its other lines.
     let mut entries: Vec<&Entry> = parts.collect();
     entries.dedup_by(|one, other| one.origin.is_of_context() && other.origin.is_of_context());
     let origins: Vec<String> = entries.iter().map(|entry| entry.origin.text(entry.setting)).collect();
@@ -105,7 +105,7 @@ fn row_of_endpoint(endpoint: &Endpoint, configuration: &Configuration) -> Settin
     SettingRow { name: name.to_owned(), value, origin }
 }
 
-/// What a setting is that nobody has set.
+/// Returns the default value of a setting.
 fn built_in(setting: Setting) -> Option<Value> {
     Some(match setting {
         Setting::Timeout => Value::Wait(TIMEOUT),
@@ -119,7 +119,7 @@ fn built_in(setting: Setting) -> Option<Value> {
     })
 }
 
-/// The rows of some settings as they are.
+/// Returns the rows of the entries.
 #[must_use]
 pub fn rows(entries: &[Entry]) -> Vec<SettingRow> {
     let row = |Entry { setting, value, origin }: &Entry| SettingRow {

@@ -1,4 +1,4 @@
-//! Tables of layers and what they come to.
+//! Tests of the resolution of layers.
 
 use std::ffi::OsStr;
 
@@ -27,8 +27,8 @@ fn layer(rank: Rank, text: &str) -> Layer {
     layer
 }
 
-/// What two layers come to, as `key=RANK` of each setting that is left.
-fn come_to(layers: &[(Rank, &str)]) -> Result<String, CommandError> {
+/// Returns the resolved layers as `key=RANK` of each setting.
+fn resolved(layers: &[(Rank, &str)]) -> Result<String, CommandError> {
     let layers = layers.iter().map(|(rank, text)| layer(*rank, text)).collect();
     let settings = Resolved::of(layers)?;
     let mut left: Vec<_> =
@@ -38,124 +38,134 @@ fn come_to(layers: &[(Rank, &str)]) -> Result<String, CommandError> {
 }
 
 #[test]
-fn of_each_two_neighbours_the_higher_one_wins() {
+fn the_higher_one_of_two_layers_wins() {
     for pair in RANKS.windows(2) {
         for (setting, text) in [("timeout", "1s"), ("hostname", "h"), ("output", "hex"), ("client_id", "me")]
         {
             let both = format!("{setting}={text}");
             let layers = [(pair[0], both.as_str()), (pair[1], both.as_str())];
-            assert_eq!(come_to(&layers).unwrap(), format!("{setting}={:?}", pair[0]));
+            assert_eq!(resolved(&layers).unwrap(), format!("{setting}={:?}", pair[0]));
             let layers = [(pair[0], ""), (pair[1], both.as_str())];
-            assert_eq!(come_to(&layers).unwrap(), format!("{setting}={:?}", pair[1]), "nothing hides it");
+            assert_eq!(
+                resolved(&layers).unwrap(),
+                format!("{setting}={:?}", pair[1]),
+                "an absent setting hides none"
+            );
         }
     }
 }
 
 #[track_caller]
-fn assert_left(layers: &[(Rank, &str)], left: &str) {
-    assert_eq!(come_to(layers).unwrap(), left, "{layers:?}");
+fn assert_resolved(layers: &[(Rank, &str)], left: &str) {
+    assert_eq!(resolved(layers).unwrap(), left, "{layers:?}");
 }
 
 #[test]
-fn where_the_broker_is_comes_from_one_layer() {
+fn the_broker_comes_from_one_layer() {
     let context = "broker=mqtts://ctx:1";
-    assert_left(&[(Flags, "hostname=h"), (TypedContext, context)], "hostname=Flags");
-    assert_left(&[(Flags, "port=5"), (TypedContext, context)], "broker=TypedContext port=Flags");
-    assert_left(&[(Flags, "notls=1"), (TypedContext, context)], "broker=TypedContext notls=Flags");
-    assert_left(&[(Flags, "hostname=h"), (Variables, "port=5 notls=1")], "hostname=Flags");
-    assert_left(&[(Flags, "broker=mqtt://h"), (Sdk, "hostname=s port=1 notls=1")], "broker=Flags");
-    assert_left(&[(Variables, "port=5"), (Sdk, "hostname=s port=1")], "hostname=Sdk port=Variables");
-    assert_left(&[(Variables, "embedded=no"), (NamedContext, "embedded=d")], "");
-    assert_left(&[(Variables, "embedded=no"), (NamedContext, "hostname=h")], "hostname=NamedContext");
-    assert_left(&[(Flags, "embedded=yes"), (Variables, context)], "embedded=Flags");
+    assert_resolved(&[(Flags, "hostname=h"), (TypedContext, context)], "hostname=Flags");
+    assert_resolved(&[(Flags, "port=5"), (TypedContext, context)], "broker=TypedContext port=Flags");
+    assert_resolved(&[(Flags, "notls=1"), (TypedContext, context)], "broker=TypedContext notls=Flags");
+    assert_resolved(&[(Flags, "hostname=h"), (Variables, "port=5 notls=1")], "hostname=Flags");
+    assert_resolved(&[(Flags, "broker=mqtt://h"), (Sdk, "hostname=s port=1 notls=1")], "broker=Flags");
+    assert_resolved(&[(Variables, "port=5"), (Sdk, "hostname=s port=1")], "hostname=Sdk port=Variables");
+    assert_resolved(&[(Variables, "embedded=no"), (NamedContext, "embedded=d")], "");
+    assert_resolved(&[(Variables, "embedded=no"), (NamedContext, "hostname=h")], "hostname=NamedContext");
+    assert_resolved(&[(Flags, "embedded=yes"), (Variables, context)], "embedded=Flags");
 }
 
 #[test]
-fn a_default_context_has_no_say_where_the_broker_is_typed() {
+fn a_default_context_has_no_effect_if_an_option_names_the_broker() {
     let context = "broker=mqtts://ctx username=ann timeout=1s";
     for typed in ["broker=mqtt://h", "hostname=h", "port=5", "embedded=yes"] {
         let key = typed.split('=').next().unwrap();
-        assert_left(&[(Flags, typed), (DefaultContext, context)], &format!("{key}=Flags"));
+        assert_resolved(&[(Flags, typed), (DefaultContext, context)], &format!("{key}=Flags"));
     }
-    assert_left(
+    assert_resolved(
         &[(Flags, "timeout=2s"), (DefaultContext, context)],
         "broker=DefaultContext timeout=Flags username=DefaultContext",
     );
-    // One that was named has.
-    assert_left(&[(Flags, "port=5"), (NamedContext, "timeout=1s")], "port=Flags timeout=NamedContext");
+    // A context that is named has an effect.
+    assert_resolved(&[(Flags, "port=5"), (NamedContext, "timeout=1s")], "port=Flags timeout=NamedContext");
 }
 
 #[test]
 fn credentials_and_certificates_stay_with_the_broker_that_their_layer_names() {
     let of_pod = "hostname=aio sat_file=t cafile=ca keep_alive=5s";
-    assert_left(&[(Flags, "broker=mqtt://h"), (Sdk, of_pod)], "broker=Flags keep_alive=Sdk");
-    assert_left(
+    assert_resolved(&[(Flags, "broker=mqtt://h"), (Sdk, of_pod)], "broker=Flags keep_alive=Sdk");
+    assert_resolved(
         &[(Flags, "broker=mqtt://h"), (Variables, "username=u password_file=p")],
         "broker=Flags password_file=Variables username=Variables",
     );
-    assert_left(
+    assert_resolved(
         &[(TypedContext, "broker=mqtts://a"), (Variables, "broker=mqtts://b username=u")],
         "broker=TypedContext",
     );
-    // What is typed beside the broker is meant for it.
-    assert_left(
+    // A context named beside the broker is meant for it.
+    assert_resolved(
         &[(Flags, "hostname=localhost"), (TypedContext, "broker=mqtts://aio sat_file=t")],
         "hostname=Flags sat_file=TypedContext",
     );
-    // What a higher layer may not say, no lower one may.
-    assert_left(
+    // A setting removed from one layer is removed from all below it.
+    assert_resolved(
         &[(Flags, "hostname=h"), (Variables, "hostname=v username=u"), (NamedContext, "username=w")],
         "hostname=Flags",
     );
 }
 
 #[test]
-fn credentials_of_one_kind_displace_those_of_the_other() {
+fn credentials_of_one_kind_replace_those_of_the_other() {
     let user = "username=u password_file=p";
-    assert_left(&[(Flags, "sat_file=t"), (TypedContext, user)], "sat_file=Flags");
-    assert_left(&[(Flags, "username=u"), (TypedContext, "sat_file=t")], "username=Flags");
-    assert_left(
+    assert_resolved(&[(Flags, "sat_file=t"), (TypedContext, user)], "sat_file=Flags");
+    assert_resolved(&[(Flags, "username=u"), (TypedContext, "sat_file=t")], "username=Flags");
+    assert_resolved(
         &[(Variables, "broker=mqtt://u@h"), (NamedContext, "sat_file=t")],
         "broker=Variables username=Variables",
     );
-    assert_left(
+    assert_resolved(
         &[(Variables, "ask_password=1"), (NamedContext, user)],
         "ask_password=Variables username=NamedContext",
     );
-    assert_left(&[(Flags, "username=w"), (TypedContext, user)], "username=Flags");
-    assert_left(
+    assert_resolved(&[(Flags, "username=w"), (TypedContext, user)], "username=Flags");
+    assert_resolved(
         &[(Flags, "username=w"), (Variables, "password_file=p")],
         "password_file=Variables username=Flags",
     );
-    assert_left(
+    assert_resolved(
         &[(Flags, "password_file=q"), (TypedContext, user)],
         "password_file=Flags username=TypedContext",
     );
 }
 
 #[test]
-fn a_certificate_and_its_key_come_together() {
+fn a_certificate_and_its_key_come_from_one_layer() {
     let identity = "certfile=c keyfile=k keypasswordfile=p";
-    assert_left(&[(Flags, "certfile=d keyfile=l"), (TypedContext, identity)], "certfile=Flags keyfile=Flags");
-    assert_left(
+    assert_resolved(
+        &[(Flags, "certfile=d keyfile=l"), (TypedContext, identity)],
+        "certfile=Flags keyfile=Flags",
+    );
+    assert_resolved(
         &[(Flags, "certfile=d"), (TypedContext, identity)],
         "certfile=Flags keypasswordfile=TypedContext",
     );
-    assert_left(
+    assert_resolved(
         &[(Flags, "keypasswordfile=q"), (TypedContext, identity)],
         "certfile=TypedContext keyfile=TypedContext keypasswordfile=Flags",
     );
 }
 
 #[test]
-fn json_and_a_format_are_one_thing() {
-    assert_left(&[(Flags, "output=text"), (Variables, "json=1")], "output=Flags");
-    assert_left(&[(Flags, "json=1"), (Variables, "output=text")], "json=Flags");
-    assert_left(&[(Variables, "json=0"), (NamedContext, "output=hex")], "json=Variables output=NamedContext");
+fn json_and_a_format_replace_each_other() {
+    assert_resolved(&[(Flags, "output=text"), (Variables, "json=1")], "output=Flags");
+    assert_resolved(&[(Flags, "json=1"), (Variables, "output=text")], "json=Flags");
+    assert_resolved(
+        &[(Variables, "json=0"), (NamedContext, "output=hex")],
+        "json=Variables output=NamedContext",
+    );
 }
 
 #[test]
-fn a_layer_that_contradicts_itself_is_refused() {
+fn a_layer_that_contradicts_itself_is_rejected() {
     for text in [
         "broker=mqtt://h hostname=h",
         "broker=mqtt://h port=5",
@@ -165,15 +175,15 @@ fn a_layer_that_contradicts_itself_is_refused() {
         "broker=mqtt://u@h username=w",
         "output=hex json=1",
     ] {
-        let error = come_to(&[(Variables, text)]).unwrap_err();
+        let error = resolved(&[(Variables, text)]).unwrap_err();
         assert_eq!(error.kind, crate::commands::Kind::Configuration, "{text}");
         assert!(error.message.starts_with("Variables: "), "{error:?}");
     }
-    assert_left(&[(Variables, "hostname=h embedded=no")], "hostname=Variables");
-    assert_left(&[(Variables, "broker=mqtt://u@h username=u")], "broker=Variables username=Variables");
+    assert_resolved(&[(Variables, "hostname=h embedded=no")], "hostname=Variables");
+    assert_resolved(&[(Variables, "broker=mqtt://u@h username=u")], "broker=Variables username=Variables");
 }
 
-/// Values of each setting that read well.
+/// Returns a valid value of each setting.
 fn sample(setting: Setting) -> &'static str {
     match setting {
         Broker => "mqtts://h:1",
@@ -207,7 +217,7 @@ proptest! {
                 prop_assert!(layer.get(entry.setting).is_none(), "{:?} of {:?} over {rank:?}", entry.setting, layer.rank);
             }
         }
-        // Nothing that is typed is lost but what contradicts it.
+        // No option on the command line is lost.
         for entry in &layers[0].entries {
             prop_assert!(settings.get(entry.setting).is_some_and(|left| left == entry), "{:?}", entry.setting);
         }
@@ -215,10 +225,10 @@ proptest! {
         let says = |setting: Setting| settings.get(setting).is_some();
         prop_assert!(!(says(SatFile) && USER.iter().any(|setting| says(*setting))));
         if let Some(place) = settings.rank_of_broker() {
-            for setting in OF_BROKER {
+            for setting in BOUND_TO_BROKER {
                 let from = settings.rank(*setting).and_then(|rank| layers.iter().find(|layer| layer.rank == rank));
                 if let Some(from) = from {
-                    let is_own = from.rank <= place || from.rank == TypedContext || !from.says(&[Broker, Hostname, Embedded]);
+                    let is_own = from.rank <= place || from.rank == TypedContext || !from.has_any(&[Broker, Hostname, Embedded]);
                     prop_assert!(is_own, "{setting:?}");
                 }
             }
